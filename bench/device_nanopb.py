@@ -1,23 +1,18 @@
 """The same message by nanopb 0.4.7 on the same processor: decoded, without types and filters.
 
 The library is compiled with the options that make it smallest and fastest (no error texts, buffers only). Its sources
-are those of Debian, from the folder in NANOPB or downloaded; apt's nanopb has the generator.
+come from the folder in NANOPB, or by apt; apt's nanopb has the generator.
 """
 
-import hashlib
 import os
+import re
 import subprocess
 import tarfile
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
-from io import BytesIO
 from pathlib import Path
 
 from bench.simavr import SOURCES, Case, MissingTool, Simulator, Size, check_tools, compile_firmware, run_tool, size
 
-ADDRESS = "http://deb.debian.org/debian/pool/main/n/nanopb/nanopb_0.4.7.orig.tar.gz"
-DIGEST = "e1d89b166367a3c42d42311bdc2ed57ff78f86aede9a66828516e45490d48c81"
 FLAGS = ("-DPB_NO_ERRMSG", "-DPB_BUFFER_ONLY")
 LIBRARY = ("pb_decode.c", "pb_common.c")
 LOOP = "lane: 1 category: TRUCK confidence: 0.875"
@@ -27,22 +22,34 @@ MESSAGES = {"the attributes of the 8-byte frame": LOOP, "all there is": f"{CONTE
 
 
 def find_sources(folder: Path) -> Path:
-    """The folder of nanopb's sources: that in NANOPB, or those of Debian, downloaded and compared with their digest."""
+    """The folder of nanopb's sources: that in NANOPB, or those that apt downloads."""
     named = os.environ.get("NANOPB")
     if named:
         if not (Path(named) / "pb_decode.c").exists():
             raise MissingTool(f"NANOPB is {named}, which has no pb_decode.c")
         return Path(named)
+    archive = _download(folder)
+    with tarfile.open(archive) as packed:
+        packed.extractall(folder, filter="data")
+    return next(path.parent for path in folder.glob("nanopb-*/pb_decode.c"))
+
+
+def _download(folder: Path) -> Path:
+    """The archive of nanopb's sources, by apt from where the machine's packages come from."""
+    lists = folder / "lists"
+    lists.mkdir()
+    sources = folder / "source.sources"
+    found = [*Path("/etc/apt/sources.list.d").glob("*.sources")]
+    sources.write_text("\n\n".join(re.sub(r"^Types:.*", "Types: deb-src", p.read_text(), flags=re.M) for p in found))
+    options = (f"Dir::Etc::sourcelist={sources}", "Dir::Etc::sourceparts=-", f"Dir::State::lists={lists}")
+    apt = ["apt-get", "-qq", *(word for option in options for word in ("-o", option))]
     try:
-        with urllib.request.urlopen(ADDRESS, timeout=60) as answer:
-            data = answer.read()
-    except (urllib.error.URLError, TimeoutError) as problem:
-        raise MissingTool(f"cannot get {ADDRESS}: {problem}; set NANOPB to a folder with nanopb's sources") from problem
-    if hashlib.sha256(data).hexdigest() != DIGEST:
-        raise MissingTool(f"{ADDRESS} is not the file it was; set NANOPB to a folder with nanopb's sources")
-    with tarfile.open(fileobj=BytesIO(data)) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "nanopb-0.4.7"
+        for command in ("update", "source"):
+            more = ["--download-only", "nanopb"] if command == "source" else []
+            subprocess.run([*apt, command, *more], cwd=folder, check=True, capture_output=True, timeout=120)
+        return next(folder.glob("nanopb_*.orig.tar.*"))
+    except (OSError, subprocess.SubprocessError, StopIteration) as problem:
+        raise MissingTool(f"apt has no sources of nanopb ({problem}); set NANOPB to a folder with them") from problem
 
 
 class Nanopb:

@@ -92,9 +92,13 @@ def test_write_gives_the_files_that_compile_together(tmp_path: Path) -> None:
 
 
 def test_every_file_of_the_runtime_is_written(tmp_path: Path) -> None:
-    names = {path.name for path in road_firmware().write(tmp_path, node=True)}
+    names = {path.name for path in road_firmware().with_node().write(tmp_path)}
     folder = Path(__file__).parents[2] / "src/genus/devices/runtime"
-    assert names - {"road.h", "road.c"} == {path.name for path in folder.iterdir()} == {*RUNTIME, *NODE}
+    assert (
+        names - {"road.h", "road.c", "road_node.h", "road_node.c"}
+        == {path.name for path in folder.iterdir()}
+        == {*RUNTIME, *NODE}
+    )
 
 
 COMPILERS = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,10 @@ from genus.cli._events import load_all, types_option
 from genus.cli._format import counted
 from genus.cli._groups import SectionedGroup
 from genus.filters import Subscription, read_subscriptions
+
+if TYPE_CHECKING:
+    from genus.can import Plan
+    from genus.devices import DeviceChannel
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -53,7 +58,22 @@ def c() -> None:
     "--residual", is_flag=True, help="Leave what a device cannot test to the handlers, instead of refusing it."
 )
 @click.option("--runtime/--no-runtime", default=True, show_default=True, help="Write the files of the runtime, too.")
-@click.option("--node", is_flag=True, help="Write the files of the CAN node, too.")
+@click.option("--node", is_flag=True, help="Write the CAN node and its tables, too.")
+@click.option(
+    "--channel",
+    "channels",
+    multiple=True,
+    metavar="TYPE=QOS[+NAMES]",
+    help="With --node: a type that is published, its quality of service, and the attributes of Event that it carries, "
+    "as in Lamp=soft:20ms+place,time; repeat it. [all that are published, as none]",
+)
+@click.option(
+    "--system", type=SOURCE, help="With --node: the system file of the bus, which has the slots of hard channels."
+)
+@click.option("--station", metavar="NAME", help="With --system: the name of this node there.")
+@click.option(
+    "--bitrate", type=click.IntRange(1), default=500_000, show_default=True, help="With --node, without --system."
+)
 @click.option("--fuzz", is_flag=True, help="Write a harness for fuzzers (libFuzzer, AFL++), too.")
 @click.option("--explain", "explains", is_flag=True, help="Show what is tested where, and the flash and RAM it takes.")
 def generate_command(
@@ -70,6 +90,10 @@ def generate_command(
     residual: bool,
     runtime: bool,
     node: bool,
+    channels: Sequence[str],
+    system: Path | None,
+    station: str | None,
+    bitrate: int,
     fuzz: bool,
     explains: bool,
 ) -> None:
@@ -86,6 +110,9 @@ def generate_command(
     from genus.catalog import Catalog
     from genus.devices import generate
 
+    if not node and (channels or system or station):
+        raise click.UsageError("--channel, --system and --station are for --node")
+
     known = Catalog.load(catalog)
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
@@ -99,14 +126,19 @@ def generate_command(
         known,
         asked,
         name=name or _prefix(catalog),
-        publish=[_published(each, classes) for each in publish],
+        publish=[_published(each, classes) for each in dict.fromkeys([*publish, *map(_channel_type, channels)])],
         keep=None if keep is None else [part.strip() for part in keep.split(",") if part.strip()],
         codec="straight" if codec == "straight" else "table",
         late=late,
         banks=banks,
         residual=residual,
     )
-    written = made.write(output, runtime=runtime, node=node, harness=fuzz)
+    if node:
+        plan = None if system is None else _plan(system, station)
+        made = made.with_node(
+            [_channel(each) for each in channels] or None, plan=plan, station=station, bitrate=bitrate
+        )
+    written = made.write(output, runtime=runtime, harness=fuzz)
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
@@ -133,3 +165,23 @@ def _published(name: str, classes: Sequence[type]) -> type | str:
     from genus.model import name_of
 
     return next((cls for cls in classes if name_of(cls) == name), name)
+
+
+def _channel_type(text: str) -> str:
+    return text.partition("=")[0].strip()
+
+
+def _channel(text: str) -> "DeviceChannel":
+    from genus.devices import DeviceChannel
+
+    quality, _, carries = text.partition("=")[2].partition("+")
+    names = tuple(name.strip() for name in carries.split(",") if name.strip())
+    return DeviceChannel(_channel_type(text), quality.strip() or "none", names)
+
+
+def _plan(system: Path, station: str | None) -> "Plan":
+    from genus.can import load_system, plan
+
+    if station is None:
+        raise click.UsageError("--system needs --station NAME, the name of this node there")
+    return plan(load_system(system))

@@ -8,12 +8,15 @@ from typing import Literal
 
 import msgspec
 
+from genus.can._plan.admission import Plan
 from genus.catalog import Catalog
 from genus.devices._declarations import write_header
 from genus.devices._definitions import write_source
 from genus.devices._estimate import Estimate, estimate
 from genus.devices._harness import write_harness
 from genus.devices._layout import MOST_NUMBERS, DeviceFamily, choose_types, make_classes, make_families
+from genus.devices._node_code import write_node_header, write_node_source
+from genus.devices._node_tables import DeviceChannel, channels_of, make_tables
 from genus.devices._program import Handler, Program
 from genus.errors import DeviceError
 from genus.filters._subscription import Subscription
@@ -76,7 +79,8 @@ _USED_NAMES = frozenset(
 class Firmware(msgspec.Struct, frozen=True, eq=False):
     """The generated C of a device; made by `generate`.
 
-    `header` and `source` are the texts of NAME.h and NAME.c. `left_out` are types that subscriptions accept and that
+    `header` and `source` are the texts of NAME.h and NAME.c, and `node_header` and `node_source`, which `with_node`
+    makes, those of NAME_node.h and NAME_node.c. `left_out` are types that subscriptions accept and that
     have no event tag, so that they are not on a CAN bus.
     """
 
@@ -87,6 +91,9 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
     left_out: tuple[str, ...]
     estimate: Estimate
     _program: Program
+    _catalog: Catalog
+    node_header: str = ""
+    node_source: str = ""
 
     def explain(self) -> str:
         """What is tested where, what is left to the program, and the flash and RAM it takes, as text."""
@@ -110,20 +117,50 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             raise DeviceError(f"{self.name} has no subscription, so there is nothing to feed bytes to")
         return write_harness(self._program)
 
-    def write(
-        self, folder: str | os.PathLike[str], *, runtime: bool = True, node: bool = False, harness: bool = False
-    ) -> list[Path]:
-        """Write the header and the source into a folder, and the runtime; if asked, the node and a fuzzer's harness.
+    def with_node(
+        self,
+        channels: Iterable[DeviceChannel] | None = None,
+        *,
+        plan: Plan | None = None,
+        station: str | None = None,
+        bitrate: int = 500_000,
+    ) -> "Firmware":
+        """The same with the tables of a CAN node, `NAME_node.h` and `NAME_node.c`, which `write` then writes, too.
 
-        The folder is made if it is missing. Files of the same names are replaced. Returns the files.
+        Args:
+            channels: The channels of published types. Without it, those of the station in the plan; without a plan, all
+                published types without real time.
+            plan: The plan of the bus, with the slots of hard channels, the station's number and the bit rate.
+            station: The name of this node in the plan.
+            bitrate: Bits per second of a bus without a plan.
+
+        Raises:
+            DeviceError: A channel's type is not published, the plan lacks the station, or a hard channel has no slot.
+        """
+        if plan is not None and station is None:
+            raise DeviceError("which station of the plan is it? Give station")
+        if channels is None:
+            planned = None if plan is None or station is None else channels_of(plan, station)
+            channels = [DeviceChannel(name) for name in sorted(self._program.published)] if planned is None else planned
+        asked = [made.subscription for made in self.filters]
+        tables = make_tables(self._program, self._catalog, asked, channels, plan, station, bitrate)
+        header, source = write_node_header(self._program, tables), write_node_source(self._program, tables)
+        return msgspec.structs.replace(self, node_header=header, node_source=source)
+
+    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, harness: bool = False) -> list[Path]:
+        """Write the header and the source into a folder, with the runtime and, if asked, a harness for fuzzers.
+
+        After `with_node`, also those of the node. The folder is made if it is missing. Files of the same names are
+        replaced. Returns the files.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         texts = {f"{self.name}.h": self.header, f"{self.name}.c": self.source}
         if runtime:
             texts |= {name: runtime_file(name) for name in RUNTIME}
-        if node:
-            texts |= {name: runtime_file(name) for name in NODE}
+        if self.node_header:
+            texts |= {f"{self.name}_node.h": self.node_header, f"{self.name}_node.c": self.node_source}
+            texts |= {name: runtime_file(name) for name in NODE if runtime}
         if harness:
             texts[f"{self.name}_fuzz.c"] = self.harness()
         for name, text in texts.items():
@@ -209,7 +246,7 @@ def generate(
     _check_receivable(program)
     source = write_source(program)
     size = estimate(program, source)
-    return Firmware(name, write_header(program), source, tuple(made_filters), tuple(left_out), size, program)
+    return Firmware(name, write_header(program), source, tuple(made_filters), tuple(left_out), size, program, catalog)
 
 
 def _check_options(name: str, codec: str, late: int) -> None:

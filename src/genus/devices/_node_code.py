@@ -1,0 +1,222 @@
+"""The header and the source of a node's tables, with functions that connect the node and the generated code."""
+
+from collections.abc import Iterable
+
+from genus.devices._declarations import comment
+from genus.devices._layout import DeviceClass
+from genus.devices._node_tables import ChannelRow, NodeTables, SlotRow
+from genus.devices._program import Program
+from genus.targets.c._names import snake_case
+
+_QOS = ("GENUS_QOS_NONE", "GENUS_QOS_SOFT", "GENUS_QOS_HARD")
+
+
+def write_node_header(program: Program, tables: NodeTables) -> str:
+    """The header."""
+    name, guard = program.name, f"{program.prefix}_NODE_H"
+    numbers = [f"#define {_channel(program, row)} {number}U" for number, row in enumerate(tables.channels)]
+    parts = [
+        f"/* {program.banner} */",
+        f"#ifndef {guard}\n#define {guard}",
+        f'#include "{name}.h"\n#include "genus_node.h"',
+        '#ifdef __cplusplus\nextern "C" {\n#endif',
+        "\n".join(["/* Numbers of the channels. */", *numbers]) if numbers else "",
+        "/* Fill a configuration with these tables. Still to be set: `uid`, `calls.load`, `calls.on_notice`, and\n"
+        " * `clock.granularity_ns` if the clock is coarser than 100 ns. Events go to the generated handlers. */\n"
+        f"void {name}_configure(genus_config *config);",
+        "/* Announce all channels, subscribe to all subjects, and join the bus. */\n"
+        f"void {name}_start(genus_node *node, genus_time now);",
+        *(_publish_declaration(program, row) + ";" for row in tables.channels),
+        "#ifdef __cplusplus\n}\n#endif",
+        "#endif",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_node_source(program: Program, tables: NodeTables) -> str:
+    """The source."""
+    parts = [
+        f"/* {program.banner} */",
+        f'#include "{program.name}_node.h"',
+        _capacities(tables),
+        *(_layout(number, row) for number, row in enumerate(tables.channels)),
+        _table("genus_channel", "channels", (_channel_row(row) for row in tables.channels)),
+        _table("genus_slot", "slots", map(_slot_row, tables.slots)),
+        _table("uint8_t", "subjects", (f"{_bytes(uid, 8)}, {comment(name)}" for name, uid in tables.subjects), "[8]"),
+        _table("genus_block", "blocks", (f"{{0x{b.value:04X}, 0x{b.mask:04X}, {b.width}}}," for b in tables.blocks)),
+        _table(
+            "genus_known", "known", (f"{{0x{etag:04X}, {_bytes(s, 3)}}}, {comment(n)}" for n, etag, s in tables.known)
+        ),
+        *_calls(program, tables),
+        _configure(program, tables),
+        _start(program, tables),
+        *(_publish(program, row) for row in tables.channels),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _channel(program: Program, row: ChannelRow) -> str:
+    return f"{program.prefix}_CHANNEL_{snake_case(row.name).upper()}"
+
+
+def _capacities(tables: NodeTables) -> str:
+    """Errors of the preprocessor where the node has less room than the tables need."""
+    needed = {
+        "GENUS_CHANNELS": len(tables.channels),
+        "GENUS_SUBJECTS": len(tables.subjects),
+        "GENUS_SLOTS": len(tables.slots),
+    }
+    return "\n".join(
+        f'#if {name} < {count}\n#error "compile all files with -D{name}={count} or more"\n#endif'
+        for name, count in needed.items()
+        if count
+    )
+
+
+def _layout(number: int, row: ChannelRow) -> str:
+    digits = ", ".join(f"0x{byte:02X}" for byte in row.layout)
+    return (
+        f"{comment(f'The layout of {row.name}, for nodes that ask for it.')}\n"
+        f"static const uint8_t layout_{number}[{len(row.layout)}] GENUS_ROM = {{{digits}}};"
+    )
+
+
+def _table(type_: str, name: str, rows: Iterable[str], size: str = "") -> str:
+    lines = [f"    {row}" for row in rows]
+    if not lines:
+        return ""
+    return "\n".join([f"static const {type_} {name}[{len(lines)}]{size} = {{", *lines, "};"])
+
+
+def _bytes(number: int, size: int) -> str:
+    return f"{{{', '.join(f'0x{byte:02X}' for byte in number.to_bytes(size, 'big'))}}}"
+
+
+def _channel_row(row: ChannelRow) -> str:
+    values = {
+        "subject": _bytes(row.subject, 8),
+        "etag": f"0x{row.etag:04X}U",
+        "width": f"{row.width}U",
+        "qos": _QOS[row.qos_class],
+        "is_bulk": "true" if row.is_bulk else "false",
+        "largest": f"{row.largest}U",
+        "digest": f"0x{row.digest:06X}UL",
+        "layout_size": f"{len(row.layout)}U",
+        "span_ns": f"INT64_C({row.span_ns})",
+        "expires_ns": f"INT64_C({row.expires_ns})",
+    }
+    return f"{{{', '.join(f'.{name} = {value}' for name, value in values.items())}}}, {comment(row.name)}"
+
+
+def _slot_row(row: SlotRow) -> str:
+    slot = row.slot
+    times = ("offset_ns", "period_ns", "length_ns", "wait_ns", "gap_ns", "closes_ns")
+    values = {
+        "channel": "GENUS_NO_CHANNEL" if row.channel is None else f"{row.channel}U",
+        "number": f"{slot.number}U",
+        "etag": f"0x{row.etag:04X}U",
+        **{name: f"INT64_C({getattr(slot, name)})" for name in times},
+        "frames": f"{slot.frames}U",
+        "omissions": f"{slot.omissions}U",
+        "is_sporadic": "true" if slot.sporadic else "false",
+        "is_planned_passive": "true" if slot.error_passive == "plan" else "false",
+    }
+    return f"{{{', '.join(f'.{name} = {value}' for name, value in values.items())}}}, {comment(slot.channel)}"
+
+
+def _calls(program: Program, tables: NodeTables) -> list[str]:
+    receive = f"{program.name}_receive(event->etag, event->payload, event->size) != GENUS_UNKNOWN_TYPE"
+    is_received = bool(program.handlers)
+    lines = [
+        "static bool on_event(void *context, const genus_received *event)\n{\n    (void)context;\n"
+        + (f"    return {receive};\n}}" if is_received else "    (void)event;\n    return true;\n}")
+    ]
+    if program.late and is_received:
+        lines.append(
+            "static void on_class(void *context, const uint8_t *answer, uint16_t size)\n{\n    (void)context;\n"
+            f"    (void){program.name}_learn(answer, size);\n}}"
+        )
+    if tables.channels:
+        cases = "\n".join(
+            f"    case {number}U:\n        return genus_rom_u8(&layout_{number}[index]);"
+            for number in range(len(tables.channels))
+        )
+        lines.append(
+            "static uint8_t layout_byte(void *context, uint8_t channel, uint16_t index)\n{\n    (void)context;\n"
+            f"    switch (channel) {{\n{cases}\n    default:\n        return 0U;\n    }}\n}}"
+        )
+    return lines
+
+
+def _configure(program: Program, tables: NodeTables) -> str:
+    arrays = {
+        "channels": ("channel_count", len(tables.channels)),
+        "slots": ("slot_count", len(tables.slots)),
+        "subjects": ("subject_count", len(tables.subjects)),
+        "blocks": ("block_count", len(tables.blocks)),
+        "known": ("known_count", len(tables.known)),
+    }
+    lines = [
+        f"void {program.name}_configure(genus_config *config)",
+        "{",
+        "    (void)memset(config, 0, sizeof *config);",
+        f"    config->number = {tables.number}U;",
+        "    config->is_synchronised = true;",
+        f"    config->bit_ns = {tables.bit_ns}U;",
+        "    config->clock.period_ns = INT64_C(20000000);",
+        "    config->clock.drift_ppm = 100U;",
+        "    config->clock.wander_ppm = 10U;",
+        "    config->clock.granularity_ns = 100U;",
+        f"    config->clock.bit_ns = {tables.bit_ns}U;",
+    ]
+    for name, (counter, count) in arrays.items():
+        lines += [f"    config->{name} = {name};", f"    config->{counter} = {count}U;"] if count else []
+    lines.append("    config->calls.on_event = on_event;")
+    lines += ["    config->calls.on_class = on_class;"] if program.late and program.handlers else []
+    lines += ["    config->calls.layout_byte = layout_byte;"] if tables.channels else []
+    return "\n".join([*lines, "}"])
+
+
+def _start(program: Program, tables: NodeTables) -> str:
+    lines = [f"void {program.name}_start(genus_node *node, genus_time now)", "{"]
+    lines += [f"    genus_node_announce(node, {number}U, now);" for number in range(len(tables.channels))]
+    lines += [f"    genus_node_subscribe(node, {number}U, now);" for number in range(len(tables.subjects))]
+    return "\n".join([*lines, "    genus_node_start(node, now);", "}"])
+
+
+def _class_of(program: Program, row: ChannelRow) -> DeviceClass:
+    return next(each for each in program.classes if each.name == row.name)
+
+
+def _publish_declaration(program: Program, row: ChannelRow) -> str:
+    cls = _class_of(program, row)
+    event = f"{program.name}_{program.families[cls.family].label}"
+    start = f"genus_publish_result {program.name}_publish_{cls.label}("
+    space = " " * len(start)
+    return (
+        f"{start}genus_node *node, const {event} *event,\n{space}const genus_publish_options *options, genus_time now)"
+    )
+
+
+def _publish(program: Program, row: ChannelRow) -> str:
+    cls = _class_of(program, row)
+    label = program.families[cls.family].label
+    return "\n".join(
+        [
+            comment(f"Publish a {row.name}; GENUS_PUBLISH_TOO_LONG also if it is not valid. `options` may be NULL."),
+            _publish_declaration(program, row),
+            "{",
+            "    uint8_t payload[GENUS_EVENT_BYTES];",
+            "    uint16_t etag = 0U;",
+            "    uint16_t size = 0U;",
+            "",
+            f"    if (event->type == {program.type_name(cls)}) {{",
+            f"        size = {program.name}_{label}_encode(event, 0U, payload, (uint16_t)sizeof payload, &etag);",
+            "    }",
+            "    if (size == 0U) {",
+            "        return GENUS_PUBLISH_TOO_LONG;",
+            "    }",
+            f"    return genus_node_publish(node, {_channel(program, row)}, etag, payload, size, options, now);",
+            "}",
+        ]
+    )

@@ -1,0 +1,191 @@
+"""The tables of a CAN node in C: channels, slots, subjects and blocks, from a catalog and a plan."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, qos_of
+from genus.can._node.channels import TxChannel
+from genus.can._node.membership import class_of
+from genus.can._plan.admission import Plan
+from genus.can._plan.calendar import Slot
+from genus.can._plan.system import ChannelSpec
+from genus.can._protocol.messages import signed_subject
+from genus.can._wire.frame import CLASSIC_BYTES, subject_uid
+from genus.can._wire.length import Timing
+from genus.catalog import Catalog
+from genus.devices._program import Program
+from genus.errors import BusError, DeviceError
+from genus.filters._subscription import Subscription
+from genus.model import name_of
+from genus.targets._conformance import registered_types
+
+
+class DeviceChannel(msgspec.Struct, frozen=True):
+    """A channel that a device publishes: the type, its quality of service, and which attributes of `Event` it carries.
+
+    The quality of service may be its text, such as `soft:20ms`. A hard channel needs a slot of a plan.
+
+    >>> DeviceChannel("Lamp", "soft:20ms", carries=("place",)).qos
+    'soft:20ms'
+    """
+
+    type: type | str
+    qos: QoS | str = NonReal()
+    carries: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self.type if isinstance(self.type, str) else name_of(self.type)
+
+
+class ChannelRow(msgspec.Struct, frozen=True):
+    """A channel as the node in C has it."""
+
+    name: str
+    subject: int
+    etag: int
+    width: int
+    qos_class: int
+    is_bulk: bool
+    largest: int
+    digest: int
+    layout: bytes
+    span_ns: int
+    expires_ns: int
+
+
+class SlotRow(msgspec.Struct, frozen=True):
+    """A slot that the node sends in (its channel's number) or receives in (None)."""
+
+    slot: Slot
+    channel: int | None
+    etag: int
+
+
+class BlockRow(msgspec.Struct, frozen=True):
+    """Event tags that the node wants, and how many of their low bits are presence bits."""
+
+    value: int
+    mask: int
+    width: int
+
+
+class NodeTables(msgspec.Struct, frozen=True):
+    """Everything that a node in C must know, besides its uid."""
+
+    number: int
+    bit_ns: int
+    channels: tuple[ChannelRow, ...]
+    slots: tuple[SlotRow, ...]
+    subjects: tuple[tuple[str, int], ...]
+    blocks: tuple[BlockRow, ...]
+    known: tuple[tuple[str, int, int], ...]
+    """Name, event tag and the leading 24 bits of the subject of each class."""
+
+
+def channels_of(plan: Plan, station: str) -> list[DeviceChannel]:
+    """The channels that a station of a plan publishes."""
+    return [DeviceChannel(spec.event, _qos_of(spec), spec.carries) for spec in _own(plan, station)]
+
+
+def _own(plan: Plan, station: str) -> list[ChannelSpec]:
+    return [spec for spec in plan.system.channels if spec.node == station]
+
+
+def _qos_of(spec: ChannelSpec) -> QoS:
+    match spec.qos_class:
+        case "hard":
+            return Hard(f"{spec.period_ns}ns", spec.omissions, spec.sporadic)
+        case "soft":
+            expires = None if spec.expires_ns is None else f"{spec.expires_ns}ns"
+            return Soft(f"{spec.deadline_ns or spec.period_ns}ns", expires)
+    return NonReal(priority=spec.priority)
+
+
+def make_tables(
+    program: Program,
+    catalog: Catalog,
+    subscriptions: Sequence[Subscription],
+    channels: Iterable[DeviceChannel],
+    plan: Plan | None,
+    station: str | None,
+    bitrate: int,
+) -> NodeTables:
+    """The tables of a node; DeviceError if the plan lacks the station, or a hard channel has no slot in it."""
+    rows = tuple(_channel_row(each, program, catalog) for each in channels)
+    numbers = {spec.number for spec in _own(plan, station)} if plan is not None and station is not None else set()
+    if plan is not None and not numbers and station not in _listeners(plan):
+        raise DeviceError(f"the plan has no station {station!r}; it has {', '.join(sorted(_listeners(plan)))}")
+    timing = Timing(bitrate) if plan is None else plan.system.bus.timing
+    return NodeTables(
+        number=min(numbers, default=0),
+        bit_ns=timing.bit_ns,
+        channels=rows,
+        slots=tuple(_slot_rows(rows, program, catalog, plan, station)),
+        subjects=tuple(dict.fromkeys((name, subject_uid(name)) for name in _subscribed(subscriptions, catalog))),
+        blocks=tuple(dict.fromkeys(_block_rows(subscriptions, catalog))),
+        known=tuple((each.name, each.etag, signed_subject(subject_uid(each.name))) for each in program.classes),
+    )
+
+
+def _listeners(plan: Plan) -> set[str]:
+    specs = plan.system.channels
+    return {*(spec.node for spec in specs), *(name for spec in specs for name in spec.subscribers)}
+
+
+def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> ChannelRow:
+    if channel.name not in program.published:
+        raise DeviceError(f"{channel.name} is not published by {program.name}; name it in publish")
+    try:
+        qos = qos_of(channel.qos)
+    except BusError as problem:
+        raise DeviceError(f"{channel.name}: {problem}") from problem
+    made = TxChannel(catalog.declare(channel.name), qos, channel.carries, CLASSIC_BYTES, fd=False)
+    made.use(catalog)
+    assert made.wire_layout is not None
+    return ChannelRow(
+        name=channel.name,
+        subject=made.uid,
+        etag=made.etag,
+        width=len(catalog.tagged_attributes(channel.name)),
+        qos_class=class_of(qos),
+        is_bulk=qos == NonReal(priority=1),
+        largest=made.largest or 0,
+        digest=made.wire_layout.sign(0).digest,
+        layout=made.wire_layout.pack(),
+        span_ns=nanoseconds(qos.period) if isinstance(qos, Hard) else made.deadline_ns,
+        expires_ns=made.expires_ns or 0,
+    )
+
+
+def _slot_rows(
+    rows: Sequence[ChannelRow], program: Program, catalog: Catalog, plan: Plan | None, station: str | None
+) -> Iterator[SlotRow]:
+    """The node's own slots, and those of types that it receives."""
+    slots = () if plan is None else plan.calendar.slots
+    own = {slot.event: slot for slot in slots if slot.node == station}
+    for number, row in enumerate(rows):
+        if row.qos_class == class_of(Hard("1ms")):
+            if row.name not in own:
+                raise DeviceError(f"{row.name} is hard, but the plan has no slot for it at the station {station!r}")
+            yield SlotRow(own[row.name], number, row.etag)
+    wanted = {each.name for each in program.classes if any(program.wanted(each))}
+    for slot in slots:
+        if slot.node != station and slot.event in wanted:
+            yield SlotRow(slot, None, catalog.etag(slot.event))
+
+
+def _subscribed(subscriptions: Iterable[Subscription], catalog: Catalog) -> Iterator[str]:
+    """The highest types on the bus that subscriptions accept."""
+    for asked in subscriptions:
+        yield from (name for name in registered_types(asked, catalog)[0] if catalog.has_etag(name))
+
+
+def _block_rows(subscriptions: Iterable[Subscription], catalog: Catalog) -> Iterator[BlockRow]:
+    for asked in subscriptions:
+        for name in _subscribed([asked], catalog):
+            width = len(catalog.tagged_attributes(name))
+            for block in (catalog.own_etags(name),) if asked.exact else catalog.filters(name):
+                yield BlockRow(block.value, block.mask, width)

@@ -1,0 +1,203 @@
+"""What `genus c generate --node` writes, on a simulated bus beside Python nodes and a broker."""
+
+import ctypes
+from pathlib import Path
+
+import pytest
+
+from genus import Event, Maybe, NonReal, UInt8
+from genus.can import load_system, plan
+from genus.can._node.node import Node
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore
+from genus.can._sim.simulation import Simulation
+from genus.can._wire.frame import BROKER_NODE
+from genus.can._wire.length import Timing
+from genus.catalog import Catalog
+from genus.devices import DeviceChannel, Firmware, generate
+from genus.errors import DeviceError
+from genus.filters import Subscription
+from genus.testing import run_command
+
+from . import road
+from .compiled import needs_compiler
+from .firmware_machine import FirmwareMachine
+
+MS = 1_000_000
+TYPES = [road.Roadside, road.Loop, road.ConfidentLoop, road.Lamp]
+PUBLISH = """
+int publish_lamp(int on, int64_t now);
+int publish_lamp(int on, int64_t now) {
+    road_lamp lamp = {.type = ROAD_TYPE_LAMP, .on = on != 0};
+    return (int)road_publish_lamp(&node, &lamp, NULL, now);
+}
+"""
+
+
+def road_catalog() -> Catalog:
+    catalog = Catalog()
+    catalog.register(*TYPES)
+    return catalog
+
+
+def road_firmware(catalog: Catalog) -> Firmware:
+    asked = {
+        "trucks": Subscription(road.Loop, where="category == 'truck' and speed > 30"),
+        "near": Subscription(road.Roadside, where="place startswith 'A8'"),
+    }
+    made = generate(catalog, asked, name="road", publish=[road.Lamp])
+    return made.with_node([DeviceChannel(road.Lamp, "soft:20ms")])
+
+
+class Bus:
+    """A broker, a Python node and a firmware on one simulated bus."""
+
+    def __init__(self, firmware: Firmware, catalog: Catalog) -> None:
+        self.simulation = Simulation(Timing(500_000), seed=5)
+        self.simulation.add_host(BROKER_NODE, lambda: Broker(7, catalog, MemoryStore(), seed=1))
+        self.events: list[Event] = []
+        self.python = Node(0x99, timing=self.simulation.timing, catalog=catalog, seed=1, on_event=self.events.append)
+        self.device = FirmwareMachine(firmware, 0x11, PUBLISH)
+        self.hosts = [
+            self.simulation.add_host(1, lambda: self.python),
+            self.simulation.add_host(2, lambda: self.device),
+        ]
+        self.hosts[0].call(self.python.start)
+        self.hosts[1].call(self.device.start)
+        self.run(2000)
+
+    def run(self, milliseconds: int) -> None:
+        self.simulation.run(self.simulation.now + milliseconds * MS)
+
+
+@needs_compiler
+def test_a_firmware_receives_publishes_and_learns_a_new_type() -> None:
+    """The refit of a road: a class that was registered after the firmware was made reaches its handlers."""
+    catalog = road_catalog()
+    firmware = road_firmware(catalog)
+
+    class RefitLoop(road.Loop):
+        axles: UInt8
+        weight: Maybe[float] = None
+
+    catalog.register(RefitLoop)
+    bus = Bus(firmware, catalog)
+    bus.hosts[0].call(lambda now: bus.python.announce(road.Loop, NonReal(), now, carries=("place",)))
+    bus.hosts[0].call(lambda now: bus.python.announce(RefitLoop, NonReal(), now, carries=("place",)))
+    bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(road.Lamp), now))
+    bus.run(1000)
+    bus.hosts[0].call(
+        lambda now: bus.python.publish(
+            road.Loop(lane=1, place="A8/km31", category=road.Category.TRUCK, speed=31.0), now
+        )
+    )
+    bus.run(50)
+    assert (bus.device.hits(0), bus.device.hits(1)) == (1, 1)
+
+    bus.hosts[1].call(lambda now: bus.device.library.publish_lamp(1, ctypes.c_int64(now)))
+    bus.run(50)
+    assert bus.events == [road.Lamp(on=True)]
+
+    truck = RefitLoop(lane=2, category=road.Category.TRUCK, speed=40.0, axles=5, weight=7.5)
+    bus.hosts[0].call(lambda now: bus.python.publish(truck, now))
+    bus.run(1000)
+    bus.hosts[0].call(lambda now: bus.python.publish(truck, now))
+    bus.run(50)
+    assert bus.device.hits(0) == 2, "asked of the broker and learnt at the first, delivered from the second on"
+
+
+def test_the_tables_of_a_station_come_from_a_plan(tmp_path: Path) -> None:
+    """Slots, number, bit rate and qualities of service are those of the plan."""
+    (tmp_path / "bus.toml").write_text(SYSTEM)
+    planned = plan(load_system(tmp_path / "bus.toml"))
+    catalog = road_catalog()
+    made = generate(catalog, {"lit": Subscription(road.Lamp)}, name="road", publish=[road.ConfidentLoop, road.Loop])
+    node = made.with_node(plan=planned, station="gate")
+    assert "#define ROAD_CHANNEL_CONFIDENT_LOOP 0U\n#define ROAD_CHANNEL_LOOP 1U" in node.node_header
+    own = next(slot for slot in planned.calendar.slots if slot.node == "gate")
+    assert f".offset_ns = INT64_C({own.offset_ns})" in node.node_source
+    assert f"config->number = {own.number}U;" in node.node_source
+    assert "config->bit_ns = 1000U;" in node.node_source
+    assert ".qos = GENUS_QOS_HARD" in node.node_source
+    assert ".qos = GENUS_QOS_SOFT" in node.node_source
+    assert ".channel = GENUS_NO_CHANNEL" in node.node_source, "the lamp's slot, in which it receives"
+    with pytest.raises(DeviceError, match="the plan has no station 'porch'; it has gate, lamp"):
+        made.with_node(plan=planned, station="porch")
+    with pytest.raises(DeviceError, match="Give station"):
+        made.with_node(plan=planned)
+
+
+def test_channels_that_cannot_be_are_refused() -> None:
+    made = road_firmware(road_catalog())
+    with pytest.raises(DeviceError, match="Loop is not published by road"):
+        made.with_node([DeviceChannel(road.Loop)])
+    with pytest.raises(DeviceError, match="Lamp is hard, but the plan has no slot"):
+        made.with_node([DeviceChannel(road.Lamp, "hard:10ms")])
+    with pytest.raises(DeviceError, match="Lamp: 'soft' lacks its deadline"):
+        made.with_node([DeviceChannel(road.Lamp, "soft")])
+
+
+SYSTEM = """
+[bus]
+bitrate = "1Mbit/s"
+gap = "20us"
+precision = "5us"
+
+[[channel]]
+name = "confident"
+event = "ConfidentLoop"
+node = "gate"
+class = "hard"
+period = "10ms"
+omissions = 1
+size = 8
+subscribers = ["lamp"]
+
+[[channel]]
+name = "loop"
+event = "Loop"
+node = "gate"
+class = "soft"
+period = "50ms"
+deadline = "20ms"
+size = 8
+subscribers = ["lamp"]
+
+[[channel]]
+name = "lamp"
+event = "Lamp"
+node = "lamp"
+class = "hard"
+period = "20ms"
+omissions = 1
+size = 4
+subscribers = ["gate"]
+"""
+
+
+def test_the_command_writes_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "road.py").write_text(Path(road.__file__).read_text())
+    (tmp_path / "bus.toml").write_text(SYSTEM)
+    (tmp_path / "device.txt").write_text("lit: Lamp where on\n")
+    assert run_command("catalog", "register", "road.json", "road.py").returncode == 0
+    asked = ["c", "generate", "road.json", "device.txt", "-o", "firmware", "-t", "road.py", "--node"]
+    done = run_command(*asked, "--channel", "Loop=soft:20ms+place", "--bitrate", "125000")
+    assert done.returncode == 0, done.stderr
+    assert "road_node.c" in done.stderr
+    source = (tmp_path / "firmware" / "road_node.c").read_text()
+    assert "config->bit_ns = 8000U;" in source
+    assert (tmp_path / "firmware" / "genus_node.c").exists()
+    publish = ("--publish", "Loop", "--publish", "ConfidentLoop")
+    planned = run_command(*asked, *publish, "--system", "bus.toml", "--station", "gate")
+    assert planned.returncode == 0, planned.stderr
+    for wrong, message in (
+        (["--system", "bus.toml"], "--system needs --station"),
+        (["--system", "bus.toml", "--station", "porch"], "the plan has no station 'porch'"),
+        (["--channel", "Loop=soft"], "lacks its deadline"),
+        (["--channel", "Truck=none"], "Truck is not in the catalog"),
+    ):
+        done = run_command(*asked, *publish, *wrong)
+        assert done.returncode in (1, 2)
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
