@@ -304,6 +304,24 @@ def test_subscriptions_that_match_nothing_are_refused() -> None:
                 generate(catalog, {"a": asked}, codec=codec, publish=[road.Lamp])
 
 
+def test_types_without_event_tags_are_left_out_or_refused() -> None:
+    """Eight tagged attributes leave room for few types."""
+    metaclass: Any = type(Event)
+    names = ("time", "source", "place", "deadline", "expires", "a", "b", "c")
+    namespace = {"__annotations__": dict.fromkeys(names[5:], UInt8 | None), "__module__": __name__}
+    root = metaclass("Wide", (Event,), namespace, tagged=names)
+    others = [metaclass(f"Wide{number}", (root,), {"__module__": __name__}) for number in range(60)]
+    catalog = road_catalog()
+    catalog.register(root, *others)
+    without = [cls for cls in others if not catalog.has_etag(cls)]
+    assert without
+    made = generate(catalog, {"a": Subscription(root)})
+    assert made.left_out == tuple(cls.__name__ for cls in without)
+    for asked in ({"a": Subscription(without[0])}, {"a": Subscription(without[0]), "b": Subscription(road.Loop)}):
+        with pytest.raises(NotRegistered, match=f"{without[0].__name__} has no event tag"):
+            generate(catalog, asked)
+
+
 def many_types(count: int) -> Catalog:
     metaclass: Any = type(Event)
     root = metaclass("Numbered", (Event,), {"__annotations__": {"level": UInt8}, "__module__": __name__})

@@ -82,7 +82,8 @@ def compile(
     """Compile a subscription to conditions in C, for the types of a catalog as it is now.
 
     In the code `e` is a pointer to the event. Raises NotRegistered if a type is not in the catalog. A device that keeps
-    only some attributes gives its own `layouts`, and one for many subscriptions shares `constants`.
+    only some attributes gives its own `layouts`, without families that it does not know, and one for many subscriptions
+    shares `constants`.
 
     >>> from genus import Event, Maybe, Subscription, this
     >>> from genus.catalog import Catalog
@@ -106,7 +107,8 @@ def compile(
     types, decided = conforming_types(subscription, catalog)
     by_family: dict[str, list[str]] = {}
     for name in types:
-        by_family.setdefault(catalog.vector(name).scope, []).append(name)
+        if catalog.vector(name).scope in layouts:
+            by_family.setdefault(catalog.vector(name).scope, []).append(name)
     tests: dict[str, CTest] = {}
     left: dict[x.Predicate, str] = {}
     for family, names in by_family.items():
