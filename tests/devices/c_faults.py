@@ -33,8 +33,6 @@ ROWS_OF_NODES: dict[int, tuple[str, ...]] = {
 }
 """The stations that are C nodes, by row: all, where clocks are perfect; in other rows there has to be a time master."""
 ROWS_OF_NODES = dict(sorted(ROWS_OF_NODES.items()))
-LONG = (1, 4, 8, 13, 15, 16, 19, 23)
-"""Rows whose small runs take more than two seconds."""
 
 
 class CDynamicNodes(DynamicNodes):

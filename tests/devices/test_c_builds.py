@@ -84,7 +84,7 @@ def test_the_page_shows_all_rows_of_the_fault_table_that_are_about_nodes() -> No
     assert [(int(number), fault) for number, fault in shown] == [(n, ROWS[n].fault) for n in ROWS_OF_NODES]
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if "no" in n else ()) for n in TARGETS])
 def test_the_firmware_is_about_as_large_as_the_page_says(name: str, tmp_path: Path) -> None:
     need(f"{TARGETS[name][0]}-gcc")
     row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))

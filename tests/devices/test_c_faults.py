@@ -5,18 +5,11 @@
 
 import pytest
 
-from tests.devices.c_faults import LONG, ROWS_OF_NODES, observe
+from tests.devices.c_faults import ROWS_OF_NODES, observe
 
 
-@pytest.mark.parametrize("number", [n for n in ROWS_OF_NODES if n not in LONG])
+@pytest.mark.parametrize("number", ROWS_OF_NODES)
 def test_a_small_run_of_a_row_is_as_expected_with_c_nodes(number: int) -> None:
-    observation = observe(number)
-    assert observation.ok, f"row {number}: {observation.text}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", LONG)
-def test_a_small_run_of_a_long_row_is_as_expected_with_c_nodes(number: int) -> None:
     observation = observe(number)
     assert observation.ok, f"row {number}: {observation.text}"
 

@@ -1,6 +1,7 @@
 """The C node on buses with Python nodes and a broker."""
 
 from collections.abc import Callable
+from ctypes import c_int64
 from functools import partial
 
 import pytest
@@ -455,6 +456,55 @@ def test_an_event_tag_that_no_class_has_is_told() -> None:
 
 
 # -- capacities --------------------------------------------------------------------------------------------------------
+
+
+class Tables:
+    """Tables of a node for `genus_node_init`, each of which can be made wrong."""
+
+    def __init__(self, uid: int = 1, number: int = 3, bit_ns: int = 1000, period_ns: int = 20 * MS) -> None:
+        self.library = node_library(*LARGE)
+        self.handle = self.library.station_new(uid, number, 1, bit_ns, period_ns, 100)
+
+    def slot(self, *, channel: int = 0, length: int = 560_000, frames: int = 1) -> "Tables":
+        times = (c_int64 * 6)(1 * MS, 10 * MS, length, 191_000, 20_000, 380_000)
+        self.library.station_add_slot(self.handle, channel, 3, 8208, times, frames, 1, 0, 0)
+        return self
+
+    def channel(self, *, qos: int = QosClass.HARD, largest: int = 8, width: int = 0) -> "Tables":
+        self.library.station_add_channel(self.handle, 5, 8208, width, qos, 0, largest, 0, 0, 10 * MS, 0)
+        return self
+
+    def block(self, width: int) -> "Tables":
+        self.library.station_add_block(self.handle, 8208, 0x3FF0, width)
+        return self
+
+    @property
+    def are_taken(self) -> bool:
+        taken = bool(self.library.station_init(self.handle))
+        self.library.station_free(self.handle)
+        return taken
+
+
+def test_tables_that_make_no_sense_are_refused() -> None:
+    assert Tables().slot().channel().block(2).are_taken
+    assert Tables().channel(qos=QosClass.SOFT, largest=0).are_taken
+    assert Tables(number=0).are_taken
+    refused = {
+        "no uid": Tables(uid=0),
+        "the broker's number": Tables(number=127),
+        "no bit time": Tables(bit_ns=0),
+        "no period of SYNC": Tables(period_ns=0),
+        "a hard channel without a slot": Tables().channel(),
+        "a hard channel without a largest event": Tables().slot().channel(largest=0),
+        "a hard channel that needs more frames": Tables().slot().channel(largest=9),
+        "a hard channel that is too long": Tables().slot(frames=20).channel(largest=17),
+        "a soft channel with a slot": Tables().slot().channel(qos=QosClass.SOFT),
+        "an unknown quality of service": Tables().slot().channel(qos=3),
+        "too many presence bits": Tables().block(15),
+        "a slot that is longer than its period": Tables().slot(length=11 * MS).channel(),
+        "a slot of a channel that is not there": Tables().slot(channel=1).channel(),
+    }
+    assert {what for what, tables in refused.items() if tables.are_taken} == set()
 
 
 def test_a_full_queue_refuses_events_and_does_not_lose_what_waits() -> None:

@@ -192,14 +192,36 @@ static bool is_channel_valid(const genus_node *node, uint8_t index)
            (channel->largest <= GENUS_HARD_BYTES) && (frames <= node->config->slots[slot].frames);
 }
 
+static bool is_uid_valid(const uint8_t uid[8])
+{
+    static const uint8_t none[8] = {0U};
+    return memcmp(uid, none, sizeof none) != 0;
+}
+
+static bool are_blocks_valid(const genus_config *config)
+{
+    bool found = true;
+    uint8_t index;
+    for (index = 0U; index < config->block_count; index++) {
+        found = found && (config->blocks[index].width <= 14U);
+    }
+    return found;
+}
+
+static bool do_tables_fit(const genus_config *config)
+{
+    const uint8_t slots = (GENUS_WITH_CALENDAR != 0) ? GENUS_SLOTS : 0U;
+    return (config->channel_count <= GENUS_CHANNELS) && (config->slot_count <= slots) &&
+           (config->subject_count <= GENUS_SUBJECTS);
+}
+
 static bool is_valid(const genus_node *node)
 {
     const genus_config *const config = node->config;
-    const uint8_t slots = (GENUS_WITH_CALENDAR != 0) ? GENUS_SLOTS : 0U;
-    bool found = (config->channel_count <= GENUS_CHANNELS) && (config->slot_count <= slots) &&
-                 (config->subject_count <= GENUS_SUBJECTS) && (config->number <= GENUS_LAST_NODE) &&
-                 (config->bit_ns > 0U) && (config->calls.load != NULL) &&
-                 (config->calls.on_event != NULL);
+    bool found = do_tables_fit(config) && is_uid_valid(config->uid) && are_blocks_valid(config) &&
+                 (config->number <= GENUS_LAST_NODE) && (config->bit_ns > 0U) &&
+                 (!config->is_synchronised || (config->clock.period_ns > 0)) &&
+                 (config->calls.load != NULL) && (config->calls.on_event != NULL);
     uint8_t index;
     for (index = 0U; found && (index < config->slot_count); index++) {
         found = is_slot_valid(config, index);

@@ -13,6 +13,16 @@ static uint16_t frame_count(const genus_node *node, const genus_outgoing *event)
     return node->channels[event->channel].is_segmented ? genus_segment_count(event->size) : 1U;
 }
 
+/* The next serial number; 0 is that of nothing. */
+static uint32_t next_serial(genus_queue *queue)
+{
+    queue->last_serial++;
+    if (queue->last_serial == 0U) {
+        queue->last_serial = 1U;
+    }
+    return queue->last_serial;
+}
+
 /* -- adding and removing ----------------------------------------------------------------------- */
 
 uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kind, uint8_t index,
@@ -23,8 +33,7 @@ uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kin
     for (place = 0U; place < GENUS_MESSAGES; place++) {
         genus_message *const message = &queue->messages[place];
         if (message->serial == 0U) {
-            queue->last_serial++;
-            message->serial = queue->last_serial;
+            message->serial = next_serial(queue);
             message->frame = *frame;
             message->kind = kind;
             message->index = index;
@@ -120,9 +129,8 @@ static void rank(genus_node *node, genus_outgoing *event)
 void genus_queue_add_event(genus_node *node, genus_outgoing *event)
 {
     genus_queue *const queue = &node->queue;
-    queue->last_serial++;
     queue->last_order++;
-    event->serial = queue->last_serial;
+    event->serial = next_serial(queue);
     event->order = queue->last_order;
     event->position = 0U;
     event->is_missed = false;
