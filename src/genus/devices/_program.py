@@ -69,6 +69,10 @@ class Program(msgspec.Struct, frozen=True, eq=False):
         """The constant in C for a class."""
         return f"{self.prefix}_TYPE_{cls.label.upper()}"
 
+    def has_checks(self, family: DeviceFamily) -> bool:
+        """Whether a class of a family has bounds to check."""
+        return any(each.checks for each in self.classes_of(family))
+
     def classes_of(self, family: DeviceFamily) -> list[DeviceClass]:
         """The classes of a family."""
         return [each for each in self.classes if each.family == family.name]
