@@ -7,6 +7,7 @@ from genus.errors import DeviceError
 
 
 def write_filters(program: Program) -> str:
+    """The acceptance filters."""
     pairs = [f"    {{0x{value:08X}UL, 0x{mask:08X}UL}}," for value, mask in program.filters]
     size = max(1, len(pairs))
     return "\n".join(
@@ -45,6 +46,7 @@ def code_width(program: Program) -> int:
 
 
 def write_divisors(program: Program) -> str:
+    """The codes to test against, as a table; nothing where they are constants of the code."""
     width, types = code_width(program), code_types(program)
     if not types or _is_in_line(program):
         return ""
@@ -70,6 +72,7 @@ def _is_in_line(program: Program) -> bool:
 
 
 def is_below(program: Program, name: str, code: str, size: str) -> str:
+    """A test whether the type of a code is a type of the device, or below it."""
     width, types = code_width(program), code_types(program)
     if _is_in_line(program):
         made = Divisor.of(types[name], width)
@@ -79,10 +82,11 @@ def is_below(program: Program, name: str, code: str, size: str) -> str:
 
 
 def write_code_wanted(program: Program) -> str:
+    """The function that says which subscriptions want the type of a code."""
     size = program.wanted_bytes
     return "\n".join(
         [
-            f"bool {program.name}write_code_wanted(const uint8_t *code, uint16_t size, uint8_t wanted[{size}])",
+            f"bool {program.name}_code_wanted(const uint8_t *code, uint16_t size, uint8_t wanted[{size}])",
             "{",
             "    bool is_wanted = false;",
             "",

@@ -13,6 +13,7 @@ UNKNOWN = "0xFFU"
 
 
 def write_deliver(program: Program, family: DeviceFamily) -> str:
+    """The function that tests an event of a family and calls handlers."""
     handlers = program.handlers_of(family)
     deliveries = [line for handler in handlers for line in _delivery(program, handler, family)]
     variables = sorted(set(re.findall(r"&(t\d+)\b", "\n".join(deliveries))))
@@ -54,6 +55,7 @@ def _split(condition: Condition) -> list[str]:
 
 
 def write_receive_family(program: Program, family: DeviceFamily) -> str:
+    """The function that decodes an event of a family and delivers it."""
     label = family.label
     decode = (
         f"decode_{label}(&event, etag, payload, size)"
@@ -111,10 +113,11 @@ def _type_switch(program: Program, width: int) -> list[str]:
 
 
 def write_receive(program: Program) -> str:
+    """The function that programs call with a payload."""
     families = program.received_families
     return "\n".join(
         [
-            f"genus_status {program.name}write_receive(uint16_t etag, const uint8_t *payload, uint16_t size)",
+            f"genus_status {program.name}_receive(uint16_t etag, const uint8_t *payload, uint16_t size)",
             "{",
             "    const uint8_t type = type_of(etag);",
             f"    uint8_t wanted[{program.wanted_bytes}];",

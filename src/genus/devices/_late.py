@@ -74,6 +74,7 @@ def _family_of(program: Program) -> str:
 
 
 def late_table(program: Program) -> str:
+    """The places for classes that are learnt."""
     return "\n".join(
         [
             comment("Classes that were registered after this was generated, as the broker described them."),
@@ -93,6 +94,7 @@ def late_table(program: Program) -> str:
 
 
 def late_look_up() -> list[str]:
+    """Statements that look an event tag up among the classes that were learnt."""
     return [
         "    for (uint8_t i = 0U; i < (uint8_t)(sizeof late / sizeof late[0]); i++) {",
         "        if ((late[i].etag != 0U) && ((etag >> late[i].tag_bits) == (late[i].etag >> late[i].tag_bits))) {",
@@ -103,6 +105,7 @@ def late_look_up() -> list[str]:
 
 
 def write_learn(program: Program) -> str:
+    """The functions that keep a class by the broker's answer, and forget all."""
     families = program.received_families
     place = [
         "    for (uint8_t i = 0U; i < (uint8_t)(sizeof late / sizeof late[0]); i++) {",
@@ -113,7 +116,7 @@ def write_learn(program: Program) -> str:
     ]
     return "\n".join(
         [
-            f"bool {program.name}write_learn(const uint8_t *answer, uint16_t size)",
+            f"bool {program.name}_learn(const uint8_t *answer, uint16_t size)",
             "{",
             "    late_class found;",
             "    late_class *place = NULL;",
@@ -137,7 +140,7 @@ def write_learn(program: Program) -> str:
             "    }",
             *_late_families(program, families),
             "    found.etag = etag;",
-            f"    (void){program.name}write_code_wanted(&answer[2], code, found.wanted);",
+            f"    (void){program.name}_code_wanted(&answer[2], code, found.wanted);",
             *_copy_masks(),
             *place,
             "    if (place == NULL) {",
