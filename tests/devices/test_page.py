@@ -23,11 +23,13 @@ def test_the_c_on_the_page_compiles(tmp_path: Path) -> None:
     text = PAGE.read_text()
     names: dict[str, Any] = {"__name__": "page"}
     exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]), names)
-    names["made"].write(tmp_path)
-    whole, *parts = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
+    names["made"].with_node().write(tmp_path)
+    whole, *parts, node = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
     assert len(parts) == 2
     body = "\n".join(parts).replace("identifier & 0x3FFFU", "(uint16_t)(identifier & 0x3FFFU)")
-    (tmp_path / "page.c").write_text(whole + FUNCTION.format(body=body))
+    node = node.replace("void start(", "static void start(").replace("void light(", "static void light(")
+    used = "void use(void);\nvoid use(void) { start(0, NULL); light(0); }\n"
+    (tmp_path / "page.c").write_text(f'#include "road_node.h"\n{whole}{node}{used}{FUNCTION.format(body=body)}')
     command = [require_compiler(), *STRICT, "-Wno-sizeof-pointer-div", "-fsyntax-only", str(tmp_path / "page.c")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
