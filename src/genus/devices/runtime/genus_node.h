@@ -12,10 +12,10 @@
  *   - it has no driver queue: the driver has two mailboxes that can be loaded again at any time.
  *
  * All state is in one `genus_node`, whose capacities are macros below. Nothing is allocated,
- * nothing blocks. A driver calls the inputs with readings of one clock, in nanoseconds, that never
- * goes back (0 to 2^60), from one context (an interrupt or the main loop, not both at once); it
- * calls `genus_node_wake` when `genus_node_wake_at` has come. Callbacks may call
- * `genus_node_publish`, and no other input. */
+ * nothing blocks. A driver calls the inputs with readings of one clock that is never set back, in
+ * nanoseconds (0 to 2^60), from one context (an interrupt or the main loop, not both at once). It
+ * calls `genus_node_wake` when `genus_node_wake_at` has come, with all frames before that received.
+ * Callbacks may call `genus_node_publish`, and no other input. */
 #ifndef GENUS_NODE_H
 #define GENUS_NODE_H
 
@@ -45,9 +45,7 @@ extern "C" {
 #define GENUS_EVENTS 6 /* soft and other events that wait */
 #endif
 #ifndef GENUS_EVENT_BYTES
-#define GENUS_EVENT_BYTES                                                                          \
-    64 /* the longest payload of such an event, and of one that is received                        \
-        */
+#define GENUS_EVENT_BYTES 64 /* the longest payload of these, and of one that is received */
 #endif
 #ifndef GENUS_HARD_BYTES
 #define GENUS_HARD_BYTES 16 /* the longest payload of a hard event */
