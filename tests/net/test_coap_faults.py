@@ -159,12 +159,12 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
         channel.publish(CoapLoop(lane=1))
         hub_state = link_of(hub).hub
         assert hub_state is not None
-        assert wait_for(lambda: any(session.gone_at is not None for session in hub_state.sessions))
-        for session in hub_state.sessions:
+        assert wait_for(lambda: any(session.gone_at is not None for session in hub_state.notifier.sessions))
+        for session in hub_state.notifier.sessions:
             session.gone_at = -1000.0
         assert wait_for(lambda: len(at_sender) == 1)
         assert "did not return" in at_sender[0].reason
-        assert len(hub_state.sessions) == 0
+        assert len(hub_state.notifier.sessions) == 0
         one.close()
 
 

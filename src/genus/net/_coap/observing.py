@@ -12,6 +12,7 @@ from aiocoap.numbers import codes
 from genus.model import name_of
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.observation import DEFAULT_AGE_S, Observation
+from genus.net._coap.seen import SeenEvents
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
@@ -29,6 +30,7 @@ class ReceivedEvents:
         self.session = b""
         self.last = 0
         self._peer = peer
+        self._seen = SeenEvents()
 
     def begin(self, notified: Notified) -> None:
         """A registration was answered, perhaps with another session than before.
@@ -99,6 +101,9 @@ class ReceivedEvents:
         event = Unreadable("a code that no event type has") if reader is None else reader.read(attributes)
         if isinstance(event, Unreadable):
             self._peer.counts[f"rejected: {event.reason}"] += 1
+            return
+        if not self._seen.is_new(event, origin):
+            self._peer.counts["duplicates"] += 1
             return
         self._peer.counts["received"] += 1
         self._peer.calls.receive(event, origin)

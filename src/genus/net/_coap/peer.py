@@ -8,7 +8,6 @@ through one queue, so that they are handled in the order in which they came.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from aiocoap import error
@@ -17,20 +16,19 @@ from aiocoap.numbers import codes
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
-from genus.filters._subscription import parse_again
-from genus.model import Event, Kind, is_type, name_of, subtypes
+from genus.model import Event, name_of
 from genus.net._coap.address import Place
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.endpoint import Endpoint, add_own_option, own_option
 from genus.net._coap.observation import Observation
 from genus.net._coap.observing import PlainDevice, ReceivedEvents, link_paths
+from genus.net._coap.others import OtherWants
 from genus.net._coap.outbox import Outbox
 from genus.net._coap.upstream import PeerCalls, ServerState
 from genus.net._coap.wire import (
     CBOR,
     Notified,
     ObservationMark,
-    Unreadable,
     read_cbor,
     read_notified,
     write_cbor,
@@ -42,7 +40,6 @@ from genus.targets.coap import path_of
 log = logging.getLogger("genus.coap")
 READY_S = 5.0
 """How long a program waits for a server."""
-MOST_WANTS = 20_000
 _CONTROL = "g"
 
 
@@ -59,10 +56,10 @@ class Peer:
         self.is_plain = False
         """Whether the server is a plain device, which knows nothing of Genus."""
         self.state: ServerState | None = None
-        self.wants: list[Want] = []
         self.observations: dict[int, Observation] = {}
         self.received = ReceivedEvents(self)
         self.outbox = Outbox(self)
+        self.others = OtherWants(self)
         self.device = PlainDevice(self, self.received)
         self._shown = str(place)
         self._numbers = 0
@@ -71,8 +68,6 @@ class Peer:
         self._beating: asyncio.Task[None] | None = None
         self._checking = asyncio.Lock()
         self._soon = asyncio.Event()
-        self._end_wants: Callable[[], None] | None = None
-        self.needs_wants = False
 
     @property
     def is_fixed(self) -> bool:
@@ -97,8 +92,7 @@ class Peer:
         await self.outbox.flush(patience_s)
         for observation in self.observations.values():
             observation.stop()
-        if self._end_wants is not None:
-            self._end_wants()
+        self.others.stop()
         if self.is_connected and not self.is_plain:
             try:
                 await self.request(codes.PUT, _CONTROL, timeout=patience_s, own=write_cbor([self.uid]))
@@ -199,8 +193,7 @@ class Peer:
             for observation in list(self.observations.values()):
                 if is_new or state.observers < live or not observation.is_live:
                     await self.register(observation)
-        if self.needs_wants and (is_new or self._end_wants is None):
-            await self._observe_wants()
+        await self.others.check(is_new)
 
     async def _read_catalog(self, is_new: bool) -> None:
         """Use the catalog of the server; BusError if it contradicts this side's file."""
@@ -387,57 +380,7 @@ class Peer:
             body += response.payload
         return body
 
-    # -- wants -------------------------------------------------------------------------------------------------------
-
-    async def follow_wants(self) -> None:
-        """Know what others want, from now on."""
-        self.needs_wants = True
-        if self.is_connected and not self.is_plain and self._end_wants is None:
-            try:
-                await self._observe_wants()
-            except (error.Error, OSError, TimeoutError):
-                self.check_soon()
-
-    async def _observe_wants(self) -> None:
-        if self._end_wants is not None:
-            self._end_wants()
-        message = self.message(codes.GET, "w")
-        message.opt.observe = 0
-        add_own_option(message, write_cbor([self.uid]))
-
-        def changed(event: Any) -> bool:
-            if event.message is not None and event.message.code.is_successful():
-                asyncio.get_running_loop().create_task(self._read_wants())
-                return not event.is_last
-            self._end_wants = None
-            self.check_soon()
-            return False
-
-        self._end_wants = await self.endpoint.stream(message, changed)
-        await self._read_wants()
-
-    async def _read_wants(self) -> None:
-        try:
-            response = await self.request(codes.GET, "w", own=write_cbor([self.uid]))
-        except (error.Error, OSError, TimeoutError):
-            return
-        found = read_cbor(response.payload) if response.code.is_successful() else Unreadable("")
-        self.wants = (
-            [want for row in found[:MOST_WANTS] if (want := self._want(row))] if isinstance(found, list) else []
-        )
-        self.calls.wants_changed()
-
-    def _want(self, row: Any) -> Want | None:
-        match row:
-            case [str(speaker), str(origin), str(text), int(hops)]:
-                types = [cls for root in (Event, Kind) for cls in subtypes(root) if is_type(cls)]
-                try:
-                    return Want(speaker, origin, parse_again(text, types), hops)
-                except (GenusError, RecursionError):
-                    self.counts["rejected: a want of types that are unknown here"] += 1
-        return None
-
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- discovery -----------------------------------------------------------------------------------------------------
 
     async def discover(self, code: int) -> list[int]:
         """The codes of the resources below a code that the server lists."""

@@ -65,6 +65,9 @@ class Upstream(Protocol):
     ) -> Any:
         """The response to a request."""
 
+    def message(self, code: Any, path: str, query: tuple[str, ...] = (), **parts: Any) -> Any:
+        """A request to the server."""
+
     async def ensure(self, types: list[type]) -> None:
         """Let the server's catalog have some types; BusError if it refuses them."""
 

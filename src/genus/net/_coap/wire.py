@@ -9,6 +9,8 @@ in CBOR, which plain clients and servers ignore:
 | events that are put | `[uid, [uid, number, hops], ...]`: the sender, and the origin of each event |
 | a notification | `[session, number of the first event, [uid, number, hops], ...]` |
 | other requests | `[uid]` |
+
+An origin has a fourth part, a number for its key, if the event is kept on its network.
 """
 
 import os
@@ -18,6 +20,7 @@ from typing import Any
 import cbor2
 import msgspec
 
+from genus.net._coap.seen import KeyedOrigin
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
 
 CBOR = 60
@@ -134,7 +137,7 @@ def read_uid(data: bytes) -> bytes | None:
 
 def write_origins(sender: bytes, origins: Iterable[Origin]) -> bytes:
     """The option of events that are put."""
-    return write_cbor([sender, *([one.uid, one.number, one.hops] for one in origins)])
+    return write_cbor([sender, *map(_parts, origins)])
 
 
 def read_origins(data: bytes) -> tuple[bytes, tuple[Origin, ...]] | None:
@@ -148,8 +151,7 @@ def read_origins(data: bytes) -> tuple[bytes, tuple[Origin, ...]] | None:
 
 def write_notified(notified: Notified) -> bytes:
     """The option of a notification."""
-    origins = [[one.uid, one.number, one.hops] for one in notified.origins]
-    return write_cbor([notified.session, notified.first, *origins])
+    return write_cbor([notified.session, notified.first, *map(_parts, notified.origins)])
 
 
 def read_notified(data: bytes) -> Notified | None:
@@ -161,14 +163,21 @@ def read_notified(data: bytes) -> Notified | None:
     return None
 
 
+def _parts(origin: Origin) -> list[Any]:
+    key = [origin.key] if isinstance(origin, KeyedOrigin) else []
+    return [origin.uid, origin.number, origin.hops, *key]
+
+
 def _origins(items: Sequence[Any]) -> tuple[Origin, ...] | None:
-    found = []
-    for item in items:
-        match item:
-            case [bytes(uid), int(number), int(hops)] if len(uid) == UID_BYTES and not isinstance(number, bool):
-                if not (0 <= number < NUMBERS and 0 <= hops <= 255):
-                    return None
-                found.append(Origin(uid, number, hops))
-            case _:
-                return None
-    return tuple(found)
+    found = [_origin(item) for item in items]
+    return None if None in found else tuple(one for one in found if one is not None)
+
+
+def _origin(item: Any) -> Origin | None:
+    match item:
+        case [bytes(uid), int(number), int(hops), *key] if len(uid) == UID_BYTES and len(key) <= 1:
+            if 0 <= number < NUMBERS and 0 <= hops <= 255:
+                if not key:
+                    return Origin(uid, number, hops)
+                return KeyedOrigin(uid, number, hops, key[0]) if type(key[0]) is int and 0 <= key[0] < 1 << 32 else None
+    return None
