@@ -27,6 +27,7 @@ class OtherWants:
         self._peer = peer
         self._end: Callable[[], None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reading = asyncio.Lock()
 
     async def check(self, is_new: bool) -> None:
         """Follow the wants at a server that is new, or was away."""
@@ -69,7 +70,8 @@ class OtherWants:
 
     async def _read(self) -> None:
         try:
-            response = await self._peer.request(codes.GET, "w", own=write_cbor([self._peer.uid]))
+            async with self._reading:  # one at a time: blocks of two answers must not be mixed
+                response = await self._peer.request(codes.GET, "w", own=write_cbor([self._peer.uid]))
         except (error.Error, OSError, TimeoutError):
             return
         found = read_cbor(response.payload) if response.code.is_successful() else Unreadable("")

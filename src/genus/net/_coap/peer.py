@@ -40,6 +40,8 @@ from genus.targets.coap import path_of
 log = logging.getLogger("genus.coap")
 READY_S = 5.0
 """How long a program waits for a server."""
+READS = 10
+"""How often a catalog is read that grows meanwhile."""
 _CONTROL = "g"
 
 
@@ -66,7 +68,7 @@ class Peer:
         self._queue: asyncio.Queue[tuple[Observation, Any, bool]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None] | None = None
-        self._checking = asyncio.Lock()
+        self._checking, self._reading = asyncio.Lock(), asyncio.Lock()
         self._soon = asyncio.Event()
 
     @property
@@ -197,7 +199,15 @@ class Peer:
 
     async def _read_catalog(self, is_new: bool) -> None:
         """Use the catalog of the server; BusError if it contradicts this side's file."""
-        response = await self.request(codes.GET, "c")
+        async with self._reading:  # one at a time: blocks of two answers must not be mixed
+            for _ in range(READS):
+                try:
+                    response = await self.request(codes.GET, "c")
+                    break
+                except error.ResourceChanged:
+                    self.counts["catalogs that grew while they were read"] += 1
+            else:
+                raise error.ResourceChanged
         if not response.code.is_successful():
             raise BusError(f"coap://{self._shown}: its catalog cannot be read: {response.code}")
         self._use(Catalog.parse(response.payload.decode(errors="replace")), is_new)
