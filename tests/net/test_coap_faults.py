@@ -234,3 +234,22 @@ def test_notifications_of_a_device_are_fresh_by_their_numbers(tmp_path: Path) ->
         ]
         observation.sequence = (100, time.monotonic() - FRESH_S - 1)
         assert device._is_fresh(observation, 50)
+
+
+def test_a_subscription_that_is_made_while_the_server_is_away_is_registered_when_it_is_back() -> None:
+    early, late, port = Heard(), Heard(), free_port()
+    with server(port=port):
+        one = client(port)
+        one.subscribe(Subscription(CoapLamp), early)
+    assert wait_for(lambda: not link_of(one).is_connected)
+    one.subscribe(Subscription(CoapLoop), late)
+    one.publish(CoapBlob(data=b"waits"))
+    at_server = Heard()
+    with server(port=port) as (hub, _):
+        hub.subscribe(Subscription(CoapBlob), at_server)
+        assert wait_for(lambda: len(link_of(hub).wants()) == 3)
+        hub.publish(CoapLoop(lane=5))
+        hub.publish(CoapLamp(watts=1.0))
+        assert wait_for(lambda: late.lanes() == [5] and len(early) == 1)
+        assert wait_for(lambda: at_server == [CoapBlob(data=b"waits")])
+        one.close()

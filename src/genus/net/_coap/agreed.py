@@ -16,6 +16,8 @@ from genus.model import Event, name_of
 from genus.net._coap.values import EventReader, EventWriter
 
 DIGEST_BYTES = 8
+MOST_TYPES = 20_000
+"""A catalog to which clients add types has no more than these."""
 
 
 class Agreement:
@@ -103,6 +105,8 @@ class Agreement:
         """Add the types of the text of a catalog; returns why that cannot be done, None if it is done."""
         try:
             other = Catalog.parse(text)
+            if len(other.types) + len(self.catalog.types) > MOST_TYPES:
+                return f"more than {MOST_TYPES} types"
             self.register([other.declare(name) for name in other.types])
         except (GenusError, RecursionError, ValueError) as problem:
             return str(problem).splitlines()[0][:300]

@@ -120,6 +120,12 @@ class PlainDevice:
         self._uid = sha256(str(peer.place).encode()).digest()[:8]
         self._number = int(time.time()) % NUMBERS
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether all that is observed was heard of in time."""
+        observed = self._peer.observations.values()
+        return all(all(child.is_fresh for child in one.children) if one.children else one.is_fresh for one in observed)
+
     async def check(self) -> None:
         """Renew the observations whose values are no longer valid."""
         for observation in list(self._peer.observations.values()):
@@ -162,6 +168,7 @@ class PlainDevice:
                 response = await self._peer.request(codes.GET, path, query)
             except (error.Error, OSError, TimeoutError):
                 self._peer.counts["polls without an answer"] += 1
+                self._peer.lose_connection()
                 continue
             if response.code.is_successful():
                 self.take(observation, response, response.payload, True)

@@ -7,6 +7,7 @@ through one queue, so that they are handled in the order in which they came.
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from typing import Any
 
@@ -40,6 +41,9 @@ from genus.targets.coap import path_of
 log = logging.getLogger("genus.coap")
 READY_S = 5.0
 """How long a program waits for a server."""
+STRANGERS = (codes.NOT_FOUND, codes.BAD_REQUEST, codes.METHOD_NOT_ALLOWED, codes.BAD_OPTION)
+"""What plain devices answer to a question that only servers of Genus know."""
+UID = re.compile(r"[0-9a-f]{16}")
 READS = 10
 """How often a catalog is read that grows meanwhile."""
 _CONTROL = "g"
@@ -160,11 +164,19 @@ class Peer:
                 self.counts["beats without an answer"] += 1
                 self._set_connected(False)
                 log.debug("coap://%s does not answer: %s", self._shown, problem)
+            except BusError:
+                self._set_connected(False)
+                raise
             else:
                 self._set_connected(True)
 
     async def _check(self) -> None:
-        state = _read_state(await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid])))
+        if self.is_plain and self.is_connected and self.device.is_fresh:
+            return  # a small device is not asked more than it must be
+        response = await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid]))
+        state = _read_state(response)
+        if state is None and not response.code.is_successful() and response.code not in STRANGERS:
+            raise BusError(f"coap://{self._shown} answers {response.code}{_hint(response.code)}")
         self.is_plain = state is None
         if state is not None:
             await self._follow(state)
@@ -184,18 +196,24 @@ class Peer:
         self.check_soon()
 
     async def _follow(self, state: ServerState) -> None:
-        before, self.state = self.state, state
-        is_new = before is None or before.epoch != state.epoch
-        if before is not None and is_new:
-            self.counts["restarts of the server"] += 1
+        """Do what the state of the server asks for; until all is done, a new server stays new."""
+        is_new = self.state is None or self.state.epoch != state.epoch
         if self.agreement is None or self.agreement.digest != state.digest:
             await self._read_catalog(is_new)
         live = sum(one.is_live for one in self.observations.values())
-        if is_new or state.observers < live or live < len(self.observations):
-            for observation in list(self.observations.values()):
-                if is_new or state.observers < live or not observation.is_live:
-                    await self.register(observation)
+        is_forgotten = is_new or state.observers < live
+        for observation in list(self.observations.values()):
+            if is_forgotten or not observation.is_live:
+                await self._register_again(observation)
         await self.others.check(is_new)
+        self.counts["restarts of the server"] += is_new and self.state is not None
+        self.state = state
+
+    async def _register_again(self, observation: Observation) -> None:
+        try:
+            await self.register(observation)
+        except BusError as problem:  # the others are still wanted
+            self.counts[f"refused: {str(problem).splitlines()[0][:200]}"] += 1
 
     async def _read_catalog(self, is_new: bool) -> None:
         """Use the catalog of the server; BusError if it contradicts this side's file."""
@@ -252,11 +270,18 @@ class Peer:
     async def observe(self, subscription: Subscription, want: Want | None = None) -> Observation:
         """Receive what a subscription matches, from now on if the server is there."""
         self._numbers += 1
-        origin, hops = (bytes.fromhex(want.origin), want.hops) if want is not None else (b"", 0)
+        origin, hops = (_uid(want.origin), want.hops) if want is not None else (b"", 0)
         observation = Observation(self._numbers, subscription, origin, hops)
+        if self.is_fixed and self.agreement is not None:
+            self.agreement.register(subscription.types)  # which refuses those that are not in the file
         self.observations[observation.number] = observation
+        if not self.is_connected:
+            self.check_soon()
+            return observation
         try:
-            await self.register(observation)
+            async with self._checking:
+                if not observation.is_live:
+                    await self.register(observation)
         except (error.Error, OSError, TimeoutError):
             self.check_soon()
         except BaseException:
@@ -400,6 +425,15 @@ class Peer:
             if below := [each for each in found if each % code == 0]:
                 return below
         return []
+
+
+def _uid(text: str) -> bytes:
+    """The uid of a participant; none if it is no participant of Genus."""
+    return bytes.fromhex(text) if UID.fullmatch(text) else b""
+
+
+def _hint(code: Any) -> str:
+    return "; give credentials=FILE" if code == codes.UNAUTHORIZED else ""
 
 
 def _problem(event: Any) -> Exception:
