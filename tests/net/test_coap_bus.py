@@ -356,3 +356,25 @@ def test_who_wants_an_event_is_known_at_both_ends() -> None:
         assert link_of(other).wanted_by(CoapLoop(lane=1)) == set()
         assert wait_for(lambda: link_of(other).wanted_by(CoapLamp(watts=1.0)) == {link_of(hub).uid.hex()})
         assert link_of(hub).wanted_by(CoapLoop(lane=3)) == {link_of(one).uid.hex()}
+
+
+def test_a_type_that_a_server_learns_from_a_client_is_the_class_that_it_imports_later() -> None:
+    """Until then its events are of a class made from the catalog; observations made before go on."""
+
+    def declare(**notes: Any) -> Any:
+        return type("CoapImported", (Event,), {"__annotations__": {"level": int, **notes}, "__module__": "elsewhere"})
+
+    heard = Heard()
+    at_client = declare()
+    with server() as (hub, port), client(port) as one:
+        one.subscribe(Subscription(at_client, where="level > 2"), heard)
+        at_server = declare()
+        seen = Heard()
+        hub.subscribe(Subscription(at_server), seen)
+        for level in (1, 3):
+            hub.publish(at_server(level=level))
+        assert wait_for(lambda: [event.level for event in heard] == [3])
+        assert type(heard[0]) is at_client
+        one.publish(at_client(level=7))
+        assert wait_for(lambda: [event.level for event in seen] == [1, 3, 7])
+        assert type(seen[-1]) is at_server

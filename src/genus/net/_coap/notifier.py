@@ -93,7 +93,7 @@ class Notifier:
             for one in session.observers.values():
                 if session.uid is None or session.uid != but:
                     who = speaker.hex() or sha256(session.id).hexdigest()[:16]
-                    subscription = subscription_of(one.filter, self._agreement.catalog)
+                    subscription = subscription_of(one.filter, self._agreement)
                     found.append(Want(who, one.mark.origin.hex() or who, subscription, one.mark.hops))
         return found
 
