@@ -253,3 +253,28 @@ def test_a_subscription_that_is_made_while_the_server_is_away_is_registered_when
         assert wait_for(lambda: late.lanes() == [5] and len(early) == 1)
         assert wait_for(lambda: at_server == [CoapBlob(data=b"waits")])
         one.close()
+
+
+def test_restarts_while_events_are_published_lose_nothing_that_a_client_sends() -> None:
+    """What a server does not take is sent to the next one; one may be taken twice if the answer was lost."""
+    port, troubles = free_port(), Heard()
+    sent = taken = 0
+    with server(port=port):
+        one = client(port)
+        channel = one.channel(CoapLoop)
+        channel.announce(on_trouble=troubles)
+    for _ in range(4):
+        with server(port=port) as (hub, _):
+            for _ in range(50):
+                channel.publish(CoapLoop(lane=sent))
+                sent += 1
+            assert wait_for(lambda hub=hub: sums(hub, "received") > 5)  # type: ignore[misc]
+        taken += sums(hub, "received")
+        for _ in range(5):
+            channel.publish(CoapLoop(lane=sent))
+            sent += 1
+    with server(port=port) as (hub, _):
+        assert wait_for(lambda: sums(one, "sent") == sent)
+        assert sent <= taken + sums(hub, "received") <= sent + 64
+        assert not troubles
+        one.close()

@@ -19,7 +19,7 @@ from genus.net._coap.newest import NewestValues
 from genus.net._coap.notifier import HubCalls, Notifier
 from genus.net._coap.seen import SeenEvents
 from genus.net._coap.sessions import Outgoing
-from genus.net._coap.wire import CBOR, TEXT, Unreadable, read_body, read_origins, write_cbor
+from genus.net._coap.wire import CBOR, EPOCH_BYTES, TEXT, Put, Unreadable, read_body, read_put, write_cbor
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
 
 VERSION = 1
@@ -36,6 +36,8 @@ class Hub:
         self.largest = endpoint.options.largest
         self.must_protect = endpoint.options.credentials is not None
         self.epoch = os.urandom(8)
+        self.is_closing = False
+        """Whether no more events are taken: clients keep theirs for the next server."""
         self.counts: Counter[str] = Counter()
         self.values = NewestValues(agreement)
         self.directory = Directory(agreement, self.values.is_present)
@@ -79,6 +81,13 @@ class Hub:
 
     def put(self, code: int, query: Sequence[str], body: bytes, own: bytes | None, remote: str) -> Answer | Refusal:
         """Publish the events of a body, all or none: an event of the code's type, or pairs of types below it."""
+        if self.is_closing:
+            return codes.SERVICE_UNAVAILABLE, "the server ends"
+        given_by = None if own is None else read_put(own)
+        if own is not None and given_by is None:
+            return codes.BAD_REQUEST, "the option of Genus is damaged"
+        if given_by is not None and not self.is_meant(given_by.epoch):
+            return codes.PRECONDITION_FAILED, "this is another server than before"
         if query:
             return codes.BAD_REQUEST, "events are put without a query"
         if not self.agreement.is_known(code):
@@ -89,11 +98,12 @@ class Hub:
         events = self._read_one(code, given) if isinstance(given, dict) else self._read_pairs(given)
         if isinstance(events, tuple):
             return events
-        origins = self._origins(events, own, remote)
-        if origins is None:
+        if given_by is None:
+            given_by = self._plain_put(len(events), remote)
+        if len(given_by.origins) != len(events):
             return codes.BAD_REQUEST, "the option of Genus does not fit the body"
-        for event, origin in zip(events, origins[1], strict=True):
-            self._take(event, origin, origins[0])
+        for event, origin in zip(events, given_by.origins, strict=True):
+            self._take(event, origin, given_by.sender)
         return Answer(int(codes.CHANGED))
 
     def _read_one(self, code: int, attributes: dict[Any, Any]) -> list[Event] | Refusal:
@@ -117,19 +127,16 @@ class Hub:
             events.append(event)
         return events
 
-    def _origins(
-        self, events: Sequence[Event], own: bytes | None, remote: str
-    ) -> tuple[bytes, Sequence[Origin]] | None:
-        """Sender and origins of events: what a client of Genus says, or the address of a plain one, and a number."""
-        if own is not None:
-            given = read_origins(own)
-            return given if given is not None and len(given[1]) == len(events) else None
+    def is_meant(self, epoch: bytes) -> bool:
+        """Whether a client means this server, and not one before it, which may have had other codes."""
+        return epoch == self.epoch[:EPOCH_BYTES]
+
+    def _plain_put(self, count: int, remote: str) -> Put:
+        """Sender and origins of the events of a plain client: its address, and numbers."""
         uid = sha256(self.epoch + remote.encode()).digest()[:8]
-        found = []
-        for _ in events:
-            self._plain_numbers[uid] += 1
-            found.append(Origin(uid, self._plain_numbers[uid] % NUMBERS))
-        return uid, found
+        first = self._plain_numbers[uid] + 1
+        self._plain_numbers[uid] += count
+        return Put(uid, b"", tuple(Origin(uid, number % NUMBERS) for number in range(first, first + count)))
 
     def _take(self, event: Event, origin: Origin, sender: bytes) -> None:
         outgoing = self.outgoing(event, origin)

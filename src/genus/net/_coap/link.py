@@ -248,6 +248,8 @@ class CoapLink:
             if self._is_closed:
                 return
             self._is_closed = True
+        if self.hub is not None:
+            self.hub.is_closing = True
         try:
             if self._endpoint.context is not None:
                 self._endpoint.call(self._stop()).result(3 * PATIENCE_S)

@@ -28,6 +28,7 @@ from genus.net._coap.outbox import Outbox
 from genus.net._coap.upstream import PeerCalls, ServerState
 from genus.net._coap.wire import (
     CBOR,
+    EPOCH_BYTES,
     Notified,
     ObservationMark,
     read_cbor,
@@ -62,6 +63,8 @@ class Peer:
         self.is_plain = False
         """Whether the server is a plain device, which knows nothing of Genus."""
         self.state: ServerState | None = None
+        self.epoch = b""
+        """What requests say of the server that they mean."""
         self.observations: dict[int, Observation] = {}
         self.received = ReceivedEvents(self)
         self.outbox = Outbox(self)
@@ -200,6 +203,7 @@ class Peer:
         is_new = self.state is None or self.state.epoch != state.epoch
         if self.agreement is None or self.agreement.digest != state.digest:
             await self._read_catalog(is_new)
+        self.epoch = state.epoch[:EPOCH_BYTES]
         live = sum(one.is_live for one in self.observations.values())
         is_forgotten = is_new or state.observers < live
         for observation in list(self.observations.values()):
@@ -306,7 +310,8 @@ class Peer:
     def mark(self, observation: Observation) -> ObservationMark:
         """What the server is told of an observation."""
         session, last = self.received.session, self.received.last
-        return ObservationMark(self.uid, observation.number, session, last, observation.origin, observation.hops)
+        origin, hops = observation.origin, observation.hops
+        return ObservationMark(self.uid, observation.number, self.epoch, session, last, origin, hops)
 
     async def register(self, observation: Observation) -> None:
         """Observe, with as many tests at the server as it takes; BusError if it refuses."""
@@ -324,6 +329,8 @@ class Peer:
             self.counts[f"observations whose server tests less than {tests}"] += 1
         if response.code.is_successful():
             return
+        if response.code == codes.PRECONDITION_FAILED:
+            raise error.NetworkError("another server than before")
         if self.is_plain and response.code == codes.NOT_FOUND:
             await self.device.discover(observation)
             return

@@ -171,6 +171,8 @@ class Site(aio.Resource):  # type: ignore[misc]
                 await self._answer_once(pipe)
                 return
             mark = None if own is None else read_mark(own)
+            if mark is not None and not self._hub.is_meant(mark.epoch):
+                raise Refused(codes.PRECONDITION_FAILED, "this is another server than before")
             query = tuple(request.opt.uri_query)
             made = self._hub.notifier.observe(code, query, mark, lambda answer: _send(pipe, answer), request)
             if isinstance(made, tuple):

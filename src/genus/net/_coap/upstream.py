@@ -50,6 +50,7 @@ class Upstream(Protocol):
     is_connected: bool
     is_plain: bool
     state: ServerState | None
+    epoch: bytes
     observations: dict[int, Observation]
 
     async def request(
