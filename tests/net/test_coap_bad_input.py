@@ -14,15 +14,16 @@ from genus.net._coap.datagrams import Malformed, WellFormed, check_datagram
 from genus.net._coap.wire import (
     Notified,
     ObservationMark,
+    Put,
     join_pairs,
     read_body,
     read_mark,
     read_notified,
-    read_origins,
+    read_put,
     write_cbor,
     write_mark,
     write_notified,
-    write_origins,
+    write_put,
 )
 from genus.net._envelope import Origin
 from genus.targets.coap import path_of
@@ -156,6 +157,13 @@ REFUSED = {
     "put of a pair that is not below": (PUT, [segment(LOOP)], join_pairs([(5, b"\xa0")]), "4.00"),
     "put of no pair": (PUT, [segment(LOOP)], write_cbor([[1, 2, 3]]), "4.00"),
     "option of Genus that is damaged": (PUT, [segment(LOOP), (65_052, b"\x01")], ONE_LOOP, "4.00"),
+    "another server": (PUT, [segment(LOOP), (65_052, write_put(Put(b"12345678", b"old!", ())))], ONE_LOOP, "4.12"),
+    "observation of another server": (
+        GET,
+        [segment(LOOP), (OBSERVE, b""), (65_052, write_mark(ObservationMark(b"12345678", 1, b"old!")))],
+        b"",
+        "4.12",
+    ),
     "discovery of no code": (GET, [segment(".well-known"), segment("core"), (URI_QUERY, b"is=AA")], b"", "4.00"),
     "put to discovery": (PUT, [segment(".well-known"), segment("core")], b"x", "4.05"),
     "DELETE": (DELETE, [segment(LOOP)], b"", "4.05"),
@@ -302,8 +310,8 @@ def test_any_bytes_are_read_or_refused() -> None:
     random = Random(5)
     origin = Origin(b"12345678", 7, 1)
     good = [
-        write_mark(ObservationMark(b"12345678", 3, b"abcd", 9, b"87654321", 2)),
-        write_origins(b"12345678", [origin]),
+        write_mark(ObservationMark(b"12345678", 3, b"epoc", b"abcd", 9, b"87654321", 2)),
+        write_put(Put(b"12345678", b"epoc", (origin,))),
         write_notified(Notified(b"abcd", 5, (origin, origin))),
         join_pairs([(12, ONE_LOOP)] * 30),
         write_cbor({5: 1, 6: float("nan")}),
@@ -313,8 +321,8 @@ def test_any_bytes_are_read_or_refused() -> None:
         for _ in range(random.randint(0, 3)):
             data[random.randrange(len(data))] = random.randrange(256)
         part = bytes(data[: random.randint(0, len(data))])
-        for read in (read_mark, read_origins, read_notified, lambda body: read_body(12, body)):
+        for read in (read_mark, read_put, read_notified, lambda body: read_body(12, body)):
             read(part)
-    assert read_mark(good[0]) == ObservationMark(b"12345678", 3, b"abcd", 9, b"87654321", 2)
-    assert read_origins(good[1]) == (b"12345678", (origin,))
+    assert read_mark(good[0]) == ObservationMark(b"12345678", 3, b"epoc", b"abcd", 9, b"87654321", 2)
+    assert read_put(good[1]) == Put(b"12345678", b"epoc", (origin,))
     assert read_notified(good[2]) == Notified(b"abcd", 5, (origin, origin))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Subscription, all_of, open_bus, this
-from genus.bus import Bus, Hard, Soft
+from genus import Event, Maybe, Subscription, UInt8, UInt32, all_of, open_bus, this
+from genus.bus import Bus, Hard, Reply, Soft
 from genus.catalog import Catalog
-from genus.errors import BusError, EventError
+from genus.errors import BusError, EventError, RequestRefused
 from genus.model._read_back import is_same
 from genus.testing import Generator
 
@@ -309,3 +309,72 @@ def test_many_events_of_many_clients_arrive_once_each() -> None:
             assert [lane // 10 for lane in heard.lanes() if lane % 10 == number] == list(range(100))
         for bus in buses:
             bus.close()
+
+
+class CoapMove(Event):
+    percent: UInt8
+    request: Maybe[UInt32] = None
+
+
+class CoapMoved(Reply):
+    percent: UInt8
+
+
+def test_requests_are_answered_over_coap() -> None:
+    with server() as (hub, port), client(port) as one:
+
+        @hub.collection(CoapMove).serve
+        def move(event: CoapMove) -> CoapMoved:
+            if event.percent > 80:
+                raise RequestRefused("the valve is locked")
+            return CoapMoved(percent=event.percent)
+
+        moves = one.collection(CoapMove)
+        assert moves.request_sync(CoapMove(percent=30), timeout="5s", reply=CoapMoved).percent == 30
+        with pytest.raises(RequestRefused, match="the valve is locked"):
+            moves.request_sync(CoapMove(percent=90), timeout="5s")
+
+
+async def test_inboxes_work_over_coap() -> None:
+    with server() as (hub, port), client(port) as one:
+        inbox = one.inbox(Subscription(CoapLoop))
+        for lane in range(5):
+            hub.publish(CoapLoop(lane=lane))
+        found = []
+        async for event in inbox:
+            found.append(event.lane)
+            if len(found) == 5:
+                break
+        assert found == list(range(5))
+
+
+def test_who_wants_an_event_is_known_at_both_ends() -> None:
+    with server() as (hub, port), client(port) as one, client(port) as other:
+        one.subscribe(Subscription(CoapLoop, where=this.lane > 2), Heard())
+        hub.subscribe(Subscription(CoapLamp), Heard())
+        assert wait_for(lambda: link_of(other).wanted_by(CoapLoop(lane=3)) == {link_of(one).uid.hex()})
+        assert link_of(other).wanted_by(CoapLoop(lane=1)) == set()
+        assert wait_for(lambda: link_of(other).wanted_by(CoapLamp(watts=1.0)) == {link_of(hub).uid.hex()})
+        assert link_of(hub).wanted_by(CoapLoop(lane=3)) == {link_of(one).uid.hex()}
+
+
+def test_a_type_that_a_server_learns_from_a_client_is_the_class_that_it_imports_later() -> None:
+    """Until then its events are of a class made from the catalog; observations made before go on."""
+
+    def declare(**notes: Any) -> Any:
+        return type("CoapImported", (Event,), {"__annotations__": {"level": int, **notes}, "__module__": "elsewhere"})
+
+    heard = Heard()
+    at_client = declare()
+    with server() as (hub, port), client(port) as one:
+        one.subscribe(Subscription(at_client, where="level > 2"), heard)
+        at_server = declare()
+        seen = Heard()
+        hub.subscribe(Subscription(at_server), seen)
+        for level in (1, 3):
+            hub.publish(at_server(level=level))
+        assert wait_for(lambda: [event.level for event in heard] == [3])
+        assert type(heard[0]) is at_client
+        one.publish(at_client(level=7))
+        assert wait_for(lambda: [event.level for event in seen] == [1, 3, 7])
+        assert type(seen[-1]) is at_server

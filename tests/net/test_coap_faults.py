@@ -1,15 +1,22 @@
 """Lost, doubled and mixed up datagrams, outages and restarts: each event once and in order, or told as lost."""
 
+import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from genus import Subscription
+from genus.catalog import Catalog
 from genus.net import EventsLost
+from genus.net._coap.observation import Observation
+from genus.net._coap.observing import FRESH_S
+from genus.targets.coap import path_of
 from genus.testing import DatagramProxy
 
 from .coap_network import CoapBlob, CoapLamp, CoapLoop, Heard, client, free_port, link_of, server, sums, wait_for
+from .test_coap_interop import Device, SmallResource
 
 FAULTS: dict[str, dict[str, float]] = {
     "lost": {"lost": 0.2},
@@ -159,12 +166,12 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
         channel.publish(CoapLoop(lane=1))
         hub_state = link_of(hub).hub
         assert hub_state is not None
-        assert wait_for(lambda: any(session.gone_at is not None for session in hub_state.sessions))
-        for session in hub_state.sessions:
+        assert wait_for(lambda: any(session.gone_at is not None for session in hub_state.notifier.sessions))
+        for session in hub_state.notifier.sessions:
             session.gone_at = -1000.0
         assert wait_for(lambda: len(at_sender) == 1)
         assert "did not return" in at_sender[0].reason
-        assert len(hub_state.sessions) == 0
+        assert len(hub_state.notifier.sessions) == 0
         one.close()
 
 
@@ -186,3 +193,88 @@ def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
         assert down.lanes() == list(range(100))
         assert [event.watts for event in up] == [float(number) for number in range(-1, 100)]
         assert not troubles
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_of_a_plain_device_never_go_back(seed: int, tmp_path: Path) -> None:
+    """Plain Observe promises the newest state only: values may be left out, but none comes after a newer one."""
+    Catalog.update(tmp_path / "city.json", CoapLamp)
+    lamp = path_of(Catalog.load(tmp_path / "city.json").code(CoapLamp))
+    heard = Heard()
+    with (
+        Device({lamp: SmallResource({5: 0.0})}) as device,
+        DatagramProxy(device.port, seed=seed) as proxy,
+        client(proxy.port, f"catalog={tmp_path / 'city.json'}") as one,
+    ):
+        one.subscribe(Subscription(CoapLamp), heard)
+        assert wait_for(lambda: len(heard) == 1)
+        proxy.doubled, proxy.mixed = 0.3, 0.3
+        for watts in range(1, 60):
+            device.set(lamp, {5: float(watts)})
+            wait_for(lambda watts=watts: heard[-1].watts >= watts - 2, 0.02)  # type: ignore[misc]
+        assert wait_for(lambda: heard[-1].watts == 59.0)
+        values = [event.watts for event in heard]
+        assert values == sorted(set(values))
+        assert len(values) > 20
+
+
+def test_notifications_of_a_device_are_fresh_by_their_numbers(tmp_path: Path) -> None:
+    """RFC 7641, section 3.4: also when the numbers begin again, and after 128 s any number is fresh."""
+    Catalog.update(tmp_path / "city.json", CoapLamp)
+    with server() as (_, port), client(port) as one:
+        device = link_of(one).peers[0].device
+        observation = Observation(1, Subscription(CoapLamp))
+        fresh = [device._is_fresh(observation, number) for number in (5, 6, 6, 4, 9, 8)]
+        assert fresh == [True, True, False, False, True, False]
+        observation.sequence = ((1 << 24) - 2, time.monotonic())
+        assert [device._is_fresh(observation, number) for number in ((1 << 24) - 1, 3, (1 << 24) - 1)] == [
+            True,
+            True,
+            False,
+        ]
+        observation.sequence = (100, time.monotonic() - FRESH_S - 1)
+        assert device._is_fresh(observation, 50)
+
+
+def test_a_subscription_that_is_made_while_the_server_is_away_is_registered_when_it_is_back() -> None:
+    early, late, port = Heard(), Heard(), free_port()
+    with server(port=port):
+        one = client(port)
+        one.subscribe(Subscription(CoapLamp), early)
+    assert wait_for(lambda: not link_of(one).is_connected)
+    one.subscribe(Subscription(CoapLoop), late)
+    one.publish(CoapBlob(data=b"waits"))
+    at_server = Heard()
+    with server(port=port) as (hub, _):
+        hub.subscribe(Subscription(CoapBlob), at_server)
+        assert wait_for(lambda: len(link_of(hub).wants()) == 3)
+        hub.publish(CoapLoop(lane=5))
+        hub.publish(CoapLamp(watts=1.0))
+        assert wait_for(lambda: late.lanes() == [5] and len(early) == 1)
+        assert wait_for(lambda: at_server == [CoapBlob(data=b"waits")])
+        one.close()
+
+
+def test_restarts_while_events_are_published_lose_nothing_that_a_client_sends() -> None:
+    """What a server does not take is sent to the next one; one may be taken twice if the answer was lost."""
+    port, troubles = free_port(), Heard()
+    sent = taken = 0
+    with server(port=port):
+        one = client(port)
+        channel = one.channel(CoapLoop)
+        channel.announce(on_trouble=troubles)
+    for _ in range(4):
+        with server(port=port) as (hub, _):
+            for _ in range(50):
+                channel.publish(CoapLoop(lane=sent))
+                sent += 1
+            assert wait_for(lambda hub=hub: sums(hub, "received") > 5)  # type: ignore[misc]
+        taken += sums(hub, "received")
+        for _ in range(5):
+            channel.publish(CoapLoop(lane=sent))
+            sent += 1
+    with server(port=port) as (hub, _):
+        assert wait_for(lambda: sums(one, "sent") == sent)
+        assert sent <= taken + sums(hub, "received") <= sent + 64
+        assert not troubles
+        one.close()

@@ -53,7 +53,7 @@ def open_bus(
     Event(source='gate-7', place='A8')
     >>> open_bus("cam:vcan0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, ipc:, local:...
+    genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, coap:...
     """
     scheme, colon, rest = address.partition(":")
     factory = _find_factory(scheme) if colon else None

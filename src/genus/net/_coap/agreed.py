@@ -12,10 +12,12 @@ from math import lcm
 from genus.bus._attribute_map import UnreadValues
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogConflict, GenusError, NotRegistered
-from genus.model import Event, name_of
+from genus.model import Event, Kind, is_type, name_of
 from genus.net._coap.values import EventReader, EventWriter
 
 DIGEST_BYTES = 8
+MOST_TYPES = 20_000
+"""A catalog to which clients add types has no more than these."""
 
 
 class Agreement:
@@ -26,7 +28,7 @@ class Agreement:
         """Whether types must be in the catalog, as it is a file."""
         self.unread = UnreadValues()
         self._lock = threading.RLock()
-        self._classes: dict[str, type[Event]] = {}
+        self._classes: dict[str, type] = {}
         self._use(catalog)
 
     def _use(self, catalog: Catalog) -> None:
@@ -59,13 +61,18 @@ class Agreement:
         return before != self._known
 
     def use_classes(self, classes: Iterable[type]) -> None:
-        """Read events of these classes as such, though there may be others of the same name."""
+        """Use these classes, and those above them, for the types of their names, though there may be others."""
         with self._lock:
-            for cls in classes:
-                if issubclass(cls, Event) and self._classes.get(name_of(cls)) is not cls:
+            for cls in (above for one in classes for above in one.__mro__ if is_type(above) and above is not Kind):
+                if self._classes.get(name_of(cls)) is not cls:
                     self._classes[name_of(cls)] = cls
                     self._readers.clear()
             self.catalog.use_classes(*self._classes.values())
+
+    def class_of(self, name: str) -> type:
+        """The class of a type of the catalog."""
+        with self._lock:
+            return self._classes.get(name) or self.catalog.declare(name)
 
     # -- types -------------------------------------------------------------------------------------------------------
 
@@ -103,6 +110,8 @@ class Agreement:
         """Add the types of the text of a catalog; returns why that cannot be done, None if it is done."""
         try:
             other = Catalog.parse(text)
+            if len(other.types) + len(self.catalog.types) > MOST_TYPES:
+                return f"more than {MOST_TYPES} types"
             self.register([other.declare(name) for name in other.types])
         except (GenusError, RecursionError, ValueError) as problem:
             return str(problem).splitlines()[0][:300]
@@ -142,6 +151,5 @@ class Agreement:
         found = self._readers.get(code)
         if found is None and (name := self.type_of(code)) is not None:
             with self._lock:
-                cls = self._classes.get(name) or self.catalog.declare(name)
-                found = self._readers[code] = EventReader(cls, self.catalog, self.unread)
+                found = self._readers[code] = EventReader(self.class_of(name), self.catalog, self.unread)
         return found

@@ -19,11 +19,14 @@ from genus.model import Event, name_of
 from genus.net._coap.address import CoapOptions
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.hub import Hub, HubCalls
+from genus.net._coap.hub import Hub
+from genus.net._coap.notifier import HubCalls
 from genus.net._coap.observation import Observation
 from genus.net._coap.peer import READY_S, Peer
+from genus.net._coap.seen import origin_of
 from genus.net._coap.site import Site
 from genus.net._coap.upstream import PeerCalls
+from genus.net._coap.users import CoapPublisher, CoapRelay, passes
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin, new_uid
 from genus.net._link.contract import refuse
 from genus.net._relay import Arrival, Want
@@ -90,7 +93,7 @@ class CoapLink:
 
     async def _start(self, own: Agreement | None) -> None:
         if self.hub is not None:
-            self.hub.start()
+            self.hub.notifier.start()
         for place in self.options.servers:
             agreement = None if own is None else Agreement(own.catalog, is_fixed=True)
             calls = PeerCalls(
@@ -182,7 +185,7 @@ class CoapLink:
         on_trouble: TroubleHandler | None = None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
-    ) -> "CoapPublisher":
+    ) -> CoapPublisher:
         """Prepare to publish a type; BusError says what CoAP cannot keep."""
         if isinstance(qos, Hard | Soft):
             refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "NonReal()")
@@ -191,7 +194,7 @@ class CoapLink:
         self._check_open()
         self._ensure(cls)
         if self.hub is not None:
-            self._endpoint.soon(self.hub.announced.setdefault, self.hub.agreement.catalog.code(cls), None)
+            self._endpoint.soon(self.hub.values.announced.setdefault, self.hub.agreement.catalog.code(cls), None)
         publisher = CoapPublisher(self, cls, on_trouble)
         self._publishers[publisher] = None
         return publisher
@@ -201,7 +204,7 @@ class CoapLink:
         assert self._deliver is not None
         self._deliver(event)
 
-    def withdraw(self, publisher: "CoapPublisher") -> None:
+    def withdraw(self, publisher: CoapPublisher) -> None:
         """End an announcement."""
         self._publishers.pop(publisher, None)
 
@@ -245,6 +248,8 @@ class CoapLink:
             if self._is_closed:
                 return
             self._is_closed = True
+        if self.hub is not None:
+            self.hub.is_closing = True
         try:
             if self._endpoint.context is not None:
                 self._endpoint.call(self._stop()).result(3 * PATIENCE_S)
@@ -260,7 +265,7 @@ class CoapLink:
         for peer in self.peers:
             await peer.stop(PATIENCE_S)
         if self.hub is not None:
-            await self.hub.close(PATIENCE_S)
+            await self.hub.notifier.close(PATIENCE_S)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -323,8 +328,8 @@ class CoapLink:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
         with self._lock:
             own = [Want(self.uid.hex(), self.uid.hex(), one.subscription) for one in self._listenings]
-        asked = [] if self.hub is None else self._wait(_made(self.hub.wants))
-        return [*asked, *(want for peer in self.peers for want in peer.wants), *own]
+        asked = [] if self.hub is None else self._wait(_made(self.hub.notifier.wants))
+        return [*asked, *(want for peer in self.peers for want in peer.others.known), *own]
 
     def _spoken_wants(self) -> list[Want]:
         """What this side wants, for clients that ask: of its own bus, and of its relays."""
@@ -335,7 +340,7 @@ class CoapLink:
 
     def _own_wants_changed(self) -> None:
         if self.hub is not None:
-            self._endpoint.soon(self.hub.wants_changed)
+            self._endpoint.soon(self.hub.notifier.wants_changed)
         else:
             self._wants_changed()
 
@@ -355,12 +360,12 @@ class CoapLink:
 
     def _follow_wants(self) -> None:
         for peer in self.peers:
-            if not peer.needs_wants:
-                self._wait(peer.follow_wants())
+            if not peer.others.is_needed:
+                self._wait(peer.others.follow())
 
     # -- gateways ----------------------------------------------------------------------------------------------------
 
-    def relay(self, receive: Callable[[Arrival], None]) -> "CoapRelay":
+    def relay(self, receive: Callable[[Arrival], None]) -> CoapRelay:
         """Let a gateway receive what it wants on behalf of others."""
         relay = CoapRelay(self, receive)
         with self._lock:
@@ -378,10 +383,10 @@ class CoapLink:
         if arrival.origin.hops > MOST_HOPS:
             self._counts[f"rejected: more than {MOST_HOPS} hops"] += 1
             return
-        self._send(arrival.event, arrival.origin)
+        self._send(arrival.event, origin_of(arrival))
         self.deliver_own(arrival.event)
 
-    def change_relay(self, relay: "CoapRelay", wants: tuple[Want, ...]) -> None:
+    def change_relay(self, relay: CoapRelay, wants: tuple[Want, ...]) -> None:
         """A gateway wants something else."""
         for peer in self.peers:
             for want in set(wants) - set(relay.wants):
@@ -395,9 +400,9 @@ class CoapLink:
         with self._lock:
             relay.wants = wants
         if self.hub is not None:
-            self._endpoint.soon(self.hub.wants_changed)
+            self._endpoint.soon(self.hub.notifier.wants_changed)
 
-    def end_relay(self, relay: "CoapRelay") -> None:
+    def end_relay(self, relay: CoapRelay) -> None:
         """A gateway is closed."""
         if not self._is_closed:
             self.change_relay(relay, ())
@@ -414,58 +419,8 @@ class CoapLink:
         return _nothing
 
 
-class CoapPublisher:
-    """Handle for publishing one type over CoAP."""
-
-    def __init__(self, link: CoapLink, cls: type, on_trouble: TroubleHandler | None) -> None:
-        self.type, self.on_trouble = cls, on_trouble
-        self._link = link
-
-    def publish(self, event: Any) -> None:
-        """Send an event, and give it to this bus's own subscribers."""
-        self._link.send(event)
-        self._link.deliver_own(event)
-
-    def withdraw(self) -> None:
-        """Publish no more."""
-        self._link.withdraw(self)
-
-
-class CoapRelay:
-    """State: what a gateway wants over CoAP, on behalf of others."""
-
-    def __init__(self, link: CoapLink, receive: Callable[[Arrival], None]) -> None:
-        self.wants: tuple[Want, ...] = ()
-        self.observations: dict[tuple[Peer, Want], Observation] = {}
-        self._link, self._receive = link, receive
-        self._filters: tuple[PythonFilter, ...] = ()
-
-    def want(self, wants: Iterable[Want]) -> None:
-        """Receive what these wants match; replaces those before."""
-        asked = tuple(dict.fromkeys(wants))
-        self._filters = tuple(PythonFilter(one) for one in dict.fromkeys(want.subscription for want in asked))
-        self._link.change_relay(self, asked)
-
-    def give(self, arrival: Arrival) -> None:
-        """Give the gateway an event if it wants it."""
-        if any(_passes(test, arrival.event) for test in self._filters):
-            self._receive(arrival)
-
-    def close(self) -> None:
-        """Want nothing more."""
-        self._filters = ()
-        self._link.end_relay(self)
-
-
-def _passes(test: PythonFilter, event: Event) -> bool:
-    try:
-        return bool(test(event))
-    except Exception:  # a value of an undeclared type: the subscriber's own test decides
-        return True
-
-
 def _matches(subscription: Subscription, event: Event) -> bool:
-    return _passes(PythonFilter(subscription), event)
+    return passes(PythonFilter(subscription), event)
 
 
 def _names(subscription: Subscription, type_: str) -> bool:

@@ -12,6 +12,7 @@ from aiocoap.numbers import codes
 from genus.model import name_of
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.observation import DEFAULT_AGE_S, Observation
+from genus.net._coap.seen import SeenEvents
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
@@ -29,6 +30,7 @@ class ReceivedEvents:
         self.session = b""
         self.last = 0
         self._peer = peer
+        self._seen = SeenEvents()
 
     def begin(self, notified: Notified) -> None:
         """A registration was answered, perhaps with another session than before.
@@ -100,6 +102,9 @@ class ReceivedEvents:
         if isinstance(event, Unreadable):
             self._peer.counts[f"rejected: {event.reason}"] += 1
             return
+        if not self._seen.is_new(event, origin):
+            self._peer.counts["duplicates"] += 1
+            return
         self._peer.counts["received"] += 1
         self._peer.calls.receive(event, origin)
 
@@ -114,6 +119,12 @@ class PlainDevice:
         self._peer, self._received = peer, received
         self._uid = sha256(str(peer.place).encode()).digest()[:8]
         self._number = int(time.time()) % NUMBERS
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether all that is observed was heard of in time."""
+        observed = self._peer.observations.values()
+        return all(all(child.is_fresh for child in one.children) if one.children else one.is_fresh for one in observed)
 
     async def check(self) -> None:
         """Renew the observations whose values are no longer valid."""
@@ -157,6 +168,7 @@ class PlainDevice:
                 response = await self._peer.request(codes.GET, path, query)
             except (error.Error, OSError, TimeoutError):
                 self._peer.counts["polls without an answer"] += 1
+                self._peer.lose_connection()
                 continue
             if response.code.is_successful():
                 self.take(observation, response, response.payload, True)

@@ -15,9 +15,12 @@ from genus.model import Event, check
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
 from genus.net._coap.upstream import Upstream
-from genus.net._coap.wire import CBOR, join_pairs, write_origins
+from genus.net._coap.wire import CBOR, Put, join_pairs, write_put
 from genus.net._envelope import Origin
 from genus.targets.coap import path_of
+
+OTHER_SERVER = (codes.SERVICE_UNAVAILABLE, codes.PRECONDITION_FAILED)
+"""Answers that say that the server ends, or has started anew: then another one takes the events."""
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -107,6 +110,10 @@ class Outbox:
             return True
         finally:
             self._in_flight = []
+        if response.code in OTHER_SERVER:
+            self._queue.extendleft(reversed(some))
+            self._peer.lose_connection()
+            return False
         self._answered(some, response)
         return True
 
@@ -125,7 +132,8 @@ class Outbox:
     async def _request(self, some: list[Waiting]) -> Any:
         await self._peer.ensure([type(each.event) for each in some])
         fresh = [self._current(each) for each in some]
-        own = None if self._peer.is_plain else write_origins(self._peer.uid, (each.origin for each in fresh))
+        put = Put(self._peer.uid, self._peer.epoch, tuple(each.origin for each in fresh))
+        own = None if self._peer.is_plain else write_put(put)
         if len(fresh) == 1:
             path, body, method = path_of(fresh[0].code), fresh[0].attributes, codes.PUT
         else:

@@ -7,8 +7,8 @@ through one queue, so that they are handled in the order in which they came.
 
 import asyncio
 import logging
+import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from aiocoap import error
@@ -17,20 +17,20 @@ from aiocoap.numbers import codes
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
-from genus.filters._subscription import parse_again
-from genus.model import Event, Kind, is_type, name_of, subtypes
+from genus.model import Event, name_of
 from genus.net._coap.address import Place
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.endpoint import Endpoint, add_own_option, own_option
 from genus.net._coap.observation import Observation
 from genus.net._coap.observing import PlainDevice, ReceivedEvents, link_paths
+from genus.net._coap.others import OtherWants
 from genus.net._coap.outbox import Outbox
 from genus.net._coap.upstream import PeerCalls, ServerState
 from genus.net._coap.wire import (
     CBOR,
+    EPOCH_BYTES,
     Notified,
     ObservationMark,
-    Unreadable,
     read_cbor,
     read_notified,
     write_cbor,
@@ -42,7 +42,11 @@ from genus.targets.coap import path_of
 log = logging.getLogger("genus.coap")
 READY_S = 5.0
 """How long a program waits for a server."""
-MOST_WANTS = 20_000
+STRANGERS = (codes.NOT_FOUND, codes.BAD_REQUEST, codes.METHOD_NOT_ALLOWED, codes.BAD_OPTION)
+"""What plain devices answer to a question that only servers of Genus know."""
+UID = re.compile(r"[0-9a-f]{16}")
+READS = 10
+"""How often a catalog is read that grows meanwhile."""
 _CONTROL = "g"
 
 
@@ -59,20 +63,20 @@ class Peer:
         self.is_plain = False
         """Whether the server is a plain device, which knows nothing of Genus."""
         self.state: ServerState | None = None
-        self.wants: list[Want] = []
+        self.epoch = b""
+        """What requests say of the server that they mean."""
         self.observations: dict[int, Observation] = {}
         self.received = ReceivedEvents(self)
         self.outbox = Outbox(self)
+        self.others = OtherWants(self)
         self.device = PlainDevice(self, self.received)
         self._shown = str(place)
         self._numbers = 0
         self._queue: asyncio.Queue[tuple[Observation, Any, bool]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None] | None = None
-        self._checking = asyncio.Lock()
+        self._checking, self._reading = asyncio.Lock(), asyncio.Lock()
         self._soon = asyncio.Event()
-        self._end_wants: Callable[[], None] | None = None
-        self.needs_wants = False
 
     @property
     def is_fixed(self) -> bool:
@@ -97,8 +101,7 @@ class Peer:
         await self.outbox.flush(patience_s)
         for observation in self.observations.values():
             observation.stop()
-        if self._end_wants is not None:
-            self._end_wants()
+        self.others.stop()
         if self.is_connected and not self.is_plain:
             try:
                 await self.request(codes.PUT, _CONTROL, timeout=patience_s, own=write_cbor([self.uid]))
@@ -164,11 +167,19 @@ class Peer:
                 self.counts["beats without an answer"] += 1
                 self._set_connected(False)
                 log.debug("coap://%s does not answer: %s", self._shown, problem)
+            except BusError:
+                self._set_connected(False)
+                raise
             else:
                 self._set_connected(True)
 
     async def _check(self) -> None:
-        state = _read_state(await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid])))
+        if self.is_plain and self.is_connected and self.device.is_fresh:
+            return  # a small device is not asked more than it must be
+        response = await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid]))
+        state = _read_state(response)
+        if state is None and not response.code.is_successful() and response.code not in STRANGERS:
+            raise BusError(f"coap://{self._shown} answers {response.code}{_hint(response.code)}")
         self.is_plain = state is None
         if state is not None:
             await self._follow(state)
@@ -188,23 +199,37 @@ class Peer:
         self.check_soon()
 
     async def _follow(self, state: ServerState) -> None:
-        before, self.state = self.state, state
-        is_new = before is None or before.epoch != state.epoch
-        if before is not None and is_new:
-            self.counts["restarts of the server"] += 1
+        """Do what the state of the server asks for; until all is done, a new server stays new."""
+        is_new = self.state is None or self.state.epoch != state.epoch
         if self.agreement is None or self.agreement.digest != state.digest:
             await self._read_catalog(is_new)
+        self.epoch = state.epoch[:EPOCH_BYTES]
         live = sum(one.is_live for one in self.observations.values())
-        if is_new or state.observers < live or live < len(self.observations):
-            for observation in list(self.observations.values()):
-                if is_new or state.observers < live or not observation.is_live:
-                    await self.register(observation)
-        if self.needs_wants and (is_new or self._end_wants is None):
-            await self._observe_wants()
+        is_forgotten = is_new or state.observers < live
+        for observation in list(self.observations.values()):
+            if is_forgotten or not observation.is_live:
+                await self._register_again(observation)
+        await self.others.check(is_new)
+        self.counts["restarts of the server"] += is_new and self.state is not None
+        self.state = state
+
+    async def _register_again(self, observation: Observation) -> None:
+        try:
+            await self.register(observation)
+        except BusError as problem:  # the others are still wanted
+            self.counts[f"refused: {str(problem).splitlines()[0][:200]}"] += 1
 
     async def _read_catalog(self, is_new: bool) -> None:
         """Use the catalog of the server; BusError if it contradicts this side's file."""
-        response = await self.request(codes.GET, "c")
+        async with self._reading:  # one at a time: blocks of two answers must not be mixed
+            for _ in range(READS):
+                try:
+                    response = await self.request(codes.GET, "c")
+                    break
+                except error.ResourceChanged:
+                    self.counts["catalogs that grew while they were read"] += 1
+            else:
+                raise error.ResourceChanged
         if not response.code.is_successful():
             raise BusError(f"coap://{self._shown}: its catalog cannot be read: {response.code}")
         self._use(Catalog.parse(response.payload.decode(errors="replace")), is_new)
@@ -249,11 +274,18 @@ class Peer:
     async def observe(self, subscription: Subscription, want: Want | None = None) -> Observation:
         """Receive what a subscription matches, from now on if the server is there."""
         self._numbers += 1
-        origin, hops = (bytes.fromhex(want.origin), want.hops) if want is not None else (b"", 0)
+        origin, hops = (_uid(want.origin), want.hops) if want is not None else (b"", 0)
         observation = Observation(self._numbers, subscription, origin, hops)
+        if self.is_fixed and self.agreement is not None:
+            self.agreement.register(subscription.types)  # which refuses those that are not in the file
         self.observations[observation.number] = observation
+        if not self.is_connected:
+            self.check_soon()
+            return observation
         try:
-            await self.register(observation)
+            async with self._checking:
+                if not observation.is_live:
+                    await self.register(observation)
         except (error.Error, OSError, TimeoutError):
             self.check_soon()
         except BaseException:
@@ -278,7 +310,8 @@ class Peer:
     def mark(self, observation: Observation) -> ObservationMark:
         """What the server is told of an observation."""
         session, last = self.received.session, self.received.last
-        return ObservationMark(self.uid, observation.number, session, last, observation.origin, observation.hops)
+        origin, hops = observation.origin, observation.hops
+        return ObservationMark(self.uid, observation.number, self.epoch, session, last, origin, hops)
 
     async def register(self, observation: Observation) -> None:
         """Observe, with as many tests at the server as it takes; BusError if it refuses."""
@@ -296,6 +329,8 @@ class Peer:
             self.counts[f"observations whose server tests less than {tests}"] += 1
         if response.code.is_successful():
             return
+        if response.code == codes.PRECONDITION_FAILED:
+            raise error.NetworkError("another server than before")
         if self.is_plain and response.code == codes.NOT_FOUND:
             await self.device.discover(observation)
             return
@@ -387,57 +422,7 @@ class Peer:
             body += response.payload
         return body
 
-    # -- wants -------------------------------------------------------------------------------------------------------
-
-    async def follow_wants(self) -> None:
-        """Know what others want, from now on."""
-        self.needs_wants = True
-        if self.is_connected and not self.is_plain and self._end_wants is None:
-            try:
-                await self._observe_wants()
-            except (error.Error, OSError, TimeoutError):
-                self.check_soon()
-
-    async def _observe_wants(self) -> None:
-        if self._end_wants is not None:
-            self._end_wants()
-        message = self.message(codes.GET, "w")
-        message.opt.observe = 0
-        add_own_option(message, write_cbor([self.uid]))
-
-        def changed(event: Any) -> bool:
-            if event.message is not None and event.message.code.is_successful():
-                asyncio.get_running_loop().create_task(self._read_wants())
-                return not event.is_last
-            self._end_wants = None
-            self.check_soon()
-            return False
-
-        self._end_wants = await self.endpoint.stream(message, changed)
-        await self._read_wants()
-
-    async def _read_wants(self) -> None:
-        try:
-            response = await self.request(codes.GET, "w", own=write_cbor([self.uid]))
-        except (error.Error, OSError, TimeoutError):
-            return
-        found = read_cbor(response.payload) if response.code.is_successful() else Unreadable("")
-        self.wants = (
-            [want for row in found[:MOST_WANTS] if (want := self._want(row))] if isinstance(found, list) else []
-        )
-        self.calls.wants_changed()
-
-    def _want(self, row: Any) -> Want | None:
-        match row:
-            case [str(speaker), str(origin), str(text), int(hops)]:
-                types = [cls for root in (Event, Kind) for cls in subtypes(root) if is_type(cls)]
-                try:
-                    return Want(speaker, origin, parse_again(text, types), hops)
-                except (GenusError, RecursionError):
-                    self.counts["rejected: a want of types that are unknown here"] += 1
-        return None
-
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- discovery -----------------------------------------------------------------------------------------------------
 
     async def discover(self, code: int) -> list[int]:
         """The codes of the resources below a code that the server lists."""
@@ -447,6 +432,15 @@ class Peer:
             if below := [each for each in found if each % code == 0]:
                 return below
         return []
+
+
+def _uid(text: str) -> bytes:
+    """The uid of a participant; none if it is no participant of Genus."""
+    return bytes.fromhex(text) if UID.fullmatch(text) else b""
+
+
+def _hint(code: Any) -> str:
+    return "; give credentials=FILE" if code == codes.UNAUTHORIZED else ""
 
 
 def _problem(event: Any) -> Exception:

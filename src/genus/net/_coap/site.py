@@ -18,9 +18,10 @@ from aiocoap import interfaces as aio
 from aiocoap.blockwise import ContinueException, IncompleteException
 from aiocoap.numbers import codes
 
+from genus.net._coap.answers import Answer
 from genus.net._coap.datagrams import KNOWN_CRITICAL
 from genus.net._coap.endpoint import add_own_option, own_option
-from genus.net._coap.hub import Answer, Hub
+from genus.net._coap.hub import Hub
 from genus.net._coap.wire import CBOR, read_mark, read_uid
 from genus.targets.coap import parse_path
 
@@ -117,9 +118,9 @@ class Site(aio.Resource):  # type: ignore[misc]
         path, is_read = tuple(request.opt.uri_path), request.code in READS
         query = tuple(request.opt.uri_query)
         if path == (".well-known", "core"):
-            return self._hub.discover(query) if is_read else _not_allowed()
+            return self._hub.directory.discover(query) if is_read else _not_allowed()
         if path == ("rd-lookup", "res"):
-            return self._hub.look_up(query, request.remote.uri_base_local) if is_read else _not_allowed()
+            return self._hub.directory.look_up(query, request.remote.uri_base_local) if is_read else _not_allowed()
         if len(path) != 1:
             return codes.NOT_FOUND, "resources have one path segment"
         own = own_option(request)
@@ -130,7 +131,7 @@ class Site(aio.Resource):  # type: ignore[misc]
             return codes.NOT_FOUND, "the path is no code in base64url"
         if is_read:
             if request.opt.observe == 1 and own is not None and (mark := read_mark(own)) is not None:
-                self._hub.end_observation(mark)
+                self._hub.notifier.end_observation(mark)
             return self._hub.read(code, query, request.opt.accept)
         if request.opt.content_format not in (None, CBOR):
             return codes.UNSUPPORTED_CONTENT_FORMAT, "values are CBOR (60)"
@@ -146,9 +147,9 @@ class Site(aio.Resource):  # type: ignore[misc]
             case "c", False:
                 return self._hub.add_types(request.payload)
             case "w", True:
-                return self._hub.read_wants(uid)
+                return self._hub.notifier.read_wants(uid)
             case "g", False:
-                return self._hub.end_client(uid)
+                return self._hub.notifier.end_client(uid)
             case "w", False:
                 return _not_allowed()
         return codes.NOT_FOUND, "the path is no code in base64url"
@@ -163,15 +164,17 @@ class Site(aio.Resource):  # type: ignore[misc]
         request = pipe.request
         own = own_option(request)
         if request.opt.uri_path == ("w",):
-            end = self._hub.observe_wants(read_uid(own) if own is not None else None, lambda made: _send(pipe, made))
+            end = self._hub.notifier.observe_wants(lambda made: _send(pipe, made))
         else:
             code = parse_path(request.opt.uri_path[0])
             if code is None:
                 await self._answer_once(pipe)
                 return
             mark = None if own is None else read_mark(own)
+            if mark is not None and not self._hub.is_meant(mark.epoch):
+                raise Refused(codes.PRECONDITION_FAILED, "this is another server than before")
             query = tuple(request.opt.uri_query)
-            made = self._hub.observe(code, query, mark, lambda answer: _send(pipe, answer), request)
+            made = self._hub.notifier.observe(code, query, mark, lambda answer: _send(pipe, answer), request)
             if isinstance(made, tuple):
                 raise Refused(*made)
             end = made
@@ -187,13 +190,13 @@ class Site(aio.Resource):  # type: ignore[misc]
         if block is None or block.block_number == 0 or request.code not in READS:
             return None
         asked = (request.remote.blockwise_key, tuple(request.opt.uri_path), tuple(request.opt.uri_query))
-        body = self._hub.large_body(asked)
+        body = self._hub.notifier.large_body(asked)
         if body is None or block.start >= len(body):
             return None
         made = Message(code=codes.CONTENT, payload=body, content_format=CBOR)
         part = made._extract_block(block.block_number, block.size_exponent, BLOCK)
         if not part.opt.block2.more:
-            self._hub.large_fetched(asked)
+            self._hub.notifier.large_fetched(asked)
         return part
 
 

@@ -50,6 +50,7 @@ class Upstream(Protocol):
     is_connected: bool
     is_plain: bool
     state: ServerState | None
+    epoch: bytes
     observations: dict[int, Observation]
 
     async def request(
@@ -64,6 +65,9 @@ class Upstream(Protocol):
         timeout: float | None = None,
     ) -> Any:
         """The response to a request."""
+
+    def message(self, code: Any, path: str, query: tuple[str, ...] = (), **parts: Any) -> Any:
+        """A request to the server."""
 
     async def ensure(self, types: list[type]) -> None:
         """Let the server's catalog have some types; BusError if it refuses them."""

@@ -5,25 +5,31 @@ in CBOR, which plain clients and servers ignore:
 
 | in | array |
 |---|---|
-| an observation | `[uid, number of the observation, session, last number received, origin, hops]` |
-| events that are put | `[uid, [uid, number, hops], ...]`: the sender, and the origin of each event |
+| an observation | `[uid, epoch, number of the observation, session, last number received, origin, hops]` |
+| events that are put | `[uid, epoch, [uid, number, hops], ...]`: the sender, and the origin of each event |
 | a notification | `[session, number of the first event, [uid, number, hops], ...]` |
 | other requests | `[uid]` |
+
+The epoch is that of the server which the client means: another one may have other codes, and refuses (4.12). An origin
+has a fourth part, a number for its key, if the event is kept on its network.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import cbor2
 import msgspec
 
+from genus.net._coap.seen import KeyedOrigin
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
 
 CBOR = 60
 LINK_FORMAT = 40
 TEXT = 0
 UID_BYTES = 8
+EPOCH_BYTES = 4
+"""The bytes of a server's epoch that requests name."""
 _END = os.urandom(8)
 _END_CBOR = b"\x48" + _END
 
@@ -39,10 +45,19 @@ class ObservationMark(msgspec.Struct, frozen=True):
 
     uid: bytes
     number: int
+    epoch: bytes = b""
     session: bytes = b""
     last: int = 0
     origin: bytes = b""
     hops: int = 0
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Who puts events, to which server, and the origins of the events."""
+
+    sender: bytes
+    epoch: bytes
+    origins: tuple[Origin, ...]
 
 
 class Notified(msgspec.Struct, frozen=True):
@@ -112,16 +127,16 @@ def read_body(code: int, body: bytes) -> list[tuple[int, dict[Any, Any]]] | dict
 
 def write_mark(mark: ObservationMark) -> bytes:
     """The option of an observation."""
-    return write_cbor([mark.uid, mark.number, mark.session, mark.last, mark.origin, mark.hops])
+    return write_cbor([mark.uid, mark.epoch, mark.number, mark.session, mark.last, mark.origin, mark.hops])
 
 
 def read_mark(data: bytes) -> ObservationMark | None:
     """The option of an observation; None if it is none."""
     match read_cbor(data):
-        case [bytes(uid), int(number), bytes(session), int(last), bytes(origin), int(hops)]:
+        case [bytes(uid), bytes(epoch), int(number), bytes(session), int(last), bytes(origin), int(hops)]:
             sizes = len(uid) == UID_BYTES and len(origin) in (0, UID_BYTES) and len(session) in (0, 4)
             if sizes and 0 <= number < NUMBERS and 0 <= last < 1 << 62 and 0 <= hops <= MOST_HOPS:
-                return ObservationMark(uid, number, session, last, origin, hops)
+                return ObservationMark(uid, number, epoch, session, last, origin, hops)
     return None
 
 
@@ -132,24 +147,23 @@ def read_uid(data: bytes) -> bytes | None:
     return first if isinstance(first, bytes) and len(first) == UID_BYTES else None
 
 
-def write_origins(sender: bytes, origins: Iterable[Origin]) -> bytes:
+def write_put(put: Put) -> bytes:
     """The option of events that are put."""
-    return write_cbor([sender, *([one.uid, one.number, one.hops] for one in origins)])
+    return write_cbor([put.sender, put.epoch, *map(_parts, put.origins)])
 
 
-def read_origins(data: bytes) -> tuple[bytes, tuple[Origin, ...]] | None:
-    """The sender and the origins of events that are put; None if the option is malformed."""
+def read_put(data: bytes) -> Put | None:
+    """The option of events that are put; None if it is malformed."""
     match read_cbor(data):
-        case [bytes(sender), *rest] if len(sender) == UID_BYTES:
+        case [bytes(sender), bytes(epoch), *rest] if len(sender) == UID_BYTES:
             origins = _origins(rest)
-            return None if origins is None else (sender, origins)
+            return None if origins is None else Put(sender, epoch, origins)
     return None
 
 
 def write_notified(notified: Notified) -> bytes:
     """The option of a notification."""
-    origins = [[one.uid, one.number, one.hops] for one in notified.origins]
-    return write_cbor([notified.session, notified.first, *origins])
+    return write_cbor([notified.session, notified.first, *map(_parts, notified.origins)])
 
 
 def read_notified(data: bytes) -> Notified | None:
@@ -161,14 +175,21 @@ def read_notified(data: bytes) -> Notified | None:
     return None
 
 
+def _parts(origin: Origin) -> list[Any]:
+    key = [origin.key] if isinstance(origin, KeyedOrigin) else []
+    return [origin.uid, origin.number, origin.hops, *key]
+
+
 def _origins(items: Sequence[Any]) -> tuple[Origin, ...] | None:
-    found = []
-    for item in items:
-        match item:
-            case [bytes(uid), int(number), int(hops)] if len(uid) == UID_BYTES and not isinstance(number, bool):
-                if not (0 <= number < NUMBERS and 0 <= hops <= 255):
-                    return None
-                found.append(Origin(uid, number, hops))
-            case _:
-                return None
-    return tuple(found)
+    found = [_origin(item) for item in items]
+    return None if None in found else tuple(one for one in found if one is not None)
+
+
+def _origin(item: Any) -> Origin | None:
+    match item:
+        case [bytes(uid), int(number), int(hops), *key] if len(uid) == UID_BYTES and len(key) <= 1:
+            if 0 <= number < NUMBERS and 0 <= hops <= 255:
+                if not key:
+                    return Origin(uid, number, hops)
+                return KeyedOrigin(uid, number, hops, key[0]) if type(key[0]) is int and 0 <= key[0] < 1 << 32 else None
+    return None

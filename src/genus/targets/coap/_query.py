@@ -18,7 +18,9 @@ MOST_PARTS = 64
 class QueryFilter(msgspec.Struct, frozen=True):
     """The test of a request: made by `read_query`, used by a server.
 
-    `asked` is the type that the attributes belong to, `texts` the predicates as they were asked for.
+    `texts` are the predicates as they were asked for, and `asked` is the type that their attributes belong to. They are
+    compiled for each class of events when one comes, as a program may have several classes for a type: one that was
+    made from a catalog, and one that it imported later.
     """
 
     code: int
@@ -27,28 +29,29 @@ class QueryFilter(msgspec.Struct, frozen=True):
     lacks: int = 0
     texts: tuple[str, ...] = ()
     asked: type = Event
-    tests: tuple[PythonFilter, ...] = ()
+    tests: dict[type, tuple[PythonFilter, ...]] = {}
 
     def accepts(self, code: int, tag: int, event: Event) -> bool:
         """Whether an event, with its code and presence bits, passes."""
         if code % self.code or (self.exact and code != self.code):
             return False
-        return tag & self.has == self.has and not tag & self.lacks and all(map(_passing(event), self.tests))
+        if tag & self.has != self.has or tag & self.lacks:
+            return False
+        return not self.texts or self._is_true(event)
 
-
-class _passing:  # noqa: N801 - it is used as a function
-    """Tests one event; a value that cannot be compared is left to the receiver."""
-
-    __slots__ = ("event",)
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-
-    def __call__(self, test: PythonFilter) -> bool:
+    def _is_true(self, event: Event) -> bool:
+        cls = type(event)
+        if cls not in self.tests:
+            self.tests[cls] = self._compile(cls)
         try:
-            return bool(test(self.event))
+            return all(test(event) for test in self.tests[cls])
         except Exception:  # a value of another type than declared: the receiver's own test decides
             return True
+
+    def _compile(self, cls: type) -> tuple[PythonFilter, ...]:
+        """The tests of a class; none if it has other names of attributes, so that the receiver's own test decides."""
+        found = _read_texts(self.texts, Event if self.asked is Event else cls)
+        return () if isinstance(found, str) else found
 
 
 def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter | str:
@@ -86,10 +89,10 @@ def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter
     if given.get("x"):
         return "x takes no value"
     asked = _class_of(code, catalog)
-    tests = _read_texts(texts, asked)
-    if isinstance(tests, str):
-        return tests
-    return QueryFilter(code, "x" in given, masks.get("h") or 0, masks.get("l") or 0, tuple(texts), asked, tests)
+    problem = _read_texts(texts, asked)
+    if isinstance(problem, str):
+        return problem
+    return QueryFilter(code, "x" in given, masks.get("h") or 0, masks.get("l") or 0, tuple(texts), asked, {})
 
 
 def _class_of(code: int, catalog: Catalog) -> type:
