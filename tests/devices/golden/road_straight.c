@@ -71,11 +71,7 @@ static bool read_type_loop(road_loop *e, uint16_t etag, const uint8_t *payload,
     const uint8_t *at = payload + 1;
     uint8_t b0 = 0U;
     uint8_t b1 = 0U;
-    genus_text text;
-    uint16_t count;
 
-    (void)text;
-    (void)count;
     e->present[0] = 0x20U;
     e->present[1] = 0x00U;
     b0 = payload[0];
@@ -179,11 +175,7 @@ static bool read_type_confident_loop(road_loop *e, uint16_t etag, const uint8_t 
     const uint8_t *at = payload + 1;
     uint8_t b0 = 0U;
     uint8_t b1 = 0U;
-    genus_text text;
-    uint16_t count;
 
-    (void)text;
-    (void)count;
     e->present[0] = 0x20U;
     e->present[1] = 0x01U;
     b0 = payload[0];
@@ -299,11 +291,7 @@ static bool read_type_lamp(road_lamp *e, uint16_t etag, const uint8_t *payload,
     const uint8_t *at = payload + 1;
     uint8_t b0 = 0U;
     uint8_t b1 = 0U;
-    genus_text text;
-    uint16_t count;
 
-    (void)text;
-    (void)count;
     (void)etag;
     e->present[0] = 0x20U;
     b0 = payload[0];
