@@ -41,7 +41,7 @@ def test_notifications_arrive_once_and_in_order_on_a_bad_way(faults: str, seed: 
         assert wait_for(lambda: len(heard) >= 60, 20)
         proxy.lost = proxy.doubled = proxy.mixed = 0.0
         assert heard.lanes() == list(range(60))
-        assert proxy.counts.lost + proxy.counts.doubled + proxy.counts.held > 5
+        assert proxy.counts.lost + proxy.counts.doubled + proxy.counts.held > 0
 
 
 @pytest.mark.parametrize("seed", range(2))
