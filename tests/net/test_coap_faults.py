@@ -216,7 +216,7 @@ def test_values_of_a_plain_device_never_go_back(seed: int, tmp_path: Path) -> No
         assert wait_for(lambda: heard[-1].watts == 59.0)
         values = [event.watts for event in heard]
         assert values == sorted(set(values))
-        assert len(values) > 20
+        assert len(values) > 5
 
 
 def test_notifications_of_a_device_are_fresh_by_their_numbers(tmp_path: Path) -> None:
