@@ -6,7 +6,8 @@ import pytest
 
 from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
-from genus.net import Gateway, GatewaySide, RelayLink
+from genus.net import Arrival, Gateway, GatewaySide, Origin, RelayLink
+from genus.net._relay import LossLink
 from genus.targets.coap import path_of
 
 from .coap_network import CoapLamp, CoapLoop, CoapRoadside, Heard, client, link_of, server, sums, wait_for
@@ -138,3 +139,19 @@ def test_an_event_that_goes_in_circles_comes_once() -> None:
         assert wait_for(lambda: 3 in heard.lanes())
         assert heard.lanes() == [1, 2, 3]
         assert own.lanes() == [1, 2, 3]
+
+
+def test_what_a_gateway_loses_is_told_at_both_ends() -> None:
+    """Observers of the server find a gap, and the publisher on the server's bus is told."""
+    heard, at_receiver, at_sender = Heard(), Heard(), Heard()
+    with server() as (hub, port), client(port) as one:
+        assert isinstance(hub.link, LossLink)
+        one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
+        channel = hub.channel(CoapLoop)
+        channel.announce(on_trouble=at_sender)
+        link_of(hub).lose(Arrival(CoapLoop(lane=1), Origin(b"elsewher", 1)))
+        link_of(hub).report_loss(Arrival(CoapLoop(lane=2), Origin(link_of(hub).uid, 1)))
+        channel.publish(CoapLoop(lane=3))
+        assert wait_for(lambda: heard.lanes() == [3] and len(at_receiver) == len(at_sender) == 1)
+        assert at_receiver[0].count == at_sender[0].count == 1
+        channel.cancel()

@@ -175,6 +175,14 @@ class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
             self.send(reset)
 
 
+class EndedPipe(Pipe):  # type: ignore[misc]
+    """A pipe for which it is no error if something comes after its end, as the end of OSCORE's tasks does."""
+
+    def _add_event(self, event: Any) -> None:
+        if self._event_callbacks is not False:
+            super()._add_event(event)
+
+
 class StrictContext(Context):  # type: ignore[misc]
     """A context whose requests may be replaced before they were begun: nothing is left of them."""
 
@@ -311,7 +319,7 @@ class Endpoint:
 
     async def stream(self, message: Any, receive: Callable[[Any], bool]) -> Callable[[], None]:
         """Call a function with each response to a request, as events of a pipe; returns a function that ends it."""
-        pipe = Pipe(message, log)
+        pipe = EndedPipe(message, log)
         end = pipe.on_event(receive)
         try:
             interface = await self.context.find_remote_and_interface(message)

@@ -13,7 +13,7 @@ from aiocoap import error
 from genus.bus._link import Delivery, TroubleHandler
 from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft
 from genus.catalog import Catalog
-from genus.errors import BusError, EventError
+from genus.errors import BusError, EventError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._coap.address import CoapOptions
@@ -385,6 +385,24 @@ class CoapLink:
             return
         self._send(arrival.event, origin_of(arrival))
         self.deliver_own(arrival.event)
+
+    def lose(self, arrival: Arrival) -> None:
+        """An event could not be forwarded: let the observers of this server miss it."""
+        if self.hub is None:
+            return
+        try:
+            self.hub.agreement.register([type(arrival.event)])
+            self._endpoint.soon(self.hub.notifier.skip, self.hub.outgoing(arrival.event, arrival.origin))
+        except GenusError:  # one that could not be sent at all: nobody here misses it
+            self._counts["rejected: an event of a gateway that cannot be written"] += 1
+
+    def report_loss(self, arrival: Arrival) -> None:
+        """Tell the publisher of an event that a gateway lost it, if it was published here; else it is counted."""
+        self._counts["lost by gateways"] += 1
+        if arrival.origin.uid == self.uid:
+            cls = type(arrival.event)
+            reason = "a gateway could not forward it"
+            self._tell_publishers(cls, EventsLost(name_of(cls), 1, self.uid.hex(), "", reason))
 
     def change_relay(self, relay: CoapRelay, wants: tuple[Want, ...]) -> None:
         """A gateway wants something else."""

@@ -74,6 +74,11 @@ class Notifier:
                 self._tell_lost(session, [dropped], "the observer takes too long")
             self._wake(session)
 
+    def skip(self, outgoing: Outgoing) -> None:
+        """Let observers miss an event that cannot be sent."""
+        for session in self.sessions:
+            session.skip(outgoing)
+
     def _wake(self, session: Session) -> None:
         if session in self._wakes:
             self._wakes[session].set()

@@ -111,6 +111,10 @@ class Session:
         self.number += not first.number
         return first.outgoing
 
+    def skip(self, outgoing: Outgoing) -> None:
+        """Leave a gap for an event that cannot be sent, if an observation matches it."""
+        self.number += bool(self.matching(outgoing))
+
     def take(self) -> Batch | None:
         """The events to send next, which are in flight until `done`; None if there are none that can be sent."""
         if self.in_flight is not None:
