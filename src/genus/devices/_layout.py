@@ -73,7 +73,10 @@ class DeviceFamily(msgspec.Struct, frozen=True):
 
 
 _USED_LABELS = frozenset(
-    ["receive", "filters", "learn", "forget", "code_wanted", "deliver", "decode", "keeps_bounds", "read_type"]
+    [
+        *("receive", "filters", "learn", "forget", "code_wanted", "configure", "start"),
+        *("deliver", "decode", "keeps_bounds", "read_type"),
+    ]
 )
 """What generated functions are called: with the prefix of the program, or before the label of a family."""
 
@@ -81,10 +84,12 @@ _USED_LABELS = frozenset(
 def family_label(name: str) -> str:
     """The name of a family in C, which is not that of a function.
 
-    >>> family_label("ConfidentLoop"), family_label("Receive"), family_label("Loop_encode")
-    ('confident_loop', 'receive_', 'loop_encode_')
+    >>> family_label("ConfidentLoop"), family_label("Receive"), family_label("Loop_encode"), family_label("PublishLoop")
+    ('confident_loop', 'receive_', 'loop_encode_', 'type_publish_loop')
     """
     label = snake_case(name)
+    if label.startswith("publish_"):
+        return f"type_{label}"
     return f"{label}_" if label in _USED_LABELS or label.endswith("_encode") else label
 
 
