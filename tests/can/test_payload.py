@@ -36,7 +36,7 @@ from genus.model import (
     vector,
 )
 from genus.model._read_back import is_same
-from genus.testing._generators import Generator, Sampler
+from genus.testing._generators import Generator, Sampler, declare
 from genus.testing._wild_values import wild_event
 
 
@@ -491,3 +491,16 @@ class Tiny(Event):
 def test_the_smallest_events_take_a_byte_or_two() -> None:
     assert PayloadCodec.of(Bare, vector(Bare)).encode(Bare(), 6) == (0, b"\xc0")
     assert PayloadCodec.of(Tiny, vector(Tiny)).encode(Tiny(offset=-1), 0) == (0, b"\x00\xff")
+
+
+@pytest.mark.parametrize("count", [100, 130, 700, 2000])
+def test_a_family_may_have_thousands_of_attributes(count: int) -> None:
+    """Headers of some bytes are read by nested blocks, longer ones are not: Python has a limit of a hundred."""
+    wide = declare("Wide", Event, {f"a{number}": UInt8 | None for number in range(count)})
+    codec = PayloadCodec.of(wide, vector(wide))
+    for present in ((), (0,), (count - 1,), (3, count // 2), range(count), range(0, count, 7)):
+        event = wide(**{f"a{number}": number % 256 for number in present})
+        bits, payload = codec.encode(event, 3)
+        assert codec.decode(bits, payload) == event
+        cuts = [codec.decode(bits, payload[:size]) for size in range(0, len(payload), 1 + len(payload) // 50)]
+        assert not any(isinstance(cut, Event) for cut in cuts)

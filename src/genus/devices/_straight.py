@@ -12,6 +12,9 @@ from genus.devices._program import Program
 from genus.model import Attribute, BoolType, BytesType, ChoiceType, FloatType, IntType, OpaqueType, TextType, TimeType
 from genus.targets.c._compiler import Member
 
+_MAX_NESTED = 16
+"""The most bytes of a header after the first that are read by nested blocks."""
+
 Part = tuple[PayloadField, Attribute, Member | None]
 
 
@@ -104,19 +107,29 @@ def _required_presence(family: DeviceFamily, parts: Sequence[Part]) -> Iterator[
 
 def _header(last: int) -> list[str]:
     """Statements that load the known presence bits and skip further bytes."""
-    lines = ["at = genus_skip_header(at, end, GENUS_NEXT_FOLLOWS);", "if (at == NULL) {", "    return false;", "}"]
+    rest = ["at = genus_skip_header(at, end, GENUS_NEXT_FOLLOWS);", "if (at == NULL) {", "    return false;", "}"]
+    return _indent(_nested_header(last, rest) if last <= _MAX_NESTED else _flat_header(last, rest))
+
+
+def _nested_header(last: int, rest: list[str]) -> list[str]:
+    """The quickest form for short headers: nothing more is tested after the last byte."""
+    lines = rest
     for byte in range(last, 0, -1):
-        lines = [
-            "if (at == end) {",
-            "    return false;",
-            "}",
-            f"b{byte} = *at;",
-            "at++;",
-            f"if ((b{byte} & GENUS_NEXT_FOLLOWS) != 0U) {{",
-            *_indent(lines),
-            "}",
-        ]
-    return _indent(["if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {", *_indent(lines), "}"])
+        lines = [*_next_byte(byte), f"if ((b{byte} & GENUS_NEXT_FOLLOWS) != 0U) {{", *_indent(lines), "}"]
+    return ["if ((b0 & GENUS_FIRST_FOLLOWS) != 0U) {", *_indent(lines), "}"]
+
+
+def _flat_header(last: int, rest: list[str]) -> list[str]:
+    """The same for families with hundreds of attributes, as compilers have a limit for nested blocks."""
+    lines, follows = [], "b0 & GENUS_FIRST_FOLLOWS"
+    for byte in range(1, last + 1):
+        lines += [f"if (({follows}) != 0U) {{", *_indent(_next_byte(byte)), "}"]
+        follows = f"b{byte} & GENUS_NEXT_FOLLOWS"
+    return [*lines, f"if (({follows}) != 0U) {{", *_indent(rest), "}"]
+
+
+def _next_byte(byte: int) -> list[str]:
+    return ["if (at == end) {", "    return false;", "}", f"b{byte} = *at;", "at++;"]
 
 
 def _indent(lines: Sequence[str]) -> list[str]:

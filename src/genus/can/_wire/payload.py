@@ -33,6 +33,9 @@ from genus.targets.python import define
 FIRST_BITS, MORE_BITS = 4, 7
 """The number of presence bits in the header byte and in each byte after it."""
 
+_MAX_NESTED = 16
+"""The most bytes of a header after the first that are read by nested blocks."""
+
 Encode: TypeAlias = Callable[[Event, int], tuple[int, bytes]]
 Decode: TypeAlias = Callable[[int, bytes], Event | Rejected]
 
@@ -331,11 +334,27 @@ def _refusal(label: str, problem: Exception) -> Rejected:
 
 def _read_header(last: int) -> list[str]:
     """Statements that load the known presence bits and skip further bytes."""
-    lines = ["while payload[at] & 128: at += 1", "at += 1"]
+    cleared = [f"b{byte} = 0" for byte in range(1, last + 1)]
+    rest = ["while payload[at] & 128: at += 1", "at += 1"]
+    body = _nested_header(last, rest) if last <= _MAX_NESTED else _flat_header(last, rest)
+    return ["b0 = payload[0]", "at = 1", *cleared, *body]
+
+
+def _nested_header(last: int, rest: list[str]) -> list[str]:
+    """The quickest form for short headers: nothing more is tested after the last byte."""
+    lines = rest
     for byte in range(last, 0, -1):
         lines = [f"b{byte} = payload[{byte}]", f"at = {byte + 1}", f"if b{byte} & 128:", *_indent(lines)]
-    cleared = [f"b{byte} = 0" for byte in range(1, last + 1)]
-    return ["b0 = payload[0]", "at = 1", *cleared, "if b0 & 16:", *_indent(lines)]
+    return ["if b0 & 16:", *_indent(lines)]
+
+
+def _flat_header(last: int, rest: list[str]) -> list[str]:
+    """The same for families with hundreds of attributes, as Python has a limit for nested blocks."""
+    lines, follows = [], "b0 & 16"
+    for byte in range(1, last + 1):
+        lines += [f"if {follows}:", *_indent([f"b{byte} = payload[{byte}]", f"at = {byte + 1}"])]
+        follows = f"b{byte} & 128"
+    return [*lines, f"if {follows}:", *_indent(rest)]
 
 
 def _read_values(group: Sequence[PayloadField]) -> list[str]:
