@@ -21,8 +21,8 @@ from aiocoap import resource
 from bench.timing import markdown
 from genus import Event, Kind, open_bus
 from genus.catalog import Catalog
+from genus.codes import encode_path_segment
 from genus.net import CoapLink
-from genus.targets.coap import path_of
 from genus.testing import DatagramProxy
 
 BLOCK_EXPONENT = 2
@@ -193,10 +193,10 @@ def run() -> str:
     """The tables."""
     with coded_server() as (port, catalog):
         everything = measure(port, [".well-known/core"])
-        below = measure(port, [f".well-known/core?is={path_of(catalog.code(Power))}"])
-        singly = measure(port, [path_of(catalog.code(TYPES[name])) for name in FOUR])
-        together = measure(port, [path_of(catalog.code(Power))])
-        path = path_of(catalog.code(TYPES["sen/temp"]))
+        below = measure(port, [f".well-known/core?is={encode_path_segment(catalog.code(Power))}"])
+        singly = measure(port, [encode_path_segment(catalog.code(TYPES[name])) for name in FOUR])
+        together = measure(port, [encode_path_segment(catalog.code(Power))])
+        path = encode_path_segment(catalog.code(TYPES["sen/temp"]))
         rates = {
             "genus, aiocoap's client": rate_of(by_aiocoap, port, path),
             "genus, a bare socket": rate_of(by_socket, port, path),

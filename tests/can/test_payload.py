@@ -499,7 +499,8 @@ def test_a_family_may_have_thousands_of_attributes(count: int) -> None:
     wide = declare("Wide", Event, {f"a{number}": UInt8 | None for number in range(count)})
     codec = PayloadCodec.of(wide, vector(wide))
     for present in ((), (0,), (count - 1,), (3, count // 2), range(count), range(0, count, 7)):
-        event = wide(**{f"a{number}": number % 256 for number in present})
+        values: dict[str, Any] = {f"a{number}": number % 256 for number in present}
+        event = wide(**values)
         bits, payload = codec.encode(event, 3)
         assert codec.decode(bits, payload) == event
         cuts = [codec.decode(bits, payload[:size]) for size in range(0, len(payload), 1 + len(payload) // 50)]

@@ -10,6 +10,7 @@ import pytest
 
 from genus import Subscription
 from genus.catalog import Catalog
+from genus.codes import encode_path_segment
 from genus.net._coap.datagrams import Malformed, WellFormed, check_datagram
 from genus.net._coap.wire import (
     Notified,
@@ -26,7 +27,6 @@ from genus.net._coap.wire import (
     write_put,
 )
 from genus.net._envelope import Origin
-from genus.targets.coap import path_of
 
 from .coap_network import CoapLoop, Heard, client, link_of, server, sums, wait_for
 
@@ -108,7 +108,7 @@ def raw_client(port: int) -> Iterator[Raw]:
 def code_path(cls: type) -> str:
     catalog = Catalog()
     catalog.register(cls)
-    return path_of(catalog.code(cls))
+    return encode_path_segment(catalog.code(cls))
 
 
 LOOP = code_path(CoapLoop)
@@ -125,7 +125,7 @@ REFUSED = {
     "empty segment": (GET, [segment("")], b"", "4.04"),
     "very long": (GET, [segment("A" * 255)], b"", "4.04"),
     "two segments": (GET, [segment(LOOP), segment(LOOP)], b"", "4.04"),
-    "code of no type": (GET, [segment(path_of(7919))], b"", "4.04"),
+    "code of no type": (GET, [segment(encode_path_segment(7919))], b"", "4.04"),
     "unknown critical option": (GET, [segment(LOOP), (2049, b"x")], b"", "4.02"),
     "If-Match": (PUT, [segment(LOOP), (1, b"x")], ONE_LOOP, "4.02"),
     "critical option too long": (GET, [segment(LOOP), (ACCEPT, b"1234")], b"", "4.02"),

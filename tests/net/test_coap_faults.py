@@ -10,10 +10,10 @@ import pytest
 
 from genus import Bus, Event, Subscription
 from genus.catalog import Catalog
+from genus.codes import encode_path_segment
 from genus.net import EventsLost
 from genus.net._coap.observation import Observation
 from genus.net._coap.observing import FRESH_S
-from genus.targets.coap import path_of
 from genus.testing import DatagramProxy
 
 from .coap_network import CoapBlob, CoapLamp, CoapLoop, Heard, client, free_port, link_of, server, sums, wait_for
@@ -200,7 +200,7 @@ def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
 def test_values_of_a_plain_device_never_go_back(seed: int, tmp_path: Path) -> None:
     """Plain Observe promises the newest state only: values may be left out, but none comes after a newer one."""
     Catalog.update(tmp_path / "city.json", CoapLamp)
-    lamp = path_of(Catalog.load(tmp_path / "city.json").code(CoapLamp))
+    lamp = encode_path_segment(Catalog.load(tmp_path / "city.json").code(CoapLamp))
     heard = Heard()
     with (
         Device({lamp: SmallResource({5: 0.0})}) as device,

@@ -6,9 +6,9 @@ import pytest
 
 from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
+from genus.codes import encode_path_segment
 from genus.net import Arrival, Gateway, GatewaySide, Origin, RelayLink
 from genus.net._relay import LossLink
-from genus.targets.coap import path_of
 
 from .coap_network import CoapLamp, CoapLoop, CoapRoadside, Heard, client, link_of, server, sums, wait_for
 from .test_coap_interop import Device, SmallResource
@@ -80,7 +80,7 @@ def catalog(tmp_path: Path) -> Path:
 
 def test_a_plain_device_is_read_through_a_gateway(catalog: Path) -> None:
     """A device with paths that are codes, read by clients of a server that knows nothing of the device."""
-    loop = path_of(Catalog.load(catalog).code(CoapLoop))
+    loop = encode_path_segment(Catalog.load(catalog).code(CoapLoop))
     heard, unwanted = Heard(), Heard()
     with (
         Device({loop: SmallResource({5: 1})}) as device,
@@ -99,7 +99,7 @@ def test_a_plain_device_is_read_through_a_gateway(catalog: Path) -> None:
 
 
 def test_a_plain_device_takes_what_the_gateway_wants_for_it(catalog: Path) -> None:
-    lamp = path_of(Catalog.load(catalog).code(CoapLamp))
+    lamp = encode_path_segment(Catalog.load(catalog).code(CoapLamp))
     resource = SmallResource({5: 0.0})
     with (
         Device({lamp: resource}) as device,

@@ -18,7 +18,7 @@ from aiocoap import resource
 
 from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
-from genus.targets.coap import path_of
+from genus.codes import encode_path_segment
 
 from .coap_network import (
     CoapFastLoop,
@@ -68,16 +68,19 @@ def test_libcoap_reads_a_value_and_a_super_resource(catalog: Path, tmp_path: Pat
         hub.publish(CoapLoop(lane=3, speed=12.5))
         hub.publish(CoapFastLoop(lane=4))
         hub.publish(CoapLamp(watts=60.0))
-        assert cbor2.loads(ask(port, path_of(lamp)).rstrip(b"\n")) == {5: 60.0}
-        assert cbor2.loads(ask(port, path_of(loop)).rstrip(b"\n")) == [[loop, {5: 3, 6: 12.5}], [fast, {5: 4}]]
-        found = cbor2.loads(ask(port, f"{path_of(loop)}?h=40").rstrip(b"\n"))
+        assert cbor2.loads(ask(port, encode_path_segment(lamp)).rstrip(b"\n")) == {5: 60.0}
+        assert cbor2.loads(ask(port, encode_path_segment(loop)).rstrip(b"\n")) == [
+            [loop, {5: 3, 6: 12.5}],
+            [fast, {5: 4}],
+        ]
+        found = cbor2.loads(ask(port, f"{encode_path_segment(loop)}?h=40").rstrip(b"\n"))
         assert found == [[loop, {5: 3, 6: 12.5}]]
-        assert cbor2.loads(ask(port, f"{path_of(loop)}?w=lane%20>%203").rstrip(b"\n")) == [[fast, {5: 4}]]
+        assert cbor2.loads(ask(port, f"{encode_path_segment(loop)}?w=lane%20>%203").rstrip(b"\n")) == [[fast, {5: 4}]]
 
 
 @needs_client
 def test_libcoap_discovers_what_a_code_divides(catalog: Path) -> None:
-    loop, fast, lamp = (path_of(code_of(catalog, cls)) for cls in (CoapLoop, CoapFastLoop, CoapLamp))
+    loop, fast, lamp = (encode_path_segment(code_of(catalog, cls)) for cls in (CoapLoop, CoapFastLoop, CoapLamp))
     with server(f"catalog={catalog}") as (hub, port):
         for event in (CoapLoop(lane=1), CoapFastLoop(lane=2), CoapLamp(watts=1.0)):
             hub.publish(event)
@@ -85,7 +88,7 @@ def test_libcoap_discovers_what_a_code_divides(catalog: Path) -> None:
         assert set(everything.split(",")) == {f"</{path}>" for path in (loop, fast, lamp)}
         below = ask(port, f".well-known/core?is={loop}").decode().strip()
         assert set(below.split(",")) == {f"</{loop}>", f"</{fast}>"}
-        kind = path_of(code_of(catalog, CoapRoadside))
+        kind = encode_path_segment(code_of(catalog, CoapRoadside))
         names = ask(port, "rd-lookup/res?rt=CoapRoadside").decode()
         assert f'/{kind}>;rt="CoapRoadside"' in names
 
@@ -93,7 +96,7 @@ def test_libcoap_discovers_what_a_code_divides(catalog: Path) -> None:
 @needs_client
 def test_libcoap_observes(catalog: Path) -> None:
     assert CLIENT is not None
-    lamp = path_of(code_of(catalog, CoapLamp))
+    lamp = encode_path_segment(code_of(catalog, CoapLamp))
     with server(f"catalog={catalog}") as (hub, port):
         hub.publish(CoapLamp(watts=0.0))
         process = subprocess.Popen(
@@ -116,16 +119,16 @@ def test_libcoap_puts_events(catalog: Path, tmp_path: Path) -> None:
     with server(f"catalog={catalog}") as (_, port), client(port) as one:
         one.subscribe(Subscription(CoapLoop), heard)
         body.write_bytes(cbor2.dumps({5: 7}))
-        ask(port, path_of(loop), "-m", "put", "-t", "60", data=body)
+        ask(port, encode_path_segment(loop), "-m", "put", "-t", "60", data=body)
         body.write_bytes(cbor2.dumps([[loop, {5: 8}], [fast, {5: 9, 8: 30.0}]]))
-        ask(port, path_of(code_of(catalog, CoapRoadside)), "-m", "post", "-t", "60", data=body)
+        ask(port, encode_path_segment(code_of(catalog, CoapRoadside)), "-m", "post", "-t", "60", data=body)
         assert wait_for(lambda: len(heard) == 3)
         assert heard == [CoapLoop(lane=7), CoapLoop(lane=8), CoapFastLoop(lane=9, limit=30.0)]
 
 
 @needs_client
 def test_max_age_is_the_time_until_an_event_expires(catalog: Path) -> None:
-    lamp = path_of(code_of(catalog, CoapLamp))
+    lamp = encode_path_segment(code_of(catalog, CoapLamp))
     with server(f"catalog={catalog}") as (hub, port):
         hub.publish(CoapLamp(watts=1.0, expires=datetime.now(UTC) + timedelta(seconds=1000)))
         assert CLIENT is not None
@@ -160,7 +163,7 @@ def libcoap_server() -> Iterator[int]:
 def test_our_client_reads_and_observes_libcoaps_server(catalog: Path, tmp_path: Path) -> None:
     """Its resources have no super-resource, so those below a type are discovered and observed one by one."""
     heard, body = Heard(), tmp_path / "body"
-    fast, loop = path_of(code_of(catalog, CoapFastLoop)), path_of(code_of(catalog, CoapLoop))
+    fast, loop = encode_path_segment(code_of(catalog, CoapFastLoop)), encode_path_segment(code_of(catalog, CoapLoop))
     body.write_bytes(cbor2.dumps({5: 1}))
     with libcoap_server() as port:
         assert wait_for(lambda: bool(_try_ask(port, ".well-known/core")))
@@ -192,7 +195,7 @@ def test_our_client_puts_to_libcoaps_server(catalog: Path) -> None:
         with client(port, f"catalog={catalog}") as one:
             one.publish(CoapLamp(watts=75.0))
             assert wait_for(lambda: sums(one, "sent") == 1)
-        lamp = path_of(code_of(catalog, CoapLamp))
+        lamp = encode_path_segment(code_of(catalog, CoapLamp))
         assert cbor2.loads(ask(port, lamp).rstrip(b"\n")) == {5: 75.0}
 
 
@@ -267,7 +270,7 @@ class Device:
 
 def test_a_small_server_tests_the_type_and_the_receiver_the_rest(catalog: Path) -> None:
     """It answers 4.00 to queries; that is seen in the counters and in what explain says."""
-    heard, loop = Heard(), path_of(code_of(catalog, CoapLoop))
+    heard, loop = Heard(), encode_path_segment(code_of(catalog, CoapLoop))
     with Device({loop: SmallResource({5: 1})}) as device, client(device.port, f"catalog={catalog}") as one:
         one.subscribe(Subscription(CoapLoop, where=this.lane > 2), heard)
         for lane in range(1, 6):
@@ -280,7 +283,7 @@ def test_a_small_server_tests_the_type_and_the_receiver_the_rest(catalog: Path) 
 
 
 def test_a_resource_that_cannot_be_observed_is_polled(catalog: Path) -> None:
-    heard, lamp = Heard(), path_of(code_of(catalog, CoapLamp))
+    heard, lamp = Heard(), encode_path_segment(code_of(catalog, CoapLamp))
     device = Device({lamp: Unobservable({5: 1.0})})
     with device, client(device.port, f"catalog={catalog}&poll=50ms") as one:
         one.subscribe(Subscription(CoapLamp), heard)
@@ -293,7 +296,7 @@ def test_a_resource_that_cannot_be_observed_is_polled(catalog: Path) -> None:
 
 
 def test_a_device_says_nonsense(catalog: Path) -> None:
-    heard, lamp = Heard(), path_of(code_of(catalog, CoapLamp))
+    heard, lamp = Heard(), encode_path_segment(code_of(catalog, CoapLamp))
     with Device({lamp: SmallResource({5: 1.0})}) as device, client(device.port, f"catalog={catalog}") as one:
         one.subscribe(Subscription(CoapLamp), heard)
         assert wait_for(lambda: len(heard) == 1)
@@ -312,7 +315,7 @@ def test_a_device_without_a_catalog_needs_a_file(catalog: Path) -> None:
 
 
 def test_several_devices_are_one_bus(catalog: Path) -> None:
-    heard, lamp = Heard(), path_of(code_of(catalog, CoapLamp))
+    heard, lamp = Heard(), encode_path_segment(code_of(catalog, CoapLamp))
     with (
         Device({lamp: SmallResource({5: 1.0})}) as first,
         Device({lamp: SmallResource({5: 2.0})}) as second,

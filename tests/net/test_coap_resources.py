@@ -11,7 +11,7 @@ import pytest
 
 from genus import Event, Maybe, Subscription, open_bus
 from genus.catalog import Catalog
-from genus.targets.coap import path_of
+from genus.codes import encode_path_segment
 from genus.testing import DatagramProxy
 
 from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, CoapRoadside, Heard, client, free_port, server, wait_for
@@ -33,7 +33,7 @@ def catalog(tmp_path: Path) -> Path:
 
 
 def path(catalog: Path, cls: type) -> str:
-    return path_of(Catalog.load(catalog).code(cls))
+    return encode_path_segment(Catalog.load(catalog).code(cls))
 
 
 def test_a_super_resource_has_the_values_of_all_below(catalog: Path) -> None:

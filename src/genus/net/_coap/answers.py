@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 import msgspec
 from aiocoap.numbers import codes
 
+from genus.codes import encode_path_segment, parse_path_segment
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.wire import CBOR, LINK_FORMAT
-from genus.targets.coap import parse_path, path_of
 
 Refusal: TypeAlias = tuple[Any, str]
 """The code of an error, and its reason."""
@@ -41,7 +41,9 @@ class Directory:
         found = self._select([(code, self._agreement.type_of(code) or "") for code in present], query)
         if isinstance(found, tuple):
             return found
-        return Answer(payload=",".join(f"</{path_of(code)}>" for code, _ in found).encode(), format=LINK_FORMAT)
+        return Answer(
+            payload=",".join(f"</{encode_path_segment(code)}>" for code, _ in found).encode(), format=LINK_FORMAT
+        )
 
     def look_up(self, query: Sequence[str], base: str) -> Answer | Refusal:
         """All types and kinds of the catalog with their names and resources."""
@@ -49,7 +51,7 @@ class Directory:
         found = self._select(entries, query)
         if isinstance(found, tuple):
             return found
-        links = [f'<{base}/{path_of(code)}>;rt="{name}";ct={CBOR};obs' for code, name in found]
+        links = [f'<{base}/{encode_path_segment(code)}>;rt="{name}";ct={CBOR};obs' for code, name in found]
         return Answer(payload=",".join(links).encode(), format=LINK_FORMAT)
 
     def _select(self, entries: list[tuple[int, str]], query: Sequence[str]) -> list[tuple[int, str]] | Refusal:
@@ -57,7 +59,7 @@ class Directory:
         for part in query:
             name, _, value = part.partition("=")
             if name == "is":
-                code = parse_path(value)
+                code = parse_path_segment(value)
                 if code is None:
                     return codes.BAD_REQUEST, "is= is no code in base64url"
                 entries = [each for each in entries if each[0] % code == 0]
@@ -69,7 +71,7 @@ class Directory:
 def _has_attribute(entry: tuple[int, str], name: str, value: str) -> bool:
     """Whether a link has an attribute with a value, or with one that begins so."""
     code, type_ = entry
-    have = {"rt": type_, "ct": str(CBOR), "href": f"/{path_of(code)}"}.get(name)
+    have = {"rt": type_, "ct": str(CBOR), "href": f"/{encode_path_segment(code)}"}.get(name)
     if have is None:
         return False
     return have.startswith(value[:-1]) if value.endswith("*") else have == value

@@ -9,6 +9,7 @@ from typing import Any
 from aiocoap import error
 from aiocoap.numbers import codes
 
+from genus.codes import encode_path_segment, parse_path_segment
 from genus.model import name_of
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.observation import DEFAULT_AGE_S, Observation
@@ -16,7 +17,7 @@ from genus.net._coap.seen import SeenEvents
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
-from genus.targets.coap import CoapFilter, parse_path, path_of
+from genus.targets.coap import CoapFilter
 
 FRESH_S = 128.0
 """After so long a notification is new whatever its number is (RFC 7641, section 3.4)."""
@@ -150,7 +151,7 @@ class PlainDevice:
 
     async def _observe_child(self, child: Observation) -> None:
         try:
-            await self._peer.observe_path(child, path_of(child.code), ())
+            await self._peer.observe_path(child, encode_path_segment(child.code), ())
         except (error.Error, OSError, TimeoutError):
             self._peer.check_soon()
 
@@ -225,7 +226,7 @@ def link_paths(payload: bytes) -> list[int]:
     [12, 30914]
     """
     targets = _LINK.findall(payload.decode(errors="replace"))
-    codes_ = (parse_path(target.removeprefix("/")) for target in targets)
+    codes_ = (parse_path_segment(target.removeprefix("/")) for target in targets)
     return [code for code in codes_ if code is not None]
 
 

@@ -10,6 +10,7 @@ import msgspec
 from aiocoap import error
 from aiocoap.numbers import codes
 
+from genus.codes import encode_path_segment
 from genus.errors import NotRegistered
 from genus.model import Event, check
 from genus.net._coap.agreed import Agreement
@@ -17,7 +18,6 @@ from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, Put, join_pairs, write_put
 from genus.net._envelope import Origin
-from genus.targets.coap import path_of
 
 OTHER_SERVER = (codes.SERVICE_UNAVAILABLE, codes.PRECONDITION_FAILED)
 """Answers that say that the server ends, or has started anew: then another one takes the events."""
@@ -135,9 +135,9 @@ class Outbox:
         put = Put(self._peer.uid, self._peer.epoch, tuple(each.origin for each in fresh))
         own = None if self._peer.is_plain else write_put(put)
         if len(fresh) == 1:
-            path, body, method = path_of(fresh[0].code), fresh[0].attributes, codes.PUT
+            path, body, method = encode_path_segment(fresh[0].code), fresh[0].attributes, codes.PUT
         else:
-            path = path_of(gcd(*(each.code for each in fresh)))
+            path = encode_path_segment(gcd(*(each.code for each in fresh)))
             body, method = join_pairs([(each.code, each.attributes) for each in fresh]), codes.POST
         return await self._peer.request(method, path, payload=body, format=CBOR, own=own)
 

@@ -15,6 +15,7 @@ from aiocoap import error
 from aiocoap.numbers import codes
 
 from genus.catalog import Catalog
+from genus.codes import encode_path_segment
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
@@ -37,7 +38,6 @@ from genus.net._coap.wire import (
     write_mark,
 )
 from genus.net._relay import Want
-from genus.targets.coap import path_of
 
 log = logging.getLogger("genus.coap")
 READY_S = 5.0
@@ -410,7 +410,7 @@ class Peer:
         block = message.opt.block2
         while block is not None and block.more:
             assert observation.filter is not None
-            request = self.message(codes.GET, path_of(observation.code), observation.filter.query)
+            request = self.message(codes.GET, encode_path_segment(observation.code), observation.filter.query)
             request.opt.block2 = (len(body) // block.size, False, block.size_exponent)
             waits = self.endpoint.tuning.MAX_TRANSMIT_WAIT
             response = await asyncio.wait_for(
@@ -426,7 +426,10 @@ class Peer:
 
     async def discover(self, code: int) -> list[int]:
         """The codes of the resources below a code that the server lists."""
-        for query in ((f"is={path_of(code)}",), ()):  # servers that know no codes find no link that has `is`
+        for query in (
+            (f"is={encode_path_segment(code)}",),
+            (),
+        ):  # servers that know no codes find no link that has `is`
             response = await self.request(codes.GET, ".well-known/core", query)
             found = link_paths(response.payload) if response.code.is_successful() else []
             if below := [each for each in found if each % code == 0]:

@@ -18,12 +18,12 @@ from aiocoap import interfaces as aio
 from aiocoap.blockwise import ContinueException, IncompleteException
 from aiocoap.numbers import codes
 
+from genus.codes import parse_path_segment
 from genus.net._coap.answers import Answer
 from genus.net._coap.datagrams import KNOWN_CRITICAL
 from genus.net._coap.endpoint import add_own_option, own_option
 from genus.net._coap.hub import Hub
 from genus.net._coap.wire import CBOR, read_mark, read_uid
-from genus.targets.coap import parse_path
 
 log = logging.getLogger("genus.coap")
 PROXY = frozenset((35, 39))
@@ -126,7 +126,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         own = own_option(request)
         if len(path[0]) == 1:
             return self._control(path[0], is_read, request, own)
-        code = parse_path(path[0])
+        code = parse_path_segment(path[0])
         if code is None:
             return codes.NOT_FOUND, "the path is no code in base64url"
         if is_read:
@@ -166,7 +166,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         if request.opt.uri_path == ("w",):
             end = self._hub.notifier.observe_wants(lambda made: _send(pipe, made))
         else:
-            code = parse_path(request.opt.uri_path[0])
+            code = parse_path_segment(request.opt.uri_path[0])
             if code is None:
                 await self._answer_once(pipe)
                 return

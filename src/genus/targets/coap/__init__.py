@@ -1,11 +1,11 @@
 """The CoAP target: subscriptions become the path of a resource and a query, which a server tests.
 
 `compile` makes them of one subscription; `read_query` is what a server makes of them. A code is the path of a resource
-(`path_of`, `parse_path`).
+(`genus.codes.encode_path_segment`).
 """
 
 from genus.targets.coap._compiler import CoapFilter, ServerTests, compile
-from genus.targets.coap._paths import format_mask, parse_mask, parse_path, path_of
+from genus.targets.coap._masks import format_mask, parse_mask
 from genus.targets.coap._query import QueryFilter, read_query
 
 __all__ = [
@@ -15,7 +15,5 @@ __all__ = [
     "compile",
     "format_mask",
     "parse_mask",
-    "parse_path",
-    "path_of",
     "read_query",
 ]

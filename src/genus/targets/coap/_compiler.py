@@ -14,13 +14,14 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.catalog import Catalog
+from genus.codes import encode_path_segment
 from genus.filters._covering import conjuncts
 from genus.filters._subscription import AllOf, Subscription, rebuild
 from genus.model import Event, is_event_type, pure_kind
 from genus.model._vector import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler
 from genus.targets._presence import PresenceCompiler, required_presence
-from genus.targets.coap._paths import format_mask, path_of
+from genus.targets.coap._masks import format_mask
 
 ServerTests: TypeAlias = Literal["where", "masks", "type"]
 """What a server tests: all (`where`), type and presence (`masks`), or the type alone."""
@@ -48,7 +49,7 @@ class CoapFilter(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str | None:
         """The path segment; None if nothing can match."""
-        return None if self.code is None else path_of(self.code)
+        return None if self.code is None else encode_path_segment(self.code)
 
     @property
     def query(self) -> tuple[str, ...]:

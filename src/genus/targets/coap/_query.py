@@ -8,7 +8,7 @@ from genus.catalog import Catalog
 from genus.errors import GenusError
 from genus.filters._subscription import rebuild
 from genus.model import Event
-from genus.targets.coap._paths import parse_mask
+from genus.targets.coap._masks import parse_mask
 from genus.targets.python import PythonFilter
 
 MOST_PARTS = 64
