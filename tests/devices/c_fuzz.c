@@ -1,6 +1,7 @@
 /* Feeds a node with random and damaged frames, timers and errors; built with sanitizers, it must not report.
  *
  *   c_fuzz FRAMES SEED      random frames, most of which make sense, or nearly so
+ *   with -DFRAMES=N         the same on an AVR, which prints to its first serial port
  *   with -DFUZZER           an entry for libFuzzer: the bytes say what happens
  *
  * Three nodes get everything: with a planned number, with one of the broker, and with a clock that needs no master. */
@@ -38,17 +39,30 @@ static unsigned long events;
 static unsigned long notices;
 static unsigned long classes;
 static uint32_t sum; /* of everything that is read, so that no read is left out */
+static uint32_t digest = 2166136261U; /* FNV-1a of all that the nodes do, to compare processors */
+
+static void add(uint32_t value)
+{
+    for (int i = 0; i < 4; i++) {
+        digest = (digest ^ ((value >> (8 * i)) & 0xFFU)) * 16777619U;
+    }
+}
 
 static void load(void *context, uint8_t mailbox, const genus_frame *frame)
 {
     const int index = *(const int *)context;
     loads++;
+    add((uint32_t)index * 2U + mailbox);
     is_loaded[index][mailbox] = frame != NULL;
     if (frame != NULL) {
         if (frame->size > 8U || frame->id >> 29 != 0U) {
             abort();
         }
         mailboxes[index][mailbox] = *frame;
+        add(frame->id);
+        for (uint8_t i = 0; i < frame->size; i++) {
+            add(frame->data[i]);
+        }
     }
 }
 
@@ -56,6 +70,8 @@ static bool on_event(void *context, const genus_received *event)
 {
     (void)context;
     events++;
+    add(event->etag);
+    add(event->size);
     for (uint16_t i = 0; i < event->size; i++) {
         sum += event->payload[i];
     }
@@ -67,6 +83,11 @@ static void on_notice(void *context, const genus_notice *notice)
     const int index = *(const int *)context;
     static const uint8_t payload[14] = {0};
     notices++;
+    add((uint32_t)notice->kind);
+    add((uint32_t)notice->channel << 16 | notice->node);
+    add((uint32_t)notice->count << 16 | notice->etag);
+    add((uint32_t)((uint64_t)notice->time >> 32));
+    add((uint32_t)notice->time);
     if (notice->kind == GENUS_NOTICE_SENT && notice->channel < 4U) { /* programs publish from callbacks */
         (void)genus_node_publish(&nodes[index], (uint8_t)(notices % 5U), 0x2022, payload, 1U + (notices % 14U), NULL,
                                  nodes[index].now);
@@ -371,13 +392,19 @@ static void send_time(genus_time now)
     }
 }
 
-int main(int argc, char **argv)
+static void report(unsigned long received)
 {
-    const unsigned long frames = argc > 1 ? strtoul(argv[1], NULL, 10) : 10000UL;
+    printf("%lu frames, %lu loads, %lu events, %lu notices, %lu classes, %lu malformed, digest %08lx\n", received, loads,
+           events, notices, classes, (unsigned long)nodes[0].drops.malformed,
+           (unsigned long)(digest ^ (sum & 0U)));
+}
+
+static void run(unsigned long frames, unsigned long seed)
+{
     genus_time now = 10000;
     genus_time sync_at = now;
     unsigned long received = 0;
-    state = 88172645463325252ULL + (argc > 2 ? strtoull(argv[2], NULL, 10) : 0ULL);
+    state = 88172645463325252ULL + seed;
     set_up();
     while (received < frames) {
         genus_frame frame;
@@ -393,8 +420,40 @@ int main(int argc, char **argv)
             step(i, op, &frame, now - (genus_time)draw(900U));
         }
     }
-    printf("%lu frames, %lu loads, %lu events, %lu notices, %lu classes, %lu malformed, %u\n", received, loads, events,
-           notices, classes, (unsigned long)nodes[0].drops.malformed, (unsigned)(sum & 1U));
+    report(received);
+}
+
+#ifdef __AVR__
+#include <avr/interrupt.h>
+#include <avr/io.h>
+#include <avr/sleep.h>
+
+static int put(char letter, FILE *stream)
+{
+    (void)stream;
+    while ((UCSR0A & (1 << UDRE0)) == 0) {
+    }
+    UDR0 = (uint8_t)letter;
     return 0;
 }
+
+static FILE serial = FDEV_SETUP_STREAM(put, NULL, _FDEV_SETUP_WRITE);
+
+int main(void)
+{
+    UCSR0B = 1 << TXEN0;
+    stdout = &serial;
+    run(FRAMES, 1UL);
+    cli();
+    sleep_mode(); /* the simulator ends here */
+    for (;;) {
+    }
+}
+#else
+int main(int argc, char **argv)
+{
+    run(argc > 1 ? strtoul(argv[1], NULL, 10) : 10000UL, argc > 2 ? strtoul(argv[2], NULL, 10) : 0UL);
+    return 0;
+}
+#endif
 #endif

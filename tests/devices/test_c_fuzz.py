@@ -1,5 +1,6 @@
 """Random and damaged frames under sanitizers: no report, no endless loop, no broken frame."""
 
+import re
 import subprocess
 import tempfile
 from functools import cache
@@ -44,6 +45,30 @@ def test_small_capacities_are_as_safe() -> None:
     clock = ("-DGENUS_CLOCK_SAMPLES=2", "-DGENUS_CLOCK_MASTERS=2", "-DGENUS_CLOCK_FORMERS=1", "-DGENUS_ANSWER_BYTES=12")
     program = harness("gcc", *small, *clock, "-DGENUS_EVENT_BYTES=40", "-DGENUS_HARD_BYTES=12")
     assert run([program, "100000", "9"]).startswith("100000 frames, ")
+
+
+def on_avr(frames: int) -> tuple[str, str]:
+    """What the harness prints on a simulated 8-bit processor, and on this computer."""
+    options = ["-Os", "-mcall-prologues", "-mmcu=atmega128rfa1", f"-DFRAMES={frames}UL"]
+    firmware = build(need("avr-gcc"), [FUZZ, *node_sources()], options)
+    here = build(need("gcc"), [FUZZ, *node_sources()], ["-O1"])
+    command = [need("simavr"), "-m", "atmega128rfa1", "-f", "16000000", str(firmware)]
+    shown = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=True).stdout
+    found = re.search(r"\d+ frames, .* digest [0-9a-f]{8}", shown)
+    assert found is not None, shown
+    return found[0], run([str(here), str(frames), "1"]).strip()
+
+
+def test_the_node_does_the_same_on_an_8_bit_processor() -> None:
+    """All frames, events and notices are the same where an int has 16 bits, by a digest of them."""
+    there, here = on_avr(1_000)
+    assert there == here
+
+
+@pytest.mark.slow
+def test_the_node_does_the_same_on_an_8_bit_processor_for_longer() -> None:
+    there, here = on_avr(20_000)
+    assert there == here
 
 
 @pytest.mark.slow

@@ -6,6 +6,11 @@
 
 /* -- small things ------------------------------------------------------------------------------ */
 
+genus_time genus_earlier(genus_time one, genus_time other)
+{
+    return (one < other) ? one : other;
+}
+
 bool genus_same_frame(const genus_frame *one, const genus_frame *other)
 {
     return (one->id == other->id) && (one->size == other->size) &&

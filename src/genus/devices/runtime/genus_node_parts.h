@@ -24,10 +24,7 @@
 
 /* -- genus_node.c: small things ---------------------------------------------------------------- */
 
-static inline genus_time genus_earlier(genus_time one, genus_time other)
-{
-    return (one < other) ? one : other;
-}
+genus_time genus_earlier(genus_time one, genus_time other);
 
 static inline uint16_t genus_u16(const uint8_t *data)
 {
