@@ -35,7 +35,8 @@ def test_filters_are_shown_beside_the_other_targets_when_a_catalog_is_given() ->
     shown = genus(*asked, "--catalog", "city.json").stdout
     assert "python: Loop has place where lane > 1" in shown
     assert "can: Loop has place where lane > 1\n  type: Loop, and all subtypes\n  tagged: place present\n" in shown
-    assert "  residual: Loop where lane > 1\n\ncoap: " in shown
+    assert "  residual: Loop where lane > 1\n\nc: Loop has place where lane > 1\n" in shown
+    assert "\n\ncoap: Loop has place" in shown
 
 
 def test_requests_of_coap_are_shown_when_a_catalog_is_given() -> None:

@@ -214,7 +214,7 @@ def test_what_cannot_be_watched_is_one_line(folder: Path) -> None:
     for words, said in (
         (("bus", "local:"), "local: stays within this command"),
         (("monitor", "zenho:"), "'zenho:' is no address of a bus: did you mean 'zenoh'?"),
-        (("sub", "--bus", "nowhere"), "'nowhere' is no address of a bus: known are can:, ipc:, local:"),
+        (("sub", "--bus", "nowhere"), "'nowhere' is no address of a bus: known are can:, coap:, coaps:, ipc:, local:"),
     ):
         done = genus(*words)
         assert done.returncode in (1, 2)

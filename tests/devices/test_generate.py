@@ -268,7 +268,9 @@ def refusal(*lines: str, **options: Any) -> str:
 
 def test_float_arithmetic_is_refused_unless_the_handler_tests_it() -> None:
     message = refusal("fast: Loop where speed * 3.6 > 100 and lane > 1")
-    assert message.startswith("Loop where speed * 3.6 > 100.0 and lane > 1: a device cannot test speed * 3.6 > 100.0")
+    assert message.startswith(
+        "fast: Loop where speed * 3.6 > 100.0 and lane > 1: a device cannot test speed * 3.6 > 100.0"
+    )
     asked = [("fast", Subscription.parse("Loop where speed * 3.6 > 100 and lane > 1", TYPES))]
     made = generate(road_catalog(), asked, residual=True)
     assert str(made.filters[0].residual) == "Loop where speed * 3.6 > 100.0"
@@ -283,8 +285,8 @@ def test_what_is_wrong_is_refused_with_the_reason() -> None:
         publish=[road.ConfidentLoop], keep=["confidence"]
     )
     assert "there is nothing to generate" in refusal()
-    assert "Truck is not in the catalog" in refusal(publish=["Truck"])
-    assert "Roadside has no event tag" in refusal(publish=["Roadside"])
+    assert "'Truck' is not in the catalog" in refusal(publish=["Truck"])
+    assert "Roadside is a kind, which has no events" in refusal(publish=["Roadside"])
     assert "is no prefix for C" in refusal("a: Loop", name="Road")
     assert "is no prefix for C" in refusal("a: Loop", name="2nd")
     for name in ("genus", "genus_event", "string", "receive", "late"):

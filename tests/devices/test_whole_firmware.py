@@ -1,12 +1,13 @@
 """What `genus c generate --node` writes, on a simulated bus beside Python nodes and a broker."""
 
 import ctypes
+import re
 from pathlib import Path
 
 import pytest
 
 from genus import Event, Maybe, NonReal, UInt8
-from genus.can import load_system, plan
+from genus.can import load_system, parse_system, plan
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
@@ -121,17 +122,35 @@ def test_the_tables_of_a_station_come_from_a_plan(tmp_path: Path) -> None:
     assert ".qos = GENUS_QOS_HARD" in node.node_source
     assert ".qos = GENUS_QOS_SOFT" in node.node_source
     assert ".channel = GENUS_NO_CHANNEL" in node.node_source, "the lamp's slot, in which it receives"
+    small = plan(parse_system(SYSTEM.replace("size = 9", "size = 2")))
+    with pytest.raises(DeviceError, match="the plan has size = 2 for ConfidentLoop, whose events take up to 9 bytes"):
+        made.with_node(plan=small, station="gate")
     with pytest.raises(DeviceError, match="the plan has no station 'porch'; it has gate, lamp"):
         made.with_node(plan=planned, station="porch")
-    with pytest.raises(DeviceError, match="Give station"):
+    with pytest.raises(DeviceError, match="give both plan and station"):
         made.with_node(plan=planned)
+
+
+def test_the_filters_of_a_node_let_the_middleware_pass() -> None:
+    """Without them it would never hear the broker; they count among the banks of the controller."""
+    catalog = road_catalog()
+    asked = {"near": Subscription(road.Roadside)}
+    for banks in (None, 1, 2, 5):
+        made = generate(catalog, asked, name="road", publish=[road.Lamp], banks=banks).with_node()
+        rows = re.findall(r"\{0x([0-9A-F]{8})UL, 0x([0-9A-F]{8})UL\}", made.node_source)
+        filters = [(int(value, 16), int(mask, 16)) for value, mask in rows]
+        assert banks is None or len(filters) <= banks
+        for etag in (0, 5, 127, catalog.etag(road.Lamp), catalog.etag(road.Loop)):
+            assert any(0x1FA14000 & ~0x3FFF & mask | etag & mask == value for value, mask in filters), (banks, etag)
 
 
 def test_channels_that_cannot_be_are_refused() -> None:
     made = road_firmware(road_catalog())
     with pytest.raises(DeviceError, match="Loop is not published by road"):
         made.with_node([DeviceChannel(road.Loop)])
-    with pytest.raises(DeviceError, match="Lamp is hard, but the plan has no slot"):
+    with pytest.raises(DeviceError, match="Lamp has two channels"):
+        made.with_node([DeviceChannel(road.Lamp), DeviceChannel(road.Lamp, "soft:20ms")])
+    with pytest.raises(DeviceError, match="Lamp is hard: it needs a plan of the bus"):
         made.with_node([DeviceChannel(road.Lamp, "hard:10ms")])
     with pytest.raises(DeviceError, match="Lamp: 'soft' lacks its deadline"):
         made.with_node([DeviceChannel(road.Lamp, "soft")])
@@ -150,7 +169,7 @@ node = "gate"
 class = "hard"
 period = "10ms"
 omissions = 1
-size = 8
+size = 9
 subscribers = ["lamp"]
 
 [[channel]]
@@ -182,7 +201,7 @@ def test_the_command_writes_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "device.txt").write_text("lit: Lamp where on\n")
     assert run_command("catalog", "register", "road.json", "road.py").returncode == 0
     asked = ["c", "generate", "road.json", "device.txt", "-o", "firmware", "-t", "road.py", "--node"]
-    done = run_command(*asked, "--channel", "Loop=soft:20ms+place", "--bitrate", "125000")
+    done = run_command(*asked, "--publish", "Loop=soft:20ms+place", "--bitrate", "125000")
     assert done.returncode == 0, done.stderr
     assert "road_node.c" in done.stderr
     source = (tmp_path / "firmware" / "road_node.c").read_text()
@@ -192,10 +211,18 @@ def test_the_command_writes_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     planned = run_command(*asked, *publish, "--system", "bus.toml", "--station", "gate")
     assert planned.returncode == 0, planned.stderr
     for wrong, message in (
-        (["--system", "bus.toml"], "--system needs --station"),
+        (["--system", "bus.toml"], "go together"),
+        (["--station", "gate"], "go together"),
+        (["--system", "bus.toml", "--station", "gate", "--bitrate", "500000"], "has the bit rate"),
+        (
+            ["--system", "bus.toml", "--station", "gate", "--publish", "Lamp"],
+            "the plan has no channel of 'gate' for it",
+        ),
+        (["--publish", "Loop=soft:20ms"], "Loop has two channels"),
+        (["--publish", "Lamp=none+hours"], "carries its own attributes in any case"),
         (["--system", "bus.toml", "--station", "porch"], "the plan has no station 'porch'"),
-        (["--channel", "Loop=soft"], "lacks its deadline"),
-        (["--channel", "Truck=none"], "Truck is not in the catalog"),
+        (["--publish", "Lamp=soft"], "lacks its deadline"),
+        (["--publish", "Truck=none"], "'Truck' is not in the catalog"),
     ):
         done = run_command(*asked, *publish, *wrong)
         assert done.returncode in (1, 2)

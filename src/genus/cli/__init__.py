@@ -65,7 +65,7 @@ HELP_SECTIONS = {
         "can": "Plan channels, simulate them under faults, run them, decode logs",
     },
     "On small devices": {
-        "c": "Generate C for micro-controllers: codec, tests, dispatch, filters",
+        "c": "Generate C for micro-controllers",
     },
     "On Spark": {
         "lake": "Ingest events, query them, route them, follow a stream",

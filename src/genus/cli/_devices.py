@@ -32,12 +32,19 @@ def c() -> None:
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
     default=Path("."),
     show_default="this folder",
     help="The folder to write to; it is made if it is missing.",
 )
 @click.option("--name", help="Prefix of all names in C, and of the files. [the name of the catalog file]")
-@click.option("--publish", multiple=True, metavar="TYPE", help="A type that the device publishes; repeat it for more.")
+@click.option(
+    "--publish",
+    multiple=True,
+    metavar="TYPE",
+    help="A type that the device publishes; repeat it for more. With --node, its quality of service and the attributes "
+    "of Event that it carries may follow: Lamp=soft:20ms+place,time.",
+)
 @click.option("--keep", metavar="NAMES", help="Attributes to keep, separated by commas. [all]")
 @click.option(
     "--codec",
@@ -51,6 +58,7 @@ def c() -> None:
     type=click.IntRange(0, 32),
     default=4,
     show_default=True,
+    metavar="N",
     help="With tables: how many types that were registered later the device can learn.",
 )
 @click.option("--banks", type=click.IntRange(1), metavar="N", help="Acceptance filters of the controller. [no limit]")
@@ -60,19 +68,11 @@ def c() -> None:
 @click.option("--runtime/--no-runtime", default=True, show_default=True, help="Write the files of the runtime, too.")
 @click.option("--node", is_flag=True, help="Write the CAN node and its tables, too.")
 @click.option(
-    "--channel",
-    "channels",
-    multiple=True,
-    metavar="TYPE=QOS[+NAMES]",
-    help="With --node: a type that is published, its quality of service, and the attributes of Event that it carries, "
-    "as in Lamp=soft:20ms+place,time; repeat it. [all that are published, as none]",
-)
-@click.option(
     "--system", type=SOURCE, help="With --node: the system file of the bus, which has the slots of hard channels."
 )
 @click.option("--station", metavar="NAME", help="With --system: the name of this node there.")
 @click.option(
-    "--bitrate", type=click.IntRange(1), default=500_000, show_default=True, help="With --node, without --system."
+    "--bitrate", type=click.IntRange(1), metavar="BITS", help="With --node, without --system: bits per second. [500000]"
 )
 @click.option("--fuzz", is_flag=True, help="Write a harness for fuzzers (libFuzzer, AFL++), too.")
 @click.option("--explain", "explains", is_flag=True, help="Show what is tested where, and the flash and RAM it takes.")
@@ -90,29 +90,27 @@ def generate_command(
     residual: bool,
     runtime: bool,
     node: bool,
-    channels: Sequence[str],
     system: Path | None,
     station: str | None,
-    bitrate: int,
+    bitrate: int | None,
     fuzz: bool,
     explains: bool,
 ) -> None:
-    """Generate a header and a source for a device, from a CATALOG file and a file of SUBSCRIPTIONS.
+    """Generate a header and a source for a device.
 
-    SUBSCRIPTIONS has one a line, with the name of its handler before it (`slow: Loop where speed < 30`); empty lines
+    CATALOG is a file with types and their numbers. SUBSCRIPTIONS has one subscription a line, with the name of its handler before it (`slow: Loop where speed < 30`); empty lines
     and lines that begin with # are skipped. Types come from the catalog; with -t, bounds that classes declare for their
     attributes are checked on the device, too.
 
     \b
-    genus c generate city.json device.txt -o firmware
-    genus c generate city.json device.txt -o firmware --publish Lamp --keep place,lane,speed --codec straight
+    genus c generate -t examples/traffic.py city.json subscriptions.txt -o firmware
+    genus c generate city.json subscriptions.txt -o firmware --publish Lamp --keep place,lane,on --codec straight
+    genus c generate city.json subscriptions.txt -o firmware --node --publish Lamp=soft:20ms+place
     """
     from genus.catalog import Catalog
     from genus.devices import generate
 
-    if not node and (channels or system or station):
-        raise click.UsageError("--channel, --system and --station are for --node")
-
+    _check_node_options(node, publish, system, station, bitrate)
     known = Catalog.load(catalog)
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
@@ -126,7 +124,7 @@ def generate_command(
         known,
         asked,
         name=name or _prefix(catalog),
-        publish=[_published(each, classes) for each in dict.fromkeys([*publish, *map(_channel_type, channels)])],
+        publish=[_published(_published_type(each), classes) for each in publish],
         keep=None if keep is None else [part.strip() for part in keep.split(",") if part.strip()],
         codec="straight" if codec == "straight" else "table",
         late=late,
@@ -134,11 +132,14 @@ def generate_command(
         residual=residual,
     )
     if node:
-        plan = None if system is None else _plan(system, station)
-        made = made.with_node(
-            [_channel(each) for each in channels] or None, plan=plan, station=station, bitrate=bitrate
+        made = (
+            made.with_node([_channel(each) for each in publish], bitrate=bitrate or 500_000)
+            if system is None
+            else made.with_node(plan=_plan(system), station=station)
         )
     written = made.write(output, runtime=runtime, harness=fuzz)
+    if not types:
+        click.echo("note: bounds that classes declare are not checked on the device; give -t for that", err=True)
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
@@ -167,7 +168,7 @@ def _published(name: str, classes: Sequence[type]) -> type | str:
     return next((cls for cls in classes if name_of(cls) == name), name)
 
 
-def _channel_type(text: str) -> str:
+def _published_type(text: str) -> str:
     return text.partition("=")[0].strip()
 
 
@@ -176,12 +177,23 @@ def _channel(text: str) -> "DeviceChannel":
 
     quality, _, carries = text.partition("=")[2].partition("+")
     names = tuple(name.strip() for name in carries.split(",") if name.strip())
-    return DeviceChannel(_channel_type(text), quality.strip() or "none", names)
+    return DeviceChannel(_published_type(text), quality.strip() or "none", names)
 
 
-def _plan(system: Path, station: str | None) -> "Plan":
+def _plan(system: Path) -> "Plan":
     from genus.can import load_system, plan
 
-    if station is None:
-        raise click.UsageError("--system needs --station NAME, the name of this node there")
     return plan(load_system(system))
+
+
+def _check_node_options(
+    node: bool, publish: Sequence[str], system: Path | None, station: str | None, bitrate: int | None
+) -> None:
+    """Raise UsageError for options that do not go together."""
+    with_quality = [each for each in publish if "=" in each]
+    if not node and (system or station or bitrate or with_quality):
+        raise click.UsageError("--system, --station, --bitrate and qualities of service are for --node")
+    if (system is None) is not (station is None):
+        raise click.UsageError("--system FILE and --station NAME, the name of this node there, go together")
+    if system is not None and (bitrate or with_quality):
+        raise click.UsageError("the file of --system has the bit rate and the qualities of service; leave them out")

@@ -7,7 +7,7 @@ import msgspec
 from genus.can._wire.payload import PayloadField, fields_of
 from genus.catalog import Catalog
 from genus.devices._bounds import bounded_attributes, checks_of
-from genus.errors import DeviceError
+from genus.errors import DeviceError, did_you_mean
 from genus.filters._subscription import Subscription
 from genus.model import Event
 from genus.targets.c._condition import Condition
@@ -102,7 +102,9 @@ def choose_types(
     are too many types.
     """
     for name in published:
-        if catalog.entries[name].kind or not catalog.has_etag(name):
+        if catalog.entries[name].kind:
+            raise DeviceError(f"{name} is a kind, which has no events of its own; publish a type that has it")
+        if not catalog.has_etag(name):
             raise DeviceError(
                 f"{name} has no event tag, so a device cannot publish it on CAN; see `genus catalog etags`"
             )
@@ -128,7 +130,8 @@ def make_families(
     unknown = set(keep or ()) - {each.name for name in names for each in catalog.vector(name)}
     if unknown:
         known = sorted({each.name for name in names for each in catalog.vector(name)})
-        raise DeviceError(f"cannot keep {', '.join(sorted(unknown))}: the families have {', '.join(known)}")
+        hint = did_you_mean(min(unknown), known)
+        raise DeviceError(f"cannot keep {', '.join(sorted(unknown))}: {hint}the families have {', '.join(known)}")
     found = {}
     for name, label in zip(names, labels, strict=True):
         vector = catalog.vector(name)

@@ -21,7 +21,10 @@ def write_node_header(program: Program, tables: NodeTables) -> str:
         f'#include "{name}.h"\n#include "genus_node.h"',
         '#ifdef __cplusplus\nextern "C" {\n#endif',
         "\n".join(["/* Numbers of the channels. */", *numbers]) if numbers else "",
-        "/* Fill a configuration with these tables. Still to be set: `uid`, `calls.load`, `calls.on_notice`, and\n"
+        "/* Acceptance filters for the controller, the middleware's among them; read them by genus_rom_u32. */\n"
+        f"#define {program.prefix}_NODE_FILTERS {len(tables.filters)}U\n"
+        f"extern const genus_filter {name}_node_filters[{len(tables.filters)}];",
+        "/* Clear a configuration and fill it with these tables. Then set `uid`, `calls.load`, `calls.on_notice`, and\n"
         " * `clock.granularity_ns` if the clock is coarser than 100 ns. Events go to the generated handlers. */\n"
         f"void {name}_configure(genus_config *config);",
         "/* Announce all channels, subscribe to all subjects, and join the bus. */\n"
@@ -47,6 +50,7 @@ def write_node_source(program: Program, tables: NodeTables) -> str:
         _table(
             "genus_known", "known", (f"{{0x{etag:04X}, {_bytes(s, 3)}}}, {comment(n)}" for n, etag, s in tables.known)
         ),
+        _filters(program, tables),
         *_calls(program, tables),
         _configure(program, tables),
         _start(program, tables),
@@ -59,9 +63,20 @@ def _channel(program: Program, row: ChannelRow) -> str:
     return f"{program.prefix}_CHANNEL_{snake_case(row.name).upper()}"
 
 
+def _filters(program: Program, tables: NodeTables) -> str:
+    rows = [f"    {{0x{value:08X}UL, 0x{mask:08X}UL}}," for value, mask in tables.filters]
+    declaration = f"const genus_filter {program.name}_node_filters[{len(rows)}] GENUS_ROM = {{"
+    return "\n".join([declaration, *rows, "};"])
+
+
 def _capacities(tables: NodeTables) -> str:
     """Errors of the preprocessor where the node has less room than the tables need."""
+    hard = [row.largest for row in tables.channels if _QOS[row.qos_class] == "GENUS_QOS_HARD"]
+    others = [row.largest for row in tables.channels if _QOS[row.qos_class] != "GENUS_QOS_HARD"]
     needed = {
+        "GENUS_WITH_CALENDAR": int(bool(tables.slots)),
+        "GENUS_HARD_BYTES": max(hard, default=0),
+        "GENUS_EVENT_BYTES": max(others, default=0),
         "GENUS_CHANNELS": len(tables.channels),
         "GENUS_SUBJECTS": len(tables.subjects),
         "GENUS_SLOTS": len(tables.slots),

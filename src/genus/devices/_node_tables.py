@@ -6,19 +6,21 @@ import msgspec
 
 from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, qos_of
 from genus.can._node.channels import TxChannel
-from genus.can._node.membership import class_of
+from genus.can._node.membership import PROTOCOL_FILTER, class_of
 from genus.can._plan.admission import Plan
 from genus.can._plan.calendar import Slot
 from genus.can._plan.system import ChannelSpec
 from genus.can._protocol.messages import signed_subject
 from genus.can._wire.frame import CLASSIC_BYTES, subject_uid
 from genus.can._wire.length import Timing
+from genus.can._wire.segments import frame_sizes
 from genus.catalog import Catalog
 from genus.devices._program import Program
 from genus.errors import BusError, DeviceError
 from genus.filters._subscription import Subscription
-from genus.model import name_of
+from genus.model import Event, attributes, name_of
 from genus.targets._conformance import registered_types
+from genus.targets.can import Pair, fit_bank
 
 
 class DeviceChannel(msgspec.Struct, frozen=True):
@@ -83,6 +85,8 @@ class NodeTables(msgspec.Struct, frozen=True):
     blocks: tuple[BlockRow, ...]
     known: tuple[tuple[str, int, int], ...]
     """Name, event tag and the leading 24 bits of the subject of each class."""
+    filters: tuple[Pair, ...]
+    """The acceptance filters of the controller, with that of the middleware's messages."""
 
 
 def channels_of(plan: Plan, station: str) -> list[DeviceChannel]:
@@ -112,12 +116,17 @@ def make_tables(
     plan: Plan | None,
     station: str | None,
     bitrate: int,
+    banks: int | None,
 ) -> NodeTables:
     """The tables of a node; DeviceError if the plan lacks the station, or a hard channel has no slot in it."""
+    channels = tuple(channels)
+    _check_distinct(channels)
     rows = tuple(_channel_row(each, program, catalog) for each in channels)
     numbers = {spec.number for spec in _own(plan, station)} if plan is not None and station is not None else set()
     if plan is not None and not numbers and station not in _listeners(plan):
         raise DeviceError(f"the plan has no station {station!r}; it has {', '.join(sorted(_listeners(plan)))}")
+    if plan is not None and station is not None:
+        _check_sizes(rows, _own(plan, station))
     timing = Timing(bitrate) if plan is None else plan.system.bus.timing
     return NodeTables(
         number=min(numbers, default=0),
@@ -127,7 +136,32 @@ def make_tables(
         subjects=tuple(dict.fromkeys((name, subject_uid(name)) for name in _subscribed(subscriptions, catalog))),
         blocks=tuple(dict.fromkeys(_block_rows(subscriptions, catalog))),
         known=tuple((each.name, each.etag, signed_subject(subject_uid(each.name))) for each in program.classes),
+        filters=_filters(program, catalog, subscriptions, banks),
     )
+
+
+def _filters(
+    program: Program, catalog: Catalog, subscriptions: Sequence[Subscription], banks: int | None
+) -> tuple[Pair, ...]:
+    if banks is None or not subscriptions:
+        return (Pair(*PROTOCOL_FILTER), *program.filters)
+    return fit_bank(subscriptions, catalog, banks=banks, always=(PROTOCOL_FILTER,)).pairs
+
+
+def _check_distinct(channels: Sequence[DeviceChannel]) -> None:
+    names = [each.name for each in channels]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DeviceError(f"{', '.join(twice)} has two channels; a type is published with one quality of service")
+
+
+def _check_sizes(rows: Iterable[ChannelRow], specs: Iterable[ChannelSpec]) -> None:
+    """Raise DeviceError if a plan has less room for the events of a channel than they may take."""
+    sizes = {spec.event: spec.size for spec in specs}
+    for row in rows:
+        if row.name in sizes and row.largest > sizes[row.name]:
+            raise DeviceError(
+                f"the plan has size = {sizes[row.name]} for {row.name}, whose events take up to {row.largest} bytes"
+            )
 
 
 def _listeners(plan: Plan) -> set[str]:
@@ -137,7 +171,13 @@ def _listeners(plan: Plan) -> set[str]:
 
 def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> ChannelRow:
     if channel.name not in program.published:
-        raise DeviceError(f"{channel.name} is not published by {program.name}; name it in publish")
+        raise DeviceError(f"{channel.name} is not published by {program.name}; add it to what is published")
+    context = [each.name for each in attributes(Event)]
+    if others := [name for name in channel.carries if name not in context]:
+        raise DeviceError(
+            f"{channel.name} carries its own attributes in any case; name those of {', '.join(context)} that it "
+            f"carries, not {', '.join(others)}"
+        )
     try:
         qos = qos_of(channel.qos)
     except BusError as problem:
@@ -145,6 +185,8 @@ def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> 
     made = TxChannel(catalog.declare(channel.name), qos, channel.carries, CLASSIC_BYTES, fd=False)
     made.use(catalog)
     assert made.wire_layout is not None
+    if isinstance(qos, Hard) and made.largest is None:
+        raise DeviceError(f"{channel.name} has no largest size (text, bytes); a hard channel needs one")
     return ChannelRow(
         name=channel.name,
         subject=made.uid,
@@ -168,8 +210,13 @@ def _slot_rows(
     own = {slot.event: slot for slot in slots if slot.node == station}
     for number, row in enumerate(rows):
         if row.qos_class == class_of(Hard("1ms")):
+            if plan is None:
+                raise DeviceError(f"{row.name} is hard: it needs a plan of the bus, and the name of this station in it")
             if row.name not in own:
                 raise DeviceError(f"{row.name} is hard, but the plan has no slot for it at the station {station!r}")
+            frames = 1 if row.largest <= CLASSIC_BYTES else len(frame_sizes(row.largest, CLASSIC_BYTES))
+            if frames > own[row.name].frames:
+                raise DeviceError(f"{row.name} needs {frames} frames; its slot has room for {own[row.name].frames}")
             yield SlotRow(own[row.name], number, row.etag)
     wanted = {each.name for each in program.classes if any(program.wanted(each))}
     for slot in slots:
