@@ -98,9 +98,9 @@ def generate_command(
 ) -> None:
     """Generate a header and a source for a device.
 
-    CATALOG is a file with types and their numbers. SUBSCRIPTIONS has one subscription a line, with the name of its handler before it (`slow: Loop where speed < 30`); empty lines
-    and lines that begin with # are skipped. Types come from the catalog; with -t, bounds that classes declare for their
-    attributes are checked on the device, too.
+    CATALOG is a file with types and their numbers. SUBSCRIPTIONS has one subscription a line, with the name of its
+    handler before it (`slow: Loop where speed < 30`); empty lines and lines that begin with # are skipped. Types come
+    from the catalog; with -t, bounds that classes declare for their attributes are checked on the device, too.
 
     \b
     genus c generate -t examples/traffic.py city.json subscriptions.txt -o firmware

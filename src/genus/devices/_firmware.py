@@ -16,7 +16,7 @@ from genus.devices._estimate import Estimate, estimate
 from genus.devices._harness import write_harness
 from genus.devices._layout import MOST_NUMBERS, DeviceFamily, choose_types, make_classes, make_families
 from genus.devices._node_code import write_node_header, write_node_source
-from genus.devices._node_tables import DeviceChannel, channels_of, make_tables
+from genus.devices._node_tables import DeviceChannel, channels_of, check_station, make_tables
 from genus.devices._program import Handler, Program
 from genus.errors import DeviceError, did_you_mean
 from genus.filters._subscription import Subscription
@@ -140,8 +140,9 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         """
         if (plan is None) is not (station is None):
             raise DeviceError("a plan and the name of this station in it go together: give both plan and station")
-        if channels is None:
-            channels = self._channels(plan, station)
+        if plan is not None and station is not None:
+            check_station(plan, station)
+        channels = self._channels(plan, station) if channels is None else channels
         asked = [made.subscription for made in self.filters]
         tables = make_tables(self._program, self._catalog, asked, channels, plan, station, bitrate, self._banks)
         header, source = write_node_header(self._program, tables), write_node_source(self._program, tables)

@@ -89,6 +89,12 @@ class NodeTables(msgspec.Struct, frozen=True):
     """The acceptance filters of the controller, with that of the middleware's messages."""
 
 
+def check_station(plan: Plan, station: str) -> None:
+    """Raise DeviceError if a plan has no such station."""
+    if station not in _stations(plan):
+        raise DeviceError(f"the plan has no station {station!r}; it has {', '.join(sorted(_stations(plan)))}")
+
+
 def channels_of(plan: Plan, station: str) -> list[DeviceChannel]:
     """The channels that a station of a plan publishes."""
     return [DeviceChannel(spec.event, _qos_of(spec), spec.carries) for spec in _own(plan, station)]
@@ -123,8 +129,6 @@ def make_tables(
     _check_distinct(channels)
     rows = tuple(_channel_row(each, program, catalog) for each in channels)
     numbers = {spec.number for spec in _own(plan, station)} if plan is not None and station is not None else set()
-    if plan is not None and not numbers and station not in _listeners(plan):
-        raise DeviceError(f"the plan has no station {station!r}; it has {', '.join(sorted(_listeners(plan)))}")
     if plan is not None and station is not None:
         _check_sizes(rows, _own(plan, station))
     timing = Timing(bitrate) if plan is None else plan.system.bus.timing
@@ -164,7 +168,7 @@ def _check_sizes(rows: Iterable[ChannelRow], specs: Iterable[ChannelSpec]) -> No
             )
 
 
-def _listeners(plan: Plan) -> set[str]:
+def _stations(plan: Plan) -> set[str]:
     specs = plan.system.channels
     return {*(spec.node for spec in specs), *(name for spec in specs for name in spec.subscribers)}
 
