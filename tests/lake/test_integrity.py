@@ -330,3 +330,14 @@ def test_files_and_their_names_are_flushed_before_the_commit_that_names_them(
     for number in range(2):
         lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(50, first=100 * number)))
     assert lake.compact().tables == 2
+
+
+@pytest.mark.parametrize("name", ["seal", "commit", "last"])
+def test_a_name_in_a_commit_file_that_was_changed_is_noticed(name: str) -> None:
+    """Also that of a value which is null in most files."""
+    content, _, _ = _ledgers(False)
+    path = min(each for each in content if each.endswith("000000000001.json"))
+    at = content[path].rindex(f'"{name}":'.encode()) + 1
+    for bit in range(8 * len(name)):
+        damaged = content | {path: _flip(content[path], 8 * at + bit)}
+        assert path in {problem for problem, _ in Ledger(MemoryFiles(damaged), "/lake").problems()}

@@ -26,7 +26,7 @@ class SealedCommit(NamedTuple):
     seal: str
 
 
-class _Envelope(msgspec.Struct, frozen=True):
+class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a commit file."""
 
     seal: str
