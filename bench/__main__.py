@@ -12,6 +12,7 @@ from bench import (
     can_columns,
     can_logs,
     cloudevents,
+    coap,
     codes,
     devices,
     dispatch,
@@ -43,7 +44,7 @@ Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
 filters, engine, index, codes, growth, importing, simulator, routing, local_reader, ingest, streaming, can_columns,
-passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices). Times on Spark are seconds of the clock on two
+passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap). Times on Spark are seconds of the clock on two
 cores, session and workers started before.
 
 ## Publishing
@@ -242,6 +243,11 @@ By number of types, with eight subscriptions that all events of the family are t
 
 {device_growth}
 
+[CoAP](coap.md) with types as paths against paths of names, in blocks of 64 bytes on loopback, every datagram counted
+with its acknowledgement. `genus codes coap FILE` makes the tables of the prime-number paper for any set of resources.
+
+{coap}
+
 ## Commits
 
 What a commit of one ingested file costs in the ledger of a lake, files and names flushed to disk, and what opening the
@@ -334,6 +340,7 @@ def main() -> None:
     found["cloudevents"] = step("CloudEvents", cloudevents.table)
     found["gateway"] = step("a gateway", lambda: gateway.table(gateway.run()))
     found |= step("small devices", devices.tables)
+    found["coap"] = step("CoAP", coap.run)
     found["passages"] = step("speeds", lambda: passages.table(passages.run()))
     found["importing"] = step("importing", lambda: importing.table(importing.run()))
     found["index"] = step("index (about two minutes)", lambda: index.table(index.run()))
