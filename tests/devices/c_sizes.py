@@ -3,10 +3,12 @@
 import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import click
 
-from tests.devices.c_library import RUNTIME, node_sources, run
+from genus.devices import Firmware
+from tests.devices.c_library import RUNTIME, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices-node.md"
 STUBS = Path(__file__).parent / "c_stubs.c"
@@ -22,9 +24,17 @@ TARGETS = {
 """The prefix of the tools, and the options of the processor."""
 
 
-def example(page: Path = PAGE) -> str:
-    """The C code of the page, as one program."""
-    return "\n".join(re.findall(r"^```c\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE))
+def code(language: str) -> str:
+    """The code of the page in a language, as one program."""
+    return "\n".join(re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE))
+
+
+def firmware() -> Firmware:
+    """What the Python code of the page generates."""
+    names: dict[str, Any] = {"__name__": "page"}
+    exec(code("python"), names)
+    made: Firmware = names["made"]
+    return made
 
 
 class Sizes:
@@ -51,7 +61,8 @@ class Sizes:
 
     def program(self) -> tuple[int, int]:
         """Flash and RAM of the whole firmware of the page."""
-        return self._link(example(), node_sources())
+        written = firmware().write(self._folder / "firmware")
+        return self._link(code("c"), [str(path) for path in written if path.suffix == ".c"])
 
     def empty(self) -> tuple[int, int]:
         """Those of a program that does nothing: vectors, start-up code, and the C library's own data."""
@@ -60,7 +71,8 @@ class Sizes:
     def _link(self, text: str, sources: list[str]) -> tuple[int, int]:
         source, target = self._folder / "main.c", self._folder / "main.elf"
         source.write_text(text)
-        self._compile("-Wl,--gc-sections", str(source), str(STUBS), *sources, "-o", str(target))
+        include = f"-I{self._folder / 'firmware'}"
+        self._compile("-Wl,--gc-sections", include, str(source), str(STUBS), *sources, "-o", str(target))
         return self._measure(target)
 
 
@@ -75,7 +87,7 @@ def measure(name: str, folder: Path) -> tuple[int, int, int, int]:
 def table() -> str:
     """The table of the page."""
     rows = [
-        "| | `genus_node` | RAM of the firmware | flash of the firmware | of these without the node |",
+        "| | `genus_node` | RAM of the firmware | flash of the firmware | flash of an empty program |",
         "|---|---|---|---|---|",
     ]
     for name in TARGETS:

@@ -7,7 +7,8 @@ typedef struct {
     genus_time at;
 } can_happening;
 
-void can_start(uint32_t bitrate, const uint32_t filters[][2], uint8_t count);
+void can_start(uint32_t bitrate);
+void can_set_filter(uint8_t bank, uint32_t value, uint32_t mask);
 void can_load(uint8_t mailbox, const genus_frame *frame);
 bool can_next(can_happening *happening);
 genus_time clock_ns(void);
@@ -18,9 +19,14 @@ void set_valve(uint8_t position);
 
 volatile uint8_t port;
 
-void can_start(uint32_t bitrate, const uint32_t filters[][2], uint8_t count)
+void can_start(uint32_t bitrate)
 {
-    port = (uint8_t)(bitrate + filters[0][0] + count);
+    port = (uint8_t)bitrate;
+}
+
+void can_set_filter(uint8_t bank, uint32_t value, uint32_t mask)
+{
+    port = (uint8_t)(bank + value + mask);
 }
 
 void can_load(uint8_t mailbox, const genus_frame *frame)

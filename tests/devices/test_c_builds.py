@@ -1,15 +1,20 @@
 """The C node compiles without a warning for computers and small processors, and so does the page about it."""
 
 import re
+import shlex
+import subprocess
+import types
 from pathlib import Path
 
 import pytest
 
-from genus.can import subject_uid
+from genus import Catalog, Event, Subscription
+from genus.devices import generate
+from genus.testing import run_command
 from tests.can.fault_table import ROWS
 from tests.devices.c_faults import ROWS_OF_NODES
 from tests.devices.c_library import RUNTIME, WARNINGS, need, node_sources, run
-from tests.devices.c_sizes import PAGE, STUBS, TARGETS, example, measure
+from tests.devices.c_sizes import PAGE, STUBS, TARGETS, code, firmware, measure
 
 COMPILERS = {
     "gcc": ("-O2",),
@@ -19,6 +24,11 @@ COMPILERS = {
 }
 HEADERS = [RUNTIME / name for name in ("genus_node.h", "genus_clock.h", "genus_segments.h", "genus_frame.h")]
 LONGEST_LINE, LONGEST_FUNCTION = 100, 60
+
+
+def make_type(name: str) -> type[Event]:
+    """An event type without attributes of its own."""
+    return types.new_class(name, (Event,))
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -31,24 +41,60 @@ def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_the_firmware_of_the_page_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
-    source = tmp_path / "firmware.c"
-    source.write_text(example())
-    options = [*WARNINGS, *COMPILERS[compiler], f"-I{RUNTIME}", "-c"]
-    for each in (str(source), str(STUBS)):
-        run([need(compiler), *options, each, "-o", str(tmp_path / "firmware.o")])
+    source = tmp_path / "main.c"
+    source.write_text(code("c"))
+    generated = [path for path in firmware().write(tmp_path / "firmware") if path.suffix == ".c"]
+    options = [*WARNINGS, *COMPILERS[compiler], f"-I{tmp_path / 'firmware'}", "-c"]
+    for each in (source, STUBS, *generated):
+        run([need(compiler), *options, str(each), "-o", str(tmp_path / "firmware.o")])
 
 
 def test_the_firmware_of_the_page_uses_every_input_of_a_node() -> None:
-    header, shown = (RUNTIME / "genus_node.h").read_text(), example()
+    header, shown = (RUNTIME / "genus_node.h").read_text(), code("c")
     inputs = header.split("/* -- inputs ")[1].split("/* -- time ")[0]
     names = re.findall(r"\b(genus_node_\w+)\(", inputs)
     assert len(names) >= 8
     assert [name for name in names if name not in shown] == []
 
 
-def test_the_subjects_of_the_page_are_those_of_its_names() -> None:
-    for name in ("Level", "Valve"):
-        assert ", ".join(f"0x{byte:02x}" for byte in subject_uid(name).to_bytes(8, "big")) in example()
+def test_the_firmware_of_the_page_uses_everything_that_its_header_declares() -> None:
+    shown = code("c")
+    declared = re.findall(r"\b(plant_\w+|PLANT_NODE_FILTERS)[(\[ ]", firmware().node_header.split('extern "C"')[1])
+    functions = {name for name in declared if name not in ("plant_level", "plant_valve")}
+    assert {"plant_configure", "plant_start", "plant_publish_level", "plant_node_filters"} <= functions
+    assert {name for name in functions if name not in shown} == set()
+
+
+def test_the_commands_of_the_page_generate_what_its_python_generates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    declared, _, rest = code("python").partition("\nfrom genus import Catalog")
+    assert rest
+    (tmp_path / "plant.py").write_text(declared)
+    (tmp_path / "device.txt").write_text(code("text").splitlines()[0] + "\n")
+    for command in re.findall(r"^genus (.*)", code("sh"), re.MULTILINE):
+        done = run_command(*shlex.split(command))
+        assert done.returncode == 0, done.stderr
+    made = firmware()
+    texts = {"plant.h": made.header, "plant.c": made.source}
+    texts |= {"plant_node.h": made.node_header, "plant_node.c": made.node_source}
+    for name, text in texts.items():
+        assert (tmp_path / "firmware" / name).read_text() == text
+
+
+def test_a_table_that_does_not_fit_stops_the_compiler_as_the_page_says(tmp_path: Path) -> None:
+    """The `#error` of the page, for a firmware that subscribes to five types."""
+    classes = [make_type(f"Type{number}") for number in range(5)]
+    catalog = Catalog()
+    catalog.register(*classes)
+    made = generate(catalog, {f"on{number}": Subscription(each) for number, each in enumerate(classes)}, name="plant")
+    made.with_node().write(tmp_path)
+    compile_ = [need("gcc"), "-std=c99", "-fsyntax-only", str(tmp_path / "plant_node.c")]
+    done = subprocess.run(compile_, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert code("text").splitlines()[-1] in done.stderr
+    run([*compile_, "-DGENUS_SUBJECTS=5"])
 
 
 def test_headers_are_for_cpp_too(tmp_path: Path) -> None:

@@ -26,10 +26,11 @@ def events() -> Iterator[Event]:
 
 
 def frame(number: int, event: Event, catalog: Catalog) -> tuple[int, bytes]:
-    """The identifier and the data of an event from node 5."""
-    codec = PayloadCodec.of(type(event), catalog.vector(type(event)))
-    _, payload = codec.encode(event, number % 8)
-    return Identifier(Priority.NONE, node=5, etag=catalog.etag_of(event)).pack(), payload
+    """The identifier and the data of an event from node 5; the event tag has the presence bits of tagged attributes."""
+    cls = type(event)
+    codec = PayloadCodec.of(cls, catalog.vector(cls), catalog.tagged_attributes(cls))
+    bits, payload = codec.encode(event, number % 8)
+    return Identifier(Priority.NONE, node=5, etag=catalog.etag(cls) | bits).pack(), payload
 
 
 def main(file: str) -> None:
@@ -38,6 +39,8 @@ def main(file: str) -> None:
         identifier, payload = frame(number, event, catalog)
         print(f"{identifier:08x} {payload.hex()} {event!r}")
     print(f"{identifier:08x} {payload[:1].hex()} cut short")
+    identifier, payload = frame(0, rooms.Humidity(room=4, percent=100), catalog)
+    print(f"{identifier:08x} {payload[:-1].hex()}65 101 percent")
 
 
 if __name__ == "__main__":

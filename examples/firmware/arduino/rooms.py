@@ -1,6 +1,13 @@
 """Event types of the rooms of a building, for the firmware of a valve controller."""
 
+from typing import Annotated
+
+from msgspec import Meta
+
 from genus import Event, Int16, Maybe, UInt8
+
+Percent = Annotated[UInt8, Meta(le=100)]
+"""0 to 100: with `-t` the firmware refuses events with more."""
 
 
 class Measured(Event):
@@ -18,13 +25,13 @@ class Temperature(Measured):
 class RadioTemperature(Temperature):
     """The next generation, without wires: also says how full its battery is."""
 
-    battery: Maybe[UInt8] = None
+    battery: Maybe[Percent] = None
 
 
 class Humidity(Measured):
     """The humidity of a room, in percent."""
 
-    percent: UInt8
+    percent: Percent
 
 
 class Window(Event):
@@ -38,4 +45,4 @@ class Valve(Event):
     """The valve of a radiator moved."""
 
     room: UInt8
-    opening: UInt8
+    opening: Percent
