@@ -30,7 +30,8 @@ def c() -> None:
 @click.argument("subscriptions", type=SOURCE, required=False, shell_complete=complete_files)
 @click.option(
     "-o",
-    "--output",
+    "--out",
+    "output",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     default=Path("."),
