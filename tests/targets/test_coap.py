@@ -63,7 +63,7 @@ def test_what_is_no_canonical_code_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("code", [0, -5, 1 << 2040])
 def test_what_is_no_code_has_no_path(code: int) -> None:
-    with pytest.raises(ValueError, match="a code is a positive integer"):
+    with pytest.raises(ValueError, match="a code (is a positive integer|of 256 bytes does not fit)"):
         encode_path_segment(code)
 
 
