@@ -6,7 +6,6 @@ from genus.devices._declarations import comment
 from genus.devices._layout import DeviceClass
 from genus.devices._node_tables import ChannelRow, NodeTables, SlotRow
 from genus.devices._program import Program
-from genus.targets.c._names import snake_case
 
 _QOS = ("GENUS_QOS_NONE", "GENUS_QOS_SOFT", "GENUS_QOS_HARD")
 
@@ -56,7 +55,7 @@ def write_node_source(program: Program, tables: NodeTables) -> str:
 
 
 def _channel(program: Program, row: ChannelRow) -> str:
-    return f"{program.prefix}_CHANNEL_{snake_case(row.name).upper()}"
+    return f"{program.prefix}_CHANNEL_{_class_of(program, row).label.upper()}"
 
 
 def _capacities(tables: NodeTables) -> str:
@@ -65,6 +64,7 @@ def _capacities(tables: NodeTables) -> str:
         "GENUS_CHANNELS": len(tables.channels),
         "GENUS_SUBJECTS": len(tables.subjects),
         "GENUS_SLOTS": len(tables.slots),
+        "GENUS_HARD_BYTES": tables.hard_bytes,
     }
     return "\n".join(
         f'#if {name} < {count}\n#error "compile all files with -D{name}={count} or more"\n#endif'
