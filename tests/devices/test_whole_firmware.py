@@ -3,11 +3,12 @@
 import ctypes
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from genus import Event, Maybe, NonReal, UInt8
-from genus.can import load_system, parse_system, plan
+from genus import Event, Hard, Maybe, NonReal, UInt8
+from genus.can import Plan, load_system, parse_system, plan
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
@@ -25,6 +26,7 @@ from .compiled import needs_compiler
 from .firmware_machine import FirmwareMachine
 
 MS = 1_000_000
+META: Any = type(Event)
 TYPES = [road.Roadside, road.Loop, road.ConfidentLoop, road.Lamp]
 PUBLISH = """
 int publish_lamp(int on, int64_t now);
@@ -144,11 +146,114 @@ def test_the_filters_of_a_node_let_the_middleware_pass() -> None:
             assert any(0x1FA14000 & ~0x3FFF & mask | etag & mask == value for value, mask in filters), (banks, etag)
 
 
+CONFIDENT = """
+int publish_confident(int lane, int64_t now);
+int publish_confident(int lane, int64_t now) {
+    road_loop loop = {.type = ROAD_TYPE_CONFIDENT_LOOP, .lane = (uint8_t)lane, .confidence = 50U};
+    return (int)road_publish_confident_loop(&node, &loop, NULL, now);
+}
+"""
+
+
+@needs_compiler
+def test_a_hard_channel_of_a_plan_keeps_its_slot(tmp_path: Path) -> None:
+    """Each event is delivered at its deadline, at the same place in the period; and the slot of another is received."""
+    (tmp_path / "bus.toml").write_text(SYSTEM)
+    planned = plan(load_system(tmp_path / "bus.toml"))
+    slots = planned.calendar.slots
+    catalog = road_catalog()
+    made = generate(catalog, {"lit": Subscription(road.Lamp)}, name="road", publish=[road.ConfidentLoop, road.Loop])
+    device = FirmwareMachine(made.with_node(plan=planned, station="gate"), 0x11, CONFIDENT)
+    simulation = Simulation(planned.system.bus.timing, seed=3)
+    heard: list[tuple[int, Event]] = []
+    numbers = {slot.node: slot.number for slot in slots}
+    python = Node(
+        0x99,
+        name="lamp",
+        timing=simulation.timing,
+        catalog=catalog,
+        number=numbers["lamp"],
+        slots=slots,
+        seed=1,
+        on_event=lambda event: heard.append((simulation.now, event)),
+    )
+    hosts = [
+        simulation.add_host(numbers["lamp"], lambda: python),
+        simulation.add_host(numbers["gate"], lambda: device),
+    ]
+    hosts[0].call(python.start)
+    hosts[1].call(device.start)
+    hosts[0].call(lambda now: python.announce(road.Lamp, Hard("20ms", 1), now))
+    hosts[0].call(lambda now: python.subscribe(Subscription(road.ConfidentLoop), now))
+    simulation.run(3000 * MS)
+    for number in range(20):
+        results: list[int] = []
+        hosts[1].call(
+            lambda now, number=number, results=results: results.append(  # type: ignore[misc]
+                device.library.publish_confident(number, ctypes.c_int64(now))
+            )
+        )
+        hosts[0].call(lambda now: python.publish(road.Lamp(on=True), now))
+        simulation.run(simulation.now + 20 * MS)
+        assert results == [0]
+    assert [event.lane for _, event in heard if isinstance(event, road.ConfidentLoop)] == list(range(20))
+    own = next(slot for slot in slots if slot.node == "gate")
+    phases = [at % own.period_ns for at, _ in heard]
+    assert max(phases) - min(phases) < 200_000, "within the precision of the clocks"
+    assert device.hits(0) >= 18, "the lamp's events, in its slot"
+
+
+def test_channels_that_do_not_fit_their_plan_are_refused(tmp_path: Path) -> None:
+    """The node in C would not start, or not keep what was planned."""
+    catalog = road_catalog()
+    made = generate(catalog, {}, name="road", publish=[road.ConfidentLoop, road.Loop, road.Lamp])
+
+    def planned(text: str) -> Plan:
+        (tmp_path / "bus.toml").write_text(text)
+        return plan(load_system(tmp_path / "bus.toml"))
+
+    good = planned(SYSTEM)
+    for wrong, message in (
+        ([DeviceChannel(road.Lamp), DeviceChannel(road.Lamp, "soft:5ms")], "Lamp has more than one channel"),
+        ([DeviceChannel(road.ConfidentLoop, "hard:30ms")], "its period is 30000000 ns, and 10000000 ns in the plan"),
+        ([DeviceChannel(road.ConfidentLoop, "hard:10ms", carries=("place",))], "have no largest size"),
+    ):
+        with pytest.raises(DeviceError, match=message):
+            made.with_node(wrong, plan=good, station="gate")
+    with pytest.raises(DeviceError, match="up to 9 bytes, too many for 1 frame"):
+        made.with_node(plan=planned(SYSTEM.replace("size = 9", "size = 8")), station="gate")
+    with pytest.raises(DeviceError, match=r"the plan is refused \(.*confident"):
+        made.with_node(plan=planned(SYSTEM.replace('"10ms"', '"400us"')), station="gate")
+    with pytest.raises(DeviceError, match="station 'gate' is one of a plan"):
+        made.with_node(station="gate")
+
+
+def test_more_blocks_than_a_node_counts_are_refused() -> None:
+    above: list[Any] = [META(f"Above{number}", (Event,), {"__module__": __name__}) for number in range(100)]
+    below: list[Any] = [META(f"Below{number}", (cls,), {"__module__": __name__}) for number, cls in enumerate(above)]
+    catalog = Catalog()
+    catalog.register(*above, *below)
+    asked = {f"all{number}": Subscription(cls) for number, cls in enumerate(above)}
+    asked |= {f"one{number}": Subscription(cls, exact=True) for number, cls in enumerate(above + below)}
+    with pytest.raises(DeviceError, match="300 blocks, and may have 254; subscribe to fewer types"):
+        generate(catalog, asked, name="all").with_node()
+
+
+@needs_compiler
+def test_channels_of_types_with_like_names_have_macros_of_their_own() -> None:
+    fast = [META(name, (Event,), {"__module__": __name__}) for name in ("FastGate", "Fast_Gate")]
+    catalog = Catalog()
+    catalog.register(*fast)
+    made = generate(catalog, {}, name="gates", publish=fast).with_node()
+    assert "#define GATES_CHANNEL_FAST_GATE 0U\n#define GATES_CHANNEL_FAST_GATE_2 1U" in made.node_header
+    FirmwareMachine(made, 0x11)
+
+
 def test_channels_that_cannot_be_are_refused() -> None:
     made = road_firmware(road_catalog())
     with pytest.raises(DeviceError, match="Loop is not published by road"):
         made.with_node([DeviceChannel(road.Loop)])
-    with pytest.raises(DeviceError, match="Lamp has two channels"):
+    with pytest.raises(DeviceError, match="Lamp has more than one channel"):
         made.with_node([DeviceChannel(road.Lamp), DeviceChannel(road.Lamp, "soft:20ms")])
     with pytest.raises(DeviceError, match="Lamp is hard: it needs a plan of the bus"):
         made.with_node([DeviceChannel(road.Lamp, "hard:10ms")])
@@ -218,7 +323,7 @@ def test_the_command_writes_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             ["--system", "bus.toml", "--station", "gate", "--publish", "Lamp"],
             "the plan has no channel of 'gate' for it",
         ),
-        (["--publish", "Loop=soft:20ms"], "Loop has two channels"),
+        (["--publish", "Loop=soft:20ms"], "Loop has more than one channel"),
         (["--publish", "Lamp=none+hours"], "carries its own attributes in any case"),
         (["--system", "bus.toml", "--station", "porch"], "the plan has no station 'porch'"),
         (["--publish", "Lamp=soft"], "lacks its deadline"),

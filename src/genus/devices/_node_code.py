@@ -6,7 +6,6 @@ from genus.devices._declarations import comment
 from genus.devices._layout import DeviceClass
 from genus.devices._node_tables import ChannelRow, NodeTables, SlotRow
 from genus.devices._program import Program
-from genus.targets.c._names import snake_case
 
 _QOS = ("GENUS_QOS_NONE", "GENUS_QOS_SOFT", "GENUS_QOS_HARD")
 
@@ -60,7 +59,7 @@ def write_node_source(program: Program, tables: NodeTables) -> str:
 
 
 def _channel(program: Program, row: ChannelRow) -> str:
-    return f"{program.prefix}_CHANNEL_{snake_case(row.name).upper()}"
+    return f"{program.prefix}_CHANNEL_{_class_of(program, row).label.upper()}"
 
 
 def _filters(program: Program, tables: NodeTables) -> str:
@@ -71,15 +70,14 @@ def _filters(program: Program, tables: NodeTables) -> str:
 
 def _capacities(tables: NodeTables) -> str:
     """Errors of the preprocessor where the node has less room than the tables need."""
-    hard = [row.largest for row in tables.channels if _QOS[row.qos_class] == "GENUS_QOS_HARD"]
     others = [row.largest for row in tables.channels if _QOS[row.qos_class] != "GENUS_QOS_HARD"]
     needed = {
         "GENUS_WITH_CALENDAR": int(bool(tables.slots)),
-        "GENUS_HARD_BYTES": max(hard, default=0),
         "GENUS_EVENT_BYTES": max(others, default=0),
         "GENUS_CHANNELS": len(tables.channels),
         "GENUS_SUBJECTS": len(tables.subjects),
         "GENUS_SLOTS": len(tables.slots),
+        "GENUS_HARD_BYTES": tables.hard_bytes,
     }
     return "\n".join(
         f'#if {name} < {count}\n#error "compile all files with -D{name}={count} or more"\n#endif'

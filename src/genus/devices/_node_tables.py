@@ -1,5 +1,6 @@
 """The tables of a CAN node in C: channels, slots, subjects and blocks, from a catalog and a plan."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
@@ -21,6 +22,9 @@ from genus.filters._subscription import Subscription
 from genus.model import Event, attributes, name_of
 from genus.targets._conformance import registered_types
 from genus.targets.can import Pair, fit_bank
+
+MOST_ROWS = 254
+"""The largest number of rows in a table of the node in C."""
 
 
 class DeviceChannel(msgspec.Struct, frozen=True):
@@ -87,6 +91,8 @@ class NodeTables(msgspec.Struct, frozen=True):
     """Name, event tag and the leading 24 bits of the subject of each class."""
     filters: tuple[Pair, ...]
     """The acceptance filters of the controller, with that of the middleware's messages."""
+    hard_bytes: int = 0
+    """The longest payload in a slot that the node sends or receives in."""
 
 
 def check_station(plan: Plan, station: str) -> None:
@@ -124,24 +130,58 @@ def make_tables(
     bitrate: int,
     banks: int | None,
 ) -> NodeTables:
-    """The tables of a node; DeviceError if the plan lacks the station, or a hard channel has no slot in it."""
-    channels = tuple(channels)
-    _check_distinct(channels)
+    """The tables of a node; DeviceError if the plan lacks the station, or a hard channel does not fit a slot of it."""
     rows = tuple(_channel_row(each, program, catalog) for each in channels)
+    _check_once(rows)
+    _check_plan(plan, station)
     numbers = {spec.number for spec in _own(plan, station)} if plan is not None and station is not None else set()
     if plan is not None and station is not None:
         _check_sizes(rows, _own(plan, station))
     timing = Timing(bitrate) if plan is None else plan.system.bus.timing
-    return NodeTables(
+    slots = tuple(_slot_rows(rows, program, catalog, plan, station))
+    made = NodeTables(
         number=min(numbers, default=0),
         bit_ns=timing.bit_ns,
         channels=rows,
-        slots=tuple(_slot_rows(rows, program, catalog, plan, station)),
+        slots=slots,
         subjects=tuple(dict.fromkeys((name, subject_uid(name)) for name in _subscribed(subscriptions, catalog))),
         blocks=tuple(dict.fromkeys(_block_rows(subscriptions, catalog))),
         known=tuple((each.name, each.etag, signed_subject(subject_uid(each.name))) for each in program.classes),
         filters=_filters(program, catalog, subscriptions, banks),
+        hard_bytes=max((_slot_bytes(each, rows, plan) for each in slots), default=0),
     )
+    _check_counts(made)
+    return made
+
+
+def _check_once(rows: Iterable[ChannelRow]) -> None:
+    counts = Counter(row.name for row in rows)
+    if twice := [name for name, count in counts.items() if count > 1]:
+        raise DeviceError(f"{twice[0]} has more than one channel; a node publishes a type on one")
+
+
+def _check_plan(plan: Plan | None, station: str | None) -> None:
+    if plan is None and station is not None:
+        raise DeviceError(f"station {station!r} is one of a plan; give the plan, too")
+    if plan is not None and not plan.ok:
+        names = ", ".join(verdict.channel for verdict in plan.refused) or "identifiers that other makers use"
+        raise DeviceError(f"the plan is refused ({names}); see `genus can plan`, and make one that is admitted")
+
+
+def _check_counts(tables: NodeTables) -> None:
+    """The node in C counts the rows of its tables in one byte."""
+    for name in ("channels", "slots", "subjects", "blocks", "known"):
+        count = len(getattr(tables, name))
+        if count > MOST_ROWS:
+            what = "types" if name == "known" else name
+            raise DeviceError(f"the node would have {count} {what}, and may have {MOST_ROWS}; subscribe to fewer types")
+
+
+def _slot_bytes(row: SlotRow, rows: Sequence[ChannelRow], plan: Plan | None) -> int:
+    """The longest payload that is sent or received in a slot."""
+    if row.channel is not None:
+        return rows[row.channel].largest
+    return 0 if plan is None else plan.system.channel(row.slot.channel).size
 
 
 def _filters(
@@ -150,12 +190,6 @@ def _filters(
     if banks is None or not subscriptions:
         return (Pair(*PROTOCOL_FILTER), *program.filters)
     return fit_bank(subscriptions, catalog, banks=banks, always=(PROTOCOL_FILTER,)).pairs
-
-
-def _check_distinct(channels: Sequence[DeviceChannel]) -> None:
-    names = [each.name for each in channels]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise DeviceError(f"{', '.join(twice)} has two channels; a type is published with one quality of service")
 
 
 def _check_sizes(rows: Iterable[ChannelRow], specs: Iterable[ChannelSpec]) -> None:
@@ -189,8 +223,6 @@ def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> 
     made = TxChannel(catalog.declare(channel.name), qos, channel.carries, CLASSIC_BYTES, fd=False)
     made.use(catalog)
     assert made.wire_layout is not None
-    if isinstance(qos, Hard) and made.largest is None:
-        raise DeviceError(f"{channel.name} has no largest size (text, bytes); a hard channel needs one")
     return ChannelRow(
         name=channel.name,
         subject=made.uid,
@@ -218,14 +250,25 @@ def _slot_rows(
                 raise DeviceError(f"{row.name} is hard: it needs a plan of the bus, and the name of this station in it")
             if row.name not in own:
                 raise DeviceError(f"{row.name} is hard, but the plan has no slot for it at the station {station!r}")
-            frames = 1 if row.largest <= CLASSIC_BYTES else len(frame_sizes(row.largest, CLASSIC_BYTES))
-            if frames > own[row.name].frames:
-                raise DeviceError(f"{row.name} needs {frames} frames; its slot has room for {own[row.name].frames}")
+            _check_slot(row, own[row.name])
             yield SlotRow(own[row.name], number, row.etag)
     wanted = {each.name for each in program.classes if any(program.wanted(each))}
     for slot in slots:
         if slot.node != station and slot.event in wanted:
             yield SlotRow(slot, None, catalog.etag(slot.event))
+
+
+def _check_slot(row: ChannelRow, slot: Slot) -> None:
+    """DeviceError if a hard channel is not what its slot was planned for."""
+    if row.span_ns != slot.period_ns:
+        wrong = f"its period is {row.span_ns} ns, and {slot.period_ns} ns in the plan"
+    elif not row.largest:
+        wrong = "its events have no largest size; publish a type without texts of any length, or not hard"
+    elif row.largest > CLASSIC_BYTES and len(frame_sizes(row.largest)) > slot.frames:
+        wrong = f"its events have up to {row.largest} bytes, too many for {slot.frames} frame(s) of its slot"
+    else:
+        return
+    raise DeviceError(f"{row.name} is hard, but {wrong}")
 
 
 def _subscribed(subscriptions: Iterable[Subscription], catalog: Catalog) -> Iterator[str]:

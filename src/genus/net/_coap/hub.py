@@ -44,7 +44,7 @@ class Hub:
         self.notifier = Notifier(endpoint, agreement, self.values, self.counts, calls)
         self._calls = calls
         self._seen = SeenEvents()
-        self._plain_numbers: Counter[bytes] = Counter()
+        self._plain_numbers = 0
 
     def refuse(self, reason: str) -> None:
         """Count a request that was refused."""
@@ -132,10 +132,10 @@ class Hub:
         return epoch == self.epoch[:EPOCH_BYTES]
 
     def _plain_put(self, count: int, remote: str) -> Put:
-        """Sender and origins of the events of a plain client: its address, and numbers."""
+        """Sender and origins of the events of a plain client: its address, and numbers that grow over all of them."""
         uid = sha256(self.epoch + remote.encode()).digest()[:8]
-        first = self._plain_numbers[uid] + 1
-        self._plain_numbers[uid] += count
+        first = self._plain_numbers + 1
+        self._plain_numbers += count
         return Put(uid, b"", tuple(Origin(uid, number % NUMBERS) for number in range(first, first + count)))
 
     def _take(self, event: Event, origin: Origin, sender: bytes) -> None:

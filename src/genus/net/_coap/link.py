@@ -23,7 +23,7 @@ from genus.net._coap.hub import Hub
 from genus.net._coap.notifier import HubCalls
 from genus.net._coap.observation import Observation
 from genus.net._coap.peer import READY_S, Peer
-from genus.net._coap.seen import origin_of
+from genus.net._coap.seen import SeenEvents, origin_of
 from genus.net._coap.site import Site
 from genus.net._coap.upstream import PeerCalls
 from genus.net._coap.users import CoapPublisher, CoapRelay, passes
@@ -62,6 +62,8 @@ class CoapLink:
         self._listenings: dict[Listening, None] = {}
         self._publishers: dict[CoapPublisher, None] = {}
         self._numbers: Counter[type] = Counter()
+        self._seen = SeenEvents()
+        """Of all servers and clients: an event may come on several ways."""
         self._lock = threading.RLock()
         self._counts: Counter[str] = Counter()
         self._on_wants: list[Callable[[], None]] = []
@@ -274,6 +276,9 @@ class CoapLink:
     # -- what hub and peers call, in the thread of the endpoint ------------------------------------------------------
 
     def _received(self, event: Event, origin: Origin) -> None:
+        if not self._seen.is_new(event, origin):
+            self._counts["duplicates"] += 1
+            return
         if self._inbox.qsize() >= MOST_RECEIVED:
             self._missed(name_of(type(event)), 1, origin.uid.hex(), "handlers take too long")
             return

@@ -11,6 +11,18 @@ from genus.net._coap.sessions import Outgoing
 from genus.net._coap.wire import join_pairs
 from genus.targets.coap import QueryFilter, read_query
 
+MOST_AGE_S = 0xFFFF_FFFF
+"""The largest Max-Age that there is."""
+
+
+def age_until(expires_at: float, now: float) -> int:
+    """The Max-Age of a value that expires at a time.
+
+    >>> age_until(62.5, 2.0), age_until(1.0, 2.0), age_until(1e12, 2.0)
+    (60, 0, 4294967295)
+    """
+    return min(max(0, int(expires_at - now)), MOST_AGE_S)
+
 
 class NewestValues:
     """State: the newest event of each type, by code."""
@@ -51,7 +63,7 @@ class NewestValues:
         below = [one for code, one in self._newest.items() if code % asked.code == 0]
         found = [one for one in below if asked.accepts(one.code, one.tag, one.event)]
         expiries = [one.expires_at for one in found if one.expires_at is not None]
-        return self.body(asked, found), max(0, int(min(expiries) - now)) if expiries else None
+        return self.body(asked, found), age_until(min(expiries), now) if expiries else None
 
     def body(self, asked: QueryFilter, events: Sequence[Outgoing]) -> bytes:
         """The map of one event if the resource is that of its type alone, else pairs."""

@@ -15,10 +15,11 @@ from genus.model import Event
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.answers import Answer, Refusal
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.newest import NewestValues
+from genus.net._coap.newest import NewestValues, age_until
 from genus.net._coap.sessions import Batch, Observer, Outgoing, Session, Sessions
 from genus.net._coap.wants import subscription_of
-from genus.net._coap.wire import CBOR, Notified, ObservationMark, write_cbor, write_notified
+from genus.net._coap.wants_observer import MOST_WANTS_OBSERVERS, WantsObserver
+from genus.net._coap.wire import CBOR, Notified, ObservationMark, etag_of, write_cbor, write_notified
 from genus.net._envelope import Origin
 from genus.net._relay import Want
 
@@ -39,6 +40,14 @@ class HubCalls(msgspec.Struct, frozen=True):
     own_wants: Callable[[], list[Want]]
 
 
+class Large(msgspec.Struct, frozen=True, eq=False):
+    """A body of several blocks that an observer fetches, and whether it has."""
+
+    body: bytes
+    observer: Observer
+    fetched: asyncio.Event
+
+
 class Notifier:
     """State: the sessions of a server, and the tasks that send what waits in them."""
 
@@ -50,8 +59,8 @@ class Notifier:
         self._counts, self._calls = counts, calls
         self._wakes: dict[Session, asyncio.Event] = {}
         self._tasks: dict[Session, asyncio.Task[None]] = {}
-        self._large: dict[tuple[Any, ...], tuple[bytes, asyncio.Event]] = {}
-        self._wants_observers: dict[Callable[[Answer], None], list[int]] = {}
+        self._large: dict[tuple[Any, ...], Large] = {}
+        self._wants_observers: dict[WantsObserver, None] = {}
         self._ticker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -108,21 +117,23 @@ class Notifier:
         rows = [[want.speaker, want.origin, str(want.subscription), want.hops] for want in wants]
         return Answer(payload=write_cbor(rows), format=CBOR, max_age=0)
 
-    def observe_wants(self, send: Callable[[Answer], None]) -> Callable[[], None]:
-        """Tell a client of each change of what others want; it then reads it."""
-        self._wants_observers[send] = [1]
-        send(Answer(format=CBOR, observe=1, tuning=self._endpoint.tuning))
+    def observe_wants(self, send: Callable[[Answer], None], remote: Any) -> Callable[[], None] | Refusal:
+        """Tell a client when what others want has changed; it then reads it."""
+        if len(self._wants_observers) >= MOST_WANTS_OBSERVERS:
+            return codes.SERVICE_UNAVAILABLE, "too many observations"
+        made = WantsObserver(send, remote, self._endpoint)
+        self._wants_observers[made] = None
 
         def end() -> None:
-            self._wants_observers.pop(send, None)
+            made.stop()
+            self._wants_observers.pop(made, None)
 
         return end
 
     def wants_changed(self) -> None:
         """What is wanted here has changed."""
-        for send, sequence in list(self._wants_observers.items()):
-            sequence[0] = (sequence[0] + 1) % (1 << 24)
-            send(Answer(format=CBOR, observe=sequence[0], tuning=self._endpoint.tuning))
+        for observer in self._wants_observers:
+            observer.changed()
         self._calls.wants_changed()
 
     # -- observations ------------------------------------------------------------------------------------------------
@@ -161,13 +172,23 @@ class Notifier:
         """The answer to the registration: the state for plain clients, the session for those of Genus."""
         observe, tuning = observer.next_sequence(), self._endpoint.tuning
         if session.uid is not None:
-            own = write_notified(Notified(session.id, session.number))
+            own = write_notified(Notified(session.id, session.settled))
             return Answer(payload=b"\x80", format=CBOR, observe=observe, own=own, tuning=tuning)
         payload, max_age = self._values.read(observer.filter)
-        is_block = len(payload) > ONE_DATAGRAM
-        if is_block:
-            self._large[observer.key] = (payload, asyncio.Event())
-        return Answer(payload=payload, format=CBOR, observe=observe, max_age=max_age, is_block=is_block, tuning=tuning)
+        made = Answer(payload=payload, format=CBOR, observe=observe, max_age=max_age, tuning=tuning)
+        if len(payload) <= ONE_DATAGRAM:
+            return made
+        large = self._keep_large(observer, payload)
+        asyncio.get_running_loop().call_later(FETCH_S, self._forget_large, large)
+        return msgspec.structs.replace(made, etag=etag_of(payload), is_block=True)
+
+    def _keep_large(self, observer: Observer, body: bytes) -> Large:
+        made = self._large[observer.key] = Large(body, observer, asyncio.Event())
+        return made
+
+    def _forget_large(self, large: Large) -> None:
+        if self._large.get(large.observer.key) is large:
+            del self._large[large.observer.key]
 
     def end_observation(self, mark: ObservationMark) -> None:
         """A client of Genus ends an observation."""
@@ -189,7 +210,9 @@ class Notifier:
     def _gone(self, session: Session, observer: Observer) -> None:
         """The client of an observation is gone, or has renewed it."""
         session.detach(observer, time.monotonic())
-        self._large.pop(observer.key, None)
+        large = self._large.get(observer.key)
+        if large is not None and large.observer is observer:
+            self._forget_large(large)
         if session.uid is None:
             self._drop(session, "its receiver is gone")
         self._wake(session)
@@ -228,24 +251,23 @@ class Notifier:
     async def _send(self, session: Session, batch: Batch) -> None:
         observer, entries = batch.observer, batch.entries
         answer, body = self._notification(session, batch)
-        if answer.is_block:
-            self._large[observer.key] = (body, asyncio.Event())
+        large = self._keep_large(observer, body) if answer.is_block else None
         assert observer.send is not None
         observer.send(answer)
         await self._endpoint.acknowledged(observer.remote)
-        if answer.is_block and session.in_flight is batch:
-            await self._fetched(session, observer, [entry.outgoing for entry in entries])
+        if large is not None and session.in_flight is batch:
+            await self._fetched(session, large, [entry.outgoing for entry in entries])
         if session.in_flight is batch:
             self._counts["notified"] += len(entries)
 
-    async def _fetched(self, session: Session, observer: Observer, sent: Sequence[Outgoing]) -> None:
+    async def _fetched(self, session: Session, large: Large, sent: Sequence[Outgoing]) -> None:
         """Wait until a client has fetched the rest of a large notification."""
         try:
-            await asyncio.wait_for(self._large[observer.key][1].wait(), FETCH_S)
+            await asyncio.wait_for(large.fetched.wait(), FETCH_S)
         except TimeoutError:
             self._tell_lost(session, sent, "its receiver did not fetch all blocks")
         finally:
-            self._large.pop(observer.key, None)
+            self._forget_large(large)
 
     def _notification(self, session: Session, batch: Batch) -> tuple[Answer, bytes]:
         events = [entry.outgoing for entry in batch.entries]
@@ -257,9 +279,9 @@ class Notifier:
         else:
             body, max_age = self._plain_body(session, observer, events)
         if expiries := [one.expires_at for one in events if one.expires_at is not None]:
-            max_age = max(0, int(min(expiries) - time.time()))
+            max_age = age_until(min(expiries), time.time())
         is_block = len(body) > ONE_DATAGRAM
-        etag = sha256(body).digest()[:4] if is_block else None
+        etag = etag_of(body) if is_block else None
         observe, tuning = observer.next_sequence(), self._endpoint.tuning
         answer = Answer(
             payload=body,
@@ -284,12 +306,12 @@ class Notifier:
     def large_body(self, asked: tuple[Any, ...]) -> bytes | None:
         """The body of a large notification that a client fetches; None if there is none."""
         found = self._large.get(asked)
-        return None if found is None else found[0]
+        return None if found is None else found.body
 
     def large_fetched(self, asked: tuple[Any, ...]) -> None:
         """A client has fetched the last block."""
         if asked in self._large:
-            self._large[asked][1].set()
+            self._large[asked].fetched.set()
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

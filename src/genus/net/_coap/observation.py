@@ -6,7 +6,9 @@ from typing import get_args
 
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.targets.coap import CoapFilter, ServerTests, compile
+from genus.model import Event
+from genus.net._coap.agreed import Agreement
+from genus.targets.coap import CoapFilter, QueryFilter, ServerTests, compile, read_query
 
 DEFAULT_AGE_S = 60.0
 """For how long a value is valid if its message does not say it (RFC 7252, section 5.10.5)."""
@@ -24,10 +26,9 @@ class Observation:
         self.age_s = DEFAULT_AGE_S
         self.sequence: tuple[int, float] | None = None
         """The number of the last notification of a plain device, and when it came."""
-        self.values: dict[int, bytes] = {}
-        """By code: the last value of a plain device."""
         self.children: list[Observation] = []
         self._tests: ServerTests = "where"
+        self._query: tuple[CoapFilter, QueryFilter | str] | None = None
         self._stops: list[Callable[[], object]] = []
 
     def levels(self) -> Iterator[ServerTests]:
@@ -60,6 +61,16 @@ class Observation:
     def is_fresh(self) -> bool:
         """Whether the device was heard of within the time for which its last value is valid."""
         return self.is_live and time.monotonic() - self.heard_at < self.age_s
+
+    def is_tested(self, code: int, tag: int, event: Event, agreement: Agreement) -> bool:
+        """Whether a value passes what the device tests for this observation."""
+        assert self.filter is not None
+        if not self.filter.query:
+            return True
+        if self._query is None or self._query[0] is not self.filter:
+            self._query = self.filter, read_query(self.code, self.filter.query, agreement.catalog)
+        test = self._query[1]
+        return isinstance(test, QueryFilter) and test.accepts(code, tag, event)
 
     @property
     def code(self) -> int:

@@ -22,6 +22,7 @@ from genus.targets.coap import CoapFilter
 FRESH_S = 128.0
 """After so long a notification is new whatever its number is (RFC 7641, section 3.4)."""
 _LINK = re.compile(r"<([^>]*)>")
+_SCALARS = (bool, int, float, str, bytes)
 
 
 class ReceivedEvents:
@@ -42,9 +43,8 @@ class ReceivedEvents:
             return
         if self.session:
             self._peer.counts["sessions that were lost"] += 1
-            for observation in self._peer.observations.values():
-                name = "&".join(map(name_of, observation.subscription.types))
-                why = "the server has restarted or given this client up; how many events were missed is not known"
+            why = "the server has restarted or given this client up; how many events were missed is not known"
+            for name in self._observed():
                 self._peer.calls.lost(name, 0, self._server(), why)
         self.session, self.last = notified.session, notified.first - bool(notified.origins)
 
@@ -73,7 +73,7 @@ class ReceivedEvents:
             reason = given.reason if isinstance(given, Unreadable) else "not as many origins as events"
             counts[f"rejected: {reason}"] += 1
             return
-        self._note_gap(observation, notified.first)
+        self._note_gap(notified.first)
         for number, (code, attributes), origin in zip(
             range(notified.first, notified.first + len(given)), given, notified.origins, strict=True
         ):
@@ -83,13 +83,26 @@ class ReceivedEvents:
             self.last = number
             self.deliver(code, attributes, origin)
 
-    def _note_gap(self, observation: Observation, first: int) -> None:
+    def _note_gap(self, first: int) -> None:
         missing = first - self.last - 1
         if missing > 0:
             self._peer.counts["lost"] += missing
-            name = "&".join(map(name_of, observation.subscription.types))
-            self._peer.calls.lost(name, missing, self._server(), "the server could not send them in time")
+            self._tell_gap(missing)
             self.last = first - 1
+
+    def _tell_gap(self, missing: int) -> None:
+        """Tell all that observe: numbers are those of the session, so the types of what is missing are not known."""
+        names = self._observed()
+        count, why = missing, "the server could not send them in time"
+        if len(names) > 1:
+            count, why = 0, f"{why}: {missing} event(s) of all that is observed there, of which types is not known"
+        for name in names:
+            self._peer.calls.lost(name, count, self._server(), why)
+
+    def _observed(self) -> list[str]:
+        """The names of the types that are observed."""
+        observed = self._peer.observations.values()
+        return list(dict.fromkeys("&".join(map(name_of, one.subscription.types)) for one in observed))
 
     def _pairs(self, observation: Observation, body: bytes) -> list[tuple[int, dict[Any, Any]]] | Unreadable:
         code = observation.code
@@ -120,6 +133,8 @@ class PlainDevice:
         self._peer, self._received = peer, received
         self._uid = sha256(str(peer.place).encode()).digest()[:8]
         self._number = int(time.time()) % NUMBERS
+        self._values: dict[int, bytes] = {}
+        """By code: the last value."""
 
     @property
     def is_fresh(self) -> bool:
@@ -207,27 +222,54 @@ class PlainDevice:
         return is_newer
 
     def _take_value(self, observation: Observation, code: int, attributes: dict[Any, Any], is_event: bool) -> None:
-        try:
-            written = write_cbor(attributes)
-        except Exception:  # values of tags that cannot be written again
-            written = b""
-        if not is_event and observation.values.get(code) == written:
+        if not self._is_first_of(observation, code, attributes):
+            self._peer.counts["also from another observation"] += 1
+            return
+        written = _scalars(attributes)
+        if not is_event and self._values.get(code) == written:
             self._peer.counts["unchanged"] += 1
             return
-        observation.values[code] = written
+        self._values[code] = written
         self._number = (self._number + 1) % NUMBERS
         self._received.deliver(code, attributes, Origin(self._uid, self._number))
 
+    def _is_first_of(self, observation: Observation, code: int, attributes: dict[Any, Any]) -> bool:
+        """Whether an observation is the first of those that a value comes to: it must become one event.
+
+        The resource of the type itself is before those above it, which may leave out values that were replaced.
+        """
+        agreement = _agreement(self._peer)
+        live = [one for each in self._peer.observations.values() for one in (each, *each.children) if one.is_live]
+        others = [one for one in live if code % one.code == 0]
+        if others in ([], [observation]) or (reader := agreement.reader(code)) is None:
+            return True
+        event = reader.read(attributes)
+        if isinstance(event, Unreadable):
+            return True
+        tag = agreement.catalog.tag(event)
+        others.sort(key=lambda one: one.code != code)
+        first = next((one for one in others if one is observation or one.is_tested(code, tag, event, agreement)), None)
+        return first in (None, observation)
+
+
+def _scalars(attributes: dict[Any, Any]) -> bytes:
+    """What tells two values apart; arrays and maps are none of attributes that are known."""
+    known = {number: value for number, value in attributes.items() if type(value) in _SCALARS}
+    try:
+        return write_cbor(known)
+    except Exception:  # keys that cannot be sorted
+        return b""
+
 
 def link_paths(payload: bytes) -> list[int]:
-    """The codes in the links of a discovery; those of other resources are left out.
+    """The codes in the links of a discovery, each once; those of other resources are left out.
 
-    >>> link_paths(b'</DA>,</sensors/temp>;rt="x",</eMI>;ct=60')
+    >>> link_paths(b'</DA>,</sensors/temp>;rt="x",</eMI>;ct=60,</DA>;ct=50')
     [12, 30914]
     """
     targets = _LINK.findall(payload.decode(errors="replace"))
     codes_ = (parse_path_segment(target.removeprefix("/")) for target in targets)
-    return [code for code in codes_ if code is not None]
+    return list(dict.fromkeys(code for code in codes_ if code is not None))
 
 
 def _agreement(peer: Upstream) -> Agreement:

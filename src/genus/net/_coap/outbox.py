@@ -97,6 +97,7 @@ class Outbox:
         some = self._in_flight = self._next()
         if not some:
             return True
+        self._singly = max(0, self._singly - len(some))
         try:
             response = await self._request(some)
         except (error.Error, OSError, TimeoutError):
@@ -105,8 +106,7 @@ class Outbox:
             self._peer.lose_connection()
             return False
         except Exception as problem:
-            for waiting in some:
-                self._lose(waiting, f"it could not be sent: {problem}")
+            self._refused(some, f"it could not be sent: {problem}")
             return True
         finally:
             self._in_flight = []
@@ -147,15 +147,19 @@ class Outbox:
         return waiting if writer is waiting.written_by else self.prepare(waiting.event, waiting.origin)
 
     def _answered(self, some: list[Waiting], response: Any) -> None:
-        self._singly = max(0, self._singly - len(some))
         if response.code.is_successful():
             self._peer.counts["sent"] += len(some)
-        elif len(some) > 1:
-            self._singly = len(some)  # to find the one that is refused
-            self._queue.extendleft(reversed(some))
         else:
             why = response.payload.decode(errors="replace")[:200]
-            self._lose(some[0], f"the server refuses it: {response.code} {why}")
+            self._refused(some, f"the server refuses it: {response.code} {why}")
+
+    def _refused(self, some: list[Waiting], reason: str) -> None:
+        """Lose the event that is refused; if there are several, they are sent one by one to find it."""
+        if len(some) == 1:
+            self._lose(some[0], reason)
+            return
+        self._singly = len(some)
+        self._queue.extendleft(reversed(some))
 
     def _lose(self, waiting: Waiting, reason: str) -> None:
         self._peer.counts["not sent"] += 1

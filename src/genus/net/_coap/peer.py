@@ -45,6 +45,8 @@ READY_S = 5.0
 STRANGERS = (codes.NOT_FOUND, codes.BAD_REQUEST, codes.METHOD_NOT_ALLOWED, codes.BAD_OPTION)
 """What plain devices answer to a question that only servers of Genus know."""
 UID = re.compile(r"[0-9a-f]{16}")
+MOST_QUEUED = 1000
+"""Notifications that wait; a server of Genus sends one at a time, and of others the numbers show what is missing."""
 READS = 10
 """How often a catalog is read that grows meanwhile."""
 _CONTROL = "g"
@@ -368,11 +370,13 @@ class Peer:
             else:
                 self.check_soon()
             return False
-        if not first.done():
+        is_first = not first.done()
+        if is_first:
             first.set_result(message)
-            self._queue.put_nowait((observation, message, True))
+        if self._queue.qsize() < MOST_QUEUED:
+            self._queue.put_nowait((observation, message, is_first))
         else:
-            self._queue.put_nowait((observation, message, False))
+            self.counts["rejected: more notifications than can be handled"] += 1
         return not event.is_last
 
     async def _handle_all(self) -> None:
@@ -417,7 +421,12 @@ class Peer:
                 self.endpoint.context.request(request, handle_blockwise=False).response, waits
             )
             block = response.opt.block2
-            if block is None or block.start != len(body) or len(body) > self.endpoint.options.largest * 2:
+            is_next = block is not None and block.start == len(body) and response.payload
+            if (
+                not is_next
+                or len(body) > self.endpoint.options.largest * 2
+                or _differ(response.opt.etag, message.opt.etag)
+            ):
                 raise error.UnexpectedBlock2()
             body += response.payload
         return body
@@ -435,6 +444,11 @@ class Peer:
             if below := [each for each in found if each % code == 0]:
                 return below
         return []
+
+
+def _differ(one: bytes | None, other: bytes | None) -> bool:
+    """Whether two blocks are of different bodies, as far as their tags say so."""
+    return one is not None and other is not None and one != other
 
 
 def _uid(text: str) -> bytes:

@@ -181,6 +181,12 @@ class Session:
             self.queue.popleft()
 
     @property
+    def settled(self) -> int:
+        """The number before the first event that was not acknowledged."""
+        waiting = self.in_flight.entries[0] if self.in_flight is not None else self.queue[0] if self.queue else None
+        return self.number if waiting is None or not waiting.number else waiting.number - 1
+
+    @property
     def waiting(self) -> int:
         """How many events were not acknowledged."""
         return len(self.queue) + (len(self.in_flight.entries) if self.in_flight is not None else 0)
@@ -207,7 +213,7 @@ class Sessions:
 
     def attach(self, mark: ObservationMark | None, make: Callable[[ObservationMark], Observer]) -> Session | None:
         """Add an observation to its session, which is made if it is new; None if there are too many."""
-        if len(self) >= MOST_SESSIONS:
+        if len(self) >= MOST_SESSIONS and (mark is None or mark.uid not in self._by_uid):
             return None
         if mark is None:
             session = Session(None, self._capacity)

@@ -23,13 +23,15 @@ from genus.net._coap.answers import Answer
 from genus.net._coap.datagrams import KNOWN_CRITICAL
 from genus.net._coap.endpoint import add_own_option, own_option
 from genus.net._coap.hub import Hub
-from genus.net._coap.wire import CBOR, read_mark, read_uid
+from genus.net._coap.wire import CBOR, etag_of, read_mark, read_uid
 
 log = logging.getLogger("genus.coap")
 PROXY = frozenset((35, 39))
 BLOCK = 1024
 READS = (codes.GET,)
 WRITES = (codes.PUT, codes.POST)
+MOST_KEPT = 512
+"""Bodies that are kept while clients send or fetch them in blocks."""
 
 
 class Refused(error.ConstructionRenderableError):  # type: ignore[misc]
@@ -46,6 +48,7 @@ class Site(aio.Resource):  # type: ignore[misc]
     def __init__(self, hub: Hub) -> None:
         super().__init__()
         self._hub = hub
+        self._kept = (self._block1._assemblies, self._block2._completes)
 
     async def needs_blockwise_assembly(self, request: Any) -> bool:
         """Blocks are assembled below."""
@@ -99,6 +102,8 @@ class Site(aio.Resource):  # type: ignore[misc]
         block = request.opt.block1
         if len(request.payload) + (block.start if block is not None else 0) > self._hub.largest:
             raise Refused(codes.REQUEST_ENTITY_TOO_LARGE, f"more than {self._hub.largest} bytes")
+        if sum(len(each._items) for each in self._kept) >= MOST_KEPT:
+            self._forget_kept()
         try:
             whole = self._block1.feed_and_take(request)
         except ValueError:
@@ -106,6 +111,13 @@ class Site(aio.Resource):  # type: ignore[misc]
         response = await self._block2.extract_or_insert(whole, lambda: self.render(whole))
         response.opt.block1 = whole.opt.block1
         pipe.add_response(response, is_last=True)
+
+    def _forget_kept(self) -> None:
+        """Forget the older half of the bodies that are sent or received in blocks; their clients begin again."""
+        for each in self._kept:
+            for key in list(each._items)[: (len(each._items) + 1) // 2]:
+                del each._items[key]
+        self._hub.counts["bodies in blocks that were forgotten"] += 1
 
     async def render(self, request: Any) -> Any:
         """The response to a whole request."""
@@ -164,7 +176,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         request = pipe.request
         own = own_option(request)
         if request.opt.uri_path == ("w",):
-            end = self._hub.notifier.observe_wants(lambda made: _send(pipe, made))
+            made = self._hub.notifier.observe_wants(lambda answer: _send(pipe, answer), request.remote)
         else:
             code = parse_path_segment(request.opt.uri_path[0])
             if code is None:
@@ -175,13 +187,12 @@ class Site(aio.Resource):  # type: ignore[misc]
                 raise Refused(codes.PRECONDITION_FAILED, "this is another server than before")
             query = tuple(request.opt.uri_query)
             made = self._hub.notifier.observe(code, query, mark, lambda answer: _send(pipe, answer), request)
-            if isinstance(made, tuple):
-                raise Refused(*made)
-            end = made
+        if isinstance(made, tuple):
+            raise Refused(*made)
         try:
-            pipe.on_interest_end(end)
+            pipe.on_interest_end(made)
         except RuntimeError:  # one of OSCORE, which tells it by cancelling alone
-            await _until_cancelled(end)
+            await _until_cancelled(made)
         await asyncio.get_running_loop().create_future()
 
     def _large_block(self, request: Any) -> Any:
@@ -193,7 +204,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         body = self._hub.notifier.large_body(asked)
         if body is None or block.start >= len(body):
             return None
-        made = Message(code=codes.CONTENT, payload=body, content_format=CBOR)
+        made = Message(code=codes.CONTENT, payload=body, content_format=CBOR, etag=etag_of(body))
         part = made._extract_block(block.block_number, block.size_exponent, BLOCK)
         if not part.opt.block2.more:
             self._hub.notifier.large_fetched(asked)

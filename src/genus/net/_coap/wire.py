@@ -16,6 +16,7 @@ has a fourth part, a number for its key, if the event is kept on its network.
 
 import os
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 import cbor2
@@ -80,6 +81,11 @@ def read_cbor(data: bytes) -> Any:
 def write_cbor(value: Any) -> bytes:
     """A value as CBOR in its shortest form."""
     return cbor2.dumps(value, canonical=True)
+
+
+def etag_of(body: bytes) -> bytes:
+    """What tells the blocks of one large body from those of another."""
+    return sha256(body).digest()[:4]
 
 
 # -- bodies ------------------------------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@ ServerTests: TypeAlias = Literal["where", "masks", "type"]
 """What a server tests: all (`where`), type and presence (`masks`), or the type alone."""
 MOST_TEXT = 255 - len("w=")
 """The longest text, in bytes, that an option of a request holds."""
+MOST_BITS = 4 * MOST_TEXT
+"""The most presence bits that fit into one; those of attributes with higher numbers are left to the receiver."""
 
 
 class CoapFilter(msgspec.Struct, frozen=True):
@@ -128,7 +130,7 @@ def _bits(subscription: Subscription, catalog: Catalog) -> dict[str, int]:
     """
     agreed, own = catalog.vector(subscription.type), subscription.vector
     meant = agreed.pair(own)
-    bits = {meant[each.name].name: bit for bit, each in enumerate(agreed) if each.name in meant}
+    bits = {meant[each.name].name: bit for bit, each in enumerate(agreed) if each.name in meant and bit < MOST_BITS}
     has_family = is_event_type(subscription.type) and subscription.type is not Event
     retyped = frozenset() if has_family else RETYPABLE
     return {name: bit for name, bit in bits.items() if name not in retyped}

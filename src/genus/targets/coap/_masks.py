@@ -2,7 +2,7 @@
 
 import re
 
-_MASK = re.compile(r"[1-9a-f][0-9a-f]{0,255}", re.ASCII)
+_MASK = re.compile(r"[1-9a-f][0-9a-f]{0,252}", re.ASCII)
 
 
 def format_mask(mask: int) -> str:
