@@ -207,6 +207,7 @@ def test_channels_that_do_not_fit_their_plan_are_refused(tmp_path: Path) -> None
     """The node in C would not start, or not keep what was planned."""
     catalog = road_catalog()
     made = generate(catalog, {}, name="road", publish=[road.ConfidentLoop, road.Loop, road.Lamp])
+    own = generate(catalog, {}, name="road", publish=[road.ConfidentLoop, road.Loop])
 
     def planned(text: str) -> Plan:
         (tmp_path / "bus.toml").write_text(text)
@@ -220,11 +221,11 @@ def test_channels_that_do_not_fit_their_plan_are_refused(tmp_path: Path) -> None
     ):
         with pytest.raises(DeviceError, match=message):
             made.with_node(wrong, plan=good, station="gate")
-    with pytest.raises(DeviceError, match="up to 9 bytes, too many for 1 frame"):
-        made.with_node(plan=planned(SYSTEM.replace("size = 9", "size = 8")), station="gate")
+    with pytest.raises(DeviceError, match="the plan has size = 8 for ConfidentLoop, whose events take up to 9"):
+        own.with_node(plan=planned(SYSTEM.replace("size = 9", "size = 8")), station="gate")
     with pytest.raises(DeviceError, match=r"the plan is refused \(.*confident"):
-        made.with_node(plan=planned(SYSTEM.replace('"10ms"', '"400us"')), station="gate")
-    with pytest.raises(DeviceError, match="station 'gate' is one of a plan"):
+        own.with_node(plan=planned(SYSTEM.replace('"10ms"', '"400us"')), station="gate")
+    with pytest.raises(DeviceError, match="give both plan and station"):
         made.with_node(station="gate")
 
 

@@ -7,6 +7,7 @@ part of it answers 4.00; then the subscription is compiled again for fewer tests
 """
 
 from collections.abc import Mapping
+from itertools import islice
 from math import lcm
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
@@ -22,9 +23,12 @@ from genus.model._vector import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler
 from genus.targets._presence import PresenceCompiler, required_presence
 from genus.targets.coap._masks import format_mask
+from genus.targets.coap._query import MOST_PARTS
 
 ServerTests: TypeAlias = Literal["where", "masks", "type"]
 """What a server tests: all (`where`), type and presence (`masks`), or the type alone."""
+_OTHER_PARTS = 3
+"""The parts of a query besides those of the predicate: `x`, `h` and `l`."""
 MOST_TEXT = 255 - len("w=")
 """The longest text, in bytes, that an option of a request holds."""
 MOST_BITS = 4 * MOST_TEXT
@@ -140,7 +144,8 @@ def _texts(subscription: Subscription, bits: Mapping[str, int]) -> dict[str, x.P
     """The parts of the predicate that go as text; not those that are presence bits, or too long for an option."""
     parts = [part for part in conjuncts(subscription.where) if _presence_of(part) not in bits]
     texts = {x.format_expression(part): part for part in parts}
-    return {text: part for text, part in texts.items() if len(text.encode()) <= MOST_TEXT}
+    short = ((text, part) for text, part in texts.items() if len(text.encode()) <= MOST_TEXT)
+    return dict(islice(short, MOST_PARTS - _OTHER_PARTS))
 
 
 def _presence_of(part: x.Predicate) -> str | None:
