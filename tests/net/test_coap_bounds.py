@@ -12,9 +12,9 @@ import pytest
 from genus import Event, Maybe, Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.net._coap import sessions, site
+from genus.net._coap import notifier, sessions, site
 from genus.net._coap.sessions import Observer, Sessions
-from genus.net._coap.wire import ObservationMark
+from genus.net._coap.wire import ObservationMark, write_mark
 from genus.targets.coap import compile, parse_mask
 
 from .coap_network import CoapBlob, CoapLoop, Heard, client, link_of, server, sums, wait_for
@@ -164,3 +164,24 @@ def test_masks_that_no_option_holds_are_left_to_the_receiver() -> None:
     assert parse_mask(near.query[0].removeprefix("h=")) == near.has
     assert (near.residual, far.query) == (None, ())
     assert str(far.residual) == f"CoapWide has a{last:04}"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_client_that_vanishes_while_nothing_happens_is_found(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
+    """Without events there are no acknowledgements that it could fail to send."""
+    for name in ("TICK_S", "PROBE_S", "PLAIN_PROBE_S"):
+        monkeypatch.setattr(notifier, name, 0.1)
+    monkeypatch.setattr(sessions, "LINGER_S", 0.1)
+    with server() as (hub, port), client(port) as one:
+        heard = Heard()
+        one.subscribe(Subscription(CoapLoop), heard)
+        known = link_of(hub).hub.notifier.sessions  # type: ignore[union-attr]
+        with raw_client(port) as raw:
+            epoch = link_of(hub).hub.epoch[:4]  # type: ignore[union-attr]
+            mark = [(65_052, write_mark(ObservationMark(b"12345678", 1, epoch)))] if own else []
+            assert raw.ask(GET, [segment("DA"), (OBSERVE, b""), *mark])[0] == "2.05"
+        assert wait_for(lambda: len(known) == 1), "the socket is closed"
+        assert known.find(link_of(one).uid) is not None
+        hub.publish(CoapLoop(lane=1))
+        assert wait_for(lambda: heard.lanes() == [1])
+        assert sums(hub, "silent clients that were asked") > 0
