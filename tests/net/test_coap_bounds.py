@@ -9,12 +9,12 @@ import aiocoap
 import cbor2
 import pytest
 
-from genus import Event, Maybe, Subscription
+from genus import Event, Kind, Maybe, Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.net._coap import sessions, site
+from genus.net._coap import notifier, sessions, site
 from genus.net._coap.sessions import Observer, Sessions
-from genus.net._coap.wire import ObservationMark
+from genus.net._coap.wire import ObservationMark, write_mark
 from genus.targets.coap import compile, parse_mask
 
 from .coap_network import CoapBlob, CoapLoop, Heard, client, link_of, server, sums, wait_for
@@ -56,8 +56,7 @@ def test_changes_of_wants_do_not_wait_for_an_observer_one_by_one(raw_server: tup
     manager: Any = link_of(hub)._endpoint.manager
     assert wait_for(lambda: bool(manager._backlogs))
     assert sum(len(each) for each in manager._backlogs.values()) <= 1
-    numbers = {next(got)[2:4] for _ in range(2)}
-    assert len(numbers) <= 2
+    assert next(got)[1] == 69, "one for all that has changed"
 
 
 def test_bodies_in_blocks_are_bounded(raw_server: tuple[Any, Raw], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,3 +163,43 @@ def test_masks_that_no_option_holds_are_left_to_the_receiver() -> None:
     assert parse_mask(near.query[0].removeprefix("h=")) == near.has
     assert (near.residual, far.query) == (None, ())
     assert str(far.residual) == f"CoapWide has a{last:04}"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_client_that_vanishes_while_nothing_happens_is_found(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
+    """Without events there are no acknowledgements that it could fail to send."""
+    for name in ("TICK_S", "PROBE_S", "PLAIN_PROBE_S"):
+        monkeypatch.setattr(notifier, name, 0.1)
+    monkeypatch.setattr(sessions, "LINGER_S", 0.1)
+    with server() as (hub, port), client(port) as one:
+        heard = Heard()
+        one.subscribe(Subscription(CoapLoop), heard)
+        known = link_of(hub).hub.notifier.sessions  # type: ignore[union-attr]
+        with raw_client(port) as raw:
+            epoch = link_of(hub).hub.epoch[:4]  # type: ignore[union-attr]
+            mark = [(65_052, write_mark(ObservationMark(b"12345678", 1, epoch)))] if own else []
+            assert raw.ask(GET, [segment("DA"), (OBSERVE, b""), *mark])[0] == "2.05"
+        assert wait_for(lambda: len(known) == 1), "the socket is closed"
+        assert known.find(link_of(one).uid) is not None
+        hub.publish(CoapLoop(lane=1))
+        assert wait_for(lambda: heard.lanes() == [1])
+        assert sums(hub, "silent clients that were asked") > 0
+
+
+def test_a_type_whose_code_fits_no_path_is_found_above() -> None:
+    """Two hundred kinds at once: discovery goes on, and its events come and go at the resource of all events."""
+    meta: Any = type(Event)
+    kind: Any = type(Kind)
+    kinds = [kind(f"CoapKind{number}", (Kind,), {"__module__": __name__}) for number in range(230)]
+    cls = meta("CoapMany", (Event, *kinds), {"__module__": __name__})
+    at_client, at_server = Heard(), Heard()
+    with server("largest=500000") as (hub, port), client(port) as one, raw_client(port) as raw:
+        one.subscribe(Subscription(cls), at_client)
+        hub.subscribe(Subscription(cls), at_server)
+        hub.publish(CoapLoop(lane=1))
+        hub.publish(cls())
+        assert wait_for(lambda: at_client == [cls()])
+        one.publish(cls())
+        assert wait_for(lambda: at_server == [cls(), cls()])
+        assert raw.ask(GET, [segment(".well-known"), segment("core")])[0] == "2.05"
+        assert raw.ask(GET, [segment("rd-lookup"), segment("res")])[0] == "2.05"

@@ -12,8 +12,6 @@ from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import EventsLost
-from genus.net._coap.wire import Notified, join_pairs
-from genus.net._envelope import Origin
 from genus.testing import DatagramProxy
 
 from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, Heard, client, link_of, server, sums, wait_for
@@ -156,25 +154,6 @@ def test_an_event_of_a_type_that_is_refused_does_not_take_others_with_it(catalog
         assert wait_for(lambda: heard.lanes()[-2:] == [1, 2])
         assert wait_for(lambda: sum(each.count for each in lost) == 1)
         channel.cancel()
-
-
-def test_events_before_the_answer_to_a_registration_are_not_taken_for_old() -> None:
-    """A client that does not know its session yet gets what was sent in it and not acknowledged."""
-    heard = Heard()
-    with server() as (hub, port), client(port) as one:
-        one.subscribe(Subscription(CoapLoop), heard)
-        peer = link_of(one).peers[0]
-        session = link_of(hub).hub.notifier.sessions.find(link_of(one).uid)  # type: ignore[union-attr]
-        assert session is not None
-        assert wait_for(lambda: peer.received.session == session.id)
-        hub.publish(CoapLoop(lane=1))
-        assert wait_for(lambda: heard.lanes() == [1])
-        assert session.settled == session.number == 1
-        observation = next(iter(peer.observations.values()))
-        body = join_pairs([(12, cbor2.dumps({5: 9}))])
-        peer.received.begin(Notified(b"next", 4))
-        peer.received.take(observation, Notified(b"next", 5, (Origin(b"12345678", 1),)), body)
-        assert wait_for(lambda: heard.lanes() == [1, 9])
 
 
 def test_a_max_age_is_never_too_long() -> None:

@@ -172,3 +172,18 @@ def test_sessions_end_with_their_last_observation_or_when_they_are_overdue() -> 
     assert sessions.overdue(1.0 + LINGER_S) == [plain]
     sessions.drop(plain)
     assert len(sessions) == 0
+
+
+def test_a_client_that_does_not_know_its_session_gets_what_was_not_acknowledged() -> None:
+    """The answer to its registration names the last number before that, so that it is not taken for old."""
+    made = session(Subscription(CoapLoop))
+    for lane, before in ((1, 0), (2, 1)):
+        made.put(outgoing(lane))
+        assert made.settled == before, "not sent yet"
+        batch = made.take()
+        assert batch is not None
+        assert (made.settled, made.number) == (before, lane), "in flight"
+        if lane == 1:
+            made.done(batch)
+    made.detach(made.observers[1], 0.0)
+    assert (made.settled, made.number) == (1, 2), "to be sent again"

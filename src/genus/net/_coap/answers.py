@@ -9,6 +9,7 @@ from aiocoap.numbers import codes
 from genus.codes import encode_path_segment, parse_path_segment
 from genus.net._coap.agreed import Agreement
 from genus.net._coap.wire import CBOR, LINK_FORMAT
+from genus.targets.coap._compiler import has_path
 
 Refusal: TypeAlias = tuple[Any, str]
 """The code of an error, and its reason."""
@@ -37,7 +38,7 @@ class Directory:
 
     def discover(self, query: Sequence[str]) -> Answer | Refusal:
         """The resources that there are, as links; `is` lists those whose code a code divides."""
-        present = filter(self._is_present, self._agreement.codes_below(1))
+        present = [code for code in self._agreement.codes_below(1) if self._is_present(code) and has_path(code)]
         found = self._select([(code, self._agreement.type_of(code) or "") for code in present], query)
         if isinstance(found, tuple):
             return found
@@ -47,7 +48,9 @@ class Directory:
 
     def look_up(self, query: Sequence[str], base: str) -> Answer | Refusal:
         """All types and kinds of the catalog with their names and resources."""
-        entries = [(entry.code, entry.name) for entry in self._agreement.catalog.entries.values()]
+        entries = [
+            (entry.code, entry.name) for entry in self._agreement.catalog.entries.values() if has_path(entry.code)
+        ]
         found = self._select(entries, query)
         if isinstance(found, tuple):
             return found

@@ -4,6 +4,7 @@ Requests come from `site`, which knows CoAP's messages; here they are codes, que
 """
 
 import os
+import time
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
@@ -157,6 +158,8 @@ class Hub:
     def describe(self, uid: bytes | None) -> Answer:
         """The state of the server, and what it knows of a client."""
         session = self.notifier.sessions.find(uid)
+        if session is not None:
+            session.alive_at = time.monotonic()
         attached = 0 if session is None else sum(one.send is not None for one in session.observers.values())
         known = session.id if session is not None else b""
         state = {0: VERSION, 1: self.epoch, 2: self.agreement.digest, 3: attached, 4: known, 5: self.uid}

@@ -29,6 +29,10 @@ ONE_DATAGRAM = 1024
 FETCH_S = 10.0
 """How long a server waits for a client to fetch the rest of a large notification."""
 TICK_S = 1.0
+PROBE_S = 600.0
+"""After so long without a sign of a client of Genus it is asked whether it is there."""
+PLAIN_PROBE_S = 86_400.0
+"""The same for a plain client, which gets the state again (RFC 7641, section 4.5)."""
 
 
 class HubCalls(msgspec.Struct, frozen=True):
@@ -72,6 +76,17 @@ class Notifier:
             await asyncio.sleep(TICK_S)
             for session in self.sessions.overdue(time.monotonic()):
                 self._drop(session, "its receiver did not return")
+            for session in list(self.sessions):
+                self._probe(session, time.monotonic())
+
+    def _probe(self, session: Session, now: float) -> None:
+        """Send a notification without events to a client that was silent for long; one that is gone is found so."""
+        is_due = now - session.alive_at >= (PLAIN_PROBE_S if session.uid is None else PROBE_S)
+        observer = next((one for one in session.observers.values() if one.send is not None), None)
+        if is_due and observer is not None and observer.send is not None and not session.waiting:
+            session.alive_at = now
+            observer.send(self._first_answer(session, observer))
+            self._counts["silent clients that were asked"] += 1
 
     def notify(self, outgoing: Outgoing, sender: bytes | None) -> None:
         """Send an event to all observers but its sender and its origin."""
@@ -162,6 +177,7 @@ class Notifier:
         session = self.sessions.attach(mark, make)
         if session is None:
             return codes.SERVICE_UNAVAILABLE, "too many observations"
+        session.alive_at = time.monotonic()
         self._serve(session)
         send(self._first_answer(session, observer[0]))
         self.wants_changed()
@@ -259,6 +275,7 @@ class Notifier:
             await self._fetched(session, large, [entry.outgoing for entry in entries])
         if session.in_flight is batch:
             self._counts["notified"] += len(entries)
+            session.alive_at = time.monotonic()
 
     async def _fetched(self, session: Session, large: Large, sent: Sequence[Outgoing]) -> None:
         """Wait until a client has fetched the rest of a large notification."""

@@ -18,6 +18,7 @@ from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import CBOR, Put, join_pairs, write_put
 from genus.net._envelope import Origin
+from genus.targets.coap._compiler import has_path
 
 OTHER_SERVER = (codes.SERVICE_UNAVAILABLE, codes.PRECONDITION_FAILED)
 """Answers that say that the server ends, or has started anew: then another one takes the events."""
@@ -134,10 +135,11 @@ class Outbox:
         fresh = [self._current(each) for each in some]
         put = Put(self._peer.uid, self._peer.epoch, tuple(each.origin for each in fresh))
         own = None if self._peer.is_plain else write_put(put)
-        if len(fresh) == 1:
+        if len(fresh) == 1 and has_path(fresh[0].code):
             path, body, method = encode_path_segment(fresh[0].code), fresh[0].attributes, codes.PUT
         else:
-            path = encode_path_segment(gcd(*(each.code for each in fresh)))
+            above = gcd(*(each.code for each in fresh))
+            path = encode_path_segment(above if has_path(above) else self._agreement().catalog.code(Event))
             body, method = join_pairs([(each.code, each.attributes) for each in fresh]), codes.POST
         return await self._peer.request(method, path, payload=body, format=CBOR, own=own)
 

@@ -86,6 +86,8 @@ class Session:
         self.queue: deque[Entry] = deque()
         self.in_flight: Batch | None = None
         self.gone_at: float | None = None
+        self.alive_at = 0.0
+        """When its client was last known to be there."""
         self.dropped = 0
         """Events that were queued and not sent, as others came that found no room."""
         self._capacity = capacity

@@ -35,6 +35,19 @@ MOST_BITS = 4 * MOST_TEXT
 """The most presence bits that fit into one; those of attributes with higher numbers are left to the receiver."""
 
 
+def has_path(code: int) -> bool:
+    """Whether a code fits a path segment; what has none is found at a resource above it.
+
+    >>> has_path(30914), has_path(1 << 2000)
+    (True, False)
+    """
+    try:
+        encode_path_segment(code)
+    except ValueError:
+        return False
+    return True
+
+
 class CoapFilter(msgspec.Struct, frozen=True):
     """The path and the query of one subscription; made by `compile`.
 
@@ -110,6 +123,8 @@ def compile(subscription: Subscription, catalog: Catalog, tests: ServerTests = "
     if wanted is None:
         return CoapFilter(subscription, tests, None)
     code = lcm(*(catalog.code(cls) for cls in subscription.types))
+    if not has_path(code):
+        return CoapFilter(subscription, tests, catalog.code(Event), residual=subscription)
     if subscription.exact and not _is_one_class(subscription.type):
         kind = pure_kind(subscription.type) if is_event_type(subscription.type) else None
         return CoapFilter(subscription, tests, catalog.code(kind) if kind else code, residual=subscription)
