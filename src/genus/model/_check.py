@@ -11,6 +11,7 @@ encoded and decoded, and must be equal afterwards.
 
 from collections.abc import Callable, Iterable
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -208,7 +209,13 @@ class _IsUnusual(NamedTuple):
 
 
 def _annotation(cls: type, attribute: Attribute) -> object:
-    return next(field.type for field in msgspec.structs.fields(cls) if field.name == attribute.name)
+    return _annotations(cls)[attribute.name]
+
+
+@lru_cache(maxsize=8)
+def _annotations(cls: type) -> dict[str, object]:
+    """The annotations of a class, kept while its attributes are looked at one after the other."""
+    return {field.name: field.type for field in msgspec.structs.fields(cls)}
 
 
 def has_own_bounds(annotation: object, attribute: Attribute) -> bool:
