@@ -2,8 +2,6 @@
 
 import ctypes
 import os
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
@@ -11,17 +9,12 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-import pytest
+from genus.devices import NODE
+from tests.devices.toolchain import RUNTIME, need, run
 
-RUNTIME = Path(__file__).parents[2] / "src" / "genus" / "devices" / "runtime"
 SHIM = Path(__file__).parent / "c_station.c"
-NODE_SOURCES = (
-    *("genus_segments.c", "genus_clock.c", "genus_queue.c", "genus_calendar.c", "genus_channels.c"),
-    *("genus_membership.c", "genus_binding.c", "genus_receiver.c", "genus_errors.c", "genus_node.c"),
-    *("genus_questions.c", "genus_no_calendar.c"),
-)
+NODE_SOURCES = tuple(name for name in NODE if name.endswith(".c"))
 """The files of the node; the others of the runtime are about types and payloads."""
-WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror")
 LARGE = (
     *("-DGENUS_CHANNELS=16", "-DGENUS_SLOTS=48", "-DGENUS_SUBJECTS=24", "-DGENUS_EVENTS=120"),
     *("-DGENUS_EVENT_BYTES=300", "-DGENUS_PUBLISHERS=200", "-DGENUS_TRANSFERS=160", "-DGENUS_CLOCK_SAMPLES=32"),
@@ -88,21 +81,6 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "segment_count": (c_int, (c_int,)),
     "segment": (c_int, (c_char_p, c_int, c_int, c_int, c_char_p)),
 }
-
-
-def need(tool: str) -> str:
-    """The path of a tool; skips the test if it is not installed."""
-    found = shutil.which(tool)
-    if found is None:
-        pytest.skip(f"{tool} is not installed")
-    return found
-
-
-def run(command: list[str]) -> str:
-    """The output of a command, which must succeed."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def node_sources() -> list[str]:

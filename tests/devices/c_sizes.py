@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from genus.devices import Firmware
-from tests.devices.c_library import RUNTIME, run
+from tests.devices.toolchain import RUNTIME, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices-node.md"
 STUBS = Path(__file__).parent / "c_stubs.c"

@@ -17,7 +17,8 @@ from genus.can import PayloadCodec
 from genus.catalog import Catalog
 from genus.devices import Firmware, generate
 
-STRICT = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror")
+from .toolchain import WARNINGS
+
 COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (gcc or clang) on this machine")
 
@@ -81,7 +82,7 @@ def build(firmware: Firmware, folder: Path, *options: str, compiler: str | None 
     harness = folder / "harness.c"
     harness.write_text(harness_source(firmware))
     made = folder / "made.so"
-    command = [compiler or require_compiler(), *STRICT, *options, *map(str, sources), str(harness), "-o", str(made)]
+    command = [compiler or require_compiler(), *WARNINGS, *options, *map(str, sources), str(harness), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr[:4000]
     return made

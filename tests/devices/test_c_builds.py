@@ -13,8 +13,9 @@ from genus.devices import generate
 from genus.testing import run_command
 from tests.can.fault_table import ROWS
 from tests.devices.c_faults import ROWS_OF_NODES
-from tests.devices.c_library import RUNTIME, WARNINGS, need, node_sources, run
+from tests.devices.c_library import node_sources
 from tests.devices.c_sizes import PAGE, STUBS, TARGETS, code, firmware, measure
+from tests.devices.toolchain import RUNTIME, WARNINGS, need, run
 
 COMPILERS = {
     "gcc": ("-O2",),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.devices.c_library import build, need, node_sources, run
+from tests.devices.c_library import build, node_sources
+from tests.devices.toolchain import need, run
 
 FUZZ = str(Path(__file__).parent / "c_fuzz.c")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")

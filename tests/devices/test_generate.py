@@ -29,7 +29,6 @@ from .compiled import (
     MALFORMED,
     NOT_WANTED,
     OK,
-    STRICT,
     UNKNOWN_TYPE,
     Device,
     build,
@@ -38,6 +37,7 @@ from .compiled import (
     harness_source,
     needs_compiler,
 )
+from .toolchain import WARNINGS
 
 GOLDEN = Path(__file__).parent / "golden"
 TYPES = [road.Roadside, road.Loop, road.ConfidentLoop, road.Lamp]
@@ -121,7 +121,7 @@ def test_it_compiles_without_a_warning(compiler: str, codec: str, tmp_path: Path
     firmware = road_firmware(codec=codec)
     files = [path for path in firmware.write(tmp_path) if path.suffix == ".c"]
     (tmp_path / "harness.c").write_text(harness_source(firmware))
-    flags = [flag for flag in STRICT if flag != "-std=c99"] if compiler == "g++" else STRICT
+    flags = [flag for flag in WARNINGS if flag != "-std=c99"] if compiler == "g++" else WARNINGS
     sources = [tmp_path / "road.h"] if compiler == "g++" else [*files, tmp_path / "harness.c"]
     for source in sources:
         command = [compiler, *flags, *COMPILERS[compiler], "-fsyntax-only", str(source)]
@@ -207,7 +207,7 @@ def test_names_of_attributes_may_be_macros_of_headers(compiler: str, tmp_path: P
     where = " and ".join(f"{name} == 1" for name in HEADERS)
     made = generate(catalog, {"a": Subscription(cls, where=where)}, publish=[cls])
     files = [path for path in made.write(tmp_path) if path.suffix == (".h" if compiler == "g++" else ".c")]
-    flags = ["-std=c++20"] if compiler == "g++" else STRICT
+    flags = ["-std=c++20"] if compiler == "g++" else WARNINGS
     for source in files:
         command = [compiler, *flags, *COMPILERS[compiler], "-fsyntax-only", str(source)]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

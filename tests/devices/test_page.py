@@ -9,7 +9,8 @@ import pytest
 
 from genus.devices import Firmware
 
-from .compiled import STRICT, needs_compiler, require_compiler
+from .compiled import needs_compiler, require_compiler
+from .toolchain import WARNINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 FUNCTION = """
@@ -50,7 +51,7 @@ def test_the_c_on_the_page_compiles(made: Firmware, tmp_path: Path) -> None:
     node = node.replace("void start(", "static void start(").replace("void light(", "static void light(")
     used = "void use(void);\nvoid use(void) { start(0, NULL); light(0); }\n"
     (tmp_path / "page.c").write_text(f"{whole}{node}{used}{FUNCTION.format(body=body)}")
-    run([require_compiler(), *STRICT, "-Wno-sizeof-pointer-div", "-fsyntax-only", str(tmp_path / "page.c")])
+    run([require_compiler(), *WARNINGS, "-Wno-sizeof-pointer-div", "-fsyntax-only", str(tmp_path / "page.c")])
 
 
 @needs_compiler
@@ -59,7 +60,7 @@ def test_the_program_for_the_host_prints_what_is_shown(made: Firmware, tmp_path:
     (tmp_path / "try.c").write_text(blocks("c")[-1])
     sources = [str(path) for path in (tmp_path / "firmware").glob("*.c")]
     include = f"-I{tmp_path / 'firmware'}"
-    run([require_compiler(), *STRICT, include, str(tmp_path / "try.c"), *sources, "-o", str(tmp_path / "try")])
+    run([require_compiler(), *WARNINGS, include, str(tmp_path / "try.c"), *sources, "-o", str(tmp_path / "try")])
     shown = re.findall(r'^\$ echo "(.*)" \| \./try\n([^$]*)', blocks("console")[0], re.MULTILINE)
     assert len(shown) == 2
     for given, printed in shown:

@@ -12,10 +12,11 @@ from genus import Subscription
 from genus.devices import Firmware, generate
 
 from . import road
-from .compiled import MALFORMED, OK, STRICT, frame_of, harness_source, needs_compiler, require_compiler
+from .compiled import MALFORMED, OK, frame_of, harness_source, needs_compiler, require_compiler
 from .random_system import RandomSystem
 from .test_generate import road_catalog
 from .test_generated_code import make
+from .toolchain import WARNINGS
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
 
@@ -48,7 +49,7 @@ def build_program(firmware: Firmware, folder: Path) -> Path:
     sources = [path for path in firmware.write(folder) if path.suffix == ".c"]
     (folder / "main.c").write_text(harness_source(firmware) + MAIN)
     made = folder / "program"
-    command = [require_compiler(), *STRICT, *SANITIZED, *map(str, sources), str(folder / "main.c"), "-o", str(made)]
+    command = [require_compiler(), *WARNINGS, *SANITIZED, *map(str, sources), str(folder / "main.c"), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True)
     if "cannot find" in done.stderr and "asan" in done.stderr:
         pytest.skip("the compiler has no address sanitizer")
@@ -119,7 +120,7 @@ def fuzz(firmware: Firmware, folder: Path, seconds: int) -> str:
         pytest.skip("no clang on this machine, which has libFuzzer")
     sources = [str(path) for path in firmware.write(folder, harness=True) if path.suffix == ".c"]
     made = folder / "fuzz"
-    flags = [*STRICT, "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
+    flags = [*WARNINGS, "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
     done = subprocess.run([clang, *flags, *sources, "-o", str(made)], capture_output=True, text=True)
     if done.returncode and "cannot find" in done.stderr:
         pytest.skip("clang is here without the runtime of libFuzzer (libclang-rt-dev)")

@@ -12,7 +12,7 @@ import genus.devices
 
 RUNTIME = Path(genus.devices.__file__).parent / "runtime"
 SOURCES = Path(__file__).parent / "c"
-WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror"]
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror")
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g"]
 TARGETS = {
     "gcc": ["gcc", "-O2"],
@@ -28,25 +28,35 @@ def needs(*tools: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
 
 
+def need(tool: str) -> str:
+    """The path of a tool; skips the test if it is not installed."""
+    found = which(tool)
+    if found is None:
+        pytest.skip(f"{tool} is not installed")
+    return found
+
+
+def run(command: Sequence[str]) -> str:
+    """The output of a command, which must succeed."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
 def compile_library(folder: Path, sources: Sequence[Path], flags: Sequence[str] = ()) -> ctypes.CDLL:
     """A shared library of these sources, compiled by gcc into the folder and loaded."""
     library = folder / "tested.so"
-    _run(["gcc", "-O2", *WARNINGS, *flags, "-shared", "-fPIC", f"-I{RUNTIME}", *map(str, sources), "-o", str(library)])
+    run(["gcc", "-O2", *WARNINGS, *flags, "-shared", "-fPIC", f"-I{RUNTIME}", *map(str, sources), "-o", str(library)])
     return ctypes.CDLL(str(library))
 
 
 def compile_program(folder: Path, compiler: Sequence[str], sources: Sequence[Path]) -> Path:
     """A program of these sources, in the folder."""
     program = folder / "tested"
-    _run([*compiler, *WARNINGS, f"-I{RUNTIME}", *map(str, sources), "-o", str(program)])
+    run([*compiler, *WARNINGS, f"-I{RUNTIME}", *map(str, sources), "-o", str(program)])
     return program
 
 
 def compile_object(folder: Path, target: str, source: Path) -> None:
     """Compiles one source for a target without linking; the test fails at the first warning."""
-    _run([*TARGETS[target], *WARNINGS, f"-I{RUNTIME}", "-c", str(source), "-o", str(folder / "tested.o")])
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
+    run([*TARGETS[target], *WARNINGS, f"-I{RUNTIME}", "-c", str(source), "-o", str(folder / "tested.o")])

@@ -7,7 +7,7 @@ Arithmetic of floats is left to the receiver.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
@@ -451,11 +451,9 @@ def _compare_choices(op: str, left: Choice, right: Choice) -> str:
 
 
 def _division(op: str, ctype: str) -> str:
-    names: dict[str, Callable[[str], str]] = {
-        "//": "genus_floor_quotient{}".format,
-        "%": "genus_remainder{}".format,
-    }
-    return names[op]("32" if ctype == "int32_t" else "64")
+    """The function of the runtime that divides integers of a type; its result fits."""
+    function = "genus_floor_quotient" if op == "//" else "genus_remainder"
+    return f"{function}{32 if ctype == 'int32_t' else 64}"
 
 
 def _encode_pattern(pattern: str) -> bytes:

@@ -61,12 +61,7 @@ def any_of_these(conditions: Iterable[Condition]) -> Condition:
         return ALWAYS
     if len(kept) < 2:
         return next(iter(kept.values()), NEVER)
-    return test(f"({' || '.join(_in_parentheses(each) for each in kept.values())})")
-
-
-def _in_parentheses(condition: Condition) -> str:
-    code = condition.code()
-    return f"({code})"
+    return test(f"({' || '.join(f'({code})' for code in kept)})")
 
 
 def _presence_code(presence: Mapping[int, bool]) -> list[str]:

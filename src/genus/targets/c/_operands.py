@@ -43,11 +43,10 @@ class Key(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A text or bytes: the code of a pointer to it, or the contents of a constant."""
+    """A text or bytes: the code of a pointer to it."""
 
     code: str
     needs: Condition = ALWAYS
-    constant: bytes | None = None
 
 
 class Flag(msgspec.Struct, frozen=True):
@@ -55,7 +54,6 @@ class Flag(msgspec.Struct, frozen=True):
 
     code: str
     needs: Condition = ALWAYS
-    constant: bool | None = None
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -64,7 +62,6 @@ class Choice(msgspec.Struct, frozen=True):
     code: str
     values: tuple[str | int, ...]
     needs: Condition = ALWAYS
-    constant: str | int | None = None
 
 
 Operand: TypeAlias = Number | Key | Run | Flag | Choice
