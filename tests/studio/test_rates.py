@@ -5,11 +5,11 @@ from genus.studio._rates import KEEP_S, Rates
 
 def test_the_rate_is_that_of_the_last_second() -> None:
     rates = Rates()
-    for step in range(41):
+    for step in range(51):
         rates.note("a", step * 5 if step <= 20 else 100, step * 0.05)
     assert rates.rate("a") == 0.0
     for step in range(1, 41):
-        rates.note("a", 100 + step, 2.0 + step * 0.05)
+        rates.note("a", 100 + step, 2.5 + step * 0.05)
     assert 19 <= rates.rate("a") <= 21
 
 
