@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from genus.errors import GenusError
+from genus.studio._components import vendor
 from genus_traffic.report import formats
 from genus_traffic.report.bus import CLASSES, BusAxis, is_corrupted, is_late, sum_channels, timeline_rows
 from genus_traffic.report.charts import chart_data, worst_sites
@@ -95,8 +96,13 @@ def _environment() -> Environment:
     )
     made.filters.update(_FILTERS)
     made.tests.update(_TESTS)
-    made.globals.update(sections=SECTIONS, classes=CLASSES, loop_distance_m=DISTANCE_M, read_asset=_read_asset)
+    made.globals.update(sections=SECTIONS, classes=CLASSES, loop_distance_m=DISTANCE_M, read_asset=_read_asset, read_vendor=_read_vendor)
     return made
+
+
+def _read_vendor(name: str) -> Markup:
+    """A file of a library that the page contains."""
+    return Markup(vendor(name))
 
 
 def _read_asset(name: str) -> Markup:
