@@ -29,13 +29,15 @@ from genus.bus._link import (
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, nanoseconds, parse_qos
+from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, format_qos, nanoseconds, parse_qos
 from genus.bus._queue import WhenFull
 from genus.bus._traffic import Traffic
 
 if TYPE_CHECKING:
+    from genus.bus._codec import Recorded
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
+    from genus.bus._recording_index import RecordingIndex
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
     from genus.bus._requests import Declined, Reply
 
@@ -71,8 +73,10 @@ __all__ = [
     "PreciseClock",
     "Publisher",
     "QoS",
+    "Recorded",
     "Recorder",
     "Recording",
+    "RecordingIndex",
     "RecordingWriter",
     "Refusals",
     "Refused",
@@ -90,6 +94,7 @@ __all__ = [
     "TroubleHandler",
     "WhenFull",
     "WhenInvalid",
+    "format_qos",
     "nanoseconds",
     "open_bus",
     "parse_qos",
@@ -103,8 +108,10 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
+        _codec="Recorded",
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
+        _recording_index="RecordingIndex",
         _refusals="Refusals Refused WhenInvalid",
         _requests="Declined Reply",
     )

@@ -23,6 +23,9 @@ from genus.model._read_back import plain_value
 FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
 """The times of recording that a packet may have: the years 1 to 9999."""
 
+MOST_UNKNOWN = 10_000
+"""Names of unknown types that a decoder remembers, not to search for them again."""
+
 _RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
 _encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
 
@@ -87,6 +90,8 @@ class EventDecoder:
         self._open = msgspec.msgpack.Decoder(tuple[str, _RECORDED_AT, msgspec.Raw]).decode
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event] | MapReader] = {}
         self._maps: dict[str, MapReader] = {}
+        self._unknown: set[str] = set()
+        """Names that are not among the given types; without given ones, a type may be declared later."""
         self.unread = UnreadValues()
 
     def decode(self, packet: bytes | memoryview) -> Recorded | Rejected | UnitsStated:
@@ -131,9 +136,13 @@ class EventDecoder:
         self._decoders[name] = reader if reader.converts else msgspec.msgpack.Decoder(reader.type)
 
     def _find(self, name: str) -> "msgspec.msgpack.Decoder[Event] | MapReader | None":
+        if name in self._unknown:
+            return None
         known = self._given if self._given is not None else subtypes(Event)
         found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name]
         if not found:
+            if self._given is not None and len(self._unknown) < MOST_UNKNOWN:
+                self._unknown.add(name)
             return None
         self._use(MapReader(found[-1], self.unread))
         return self._decoders[name]

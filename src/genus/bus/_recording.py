@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from genus.bus._attribute_map import UnreadValues, encode_units, has_units
@@ -22,6 +23,7 @@ from genus.bus._bus import Bus
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.bus._delivery import log
 from genus.bus._frames import FORMAT, LARGEST, Frame, FrameFormat, Gap, find_format, frames_in
+from genus.bus._recording_index import IndexBuilder, RecordingIndex, frames_from
 from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
 from genus.errors import EventError, RecordingError
 from genus.filters import Subscription
@@ -146,6 +148,7 @@ class Recording:
     problems: Counter[str] = field(default_factory=Counter)
     damage: list[str] = field(default_factory=list)
     unread: UnreadValues = field(default_factory=UnreadValues)
+    _index: RecordingIndex | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -154,9 +157,50 @@ class Recording:
 
     def __iter__(self) -> Iterator[Recorded]:
         """The events, oldest first."""
-        decoder = EventDecoder(self.types)
+        return self._events(EventDecoder(self.types), frames_in)
+
+    def index(self, progress: Callable[[int, int], object] | None = None) -> RecordingIndex:
+        """What the recording has, and where its times are; made once, in a pass that decodes no event.
+
+        Args:
+            progress: Called now and then with the bytes that were read, and the total; what it raises ends the pass.
+        """
+        if self._index is None:
+            with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                self._index = IndexBuilder().read(data, find_format(data) or FORMAT, progress)
+        return self._index
+
+    def read_from(self, time_us: int) -> Iterator[Recorded]:
+        """The events from a time in microseconds since 1970 on, without decoding those before; needs the index.
+
+        Events are in the order of the file. Where times go back, an event counts as of the latest time so far.
+
+        >>> import tempfile, pathlib
+        >>> from genus import Event
+        >>> class Lamp(Event):
+        ...     on: bool
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "lamps.genus"
+        >>> with RecordingWriter(file) as writer:
+        ...     for second in range(5):
+        ...         writer.write(Lamp(on=second % 2 == 0), second * 1_000_000)
+        >>> recording = read_recording(file, [Lamp])
+        >>> [recorded.at_us for recorded in recording.read_from(3_000_000)]
+        [3000000, 4000000]
+        >>> index = recording.index()
+        >>> index.start_us, index.end_us, index.events, index.types
+        (0, 4000000, 5, {'Lamp': 5})
+        """
+        index, decoder = self.index(), EventDecoder(self.types)
+        place = index.find(time_us)
+        for packet in index.units_before(place.offset):
+            decoder.decode(packet)
+        return self._events(decoder, partial(frames_from, place=place, time_us=time_us))
+
+    def _events(
+        self, decoder: EventDecoder, frames: Callable[[mmap.mmap, FrameFormat], Iterator[Frame | Gap]]
+    ) -> Iterator[Recorded]:
         self.events, self.problems, self.damage, self.unread = 0, Counter(), [], decoder.unread
-        for packet in self._packets():
+        for packet in self._packets(frames):
             found = decoder.decode(packet)
             if isinstance(found, Recorded):
                 self.events += 1
@@ -164,9 +208,9 @@ class Recording:
             elif isinstance(found, Rejected):
                 self.problems[found.reason] += 1
 
-    def _packets(self) -> Iterator[bytes]:
+    def _packets(self, frames: Callable[[mmap.mmap, FrameFormat], Iterator[Frame | Gap]]) -> Iterator[bytes]:
         with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            for found in frames_in(data, find_format(data) or FORMAT):
+            for found in frames(data, find_format(data) or FORMAT):
                 if isinstance(found, Frame):
                     yield found.packet
                 else:

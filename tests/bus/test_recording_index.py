@@ -1,0 +1,139 @@
+"""The index of a recording: reading from a time on gives what reading all of it gives from there."""
+
+import random
+from itertools import accumulate
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+
+from genus import Event, Maybe
+from genus.bus import Recorded, Recording, RecordingWriter, read_recording
+from genus.bus._codec import encode_event
+from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
+from genus.bus._recording_index import FRAMES_PER_PLACE
+from genus.model import Unit
+
+
+class Step(Event):
+    number: int
+    load: Maybe[bytes] = None
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "steps.genus"
+
+
+def write(path: Path, times: list[int], form: FrameFormat = FORMAT) -> None:
+    rest = random.Random(len(times))
+    packets = [
+        encode_event(Step(number=number, load=rest.randbytes(rest.randrange(40))), at_us)
+        for number, at_us in enumerate(times)
+    ]
+    path.write_bytes(form.header + b"".join(map(form.frame, packets)))
+
+
+def later(recording: Recording, time_us: int) -> list[Recorded]:
+    """The law: the events from the first on that is of the time or later."""
+    found = list(recording)
+    latest = list(accumulate((each.at_us for each in found), max))
+    return [each for each, at_us in zip(found, latest, strict=True) if at_us >= time_us]
+
+
+@pytest.mark.parametrize("form", [FORMAT, FIRST_FORMAT], ids=["present", "first"])
+@pytest.mark.parametrize("seed", range(6))
+def test_reading_from_a_time_gives_what_is_there_from_it_on(path: Path, form: FrameFormat, seed: int) -> None:
+    """Also where times go back, and after damage anywhere."""
+    rest = random.Random(seed)
+    times = [number * 1000 + rest.choice([0, 0, 0, -50_000, 7_000]) for number in range(5 * FRAMES_PER_PLACE)]
+    write(path, times, form)
+    if seed % 2:
+        content = bytearray(path.read_bytes())
+        for _ in range(20):
+            at = rest.randrange(len(content))
+            content[at : at + rest.randrange(1, 400)] = rest.randbytes(rest.randrange(400))
+        path.write_bytes(content)
+    recording = read_recording(path, [Step])
+    for time_us in [-(10**9), 0, *rest.sample(range(max(times)), 20), max(times), max(times) + 1]:
+        assert list(recording.read_from(time_us)) == later(recording, time_us)
+
+
+def test_the_index_says_what_a_recording_has(path: Path) -> None:
+    write(path, [5_000, 1_000, 9_000, 3_000])
+    index = read_recording(path, [Step]).index()
+    assert (index.start_us, index.end_us, index.events, index.types) == (5_000, 9_000, 4, {"Step": 4})
+    assert (index.damaged, index.size) == (0, path.stat().st_size)
+
+
+def test_types_that_are_not_known_are_counted_too(path: Path) -> None:
+    write(path, [1, 2])
+    recording = read_recording(path, [])
+    assert recording.index().types == {"Step": 2}
+    assert list(recording.read_from(0)) == []
+    assert recording.problems == {"unknown type Step": 2}
+
+
+def test_a_recording_without_events_has_no_times(path: Path) -> None:
+    RecordingWriter(path).close()
+    recording = read_recording(path, [Step])
+    index = recording.index()
+    assert (index.start_us, index.end_us, index.events) == (None, None, 0)
+    assert list(recording.read_from(0)) == []
+
+
+def test_damage_and_problems_are_those_of_what_was_read(path: Path) -> None:
+    write(path, [number * 1000 for number in range(3 * FRAMES_PER_PLACE)])
+    content = bytearray(path.read_bytes())
+    content[len(content) // 10] ^= 0xFF
+    content[len(content) * 9 // 10] ^= 0xFF
+    path.write_bytes(content)
+    recording = read_recording(path, [Step])
+    assert recording.index().damaged == 2
+    assert recording.index().events == 3 * FRAMES_PER_PLACE - 2
+    list(recording.read_from(2 * FRAMES_PER_PLACE * 1000))
+    assert len(recording.damage) == 1
+
+
+def test_units_that_were_stated_before_hold(path: Path) -> None:
+    """The units of a class are stated before its first event alone, and again where another class continues."""
+
+    def old() -> type[Event]:
+        class Gauge(Event):
+            level: Annotated[float, Unit("m")]
+
+        return Gauge
+
+    def new() -> type[Event]:
+        class Gauge(Event):
+            level: Annotated[float, Unit("cm")]
+
+        return Gauge
+
+    older, newer = old(), new()
+    with RecordingWriter(path) as writer:
+        for second in range(2 * FRAMES_PER_PLACE):
+            writer.write(older(level=2.0), second)  # type: ignore[call-arg]
+        for second in range(2 * FRAMES_PER_PLACE, 4 * FRAMES_PER_PLACE):
+            writer.write(newer(level=3.0), second)  # type: ignore[call-arg]
+    recording = read_recording(path, [newer])
+    first = 2 * FRAMES_PER_PLACE
+    for start in (0, first - 1, first, first + 1, 3 * FRAMES_PER_PLACE + 7):
+        levels = [each.event.level for each in recording.read_from(start)]  # type: ignore[attr-defined]
+        assert levels == [200.0 if second < first else 3.0 for second in range(start, 4 * FRAMES_PER_PLACE)]
+
+
+def test_progress_is_told_and_can_end_the_pass(path: Path) -> None:
+    write(path, list(range(100)))
+    told: list[tuple[int, int]] = []
+    size = path.stat().st_size
+    read_recording(path, [Step]).index(lambda done, total: told.append((done, total)))
+    assert told[-1] == (size, size)
+
+    def stop(done: int, total: int) -> None:
+        raise InterruptedError
+
+    recording = read_recording(path, [Step])
+    with pytest.raises(InterruptedError):
+        recording.index(stop)
+    assert recording.index().events == 100
