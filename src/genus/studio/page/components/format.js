@@ -1,0 +1,124 @@
+// Numbers and times as text. What is not known is a dash.
+
+/** Stands for what is not known. */
+export const DASH = "–";
+
+const COUNT_FORMAT = new Intl.NumberFormat("en");
+const SHORT_FORMAT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+const AGO_UNITS = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]];
+
+/** Whether it is a finite number. */
+export function isNumber(value) {
+  return typeof value === "number" && Number.isFinite(value);
+}
+
+/** 1,234. */
+export function count(value) {
+  return isNumber(value) ? COUNT_FORMAT.format(value) : DASH;
+}
+
+/** 1.23K, 4.5M: where there is little room. */
+export function short(value) {
+  if (!isNumber(value)) return DASH;
+  return Math.abs(value) < 10_000 ? COUNT_FORMAT.format(Math.round(value)) : SHORT_FORMAT.format(value);
+}
+
+/** A number of three digits: 0.00123, 1.23, 12.3, 123, 1,234. */
+export function number(value) {
+  if (!isNumber(value)) return DASH;
+  const size = Math.abs(value);
+  if (size >= 100) return COUNT_FORMAT.format(Math.round(value));
+  if (size >= 10) return value.toFixed(1);
+  if (size >= 1 || size === 0) return size === 0 ? "0" : value.toFixed(2);
+  return size < 1e-6 ? value.toExponential(1) : String(Number(value.toPrecision(2)));
+}
+
+/** Events a second, without the unit: 0, 0.2, 9.5, 120, 12.3K. */
+export function rate(value) {
+  if (!isNumber(value)) return DASH;
+  if (value >= 9950) return SHORT_FORMAT.format(value);
+  if (value >= 99.5 || value === 0) return COUNT_FORMAT.format(Math.round(value));
+  return value >= 0.95 ? value.toFixed(1) : value.toFixed(2);
+}
+
+/** Milliseconds with their unit, in the unit that suits: 80 µs, 1.25 ms, 2.5 s, 3 min 20 s. */
+export function ms(value) {
+  if (!isNumber(value)) return DASH;
+  const size = Math.abs(value);
+  if (size === 0) return "0 ms";
+  if (size < 0.001) return `${number(value * 1e6)} ns`;
+  if (size < 1) return `${number(value * 1000)} µs`;
+  if (size < 1000) return `${number(value)} ms`;
+  if (size < 60_000) return `${number(value / 1000)} s`;
+  return duration(value);
+}
+
+/** Microseconds with their unit, like ms(). */
+export function micros(value) {
+  return isNumber(value) ? ms(value / 1000) : DASH;
+}
+
+/** A long span: 3 min 20 s, 2 h 5 min, 4 d 3 h. */
+export function duration(value) {
+  if (!isNumber(value)) return DASH;
+  const sign = value < 0 ? "−" : "";
+  const seconds = Math.round(Math.abs(value) / 1000);
+  if (seconds < 60) return `${sign}${seconds} s`;
+  if (seconds < 3600) return `${sign}${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  if (seconds < 86_400) return `${sign}${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${sign}${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3600)} h`;
+}
+
+/** 1.2 MB. */
+export function bytes(value) {
+  if (!isNumber(value)) return DASH;
+  let size = value, unit = 0;
+  while (Math.abs(size) >= 999.5 && unit < BYTE_UNITS.length - 1) [size, unit] = [size / 1000, unit + 1];
+  return `${unit ? number(size) : count(size)} ${BYTE_UNITS[unit]}`;
+}
+
+/** How long before `now` (both in milliseconds since 1970) it was: "now", "5 s ago", "3 min ago"; "in 3 s" if later. */
+export function ago(value, now = Date.now()) {
+  if (!isNumber(value)) return DASH;
+  const span = now - value;
+  if (Math.abs(span) < 1500) return "now";
+  const [size, unit] = AGO_UNITS.find(([least]) => Math.abs(span) >= least) ?? AGO_UNITS.at(-1);
+  const text = `${COUNT_FORMAT.format(Math.floor(Math.abs(span) / size))} ${unit}`;
+  return span < 0 ? `in ${text}` : `${text} ago`;
+}
+
+/** The time of day of milliseconds since 1970, in UTC as all times of Genus: 12:03:04 (.567 with `digits` 3). */
+export function time(value, digits = 0) {
+  const text = formatIso(value);
+  return text === DASH ? DASH : text.slice(11, digits ? 20 + digits : 19);
+}
+
+/** Day and time in UTC: 2026-11-17 12:03:04. */
+export function date(value, digits = 0) {
+  const text = formatIso(value);
+  return text === DASH ? DASH : text.slice(0, digits ? 20 + digits : 19).replace("T", " ");
+}
+
+/** The time of the reader's own clock and zone, without seconds: 12:03. For what happens to the page, not to data. */
+export function localTime(value) {
+  const at = new Date(value);
+  return `${String(at.getHours()).padStart(2, "0")}:${String(at.getMinutes()).padStart(2, "0")}`;
+}
+
+/** A share of 0 to 1: 12 %. */
+export function percent(value) {
+  if (!isNumber(value)) return DASH;
+  const part = 100 * value;
+  return `${part === 0 || part >= 9.95 ? Math.round(part) : part.toFixed(1)} %`;
+}
+
+/** "1 node", "3 nodes". */
+export function plural(value, word, many = `${word}s`) {
+  return `${count(value)} ${value === 1 ? word : many}`;
+}
+
+function formatIso(value) {
+  if (!isNumber(value) || Math.abs(value) > 8.64e15) return DASH;
+  return new Date(value).toISOString().replace(/^[+-]\d\d(\d{4})/, "$1");
+}

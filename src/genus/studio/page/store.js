@@ -1,0 +1,266 @@
+// The data of the page: one stream of server-sent events keeps the tables that the present view shows.
+
+const KEPT_RATES = 60;
+const LAG_MS = 1500;
+const SILENCE_MS = 6000; // the server sends something at least every 2 s
+const GONE_MS = 8000;
+const REOPEN_MS = 1500;
+
+/**
+ * A stream of server-sent events that stays: it is opened again after an error or silence, closed while the page is
+ * hidden, and opened again instead of working off a backlog.
+ *
+ * `handlers` maps names of events to functions of their data. `onState(state)` is told "open", "broken" and "hidden".
+ */
+export class Stream {
+  constructor(path, handlers, onState = () => {}) {
+    this.path = path;
+    this.handlers = handlers;
+    this.onState = onState;
+    this.source = null;
+    this.timer = 0;
+    this.least = Infinity;
+    this.heard = 0;
+    this.onVisible = () => (document.hidden ? this.#hide() : this.reopen());
+    document.addEventListener("visibilitychange", this.onVisible);
+    this.watch = setInterval(() => this.#checkSilence(), 1000);
+    if (document.hidden) this.onState("hidden");
+    else this.reopen();
+  }
+
+  /** Close it for good. */
+  close() {
+    document.removeEventListener("visibilitychange", this.onVisible);
+    clearInterval(this.watch);
+    this.#drop();
+    this.handlers = {};
+    this.onState = () => {};
+  }
+
+  /** Close the connection and open another, which begins with a snapshot. */
+  reopen() {
+    this.#drop();
+    this.least = Infinity;
+    this.heard = performance.now();
+    const source = new EventSource(this.path);
+    this.source = source;
+    source.onopen = () => { this.heard = performance.now(); };
+    source.onerror = () => this.#fail(source);
+    for (const name of Object.keys(this.handlers)) source.addEventListener(name, (event) => this.#receive(source, name, event));
+  }
+
+  #drop() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.source?.close();
+    this.source = null;
+  }
+
+  #hide() {
+    this.#drop();
+    this.onState("hidden");
+  }
+
+  #receive(source, name, event) {
+    if (source !== this.source) return;
+    this.heard = performance.now();
+    const data = JSON.parse(event.data);
+    this.onState("open");
+    if (this.#lags(data.at)) this.reopen();
+    else this.handlers[name](data);
+  }
+
+  // The clocks of server and page may differ, so what counts is how much the difference grows.
+  #lags(at) {
+    if (typeof at !== "number") return false;
+    const difference = Date.now() - at;
+    this.least = Math.min(this.least, difference);
+    return difference - this.least > LAG_MS;
+  }
+
+  #fail(source) {
+    if (source !== this.source) return;
+    this.onState("broken");
+    if (source.readyState === EventSource.CLOSED) this.#retry(); // else the browser tries again by itself
+  }
+
+  #retry() {
+    this.#drop();
+    if (!document.hidden) this.timer = setTimeout(() => this.reopen(), REOPEN_MS);
+  }
+
+  #checkSilence() {
+    if (!this.source || performance.now() - this.heard < SILENCE_MS) return;
+    this.onState("broken");
+    this.reopen();
+  }
+}
+
+/**
+ * Tables of rows. `rows(table)` is a Map of rows by key; `watch(tables)` says which are wanted; `onChange(table, fn)`
+ * calls fn({set, gone}) (Sets of keys) at most once per animation frame; `onChanges(fn)` the same for all tables at once,
+ * with {table: {set, gone}}. Both return a function that ends it. `has(table)` tells whether its rows have come yet.
+ * `status` is {state: "connecting" | "live" | "reconnecting" | "gone" | "hidden", since: ms of this computer's clock}.
+ */
+export class Store {
+  constructor({ frame = (fn) => requestAnimationFrame(fn) } = {}) {
+    this.frame = frame;
+    this.tables = new Map();
+    this.wanted = [];
+    this.stream = null;
+    this.changes = {};
+    this.isScheduled = false;
+    this.listeners = new Set();
+    this.statusListeners = new Set();
+    this.status = { state: "connecting", since: Date.now() };
+    this.skew = 0;
+    this.seq = 0;
+    this.received = 0;
+    setInterval(() => this.#age(), 1000);
+  }
+
+  rows(table) {
+    return this.tables.get(table) ?? EMPTY;
+  }
+
+  has(table) {
+    return this.tables.has(table);
+  }
+
+  /** The time of the server's clock, in milliseconds since 1970. */
+  now() {
+    return Date.now() - this.skew;
+  }
+
+  watch(tables) {
+    const wanted = [...new Set(tables)].sort();
+    if (this.stream && wanted.join() === this.wanted.join()) return;
+    this.stream?.close();
+    this.wanted = wanted;
+    for (const name of this.tables.keys()) if (!wanted.includes(name)) this.tables.delete(name);
+    const handlers = { snapshot: (data) => this.#replace(data), change: (data) => this.#merge(data) };
+    this.stream = new Stream(`/api/stream?tables=${wanted.map(encodeURIComponent).join(",")}`, handlers, (state) => this.#note(state));
+  }
+
+  onChange(table, fn) {
+    return this.onChanges((changes) => { if (changes[table]) fn(changes[table]); });
+  }
+
+  onChanges(fn) {
+    this.listeners.add(fn);
+    return () => this.listeners.delete(fn);
+  }
+
+  onStatus(fn) {
+    this.statusListeners.add(fn);
+    fn(this.status);
+    return () => this.statusListeners.delete(fn);
+  }
+
+  /** Open the stream again, for a new snapshot. */
+  reload() {
+    this.stream?.reopen();
+  }
+
+  #replace({ seq, at, tables }) {
+    this.#arrive(seq, at);
+    for (const name of this.wanted) {
+      const before = this.tables.get(name) ?? EMPTY, after = new Map(Object.entries(tables[name] ?? {}));
+      this.tables.set(name, after);
+      const changed = this.#changed(name);
+      for (const key of before.keys()) if (!after.has(key)) markGone(changed, key);
+      for (const key of after.keys()) markSet(changed, key);
+    }
+    this.#schedule();
+  }
+
+  #merge({ seq, at, set, gone, beat }) {
+    this.#arrive(seq, at);
+    for (const [name, rows] of Object.entries(set ?? {})) this.#setRows(name, rows);
+    for (const [name, keys] of Object.entries(gone ?? {})) this.#removeRows(name, keys);
+    if (beat) this.#beat();
+    this.#schedule();
+  }
+
+  #arrive(seq, at) {
+    this.seq = seq;
+    this.skew = Date.now() - at;
+    this.received += 1;
+  }
+
+  #setRows(name, rows) {
+    const table = this.tables.get(name);
+    if (!table) return;
+    const changed = this.#changed(name);
+    for (const key of Object.keys(rows)) {
+      const known = table.get(key);
+      if (known) Object.assign(known, rows[key]);
+      else table.set(key, rows[key]);
+      markSet(changed, key);
+    }
+  }
+
+  #removeRows(name, keys) {
+    const table = this.tables.get(name);
+    if (!table) return;
+    const changed = this.#changed(name);
+    for (const key of keys) if (table.delete(key)) markGone(changed, key);
+  }
+
+  #beat() {
+    const channels = this.tables.get("channels");
+    if (!channels?.size) return;
+    const changed = this.#changed("channels");
+    for (const [key, row] of channels) {
+      row.rates = [...(row.rates ?? []).slice(1 - KEPT_RATES), row.rate ?? 0];
+      markSet(changed, key);
+    }
+  }
+
+  #changed(name) {
+    return (this.changes[name] ??= { set: new Set(), gone: new Set() });
+  }
+
+  #schedule() {
+    if (this.isScheduled) return;
+    this.isScheduled = true;
+    this.frame(() => this.#flush());
+  }
+
+  #flush() {
+    this.isScheduled = false;
+    const changes = this.changes;
+    this.changes = {};
+    if (Object.keys(changes).length) for (const fn of [...this.listeners]) fn(changes);
+  }
+
+  #note(state) {
+    if (state === "open") this.#setStatus("live");
+    else if (state === "hidden") this.#setStatus("hidden");
+    else if (this.status.state !== "gone") this.#setStatus(this.status.state === "connecting" ? "connecting" : "reconnecting");
+  }
+
+  // A server that does not come back soon is called gone, with the time since when.
+  #age() {
+    const { state, since } = this.status;
+    if ((state === "reconnecting" || state === "connecting") && Date.now() - since > GONE_MS) this.#setStatus("gone", since);
+  }
+
+  #setStatus(state, since = Date.now()) {
+    if (state === this.status.state) return;
+    this.status = { state, since };
+    for (const fn of this.statusListeners) fn(this.status);
+  }
+}
+
+const EMPTY = new Map();
+
+function markSet(changed, key) {
+  changed.gone.delete(key);
+  changed.set.add(key);
+}
+
+function markGone(changed, key) {
+  changed.set.delete(key);
+  changed.gone.add(key);
+}
