@@ -100,7 +100,7 @@ class _Series:
 
     def _end_seconds(self, second: float, count: int, now_s: float) -> None:
         """The seconds since the last end get an equal share each, of what was counted since then."""
-        mean = (count - self.base) / (now_s - self.base_s)
+        mean = float(f"{(count - self.base) / (now_s - self.base_s):.4g}")  # shorter in a message to a page
         self.history.extend([mean] * int(min(second - self.second, SECONDS)))
         self.base, self.base_s, self.second = count, now_s, second
 

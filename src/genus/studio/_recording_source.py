@@ -1,0 +1,312 @@
+"""A recording as a source: played on the page, with play, pause, seek and speed.
+
+A thread plays it, another one makes the index that seeking needs. Counters go on over seeks; rates are in the time of
+the recording, and begin anew after a seek.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+
+from genus.bus import Recorded
+from genus.errors import BusError, GenusError
+from genus.model import Event, name_of, subtypes
+from genus.studio._meters import Meters
+from genus.studio._playback import Playback
+from genus.studio._rates import Rates
+from genus.studio._reel import Reel, ReelIndex
+from genus.studio._rows import ChannelRow, Row, SourceRow, Tables
+from genus.studio._source import Receive
+from genus.studio._texts import three_digits
+
+BATCH = 500
+"""Most events that are played before somebody else may look."""
+YIELD_S = 0.0005
+IDLE_S = 0.5
+LONG_WAIT_S = 10.0
+"""A note says so if the next event comes after a longer time."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ALL = ""
+
+
+class _Closed(Exception):
+    """The source was closed while the index was made."""
+
+
+class RecordingSource:
+    """State: a recording, or a landing folder of recordings, as it is played.
+
+    Args:
+        path: The file, or the folder.
+        types: The event types, with those below them; by default all that are declared.
+        name: Its name on the page.
+        plays: Whether it plays at once.
+        clock: Replaces `time.monotonic`.
+        threaded: Whether threads make the index and play; else the index is made first, and `step` plays.
+
+    Raises:
+        RecordingError: There is no recording at the path, or it cannot be read.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        types: Collection[type] | None = None,
+        *,
+        name: str,
+        plays: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        threaded: bool = True,
+    ) -> None:
+        self.name = name
+        self._types = tuple(
+            dict.fromkeys(cls for root in ([Event] if types is None else types) for cls in subtypes(root))
+        )
+        self._known = {name_of(cls) for cls in self._types}
+        self._reel = Reel(path, None if types is None else self._types)
+        self._clock = clock
+        self._playback = Playback(self._reel.read)
+        self._rates, self._meters = Rates(), Meters()
+        self._before: dict[tuple[str, str], int] = {}
+        """Events that were counted before the last leap, by type and `source`."""
+        self._events = 0
+        self._index: ReelIndex | None = None
+        self._indexed = 0.0
+        self._problem = ""
+        self._receivers: tuple[Receive, ...] = ()
+        self._changed = threading.Condition(threading.RLock())
+        """Guards all of this, and tells the thread that plays."""
+        self._is_closed = False
+        self._threads: list[threading.Thread] = []
+        if plays:
+            self._playback.play(clock())
+        if threaded:
+            self._start()
+        else:
+            self._make_index()
+
+    def _start(self) -> None:
+        for work in (self._make_index, self._run):
+            thread = threading.Thread(target=work, name=f"genus-studio {work.__name__[1:]} {self.name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    # -- a source ----------------------------------------------------------------------------------------------------
+
+    def rows(self, wanted: Collection[str]) -> Tables:
+        """The present rows of tables."""
+        with self._changed:
+            position_us = self._playback.position_us(self._clock())
+            counts = self._channel_counts()
+            if position_us is not None:
+                self._note_rates(counts, position_us / 1e6)
+            found: dict[str, Mapping[str, Row]] = {"sources": {self.name: self._source_row(position_us)}}
+            if "channels" in wanted:
+                found["channels"] = {
+                    self._key(*channel): self._channel_row(*channel, count) for channel, count in counts.items()
+                }
+        return found
+
+    def types(self) -> Collection[type]:
+        """The event types that were given."""
+        return self._types
+
+    def counts(self) -> Mapping[str, int]:
+        """How many events of each type were played."""
+        found: dict[str, int] = {}
+        with self._changed:
+            for (type_, _), count in self._channel_counts().items():
+                found[type_] = found.get(type_, 0) + count
+        return found
+
+    def tap(self, receive: Receive) -> Callable[[], None]:
+        """Call a function with each event that is played; returns a function that ends it."""
+        with self._changed:
+            self._receivers = (*self._receivers, receive)
+
+        def end() -> None:
+            with self._changed:
+                self._receivers = tuple(each for each in self._receivers if each is not receive)
+
+        return end
+
+    def close(self) -> None:
+        """End playing."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(5)
+
+    # -- playing -----------------------------------------------------------------------------------------------------
+
+    def play(self) -> None:
+        """Go on; from the beginning if it has ended."""
+        with self._changed:
+            if self._playback.state in ("ended", "failed"):
+                self._leap()
+            self._problem = ""
+            self._playback.play(self._clock())
+            self._changed.notify_all()
+
+    def pause(self) -> None:
+        """Stop."""
+        with self._changed:
+            self._playback.pause(self._clock())
+            self._changed.notify_all()
+
+    def set_speed(self, speed: float) -> None:
+        """Let time pass so many times as fast as in reality, or as fast as the events can be read."""
+        with self._changed:
+            self._playback.set_speed(speed, self._clock())
+            self._changed.notify_all()
+
+    def seek(self, time_ms: float) -> None:
+        """Go on from a time, or from the beginning or the end if that is nearer; BusError while the index is made."""
+        with self._changed:
+            index = self._index
+            if index is None:
+                raise BusError(
+                    f"{self._reel.path} is being indexed, {self._indexed:.0%} done; seek when it is complete"
+                )
+            if time_ms != time_ms:
+                raise BusError("a recording has no time NaN; give milliseconds since 1970")
+            if index.start_us is None or index.end_us is None:
+                raise BusError(f"{self._reel.path} has no events to seek among")
+            time_us = min(max(time_ms * 1000, index.start_us), index.end_us)
+            self._leap()
+            self._problem = ""
+            self._playback.seek(round(time_us), self._clock())
+            self._changed.notify_all()
+
+    def step(self) -> float | None:
+        """Play what is due; returns after how many seconds more is, None if nothing is."""
+        with self._changed:
+            now = self._clock()
+            try:
+                events = self._playback.take(now, BATCH)
+            except (GenusError, OSError, ValueError) as problem:  # the file was removed or is empty now
+                self._playback.fail()
+                self._problem = f"{self._reel.path} cannot be read: {problem}"
+                return None
+            for recorded in events:
+                self._receive(recorded)
+            return self._playback.wait_s(self._clock())
+
+    def _receive(self, recorded: Recorded) -> None:
+        event, at_ns = recorded.event, recorded.at_us * 1000
+        self._events += 1
+        self._meters.add(at_ns, event)
+        for receive in self._receivers:
+            receive(at_ns, event, None if event.source is None else str(event.source))
+
+    def _leap(self) -> None:
+        """Times begin anew; what was counted stays."""
+        self._before = self._channel_counts()
+        self._meters = Meters()
+        self._rates.restart()
+
+    # -- threads -----------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with self._changed:
+            while not self._is_closed:
+                left = self.step()
+                self._changed.wait(IDLE_S if left is None else min(max(left, YIELD_S), IDLE_S))
+
+    def _make_index(self) -> None:
+        try:
+            index = self._reel.index(self._tell_progress)
+        except _Closed:
+            return
+        except (GenusError, OSError, ValueError) as problem:
+            with self._changed:
+                self._problem = f"{self._reel.path} cannot be indexed: {problem}"
+            return
+        with self._changed:
+            self._index = index
+
+    def _tell_progress(self, share: float) -> None:
+        self._indexed = share
+        if self._is_closed:
+            raise _Closed
+        time.sleep(0)  # those who wait for Python's lock go first
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _channel_counts(self) -> dict[tuple[str, str], int]:
+        found = dict(self._before)
+        for type_, sources in self._meters.by_type().items():
+            for source, count in sources.items():
+                found[type_, source] = found.get((type_, source), 0) + count
+        return found
+
+    def _note_rates(self, counts: Mapping[tuple[str, str], int], now_s: float) -> None:
+        self._rates.note(_ALL, self._events, now_s)
+        for channel, count in counts.items():
+            self._rates.note(self._key(*channel), count, now_s)
+
+    def _key(self, type_: str, source: str) -> str:
+        return f"{self.name}|{type_}|{source}"
+
+    def _rate(self, key: str) -> float:
+        return three_digits(self._rates.rate(key)) if self._playback.state == "playing" else 0.0
+
+    def _channel_row(self, type_: str, source: str, count: int) -> ChannelRow:
+        key, times = self._key(type_, source), self._meters.times(type_, source)
+        return ChannelRow(
+            source=self.name,
+            type=type_,
+            publisher=source,
+            events=count,
+            rate=self._rate(key),
+            rates=self._rates.history(key),
+            jitter_ms=times.jitter_ms,
+            latency_ms=times.latency_ms,
+            worst_latency_ms=times.worst_latency_ms,
+        )
+
+    def _source_row(self, position_us: int | None) -> SourceRow:
+        index = self._index
+        return SourceRow(
+            kind="recording",
+            address=str(self._reel.path),
+            state=self._playback.state,
+            note="; ".join(self._notes()),
+            time_ms=_ms(position_us if position_us is not None or index is None else index.start_us),
+            events=self._events,
+            rate=self._rate(_ALL),
+            lost=self._reel.rejected + (0 if index is None else index.damaged),
+            begin_ms=None if index is None else _ms(index.start_us),
+            end_ms=None if index is None else _ms(index.end_us),
+            speed=self._playback.speed,
+            can_seek=index is not None and index.events > 0,
+        )
+
+    def _notes(self) -> Iterator[str]:
+        """What a person should know."""
+        if self._problem:
+            yield self._problem
+        elif self._index is None:
+            yield f"indexing {self._indexed:.0%}"
+        elif not self._index.events:
+            yield "has no events"
+        left = self._playback.wait_s(self._clock())
+        if left is not None and left > LONG_WAIT_S and (due_us := self._playback.next_us) is not None:
+            yield f"the next event is of {_EPOCH + timedelta(microseconds=due_us):%Y-%m-%d %H:%M:%S} UTC"
+        if self._index is not None and self._index.damaged:
+            yield f"damaged in {self._index.damaged} places"
+        if self._index is not None and (unknown := sorted(self._index.types.keys() - self._known)):
+            more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
+            yield f"types that are not known here: {', '.join(unknown[:3])}{more}"
+        reasons = [reason for reason, _ in self._reel.reasons().most_common() if not reason.startswith("unknown type ")]
+        if reasons:
+            yield f"not read: {reasons[0]}"
+        yield from self._reel.refused[:1]
+
+
+def _ms(time_us: int | None) -> float | None:
+    return None if time_us is None else time_us / 1000
