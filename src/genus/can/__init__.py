@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     )
     from genus.can._wire.payload import PayloadCodec
     from genus.can._wire.segments import Reassembler, split_payload
+    from genus.can._world.nodes import NodeCondition, NodeRole, NodeState, NodeSubscription
     from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
     from genus.can._world.programs import NodeDown
     from genus.can._world.releases import PATTERNS, Pattern
@@ -190,7 +191,11 @@ __all__ = [
     "MessageLayout",
     "Monitor",
     "MonitorSnapshot",
+    "NodeCondition",
     "NodeDown",
+    "NodeRole",
+    "NodeState",
+    "NodeSubscription",
     "NotBound",
     "NotConfirmed",
     "NotSent",
@@ -312,6 +317,7 @@ if not TYPE_CHECKING:
         _wire__length="FdBits Timing exact_bits exact_fd_bits padded_size worst_case_bits worst_case_fd_bits",
         _wire__payload="PayloadCodec",
         _wire__segments="Reassembler split_payload",
+        _world__nodes="NodeCondition NodeRole NodeState NodeSubscription",
         _world__outcome="BandResult ChannelResult Outcome Summary",
         _world__programs="NodeDown",
         _world__releases="PATTERNS Pattern",

@@ -7,7 +7,6 @@ Frames of other makers are channels too, named by the messages of databases, or 
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
-from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,7 @@ from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import OwnTime, SlotDispatcher
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
+from genus.can._spread import Spread
 from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
@@ -32,36 +32,6 @@ if TYPE_CHECKING:
 RATE_NS = 1_000_000_000
 MAX_CHANNELS = 4096
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Spread:
-    """State: mean, standard deviation and maximum of a series, by Welford's method (1962).
-
-    >>> spread = Spread()
-    >>> for value in (1.0, 2.0, 3.0):
-    ...     spread.add(value)
-    >>> spread.mean, round(spread.deviation, 3), spread.most
-    (2.0, 0.816, 3.0)
-    """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.mean = 0.0
-        self.most = 0.0
-        self._squares = 0.0
-
-    def add(self, value: float) -> None:
-        """Add a value."""
-        self.count += 1
-        delta = value - self.mean
-        self.mean += delta / self.count
-        self._squares += delta * (value - self.mean)
-        self.most = max(self.most, value) if self.count > 1 else value
-
-    @property
-    def deviation(self) -> float:
-        """The standard deviation."""
-        return sqrt(self._squares / self.count) if self.count else 0.0
 
 
 class ChannelStatistics(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ random walk that depends on the seed alone; `step` and `set_drift` change the re
 Readings before the last such change are not kept.
 """
 
+import threading
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from random import Random
@@ -50,6 +51,8 @@ class SimClock:
         self._limit = round(wander_limit_ppm * 1000)
         self._random = Random(f"clock/{seed}")
         self._walk = 0
+        self._extending = threading.Lock()
+        """A clock may be read while another thread runs the simulation; which segment is next must not depend on it."""
         self._starts, self._readings, self._rates = [0], [offset_ns], [self._drift]
         self._segment = 0, offset_ns, self._drift
         """Start, reading there and rate in parts per billion of the first segment; the only one without wander."""
@@ -69,8 +72,11 @@ class SimClock:
 
     def virtual_time(self, reading: int) -> int:
         """The first virtual time at which the clock shows this reading or more, at or after its last change."""
-        while self._wander and self._readings[-1] < reading:
-            self._add_segment()
+        while self._wander:
+            last = self._starts[-1]
+            if self._readings[-1] >= reading:
+                break
+            self._add_segment(last)
         index = max(0, bisect_left(self._readings, reading) - 1)
         wanted = reading - self._readings[index]
         found = self._starts[index] + -(-wanted * BILLION // (BILLION + self._rates[index]))
@@ -96,20 +102,23 @@ class SimClock:
             callback()
 
     def _segment_at(self, time_ns: int) -> tuple[int, int, int]:
-        while time_ns >= self._starts[-1] + self._every:
-            self._add_segment()
+        while time_ns >= (last := self._starts[-1]) + self._every:
+            self._add_segment(last)
         index = max(0, bisect_right(self._starts, time_ns) - 1)
         return self._starts[index], self._readings[index], self._rates[index]
 
-    def _add_segment(self) -> None:
-        """Extend the clock by one interval of wander."""
-        start = self._starts[-1] + self._every
-        passed = self._every
-        self._readings.append(self._readings[-1] + passed + passed * self._rates[-1] // BILLION)
-        self._starts.append(start)
-        wandered = self._walk + round(self._random.gauss(0, self._wander))
-        self._walk = min(max(wandered, -self._limit), self._limit)
-        self._rates.append(self._drift + self._walk)
+    def _add_segment(self, last: int) -> None:
+        """Extend the clock by one interval of wander, unless another thread did so: `last` is the last known start."""
+        with self._extending:
+            if self._starts[-1] != last:
+                return
+            start = last + self._every
+            passed = self._every
+            self._readings.append(self._readings[-1] + passed + passed * self._rates[-1] // BILLION)
+            wandered = self._walk + round(self._random.gauss(0, self._wander))
+            self._walk = min(max(wandered, -self._limit), self._limit)
+            self._rates.append(self._drift + self._walk)
+            self._starts.append(start)  # the last: with it the segment is there for other threads
 
 
 def crystal_clock(random: Random, seed: int | str, start_ns: int = 0) -> SimClock:

@@ -18,6 +18,7 @@ from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.errors import RecordingError
 
 K = TypeVar("K")
+T = TypeVar("T")
 _EXTENDED, _FD = 1, 2
 
 
@@ -237,6 +238,18 @@ class Trace:
             self.unreadable += 1
         else:
             self.passages.append(passage)
+
+
+def make_room(kept: list[T], most: int | None) -> None:
+    """Remove the oldest eighth of a list that holds as many as it may; None is without limit.
+
+    >>> kept = list(range(16))
+    >>> make_room(kept, 16)
+    >>> kept[0], len(kept)
+    (2, 14)
+    """
+    if most is not None and len(kept) >= most:
+        del kept[: len(kept) - most + max(1, most // 8)]
 
 
 _DECODER = msgspec.json.Decoder(Passage)

@@ -26,7 +26,7 @@ class Observation:
         catalog: Catalog,
         title: str,
         *,
-        keeps_frames: bool,
+        most_frames: int | None,
     ) -> None:
         self.window = Window()
         self.troubles: Counter[str] = Counter()
@@ -34,15 +34,17 @@ class Observation:
         """When the first trouble of each kind was reported, in virtual time."""
         self.on_trouble: list[Callable[[Station, Trouble], object]] = []
         """Called with every trouble of every program."""
+        self.watchers: tuple[Callable[[str, Event, int], object], ...] = ()
+        """Called with the node, the event and the virtual time of every event that a program publishes."""
         self._simulation = simulation
         self._stations = stations
         self._plan = plan
         self._catalog = catalog
-        self._keeps_records = keeps_frames
+        self._most = most_frames
         self._trackers: dict[tuple[str, type], ChannelTracker] = {}
         self._segmented: dict[tuple[str, type], bool] = {}
         self._by_class: dict[type, list[ChannelTracker]] = {}
-        self.bus = self._observe_bus(title, keeps_frames)
+        self.bus = self._observe_bus(title)
 
     @property
     def trackers(self) -> list[ChannelTracker]:
@@ -51,7 +53,10 @@ class Observation:
 
     def event_published(self, station: Station, event: Event, etag: int, payload: bytes) -> None:
         """A program published an event."""
-        self._tracker(station, type(event)).event_published(event, etag, payload, self._simulation.now)
+        now = self._simulation.now
+        self._tracker(station, type(event)).event_published(event, etag, payload, now)
+        for watcher in self.watchers:
+            watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
@@ -121,7 +126,7 @@ class Observation:
         assert channel.layout is not None
         name = slot.channel if slot is not None else self._planned_name(station, channel.name)
         return ChannelTracker(
-            name, station.name, channel.qos, channel.layout, channel.etag, slot, keeps_records=self._keeps_records
+            name, station.name, channel.name, channel.qos, channel.layout, channel.etag, slot, most=self._most
         )
 
     def _planned_name(self, station: Station, event: str) -> str:
@@ -145,7 +150,7 @@ class Observation:
     def _receivers_of(self, event: Event) -> list[str]:
         return [station.name for station in self._stations.values() if station.matches(event)]
 
-    def _observe_bus(self, title: str, keeps_frames: bool) -> BusObserver:
+    def _observe_bus(self, title: str) -> BusObserver:
         simulation = self._simulation
         header = TraceHeader(
             bitrate=simulation.timing.bitrate,
@@ -159,7 +164,7 @@ class Observation:
             self._find_channel,
             self._receivers_of,
             lambda: len(simulation.bus.controllers),
-            keeps=keeps_frames,
+            most=self._most,
         )
         simulation.trace = simulation.bus.trace = simulation.second_segment.trace = observer
         return observer

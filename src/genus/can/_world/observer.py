@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from genus.can._sim.fault_hooks import FrameOutcome
-from genus.can._sim.trace import Trace, TraceHeader, TrafficClass
+from genus.can._sim.trace import Trace, TraceHeader, TrafficClass, make_room
 from genus.can._wire.frame import ETAG_MASK, NODE_MASK, Frame
 from genus.can._wire.segments import Reassembler
 from genus.can._world.tracker import ChannelTracker, Key, ReceiversOf, key_of
@@ -34,13 +34,16 @@ class BusObserver(Trace):
         receivers_of: ReceiversOf,
         count_stations: Callable[[], int],
         *,
-        keeps: bool,
+        most: int | None,
     ) -> None:
         super().__init__(header)
         self._find_channel = find_channel
         self._receivers_of = receivers_of
         self._count_stations = count_stations
-        self._keeps = keeps
+        self._most = most
+        """How many frames are kept; None: all of them."""
+        self.heard: dict[int, int] = {}
+        """When a frame of each station was last sent, by the station's number."""
         self._channels: dict[int, ObservedChannel | None] = {}
         self._reassembler = Reassembler(REASSEMBLY_NS)
         self.begin_ns = 0
@@ -80,16 +83,32 @@ class BusObserver(Trace):
         segment: int = 0,
     ) -> None:
         """A frame was sent, or failed."""
-        if self._keeps:
+        if self._most != 0:
+            make_room(self.passages, self._most)
             super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
-        if outcome is FrameOutcome.SENT and (channel := self.channel_of(frame.id)) is not None:
+        if outcome is FrameOutcome.SENT:
+            for sender in senders:
+                self.heard[sender] = end_ns
+            self._count_event(start_ns, end_ns, frame, senders, received_by, missed_by)
+        if start_ns >= self.begin_ns:
+            self._count(TrafficClass.of(frame.id), end_ns - start_ns, outcome, len(missed_by))
+
+    def _count_event(
+        self,
+        start_ns: int,
+        end_ns: int,
+        frame: Frame,
+        senders: tuple[int, ...],
+        received_by: tuple[int, ...],
+        missed_by: tuple[int, ...],
+    ) -> None:
+        """If a frame is the last one of an event, count the event as sent."""
+        if (channel := self.channel_of(frame.id)) is not None:
             key = self._event_key(frame, channel, end_ns)
             if key is not None:
                 tracker = channel.tracker
                 tracker.filtered += self._count_stations() - len(senders) - len(received_by) - len(missed_by)
                 tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, self._receivers_of)
-        if start_ns >= self.begin_ns:
-            self._count(TrafficClass.of(frame.id), end_ns - start_ns, outcome, len(missed_by))
 
     def _event_key(self, frame: Frame, channel: ObservedChannel, now: int) -> Key | None:
         """What the event is recognised by whose last frame this is; None if there are more to come."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from genus.bus._qos import Hard, Soft
+from genus.bus._qos import Hard, Soft, format_qos
 from genus.can._plan import Verdict
 from genus.can._plan.system import QOS_NAMES, ChannelSpec, QosName
 from genus.can._world.tracker import ChannelTracker
@@ -53,6 +53,14 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     deadline_ns: int | None
     sporadic: bool = False
     """Whether slots of this hard channel may stay empty."""
+    event: str = ""
+    """The type of its events."""
+    qos: str = ""
+    """Its quality of service as text, such as `soft:20ms`."""
+    jitter_ns: int | None = None
+    """The standard deviation of the time between two sent events; None before there are two."""
+    coming: Mapping[str, int] = {}
+    """Sent hard events that each subscriber gets at the end of their slot, which is yet to come."""
 
     @classmethod
     def without_events(cls, channel: ChannelSpec, verdict: Verdict) -> "ChannelResult":
@@ -66,6 +74,8 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             bound_ns=verdict.response_ns,
             deadline_ns=verdict.deadline_ns,
             sporadic=channel.sporadic,
+            event=channel.event,
+            qos=format_qos(channel.qos),
             **counts,
         )
 
@@ -79,7 +89,10 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lost(self) -> int:
         """Events that were sent and not received, over all subscribers."""
-        return sum(count - self.delivered.get(name, 0) for name, count in self.wanted.items())
+        return sum(map(self._undelivered, self.wanted))
+
+    def _undelivered(self, name: str) -> int:
+        return self.wanted[name] - self.delivered.get(name, 0) - self.coming.get(name, 0)
 
     @property
     def unnoticed(self) -> int:
@@ -88,9 +101,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
         A hard subscriber whose clock is not precise enough gets `HardStopped`, and no trouble per event.
         """
         told = self.alarms if self.qos_class == "hard" and not self.sporadic else self.told_lost
-        return sum(
-            max(0, count - self.delivered.get(name, 0) - told.get(name, 0)) for name, count in self.wanted.items()
-        )
+        return sum(max(0, self._undelivered(name) - told.get(name, 0)) for name in self.wanted)
 
     def broken(self) -> Iterator[str]:
         """The promises that were not kept, each as a sentence."""
@@ -119,7 +130,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             yield f"an event took {self.worst_ns / 1e6:.3f} ms, more than the bound of {self.bound_ns / 1e6:.3f}"
 
 
-_COUNTS_PER_SUBSCRIBER = ("wanted", "delivered", "alarms", "told_lost")
+_COUNTS_PER_SUBSCRIBER = ("wanted", "delivered", "alarms", "told_lost", "coming")
 _COUNTS = (
     *("published", "sent", "waiting", "not_sent", "missed", "expired", "refused", "overran", "sent_expired"),
     *("filtered", "duplicates", "late", "mean_ns", "worst_ns"),
@@ -181,8 +192,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(f"{each.channel}: {why}" for each in self.channels for why in each.broken())
 
 
-def result_of(tracker: ChannelTracker, verdict: Verdict | None) -> ChannelResult:
-    """The counters of a channel, beside what the plan promised, if it is planned."""
+def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> ChannelResult:
+    """The counters of a channel at a virtual time, beside what the plan promised, if it is planned."""
     names = dict.fromkeys((*tracker.wanted, *tracker.delivered, *tracker.alarms, *tracker.reported_lost))
     return ChannelResult(
         channel=tracker.name,
@@ -210,6 +221,10 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None) -> ChannelResult
         bound_ns=None if verdict is None else verdict.response_ns,
         deadline_ns=None if verdict is None else verdict.deadline_ns,
         sporadic=isinstance(tracker.qos, Hard) and tracker.qos.sporadic,
+        event=tracker.event,
+        qos=format_qos(tracker.qos),
+        jitter_ns=round(tracker.intervals.deviation) if tracker.intervals.count else None,
+        coming=dict(tracker.coming(now)),
     )
 
 

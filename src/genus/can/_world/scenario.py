@@ -72,7 +72,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     broker: bool = False
     guards: bool = False
     confinement: bool = True
-    traced: bool = False
+    traced: bool | int = False
+    """Whether frames and single events are kept, or how many, as `trace` of `World`."""
 
     def __post_init__(self) -> None:
         for name in self.masters:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
 from genus.bus._link import Publisher, TroubleHandler, WaitFor
@@ -100,9 +100,9 @@ class Station(NodeLink):
         self._world = world
         self._observer = observer
         self._deliver: Callable[[Event], None] = _ignore
-        self._filters: dict[object, PythonFilter] = {}
-        self._tests: dict[type, bool | tuple[PythonFilter, ...]] = {}
-        """Per class: whether all events match, or the subscriptions that decide."""
+        self._listened: dict[object, ListenedSubscription] = {}
+        self._by_class: dict[type, tuple[ListenedSubscription, ...]] = {}
+        """The subscriptions that accept a class; first those that all of its events match."""
         self._started: Node | None = None
         self.handlers = HandlerQueue(world)
         self.at_restart: list[Callable[[], object]] = []
@@ -160,11 +160,16 @@ class Station(NodeLink):
     @property
     def is_ready(self) -> bool:
         """Whether its channels are bound, and its clock is precise enough for the calendar."""
+        return self.is_bound_whole and not self.node.is_calendar_stopped
+
+    @property
+    def is_bound_whole(self) -> bool:
+        """Whether it has a number, and all that it announced and subscribed to is bound."""
         if not self.is_up or self._driver is None:
             return False
-        bound = all(each.announcement.state == "ready" for each in self._publishers)
-        received = all(each.interest.state == "ready" for each in self._interests)
-        return self.node.number is not None and bound and received and not self.node.is_calendar_stopped
+        bound = all(each.announcement.state == "ready" for each in list(self._publishers))
+        received = all(each.interest.state == "ready" for each in list(self._interests))
+        return self.node.number is not None and bound and received
 
     def may_publish(self, cls: type) -> bool:
         """Whether the node is up and a channel is bound."""
@@ -180,6 +185,16 @@ class Station(NodeLink):
     def virtual_time(self, bus_ns: int) -> int:
         """The virtual time at which the station takes it for that time of the bus."""
         return self.host.clock.virtual_time(self.node.time.local_time(bus_ns))
+
+    def find_virtual_time(self, bus_ns: int, near_ns: int) -> int:
+        """The same to a nanosecond or two, from a guess; for other threads, as it leaves the node as it is."""
+        found = near_ns
+        for _ in range(64):  # one or two are enough unless the clock is slowed down
+            missing = bus_ns - self.bus_time(found)
+            if not missing:
+                break
+            found += missing
+        return found
 
     @property
     def precision_ns(self) -> int:
@@ -250,34 +265,57 @@ class Station(NodeLink):
             (on_trouble or log_refusal)(trouble)
 
         end = super().listen(subscription, handle)
-        self._filters[handle] = PythonFilter(subscription)
-        self._tests.clear()
+        self._listened[handle] = ListenedSubscription(subscription)
+        self._by_class.clear()
 
         def unlisten() -> None:
-            self._filters.pop(handle, None)
-            self._tests.clear()
+            self._listened.pop(handle, None)
+            self._by_class.clear()
             end()
 
         return unlisten
 
     def matches(self, event: Event) -> bool:
         """Whether a subscription of this node matches an event."""
-        test = self._tests.get(type(event))
-        if test is None:
-            test = self._tests[type(event)] = self._test_of(type(event))
-        return test if isinstance(test, bool) else any(matches(event) for matches in test)
+        return any(each.test is None or each.test(event) for each in self._accepting(type(event)))
 
-    def _test_of(self, cls: type) -> bool | tuple[PythonFilter, ...]:
-        accepting = [each for each in self._filters.values() if each.subscription.accepts(cls)]
-        asked = [each.subscription for each in accepting]
-        if any(not each.has and not each.lacks and each.where is None for each in asked):
-            return True
-        return tuple(accepting) if accepting else False
+    @property
+    def subscriptions(self) -> "list[ListenedSubscription]":
+        """The subscriptions of its programs, with how many events each got."""
+        return list(self._listened.values())
+
+    def _accepting(self, cls: type) -> "tuple[ListenedSubscription, ...]":
+        found = self._by_class.get(cls)
+        if found is None:
+            accepting = [each for each in self._listened.values() if each.subscription.accepts(cls)]
+            found = self._by_class[cls] = tuple(sorted(accepting, key=lambda each: each.test is not None))
+        return found
 
     def _receive(self, event: Event) -> None:
-        if self.matches(event):
+        matched = False
+        for each in self._accepting(type(event)):
+            if each.test is None or each.test(event):
+                each.delivered += 1
+                matched = True
+        if matched:
             self._observer.event_delivered(self, event)
         self._deliver(event)
+
+
+class ListenedSubscription:
+    """State: a subscription of a station, and how many events matched it there."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.delivered = 0
+        is_conditional = bool(subscription.has or subscription.lacks or subscription.where is not None)
+        self.test = PythonFilter(subscription) if is_conditional else None
+        """What decides; None if all events of the classes that it accepts match."""
+
+    @cached_property
+    def text(self) -> str:
+        """The subscription as text."""
+        return str(self.subscription)
 
 
 class HandlerQueue:

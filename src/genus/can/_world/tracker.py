@@ -13,6 +13,8 @@ import msgspec
 from genus.bus._qos import Hard, QoS, Soft, nanoseconds
 from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
 from genus.can._plan.calendar import Slot
+from genus.can._sim.trace import make_room
+from genus.can._spread import Spread
 from genus.can._wire.payload import PayloadCodec
 from genus.model import Event
 
@@ -50,12 +52,19 @@ class EventRecord(NamedTuple):
     published_ns: int
     sent_ns: int | None
     deadline_ns: int | None
+    given_up_ns: int | None = None
+    """When it was given up, as it had expired or could not be sent."""
+
+    @property
+    def ended_ns(self) -> int | None:
+        """When it was sent or given up; None while it waits."""
+        return self.given_up_ns if self.sent_ns is None else self.sent_ns
 
 
 class _Flight:
     """State: one event."""
 
-    __slots__ = ("delivered", "due_ns", "event", "key", "published_ns", "sent_ns")
+    __slots__ = ("delivered", "due_ns", "event", "key", "published_ns", "receivers", "sent_ns")
 
     def __init__(self, event: Event, key: Key, published_ns: int) -> None:
         self.event = event
@@ -64,6 +73,8 @@ class _Flight:
         self.sent_ns: int | None = None
         self.due_ns = 0
         """The deadline of a hard event, in the bus's time."""
+        self.receivers: tuple[str, ...] = ()
+        """The nodes with a subscription that matches it, once it is sent."""
         self.delivered: set[str] = set()
 
 
@@ -71,15 +82,27 @@ class ChannelTracker:
     """State: the events of one channel, and their counters."""
 
     def __init__(
-        self, name: str, node: str, qos: QoS, layout: PayloadCodec, etag: int, slot: Slot | None, *, keeps_records: bool
+        self,
+        name: str,
+        node: str,
+        event: str,
+        qos: QoS,
+        layout: PayloadCodec,
+        etag: int,
+        slot: Slot | None,
+        *,
+        most: int | None,
     ) -> None:
         self.name = name
         self.node = node
+        self.event = event
         self.qos = qos
         self.slot = slot
         self.etag = etag
         self._layout = layout
-        self._keeps_records = keeps_records
+        self._most = most
+        """How many records are kept; None: all of them."""
+        self._last_sent_ns: int | None = None
         self._deadline_ns = nanoseconds(qos.deadline) if isinstance(qos, Soft) else None
         self._under_way: dict[Key, deque[_Flight]] = {}
         self._finished: dict[Key, deque[tuple[_Flight, int]]] = {}
@@ -89,6 +112,8 @@ class ChannelTracker:
         self.published = self.sent = self.missed = self.expired = self.not_sent = self.refused = 0
         self.overran = self.sent_expired = self.duplicates = self.late = self.filtered = 0
         self.total_ns = self.worst_ns = self.worst_lateness_ns = 0
+        self.intervals = Spread()
+        """The time between two sent events, in nanoseconds."""
         self.wanted: Counter[str] = Counter()
         """Sent events that a subscription of a node matches, by node."""
         self.delivered: Counter[str] = Counter()
@@ -150,6 +175,9 @@ class ChannelTracker:
         if flight is None:
             return self._sent_after_end(key, start_ns, receivers_of)
         flight.sent_ns = end_ns
+        if self._last_sent_ns is not None:
+            self.intervals.add(end_ns - self._last_sent_ns)
+        self._last_sent_ns = end_ns
         if self.slot is None:
             self._responded(end_ns - flight.published_ns)
         else:
@@ -158,7 +186,8 @@ class ChannelTracker:
             flight.due_ns = start + self.slot.length_ns
             self._responded(ended - start)
         self.sent += 1
-        self.wanted.update(receivers_of(flight.event))
+        flight.receivers = tuple(receivers_of(flight.event))
+        self.wanted.update(flight.receivers)
         self._finish(flight, end_ns)
 
     def _take(self, key: Key) -> _Flight | None:
@@ -189,17 +218,19 @@ class ChannelTracker:
     def _finish(self, flight: _Flight, now: int) -> None:
         self._finished.setdefault(flight.key, deque()).append((flight, now))
         self._order.append(flight.key)
-        if self._keeps_records and not self.is_hard:
-            self.records.append(self._record_of(flight))
+        if self._most != 0 and not self.is_hard:
+            make_room(self.records, self._most)
+            self.records.append(self._record_of(flight, now))
         if len(self._order) > REMEMBERED:
             oldest = self._order.popleft()
             self._finished[oldest].popleft()
             if not self._finished[oldest]:
                 del self._finished[oldest]
 
-    def _record_of(self, flight: _Flight) -> EventRecord:
+    def _record_of(self, flight: _Flight, ended_ns: int | None = None) -> EventRecord:
         deadline = None if self._deadline_ns is None else flight.published_ns + self._deadline_ns
-        return EventRecord(self.name, flight.published_ns, flight.sent_ns, deadline)
+        given_up = ended_ns if flight.sent_ns is None else None
+        return EventRecord(self.name, flight.published_ns, flight.sent_ns, deadline, given_up)
 
     # -- at a subscriber ---------------------------------------------------------------------------------------------
 
@@ -239,6 +270,25 @@ class ChannelTracker:
         """Whether a deadline is one of the channel's slot."""
         return self.slot is not None and (deadline_ns - self.slot.deadline_ns) % self.slot.period_ns == 0
 
+    def coming(self, now: int) -> Counter[str]:
+        """Hard events that were sent and are delivered at the end of their slot, which is yet to come, by node."""
+        found: Counter[str] = Counter()
+        if self.slot is not None and self._order:
+            flight, _ = self._finished[self._order[-1]][-1]
+            if flight.sent_ns is not None and now <= flight.sent_ns + self.slot.length_ns + self.slot.gap_ns:
+                found.update(name for name in flight.receivers if name not in flight.delivered)
+        return found
+
+    def records_within(self, start_ns: int, end_ns: int) -> list[EventRecord]:
+        """The events that were published before the end of a span, and not sent or given up before its start."""
+        found = [record for record in self.unsent_records() if record.published_ns < end_ns]
+        for record in reversed(list(self.records)):  # in the order in which they ended
+            if record.ended_ns is not None and record.ended_ns <= start_ns:
+                break
+            if record.published_ns < end_ns:
+                found.append(record)
+        return found
+
     def unsent_records(self) -> list[EventRecord]:
         """Events that wait to be sent."""
-        return [self._record_of(flight) for flights in self._under_way.values() for flight in flights]
+        return [self._record_of(flight) for flights in list(self._under_way.values()) for flight in list(flights)]

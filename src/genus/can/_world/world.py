@@ -31,8 +31,9 @@ from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE,
 from genus.can._wire.length import Timing
 from genus.can._world.event_loop import VirtualEventLoop
 from genus.can._world.guards import guardian_of
+from genus.can._world.nodes import NodeState, broker_state, state_of
 from genus.can._world.observation import Observation
-from genus.can._world.outcome import BandResult, Outcome, result_of
+from genus.can._world.outcome import BandResult, ChannelResult, Outcome, result_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
 from genus.can._world.station import HandlerQueue, Station
 from genus.can._world.tracker import ChannelTracker, EventRecord
@@ -113,7 +114,8 @@ class World:
         guards: A bus guardian is in front of every planned node.
         exact_lengths: False makes every frame as long as bit stuffing can make it.
         confinement: False keeps nodes with errors on the bus.
-        trace: False saves memory: no frames are kept.
+        trace: Whether frames are kept, and what became of single events; False saves memory. A number keeps at most so
+            many of the last frames, and of the last events of each channel: a world that runs for long does not grow.
 
     Raises:
         BusError: A fault cannot be parsed, or another world has the name.
@@ -149,9 +151,9 @@ class World:
         guards: bool = False,
         exact_lengths: bool = True,
         confinement: bool = True,
-        trace: bool = True,
+        trace: bool | int = True,
     ) -> None:
-        _check_arguments(clocks, seed, bitrate, start)
+        _check_arguments(clocks, seed, bitrate, start, trace)
         if name in _WORLDS:
             raise BusError(f"there is a world {name!r} in this process already; close it, or choose another name")
         self.name = name
@@ -172,7 +174,7 @@ class World:
         )
         title = self.plan.system.source if self.plan is not None else name
         self.observation = Observation(
-            self.simulation, self.stations, self.plan, self.catalog, title, keeps_frames=trace
+            self.simulation, self.stations, self.plan, self.catalog, title, most_frames=None if trace is True else trace
         )
         self._runner = ProgramRunner(self.simulation.scheduler)
         self.simulation.on_restart = self._restart_program
@@ -211,7 +213,12 @@ class World:
     @property
     def time(self) -> datetime:
         """The true time in the world: `start` plus virtual time."""
-        return datetime_of(self._start_ns + self.now_ns)
+        return datetime_of(self.time_ns)
+
+    @property
+    def time_ns(self) -> int:
+        """The true time in the world, in nanoseconds since 1970."""
+        return self._start_ns + self.now_ns
 
     def run(self, span: Span | None = None, *, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass: for a span (`"2s"`), or until a condition holds, for at most a span.
@@ -313,7 +320,7 @@ class World:
 
     @property
     def trace(self) -> Trace:
-        """All frames that were on the bus, unless the world was made with `trace=False`."""
+        """All frames that were on the bus, the last ones, or none, as `trace` of the constructor says."""
         return self.observation.bus
 
     def start_measuring(self) -> None:
@@ -344,18 +351,52 @@ class World:
             pattern="",
             admitted=self.plan is not None and self.plan.ok,
             faults=tuple(map(str, self.simulation.injected)),
-            channels=tuple(result_of(tracker, self._verdict(tracker)) for tracker in self._ordered_trackers()),
+            channels=self.channels(),
             bands=self.bus_load(),
             troubles=dict(self.observation.troubles),
             dropped=dict(dropped),
             began_ns=begin_ns,
         )
 
-    def events(self) -> list[EventRecord]:
-        """Every event of soft and other channels, in the order of publishing; needs `trace`."""
-        records = [
-            record for tracker in self.observation.trackers for record in (*tracker.records, *tracker.unsent_records())
-        ]
+    def channels(self) -> tuple[ChannelResult, ...]:
+        """What became of the events of every channel up to now: a part of the outcome that is quick to get."""
+        now = self.now_ns
+        return tuple(result_of(tracker, self._verdict(tracker), now) for tracker in self._ordered_trackers())
+
+    def nodes(self) -> list[NodeState]:
+        """The nodes, in the order in which they joined, and the broker: how each is, its clock and what it wants."""
+        now, heard = self.now_ns, self.observation.bus.heard
+        true = self._start_ns + now
+        found = [state_of(each, now, true, heard.get(each.number)) for each in list(self.stations.values())]
+        broker = self.simulation.hosts.get(BROKER_NODE)
+        return found if broker is None else [*found, broker_state(broker, BROKER_UID, heard.get(BROKER_NODE))]
+
+    def watch(self, handler: Callable[[str, Event, int], object]) -> Callable[[], None]:
+        """Call a function with each event that a program publishes from now on; returns a function that ends it.
+
+        It gets the name of the node, the event, and the true time in nanoseconds since 1970, in the thread that
+        publishes. No node joins the bus for it, and it works while another thread runs the world.
+        """
+
+        def watcher(node: str, event: Event, now_ns: int) -> None:
+            handler(node, event, self._start_ns + now_ns)
+
+        def end() -> None:
+            kept = (each for each in self.observation.watchers if each is not watcher)
+            self.observation.watchers = tuple(kept)
+
+        self.observation.watchers = (*self.observation.watchers, watcher)
+        return end
+
+    def events(self, start_ns: int | None = None, end_ns: int | None = None) -> list[EventRecord]:
+        """Every event of soft and other channels, in the order of publishing; needs `trace`.
+
+        With a span of virtual time, only those that were under way in it: published before its end, and not sent or
+        given up before its start. That takes no longer after a long run than after a short one.
+        """
+        start = -1 if start_ns is None else start_ns
+        end = FOREVER if end_ns is None else end_ns
+        records = [record for tracker in self.observation.trackers for record in tracker.records_within(start, end)]
         return sorted(records, key=lambda record: record.published_ns)
 
     def channel_name(self, passage: Passage) -> str:
@@ -373,9 +414,11 @@ class World:
         station = self.stations[node] if node is not None else self.any_station
         for slot in self.plan.calendar.slots:
             found = slot.next_start(station.bus_time(start_ns))
-            while (first := station.virtual_time(found.start_ns)) < end_ns:
-                yield first, station.virtual_time(found.deadline_ns), slot.channel
+            first = station.find_virtual_time(found.start_ns, start_ns)
+            while first < end_ns:
+                yield first, station.find_virtual_time(found.deadline_ns, first), slot.channel
                 found = slot.next_start(found.start_ns + 1)
+                first = station.find_virtual_time(found.start_ns, first)
 
     def draw(self, path: str | PathLike[str], begin_ns: int, end_ns: int) -> None:
         """Draw a span of virtual time as a picture (PNG, SVG or PDF): frames by node, slots and errors.
@@ -591,7 +634,9 @@ def open_station(rest: str) -> Station:
     return _WORLDS[name].join(options)
 
 
-def _check_arguments(clocks: str, seed: int, bitrate: int, start: datetime) -> None:
+def _check_arguments(clocks: str, seed: int, bitrate: int, start: datetime, trace: bool | int) -> None:
+    if not isinstance(trace, int) or trace < 0:
+        raise BusError(f"trace is {trace!r}; it is True, False, or how many frames are kept")
     if clocks not in ("real", "perfect"):
         raise BusError(f"clocks is {clocks!r}; it is 'real' or 'perfect'")
     if not isinstance(seed, int) or not isinstance(bitrate, int):
