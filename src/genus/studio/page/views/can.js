@@ -1,0 +1,218 @@
+// The view of a CAN bus: its timeline, live or stopped, its load, and its frames as a table.
+import { h, setText, setAttribute } from "../components/dom.js";
+import { count, micros, percent } from "../components/format.js";
+import { drawTimeline } from "../components/timeline.js";
+import { FRAME_KINDS, identifierText, instantText, readPicture } from "../components/bus-picture.js";
+import { table } from "../components/table.js";
+import { term } from "../terms.js";
+
+const SPANS_MS = [5, 10, 20, 50, 100, 200, 500, 1000];
+const TABLE_MS = 1000; // how often the table follows a live bus
+const MOST_LOAD = 0.8;
+
+const stateText = (frame) => (!frame.ok ? "corrupted" : frame.isLate ? "late" : "");
+const COLUMNS = [
+  { id: "start", title: "Start", width: 10, end: true, value: (frame) => frame.start, text: (frame) => instantText(frame.start), isFixed: true },
+  { id: "channel", title: "Channel", width: 15, value: (frame) => frame.channel, text: (frame) => frame.channel, search: (frame) => frame.channel, isLong: true },
+  { id: "node", title: "Node", width: 9, value: (frame) => frame.node, text: (frame) => frame.node, search: (frame) => frame.node },
+  { id: "kind", title: "Class", width: 10, value: (frame) => frame.kind, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind, search: (frame) => `${frame.kind} ${FRAME_KINDS[frame.kind]}` },
+  { id: "identifier", title: "Identifier", width: 8, end: true, value: (frame) => frame.identifier, text: (frame) => identifierText(frame.identifier), search: (frame) => identifierText(frame.identifier), class: "mono" },
+  { id: "priority", title: "Priority", width: 6, end: true, value: (frame) => frame.priority, text: (frame) => count(frame.priority) },
+  { id: "length", title: "Length", width: 6, end: true, value: (frame) => frame.end - frame.start, text: (frame) => micros(frame.end - frame.start) },
+  { id: "waited", title: "Waited", width: 6, end: true, value: (frame) => frame.waited, text: (frame) => micros(frame.waited) },
+  { id: "spare", title: "To deadline", width: 8, end: true, value: (frame) => (frame.deadline === null ? null : frame.deadline - frame.end), text: (frame) => micros(frame.deadline === null ? null : frame.deadline - frame.end), tone: (frame) => (frame.isLate ? "bad" : "") },
+  { id: "state", title: "State", width: 7, value: stateText, text: stateText, search: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
+  { id: "beaten", title: "Beat", width: 16, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
+];
+
+export default {
+  id: "can",
+  title: "CAN bus",
+  tables: ["sources"],
+  mount: (root, ctx) => new CanView(root, ctx),
+};
+
+class CanView {
+  constructor(root, ctx) {
+    this.ctx = ctx;
+    this.source = ctx.params.source ?? "";
+    this.spanMs = SPANS_MS.includes(Number(ctx.params.span)) ? Number(ctx.params.span) : 20;
+    this.lanes = ctx.params.lanes === "channel" ? "channel" : "node";
+    this.isShortened = ctx.params.idle === "short";
+    this.isLive = true;
+    this.data = null;
+    this.stream = null;
+    this.timeline = null;
+    this.tableAt = 0;
+    this.build(root);
+    this.update({ sources: true });
+  }
+
+  build(root) {
+    this.sources = h("select", { class: "input", onchange: () => this.setSource(this.sources.value) });
+    this.sourceField = h("label", { class: "field" }, "Bus", this.sources);
+    const span = h("select", { class: "input", onchange: (event) => this.setSpan(Number(event.target.value)) },
+      SPANS_MS.map((ms) => h("option", { value: ms, selected: ms === this.spanMs }, ms < 1000 ? `${ms} ms` : `${ms / 1000} s`)));
+    this.toggle = h("button", { type: "button", class: "button primary", onclick: () => (this.isLive ? this.pause() : this.play()) });
+    this.earlier = h("button", { type: "button", class: "button", title: "half a span back", onclick: () => this.move(-0.5) }, "◂ earlier");
+    this.later = h("button", { type: "button", class: "button", title: "half a span on", onclick: () => this.move(0.5) }, "later ▸");
+    const lanes = h("span", { class: "switch", role: "group", "aria-label": "Lanes" }, this.laneButton("node", "by node"), this.laneButton("channel", "by channel"));
+    const idle = h("input", { type: "checkbox", onchange: (event) => this.setShortened(event.target.checked) });
+    idle.checked = this.isShortened;
+    this.load = h("strong", {});
+    this.gauge = h("i", {});
+    this.gaugeBox = h("span", { class: "gauge can-load" }, this.gauge);
+    this.time = h("span", { class: "note can-time" });
+    this.problem = h("p", { class: "verdict bad", role: "alert", hidden: true });
+    this.place = h("figure", { class: "can-figure" });
+    this.empty = h("p", { class: "empty", hidden: true }, "No source has a CAN bus. Open one with ", h("code", {}, "genus studio can:..."), ", ", h("code", {}, "sim:..."), " or the file of a trace.");
+    this.table = table({ columns: COLUMNS, label: "Frames", word: "frame", sort: { id: "start", down: true }, tone: (frame) => (!frame.ok ? "warn" : frame.isLate ? "bad" : "") });
+    this.frames = h("details", { class: "section", ontoggle: () => this.drawTable(true) }, h("summary", {}, "The frames as a table"), this.table);
+    this.controls = h("div", {},
+      h("div", { class: "toolbar" }, this.sourceField, h("span", { class: "switch" }, this.earlier, this.toggle, this.later), h("label", { class: "field" }, "Span", span), lanes,
+        h("label", { class: "field" }, idle, "shorten idle stretches")),
+      this.problem, this.place, this.frames);
+    root.append(this.empty, this.controls);
+  }
+
+  laneButton(lanes, words) {
+    const button = h("button", { type: "button", class: "button", "aria-pressed": String(lanes === this.lanes), dataset: { lanes }, onclick: () => this.setLanes(lanes) }, words);
+    return button;
+  }
+
+  // What the store tells: which sources there are
+  update(changes) {
+    if (!changes.sources) return;
+    const names = [...this.ctx.store.rows("sources")].filter(([, row]) => row.has_timeline).map(([name]) => name);
+    if (names.join("\n") !== this.sources.dataset.names) {
+      this.sources.dataset.names = names.join("\n");
+      this.sources.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
+      this.sourceField.hidden = names.length < 2;
+    }
+    const isKnown = this.ctx.store.has("sources");
+    this.empty.hidden = !isKnown || names.length > 0;
+    this.controls.hidden = !names.length;
+    if (!names.length) return this.stop();
+    if (!names.includes(this.source)) this.source = names[0];
+    this.sources.value = this.source;
+    if (this.isLive && !this.stream) this.play();
+  }
+
+  unmount() {
+    this.stop();
+    this.timeline?.close();
+    this.table.destroy();
+  }
+
+  // Live or stopped
+  query(more = {}) {
+    return new URLSearchParams({ source: this.source, span_ms: this.spanMs, ...more });
+  }
+
+  play() {
+    this.stop();
+    this.isLive = true;
+    this.drawToggle();
+    this.stream = this.ctx.sse(`can/stream?${this.query()}`, { timeline: (data) => this.show(data) });
+  }
+
+  stop() {
+    this.stream?.close();
+    this.stream = null;
+  }
+
+  pause() {
+    this.stop();
+    this.isLive = false;
+    this.drawToggle();
+    this.drawTable(true);
+  }
+
+  move(share) {
+    if (!this.data) return;
+    const wasLive = this.isLive;
+    if (wasLive) this.pause();
+    this.ask(this.data.start_us + share * this.spanMs * 1000);
+  }
+
+  async ask(start) {
+    const mine = (this.asked = Symbol("asked"));
+    try {
+      const data = await this.ctx.api(`can?${this.query({ start_us: start })}`);
+      if (mine === this.asked && !this.isLive) this.show(data);
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  fail(error) {
+    this.problem.hidden = !error;
+    setText(this.problem, error ? error.message : "");
+  }
+
+  // Choices
+  setSource(name) {
+    this.source = name;
+    this.timeline?.close();
+    this.timeline = null;
+    this.data = null;
+    this.restart();
+  }
+
+  setSpan(ms) {
+    this.spanMs = ms;
+    this.restart();
+  }
+
+  restart() {
+    this.ctx.setParams({ source: this.source, span: this.spanMs });
+    if (this.isLive || !this.data) this.play();
+    else this.ask(this.data.start_us);
+  }
+
+  setLanes(lanes) {
+    this.lanes = lanes;
+    this.controls.querySelectorAll("[data-lanes]").forEach((button) => setAttribute(button, "aria-pressed", String(button.dataset.lanes === lanes)));
+    this.timeline?.setOptions({ lanes });
+    this.ctx.setParams({ lanes });
+  }
+
+  setShortened(isShortened) {
+    this.isShortened = isShortened;
+    this.timeline?.setOptions({ shorten: isShortened });
+    this.ctx.setParams({ idle: isShortened ? "short" : "" });
+  }
+
+  // Drawing
+  drawToggle() {
+    setText(this.toggle, this.isLive ? "❚❚ pause" : "▶ live");
+    setAttribute(this.toggle, "aria-label", this.isLive ? "pause the timeline" : "follow the bus live");
+  }
+
+  show(data) {
+    this.data = data;
+    this.fail(null);
+    if (this.timeline) this.timeline.update(data);
+    else {
+      this.timeline = drawTimeline(data, { lanes: this.lanes, shorten: this.isShortened, label: `Timeline of ${this.source}` });
+      this.place.replaceChildren(h("figcaption", { class: "can-head" }, h("span", {}, "On the wire ", this.time), h("span", { class: "field" }, term("bus load", "Load"), this.load, this.gaugeBox)), this.timeline, this.words());
+    }
+    setText(this.time, `from ${instantText(data.start_us)}`);
+    setText(this.load, percent(data.load));
+    setAttribute(this.gaugeBox, "class", `gauge can-load${data.load > MOST_LOAD ? " high" : ""}`);
+    this.gauge.style.transform = `scaleX(${Math.min(Math.max(data.load, 0), 1)})`;
+    this.drawTable(false);
+  }
+
+  words() {
+    return h("p", { class: "note" }, "A ", term("frame"), " that begins has won the ", term("arbitration"), ". Point at one, or press the arrow keys, to see whom it beat and how long it waited. ",
+      "Hard events have a ", term("slot"), " of the calendar and are delivered at its end, their ", term("deadline"), ". Keys: ", h("kbd", {}, "+"), " ", h("kbd", {}, "−"), " ", h("kbd", {}, "0"), " magnify; with ", h("kbd", {}, "Ctrl"), " the wheel does, too.");
+  }
+
+  drawTable(isNow) {
+    if (!this.frames.open || !this.data) return;
+    if (!isNow && performance.now() - this.tableAt < TABLE_MS) return;
+    this.tableAt = performance.now();
+    this.table.setRows(new Map(readPicture(this.data).frames.map((frame) => [`${frame.start}|${frame.node}|${frame.channel}`, frame])));
+  }
+}
