@@ -36,6 +36,7 @@ from genus.bus._traffic import Traffic
 if TYPE_CHECKING:
     from genus.bus._codec import Recorded
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
+    from genus.bus._parse_event import parse_event
     from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
     from genus.bus._recording_index import RecordingIndex
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
@@ -97,6 +98,7 @@ __all__ = [
     "format_qos",
     "nanoseconds",
     "open_bus",
+    "parse_event",
     "parse_qos",
     "read_recording",
     "record",
@@ -110,6 +112,7 @@ if not TYPE_CHECKING:
         __name__,
         _codec="Recorded",
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
+        _parse_event="parse_event",
         _recording="Recorder Recording RecordingWriter read_recording record replay",
         _recording_index="RecordingIndex",
         _refusals="Refusals Refused WhenInvalid",

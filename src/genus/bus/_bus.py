@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from weakref import WeakSet
 
 from genus.bus._channel import EventChannel
 from genus.bus._clock import LateStart, PeriodicTask, SystemClock, TimeReading, datetime_of, system_resolution
@@ -49,6 +50,8 @@ T = TypeVar("T")
 ErrorHandler: TypeAlias = Callable[[Listener[Any], Event, Exception], None]
 """A function that is called with the listener, the event and the error when a handler raises."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+PAGE_ENTRY_POINTS = "genus.pages"
+"""The group of entry points in which `Bus.studio` finds its page."""
 
 
 class Bus:
@@ -85,6 +88,7 @@ class Bus:
         self._collections: dict[object, Collection[Any]] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._groups_lock = threading.Lock()
+        self._channels: WeakSet[EventChannel[Any]] = WeakSet()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
         self._at_close: list[Callable[[], object]] = []
         self._closed = False
@@ -174,7 +178,10 @@ class Bus:
         ...     listener = bus.collection(Valve).subscribe(print)
         Valve(number=1, open=True)
         """
-        return EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by))
+        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by))
+        with self.lock:
+            self._channels.add(channel)
+        return channel
 
     @overload
     def last_values(self, subscription: Subscription[T]) -> list[T]: ...
@@ -395,6 +402,34 @@ class Bus:
         link = dict(self._link.counters()) if self._link else {}
         requests = dict(self._requester.counts) if self._requester else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
+
+    def channels(self) -> list[EventChannel[Any]]:
+        """The channels of this bus that are announced now."""
+        with self.lock:
+            return [channel for channel in self._channels if channel.is_announced]
+
+    def listeners(self) -> list[Listener[Any]]:
+        """The handlers and inboxes that there are now, each with its subscription and counters."""
+        return self._listeners()
+
+    def studio(self, port: int = 0, **options: Any) -> Any:
+        """Open a page on which this bus can be seen live, and return it: a `genus.studio.Studio` with its `url`.
+
+        It ends with the bus, or by `close()`. Only this machine can open the page, unless the options say otherwise;
+        `genus.studio.open_studio` has them. Needs the extra `studio`.
+
+        Args:
+            port: The port of the page; 0 is any free one.
+            options: Those of `genus.studio.open_studio`.
+
+        Raises:
+            BusError: The port is in use, or an option is wrong.
+            ImportError: Starlette or uvicorn is not installed; the message has the command that installs them.
+        """
+        from importlib.metadata import entry_points  # the page is above this room, so it comes by an entry point
+
+        (page,) = entry_points(group=PAGE_ENTRY_POINTS, name="studio")
+        return page.load()(self, port=port, **options)
 
     def kept_by(self, cls: type) -> Keep | None:
         """By which attributes the newest events of a type are kept on this bus; None if they are not."""

@@ -100,6 +100,11 @@ class EventChannel(Generic[T]):
         self._publisher.publish(event)
 
     @property
+    def is_announced(self) -> bool:
+        """Whether it can publish now."""
+        return self._publisher is not None
+
+    @property
     def slot(self) -> SlotTimes | None:
         """When the slots of a hard channel are that is announced; None for others."""
         return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None

@@ -171,6 +171,34 @@ def parse_qos(text: str) -> QoS:
     raise BusError(f"{text!r} is none of {QOS_FORMS}")
 
 
+def format_qos(qos: QoS) -> str:
+    """The text of a quality of service, which `parse_qos` reads; the period of a `Soft` is not part of it.
+
+    >>> format_qos(Hard("10ms")), format_qos(Soft("20ms", expires="1s")), format_qos(NonReal(priority=1))
+    ('hard:10ms', 'soft:20ms:1s', 'none:1')
+    >>> format_qos(Hard("10ms", omissions=2, sporadic=True)), format_qos(NonReal(period="1s"))
+    ('hard:10ms:2:sporadic', 'none:1s')
+    """
+    match qos:
+        case Hard():
+            parts = ["hard", _short(qos.period), str(qos.omissions) if qos.omissions != 1 else ""]
+            parts.append("sporadic" if qos.sporadic else "")
+        case Soft():
+            parts = ["soft", _short(qos.deadline), _short(qos.expires)]
+        case _:
+            parts = ["none", str(qos.priority or ""), _short(qos.period)]
+    return ":".join(part for part in parts if part)
+
+
+def _short(span: Span | None) -> str:
+    """A length of time in the largest unit in which it is a whole number."""
+    if span is None:
+        return ""
+    time_ns = nanoseconds(span)
+    unit = next(name for name in ("s", "ms", "us", "ns") if time_ns % _UNITS[name] == 0)
+    return f"{time_ns // _UNITS[unit]}{unit}"
+
+
 def qos_of(quality: object) -> QoS:
     """The quality of service that an argument means: one of the three classes, or its text; BusError for others.
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "replay": "genus.cli._bus:replay",
     "monitor": "genus.cli._watch:monitor",
     "bus": "genus.cli._watch:bus_command",
+    "studio": "genus.cli._studio:studio",
     "gateway": "genus.cli._gateway:gateway",
     "grants": "genus.cli._grants:grants",
     "can": "genus.cli._can:can",
@@ -56,6 +57,7 @@ HELP_SECTIONS = {
         "replay": "Publish or print the events of a recording",
         "monitor": "Show the events and rates of a bus",
         "bus": "Show who is on a bus, what they want, and what happens there",
+        "studio": "Show buses, simulations, recordings and lakes live in the browser",
     },
     "On networks": {
         "gateway": "Carry events between buses, those that somebody wants",

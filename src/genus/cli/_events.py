@@ -7,22 +7,21 @@ frames of a CAN bus, such as a `.dbc` file.
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import msgspec
 
+from genus.bus import parse_event
 from genus.catalog import types_in
 from genus.cli._completion import complete_files, quietly
 from genus.codes import load_module
-from genus.errors import HierarchyError, did_you_mean
-from genus.filters import DURATION_UNITS
-from genus.model import ChoiceType, DurationType, Event, TimeType, attributes, check, is_event_type, name_of
+from genus.errors import EventError, HierarchyError, did_you_mean
+from genus.model import Event, is_event_type, name_of
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -127,39 +126,10 @@ def complete_types(ctx: click.Context) -> list[str]:
 
 def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
     """An event from attribute values as text or JSON; ClickException names the attribute that is wrong."""
-    known = {attribute.name: attribute.type for attribute in attributes(cls)}
-    if strangers := sorted(set(given) - set(known)):
-        hint = f"{did_you_mean(strangers[0], known)}it has {', '.join(known)}"
-        raise click.ClickException(f"{name_of(cls)} has no attribute {', '.join(strangers)}; {hint}")
     try:
-        event = msgspec.convert(
-            {name: _plain(name, value, known[name]) for name, value in given.items()}, cls, strict=False
-        )
-        check(event)
-    except (msgspec.MsgspecError, ValueError, TypeError) as problem:
-        what = re.sub(r"(.*) - at `\$\.(\w+)`", r"\2: \1", str(problem))
-        raise click.ClickException(f"not a {name_of(cls)}: {what}") from None
-    return event
-
-
-def _plain(name: str, value: Any, type_: object) -> Any:
-    if isinstance(type_, ChoiceType) and value is not None and str(value) not in map(str, type_.values):
-        hint = did_you_mean(str(value), map(str, type_.values))
-        raise ValueError(f"{name} cannot be {value!r}; {hint}it is one of {', '.join(map(repr, type_.values))}")
-    if isinstance(type_, TimeType):
-        return datetime.now(UTC) if value == "now" else _time(value)
-    if isinstance(type_, DurationType) and isinstance(value, str):
-        found = re.fullmatch(r"(-?\d+(?:\.\d+)?)(us|ms|s|min|h|d)", value)
-        if found:
-            return float(found[1]) * DURATION_UNITS[found[2]] / 1e6
-    return value
-
-
-def _time(value: Any) -> datetime:
-    try:
-        return datetime.fromisoformat(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{value!r} is not a time: write it like 2026-11-15T10:00:00Z, or now") from None
+        return parse_event(cls, given)
+    except EventError as problem:
+        raise click.ClickException(str(problem)) from None
 
 
 def as_text(event: Event, as_json: bool) -> str:

@@ -132,6 +132,8 @@ _EXTRAS = {
     "zenoh": "zenoh",
     "mqtt5": "mqtt",
     "prometheus_client": "metrics",
+    "starlette": "studio",
+    "uvicorn": "studio",
 }
 """Which extra brings a package."""
 

@@ -26,6 +26,8 @@ SETTLE_RELIABLE_S = 5.0
 """The same where lost packets are sent again."""
 REPORT_S = 10.0
 """How long a receiver may take to report what this sender has dropped and told; after that it is told twice."""
+MOST_HEARD = 10_000
+"""The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
 
@@ -61,6 +63,8 @@ class Losses:
         self._counts: dict[str, int] = {}
         self._dropped: dict[str, tuple[int, float]] = {}
         """Packets that the transport dropped and receivers have not reported yet, by key."""
+        self._heard: dict[bytes, float] = {}
+        """When the last beat of each sender came."""
         self._lock = threading.Lock()
 
     # -- at the receiver ---------------------------------------------------------------------------------------------
@@ -71,8 +75,19 @@ class Losses:
         if beat is None or len(beat.sender) != len(self._owner.uid):
             self._reject("a beat that cannot be read", payload)
         elif beat.sender != self._owner.uid:
+            self._hear(beat.sender)
             for key, (before, newest) in beat.numbers.items():
                 self._compare(beat.sender, key, before, newest)
+
+    def _hear(self, sender: bytes) -> None:
+        if len(self._heard) >= MOST_HEARD and sender not in self._heard:
+            self._heard.clear()
+        self._heard[sender] = self._owner.now()
+
+    def heard_ago(self, sender: bytes) -> float | None:
+        """How many seconds ago a sender said that it had sent something; None if it did not yet."""
+        at = self._heard.get(sender)
+        return None if at is None else self._owner.now() - at
 
     def _compare(self, sender: bytes, key: str, before: int, newest: int) -> None:
         since = self._owner.subscribed_since(key)

@@ -352,6 +352,10 @@ class NetLink:
         """The other participants of the network."""
         return self._presence.participants()
 
+    def heard_ago(self, uid: str) -> float | None:
+        """How many seconds ago a participant last said that it had sent events; None if it did not yet."""
+        return self._losses.heard_ago(bytes.fromhex(uid)) if self._control else None
+
     def wants(self) -> list[Want]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
         return [*self._other_wants.all(), *(Want(self._hex, self._hex, each) for each in self._own_wants.own())]

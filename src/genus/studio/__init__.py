@@ -1,0 +1,86 @@
+"""Studio: a live page on buses, gateways, simulations, recordings and lakes.
+
+`open_studio` and `Bus.studio` open the page, for which they need the extra `studio`. `bundle`, `stylesheet` and
+`vendor` give the components of the page to others, as text.
+"""
+
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.studio._components import bundle, stylesheet, vendor
+    from genus.studio._open import open_source
+    from genus.studio._rows import (
+        AttributeCell,
+        ChannelRow,
+        GatewayRow,
+        LakeCommitRow,
+        LakeFollowerRow,
+        LakeTableRow,
+        NodeRow,
+        ProblemRow,
+        Row,
+        SourceRow,
+        SubscriptionRow,
+        TypeChangeRow,
+        TypeRow,
+    )
+    from genus.studio._source import (
+        AskedSource,
+        EventSource,
+        FrameSpan,
+        PlayedSource,
+        PublishingSource,
+        SlotSpan,
+        Source,
+        Timeline,
+        TimelineSource,
+    )
+    from genus.studio._studio import Studio, open_studio
+
+__all__ = [
+    "AskedSource",
+    "AttributeCell",
+    "ChannelRow",
+    "EventSource",
+    "FrameSpan",
+    "GatewayRow",
+    "LakeCommitRow",
+    "LakeFollowerRow",
+    "LakeTableRow",
+    "NodeRow",
+    "PlayedSource",
+    "ProblemRow",
+    "PublishingSource",
+    "Row",
+    "SlotSpan",
+    "Source",
+    "SourceRow",
+    "Studio",
+    "SubscriptionRow",
+    "Timeline",
+    "TimelineSource",
+    "TypeChangeRow",
+    "TypeRow",
+    "bundle",
+    "open_source",
+    "open_studio",
+    "stylesheet",
+    "vendor",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        __name__,
+        _components="bundle stylesheet vendor",
+        _open="open_source",
+        _rows=(
+            "AttributeCell ChannelRow GatewayRow LakeCommitRow LakeFollowerRow LakeTableRow NodeRow ProblemRow Row "
+            "SourceRow SubscriptionRow TypeChangeRow TypeRow"
+        ),
+        _source=(
+            "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source Timeline TimelineSource"
+        ),
+        _studio="Studio open_studio",
+    )

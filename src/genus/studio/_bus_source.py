@@ -1,0 +1,283 @@
+"""A bus as a source: its counters are read; its events are taken only while somebody asks for them.
+
+A bus that Studio opened itself, to a network, has no other subscriber, so Studio subscribes to what is to be seen. On a
+bus of the program that it runs in, nothing is subscribed to until a page shows events.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from genus.bus import Bus, Inbox, KeepingLink, Listener, format_qos
+from genus.filters import Subscription
+from genus.model import Event, Kind, name_of, subtypes
+from genus.studio._meters import Meters
+from genus.studio._rates import Rates
+from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
+from genus.studio._source import Receive
+from genus.studio._texts import LONGEST, three_digits
+
+if TYPE_CHECKING:
+    from genus.net import NetLink
+
+MOST_ROWS = 1000
+"""Most channels, subscriptions or participants that are told apart."""
+LOSSES = ("lost", "dropped", "rejected", "unknown")
+"""How counters of a link begin that tell of losses."""
+LATE = ("late", "expired")
+
+
+class BusSource:
+    """State: a bus, and what its counters were before.
+
+    Args:
+        bus: The bus.
+        name: Its name on the page.
+        address: How it was opened, without a password.
+        watch: What Studio subscribes to for as long as it runs; None for a bus of the program's own.
+        owned: Whether the bus is closed with this source.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        name: str,
+        address: str = "",
+        watch: Subscription | None = None,
+        owned: bool = False,
+        types: Collection[type] = (),
+    ) -> None:
+        self.name = name
+        self._bus, self._address, self._owned = bus, address, owned
+        self._types = tuple(types)
+        self._watch = watch
+        self._rates, self._meters = Rates(), Meters()
+        self._texts: dict[Subscription, str] = {}
+        self._receivers: tuple[Receive, ...] = ()
+        self._listener: Listener[Any] | None = None
+        self._ring: deque[tuple[int, Event]] = deque(maxlen=65_536)
+        self._static: dict[str, tuple[Row, ...]] = {}
+        if watch is not None:
+            self._listen(watch)
+
+    # -- a source ----------------------------------------------------------------------------------------------------
+
+    def rows(self, wanted: Collection[str]) -> Tables:
+        """The present rows of tables."""
+        now = time.monotonic()
+        self._measure()
+        traffic = self._bus.traffic()
+        found: dict[str, dict[str, Row]] = {}
+        if "channels" in wanted:
+            found["channels"] = {
+                f"{self.name}|{row.type}|{row.publisher}": row for row in self._channels(traffic.published, now)
+            }
+        if "subscriptions" in wanted:
+            found["subscriptions"] = dict(self._subscriptions(now))
+        if "nodes" in wanted:
+            found["nodes"] = {f"{self.name}|{row.uid or row.name}": row for row in self._nodes()}
+        if "sources" in wanted:
+            found["sources"] = {self.name: self._row(traffic.published, traffic.link, now)}
+        return found
+
+    def types(self) -> Collection[type]:
+        """The types that were given or that the medium brings; without any, all that are declared by now."""
+        if self._types:
+            return (*self._types, *self._bus.types.values())
+        return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not cls.__module__.startswith("genus.")]
+
+    def counts(self) -> Mapping[str, int]:
+        """How many events of each type there were."""
+        return self._bus.traffic().published
+
+    def tap(self, receive: Receive) -> Callable[[], None]:
+        """Call a function with each event from now on."""
+        self._receivers = (*self._receivers, receive)
+        self._listen(self._watch or Subscription(Event))
+
+        def end() -> None:
+            self._receivers = tuple(each for each in self._receivers if each is not receive)
+            if not self._receivers and self._watch is None:
+                self._stop_listening()
+
+        return end
+
+    def publish(self, event: Event) -> None:
+        """Publish an event."""
+        self._bus.publish(event)
+
+    def close(self) -> None:
+        """Subscribe to nothing more, and close a bus that Studio opened."""
+        self._stop_listening()
+        if self._owned:
+            self._bus.close()
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _listen(self, subscription: Subscription) -> None:
+        if self._listener is None:
+            self._listener = self._bus.subscribe(subscription, self._note)
+
+    def _stop_listening(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.cancel()
+
+    def _note(self, event: Event) -> None:
+        now = self._bus.time_ns()
+        self._ring.append((now, event))
+        for receive in self._receivers:
+            receive(now, event, None)
+
+    def _measure(self) -> None:
+        """Take the times of the events since the last call into the meters."""
+        ring, add = self._ring, self._meters.add
+        for _ in range(len(ring)):
+            add(*ring.popleft())
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+
+    def _row(self, published: Mapping[str, int], link: Mapping[str, int], now: float) -> SourceRow:
+        events = sum(published.values())
+        self._rates.note("", events, now)
+        nodes = self._participants()
+        dropped = sum(listener.counters.dropped for listener in self._bus.listeners()[:MOST_ROWS])
+        is_connected = getattr(self._bus.link, "is_connected", True)
+        return SourceRow(
+            kind="bus",
+            address=self._address,
+            state="live" if is_connected else "failed",
+            note=self._note_of(link) if is_connected else "not connected",
+            time_ms=self._bus.time_ns() // 1_000_000,
+            events=events,
+            rate=three_digits(self._rates.rate("")),
+            lost=dropped + _sum(link, LOSSES),
+            late=_sum(link, LATE),
+            nodes=None if nodes is None else len(nodes) + 1,
+            can_publish=True,
+        )
+
+    def _note_of(self, link: Mapping[str, int]) -> str:
+        """The counters of the link that tell of losses, largest first."""
+        losses = [(count, name) for name, count in link.items() if count and name.startswith(LOSSES)]
+        return "; ".join(f"{name}: {count:,}" for count, name in sorted(losses, reverse=True)[:3])
+
+    def _channels(self, published: Mapping[str, int], now: float) -> Iterator[ChannelRow]:
+        qualities = {name_of(each.type): format_qos(each.qos) for each in self._bus.channels()}
+        measured = self._meters.by_type() if self._watch is not None else {}
+        for name, count in sorted(published.items(), key=lambda item: -item[1])[:MOST_ROWS]:
+            parts = measured.get(name) or {"": count}
+            for publisher, part in parts.items():
+                yield self._channel(name, publisher, part, qualities.get(name, ""), now)
+
+    def _channel(self, name: str, publisher: str, events: int, qos: str, now: float) -> ChannelRow:
+        key = f"{name}|{publisher}"
+        self._rates.note(key, events, now)
+        times = self._meters.times(name, publisher)
+        return ChannelRow(
+            source=self.name,
+            type=name,
+            publisher=publisher,
+            qos=qos,
+            events=events,
+            rate=three_digits(self._rates.rate(key)),
+            jitter_ms=times.jitter_ms,
+            latency_ms=times.latency_ms,
+            worst_latency_ms=times.worst_latency_ms,
+            rates=tuple(map(three_digits, self._rates.history(key))),
+        )
+
+    def _subscriptions(self, now: float) -> Iterator[tuple[str, Row]]:
+        listeners = [one for one in self._bus.listeners() if one is not self._listener]
+        for listener in _busiest(listeners):
+            counters = listener.counters
+            key = f"{self.name}|{id(listener)}"
+            self._rates.note(key, counters.delivered, now)
+            yield (
+                key,
+                SubscriptionRow(
+                    source=self.name,
+                    text=self._text(listener.subscription),
+                    delivered=counters.delivered,
+                    rate=three_digits(self._rates.rate(key)),
+                    failed=counters.failed,
+                    dropped=counters.dropped,
+                    waiting=counters.waiting,
+                    capacity=listener.queue.capacity if isinstance(listener, Inbox) else None,
+                ),
+            )
+        for number, want in enumerate(self._wants()[:MOST_ROWS]):
+            yield f"{self.name}|want {number}", want
+
+    def _text(self, subscription: Subscription) -> str:
+        text = self._texts.get(subscription)
+        if text is None:
+            if len(self._texts) > 2 * MOST_ROWS:
+                self._texts.clear()
+            text = self._texts[subscription] = str(subscription)
+        return text
+
+    # -- networks ----------------------------------------------------------------------------------------------------
+
+    def _net_link(self) -> "NetLink | None":
+        link = self._bus.link
+        if link is None or not isinstance(link, KeepingLink):  # those of networks keep; without them, no import
+            return None
+        from genus.net import NetLink
+
+        return link if isinstance(link, NetLink) else None
+
+    def _participants(self) -> list[Any] | None:
+        link = self._net_link()
+        return None if link is None else link.participants()[:MOST_ROWS]
+
+    def _wants(self) -> list[SubscriptionRow]:
+        link = self._net_link()
+        if link is None:
+            return []
+        names = {each.uid: _program(each.about, each.uid) for each in link.participants()}
+        wants = sorted((names.get(want.speaker, want.speaker[:8]), want.text, want.hops) for want in link.want_texts())
+        return [
+            SubscriptionRow(source=self.name, owner=f"{owner}, {hops} gateways away" if hops else owner, text=text)
+            for owner, text, hops in wants
+        ]
+
+    def _nodes(self) -> Iterator[NodeRow]:
+        link = self._net_link()
+        if link is None:
+            return
+        wants: dict[str, list[str]] = {}
+        for want in link.want_texts():
+            wants.setdefault(want.speaker, []).append(want.text[:LONGEST])
+        for each in link.participants()[:MOST_ROWS]:
+            about = each.about
+            heard = link.heard_ago(each.uid)
+            yield NodeRow(
+                source=self.name,
+                name=_program(about, each.uid),
+                uid=each.uid,
+                host=str(about.get("host", ""))[:LONGEST],
+                pid=about.get("pid") if isinstance(about.get("pid"), int) else None,
+                program=str(about.get("program", ""))[:LONGEST],
+                heard_ms=None if heard is None else round(time.time() - heard) * 1000,
+                wants=tuple(sorted(wants.get(each.uid, ()))[:20]),
+            )
+
+
+def _busiest(listeners: list[Listener[Any]]) -> list[Listener[Any]]:
+    """All listeners, or those with the most events if they are very many."""
+    if len(listeners) <= MOST_ROWS:
+        return listeners
+    return sorted(listeners, key=lambda one: -one.counters.delivered)[:MOST_ROWS]
+
+
+def _program(about: Mapping[str, Any], uid: str) -> str:
+    """The name of a participant: its program and process, or the beginning of its uid."""
+    program, pid = str(about.get("program", ""))[:LONGEST], about.get("pid", "")
+    return f"{program} {pid}".strip() or uid[:8]
+
+
+def _sum(link: Mapping[str, int], beginnings: tuple[str, ...]) -> int:
+    return sum(count for name, count in link.items() if name.startswith(beginnings))

@@ -1,0 +1,179 @@
+"""`Feed`: gathers the rows of all sources, finds the cells that changed, and encodes each change once for all pages.
+
+A page that keeps up gets the changes of each turn. One that does not has nothing queued for it: it gets a snapshot when
+it is ready again. So a page costs the same however slow it is, and there is no backlog.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from genus.studio._problems import Problems
+from genus.studio._rows import TABLES, Row
+from genus.studio._source import Source
+from genus.studio._type_table import TypeTable
+
+TURN_S = 0.05
+"""How often rows are gathered, at most."""
+SLOW_S = 0.5
+"""The same for tables in which a person does not follow single changes."""
+BEAT_S = 1.0
+ALIVE_S = 2.0
+"""A page hears at least this often."""
+TURNS_KEPT = 4
+"""A page that is no more turns behind than this gets the changes, and else a snapshot."""
+SHARE = 30
+"""A turn that takes long is followed by a pause of so many times as long: Studio takes 3 % of a core at most."""
+SLOW_TABLES = frozenset(TABLES) - {"sources", "channels", "types"}
+DERIVED = frozenset({"types", "type_changes", "problems"})
+"""Tables that are made here from all sources."""
+JUDGED = frozenset({"sources", "channels", "subscriptions", "nodes", "gateways"})
+"""Tables that problems are found in."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What one turn changed: for each table the changed cells, and the keys of rows that are gone, as JSON."""
+
+    number: int
+    at_ms: int
+    cells: dict[str, bytes]
+    gone: dict[str, bytes]
+    is_beat: bool
+
+
+class Feed:
+    """State: the rows of all tables, and the changes of the last turn."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        types: TypeTable,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.sources = sources
+        self.turn = Turn(0, round(wall() * 1000), {}, {}, False)
+        self.turns: deque[Turn] = deque(maxlen=TURNS_KEPT)
+        self._clock, self._wall = clock, wall
+        self._types, self._problems = types, Problems()
+        self._rows: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
+        self._due: dict[str, float] = dict.fromkeys(TABLES, 0.0)
+        self._viewed: dict[object, frozenset[str]] = {}
+        self._snapshots: dict[str, tuple[int, bytes]] = {}
+        self._beat_at = clock()
+        self._cost_s = 0.0
+
+    # -- pages -------------------------------------------------------------------------------------------------------
+
+    def join(self, viewer: object, tables: Collection[str]) -> None:
+        """A page looks at some tables."""
+        for table in frozenset(tables) - self._viewed_tables():
+            self._due[table] = 0.0
+        self._viewed[viewer] = frozenset(tables)
+
+    def leave(self, viewer: object) -> None:
+        """A page looks no more."""
+        self._viewed.pop(viewer, None)
+
+    @property
+    def viewers(self) -> int:
+        """How many pages look."""
+        return len(self._viewed)
+
+    def is_viewed(self, table: str) -> bool:
+        """Whether a page looks at a table."""
+        return any(table in tables for tables in self._viewed.values())
+
+    def _viewed_tables(self) -> frozenset[str]:
+        return frozenset[str]().union(*self._viewed.values())
+
+    def rows(self, table: str) -> dict[str, Row]:
+        """The present rows of a table, gathered now if no page looks at it."""
+        if table not in self._viewed_tables():
+            self._due[table] = 0.0
+            self.gather([table])
+        return self._rows[table]
+
+    def snapshot(self, tables: Iterable[str]) -> bytes:
+        """All rows of some tables as JSON: `{"channels": {key: row}, ...}`."""
+        return b"{" + b",".join(b'"%s":%s' % (table.encode(), self._snapshot(table)) for table in tables) + b"}"
+
+    def _snapshot(self, table: str) -> bytes:
+        known = self._snapshots.get(table)
+        if known is None or known[0] != self.turn.number:
+            known = self._snapshots[table] = self.turn.number, _encode(self._rows[table])
+        return known[1]
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait before the next turn."""
+        return max(TURN_S if self._viewed else BEAT_S, SHARE * self._cost_s)
+
+    def advance(self) -> None:
+        """Gather what pages look at and is due; once a second also what problems are found in."""
+        began = self._clock()
+        is_beat = began - self._beat_at >= BEAT_S
+        wanted = set(self._viewed_tables())
+        if is_beat:
+            self._beat_at = max(self._beat_at + BEAT_S, began - BEAT_S)
+            wanted |= JUDGED | {"problems", "type_changes"}
+        self.gather(wanted, is_beat=is_beat)
+        self._cost_s += (self._clock() - began - self._cost_s) / 8
+
+    def gather(self, wanted: Collection[str], *, is_beat: bool = False) -> None:
+        """Take the present rows of some tables that are due, and find what changed."""
+        now = self._clock()
+        due = {table for table in wanted if is_beat or self._due[table] <= now}
+        for table in due:
+            self._due[table] = now + (SLOW_S if table in SLOW_TABLES else 0.0)
+        found = self._gathered(due, now)
+        cells: dict[str, bytes] = {}
+        gone: dict[str, bytes] = {}
+        for table, rows in found.items():
+            before, self._rows[table] = self._rows[table], rows
+            if changed := dict(_changes(before, rows)):
+                cells[table] = _encode(changed)
+            if missing := before.keys() - rows.keys():
+                gone[table] = _encode(sorted(missing))
+        self.turn = Turn(self.turn.number + 1, round(self._wall() * 1000), cells, gone, is_beat)
+        self.turns.append(self.turn)
+
+    def _gathered(self, due: Collection[str], now: float) -> dict[str, dict[str, Row]]:
+        """The present rows of tables: of each source, and what is made of them."""
+        asked = frozenset(due) | (JUDGED if "problems" in due else frozenset())
+        found: dict[str, dict[str, Row]] = {table: {} for table in asked}
+        for source in self.sources:
+            for table, rows in source.rows(asked).items():
+                if table in found:
+                    found[table].update(rows)
+        if "types" in due or "type_changes" in due:
+            self._types.update(self.sources, now, self._wall())
+            found |= {"types": dict(self._types.rows), "type_changes": dict(self._types.changes)}
+        if "problems" in due:
+            found["problems"] = self._problems.find(found, now, self._wall())
+        return found
+
+
+def _changes(before: dict[str, Row], after: dict[str, Row]) -> Iterator[tuple[str, Any]]:
+    """The rows that are new, and of the others the cells that changed."""
+    for key, row in after.items():
+        old = before.get(key)
+        if old is None:
+            yield key, row
+        elif old is not row and old != row:
+            left_out = row.history
+            cells = {
+                name: value
+                for name in row.__struct_fields__
+                if (value := getattr(row, name)) != getattr(old, name) and name not in left_out
+            }
+            if cells:
+                yield key, cells

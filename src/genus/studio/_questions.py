@@ -1,0 +1,165 @@
+"""Questions about subscriptions as text: is it right, how does it go on, what does it become, why does it not match."""
+
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, TypeAlias
+
+from genus import targets
+from genus.catalog import Catalog
+from genus.errors import GenusError, SubscriptionError, SubscriptionWarning, SyntaxProblem
+from genus.filters import Subscription, Unmet, complete, python_source
+from genus.model import Event, name_of, vector
+from genus.studio._taps import Seen
+from genus.studio._texts import number_of, value_text, values_of
+
+Json: TypeAlias = dict[str, Any]
+
+MOST_NAMED = 100
+"""Most types that an answer names."""
+LONGEST_TEXT = 10_000
+LONGEST_ANSWER = 20_000
+IDENTIFIER_PARTS = [["priority", 8], ["node", 7], ["event tag", 14]]
+"""The fields of a CAN identifier and their widths."""
+
+
+class Questions:
+    """Answers about subscriptions, for types that may become more while Studio runs."""
+
+    def __init__(self, types: Callable[[], Collection[type]], catalog: Callable[[], Catalog]) -> None:
+        self._types, self._catalog = types, catalog
+
+    def parse(self, text: str) -> Subscription[Any]:
+        """A subscription from its text, `Event` for an empty one; SubscriptionError if it is wrong."""
+        if len(text) > LONGEST_TEXT:
+            raise SubscriptionError(f"a subscription of {len(text):,} characters is too long")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SubscriptionWarning)
+            return Subscription.parse(text.strip() or "Event", self._known())
+
+    def _known(self) -> list[type]:
+        return list(dict.fromkeys([Event, *self._types()]))
+
+    def check(self, text: str) -> Json:
+        """Whether a text is right: its form as text and in Python, or what is wrong and where."""
+        try:
+            asked = self.parse(text)
+        except GenusError as problem:
+            return problem_json(problem)
+        return {
+            "ok": True,
+            "text": str(asked),
+            "python": python_source(asked, "subscribe"),
+            "never": asked.why_never(),
+            "types": [name_of(cls) for cls in asked.classes()][:MOST_NAMED],
+        }
+
+    def complete(self, text: str, at: int) -> Json:
+        """How a text may go on at a cursor."""
+        found = complete(text[:LONGEST_TEXT], max(0, min(at, len(text))), self._known())
+        items = [{"text": each.text, "kind": each.kind, "note": each.note} for each in found.items]
+        return {"from": found.start, "to": found.end, "items": items}
+
+    def explain(self, text: str) -> Json:
+        """What a subscription becomes on each target."""
+        asked, catalog = self.parse(text), self._catalog()
+        found = [_attributes(asked)]
+        for name, explain in _EXPLAINED.items():
+            try:
+                found.append({"name": name, "text": "", "problem": None, "residual": "", "bits": []})
+                found[-1].update(explain(asked, catalog))
+            except (GenusError, ImportError) as problem:
+                found[-1].update(text=None, problem=str(problem))
+        return {"text": str(asked), "targets": found}
+
+
+def problem_json(problem: GenusError) -> Json:
+    """An error as the page shows it, with the column if it has one."""
+    if isinstance(problem, SyntaxProblem):
+        return {"ok": False, "message": problem.reason or str(problem), "column": problem.column}
+    return {"ok": False, "message": str(problem), "column": None}
+
+
+# -- targets -----------------------------------------------------------------------------------------------------------
+
+
+def _attributes(asked: Subscription[Any]) -> Json:
+    """Which attributes must be present or absent, as bits over the family's vector."""
+    names = [attribute.name for attribute in vector(asked.type)]
+    want = sum(1 << bit for bit, name in enumerate(names) if name in asked.has)
+    mask = want | sum(1 << bit for bit, name in enumerate(names) if name in asked.lacks)
+    parts = [[name, 1] for name in names]
+    text = "tag & mask == want" if mask else "any attributes will do"
+    bits = [{"label": "attributes", "width": len(names), "value": want, "mask": mask, "parts": parts}]
+    return {"name": "attributes", "text": text, "problem": None, "residual": "", "bits": bits if mask else []}
+
+
+def _explain_plain(name: str) -> Callable[[Subscription[Any], Catalog], Json]:
+    def explain(asked: Subscription[Any], catalog: Catalog) -> Json:
+        module = getattr(targets, name)
+        made = module.compile([asked]).explain(0) if name == "index" else module.compile(asked).explain()
+        return {"text": str(made)[:LONGEST_ANSWER]}
+
+    return explain
+
+
+def _explain_with_catalog(name: str) -> Callable[[Subscription[Any], Catalog], Json]:
+    def explain(asked: Subscription[Any], catalog: Catalog) -> Json:
+        made = getattr(targets, name).compile(asked, catalog)
+        residual = getattr(made, "residual", None)
+        return {"text": made.explain()[:LONGEST_ANSWER], "residual": "" if residual is None else str(residual)}
+
+    return explain
+
+
+def _explain_can(asked: Subscription[Any], catalog: Catalog) -> Json:
+    made = targets.can.compile(asked, catalog)
+    bits = [
+        {"label": f"filter {n}", "width": 29, "value": pair.value, "mask": pair.mask, "parts": IDENTIFIER_PARTS}
+        for n, pair in enumerate(made.pairs, 1)
+    ]
+    residual = "" if made.residual is None else str(made.residual)
+    return {"text": made.explain()[:LONGEST_ANSWER], "residual": residual, "bits": bits}
+
+
+def _explain_topics(asked: Subscription[Any], catalog: Catalog) -> Json:
+    texts = [
+        f"{dialect.name}\n{targets.topics.compile(asked, dialect).explain()}"
+        for dialect in (targets.topics.ZENOH, targets.topics.MQTT)
+    ]
+    return {"text": "\n\n".join(texts)[:LONGEST_ANSWER]}
+
+
+_EXPLAINED: dict[str, Callable[[Subscription[Any], Catalog], Json]] = {
+    "can": _explain_can,
+    "python": _explain_plain("python"),
+    "topics": _explain_topics,
+    "index": _explain_plain("index"),
+    "arrow": _explain_plain("arrow"),
+    "spark": _explain_plain("spark"),
+    "c": _explain_with_catalog("c"),
+    "coap": _explain_with_catalog("coap"),
+}
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+def event_json(seen: Seen, unmet: tuple[Unmet, ...] | None = None) -> Json:
+    """An event as the page shows it: its values as texts, and as numbers those that can be drawn."""
+    values = values_of(seen.event)
+    numbers = ((name, number_of(value)) for name, value in values.items())
+    return {
+        "n": seen.number,
+        "source": seen.source,
+        "publisher": seen.publisher,
+        "type": name_of(type(seen.event)),
+        "at_ms": round(seen.at_ms, 3),
+        "values": {name: value_text(value) for name, value in values.items()},
+        "numbers": {name: number for name, number in numbers if number is not None},
+        "why": None if not unmet else list(_reasons(unmet)),
+    }
+
+
+def _reasons(unmet: tuple[Unmet, ...]) -> Iterator[Json]:
+    for each in unmet:
+        yield {"stage": each.stage, "part": each.part, "truth": each.truth, "values": each.values}

@@ -1,0 +1,163 @@
+"""Who may open the page: only this machine, or others with a token over TLS; and what a page may load and do.
+
+Four things are checked before anything else. The `Host` header must name this server: a page of another site that had
+its own name resolved to this machine would otherwise read everything. The `Origin` header, where there is one, must be
+this server's own. What changes something must carry a header that a foreign page cannot send without being asked for
+permission. And where others than this machine can connect, a token is needed, which the first address carries and a
+cookie keeps.
+"""
+
+import hmac
+import ipaddress
+import re
+import secrets
+from collections.abc import Collection, Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from genus.errors import BusError
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "genus_studio"
+CHANGE_HEADER = b"x-genus-studio"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to an address.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("gate.example")
+    (True, True, False, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Access(NamedTuple):
+    """Who may ask: the names of this server, and the token, if one is needed."""
+
+    hosts: frozenset[str]
+    token: str | None
+    scheme: str
+
+    @classmethod
+    def of(cls, host: str, names: Iterable[str], token: str | None, *, has_tls: bool) -> "Access":
+        """The rules for a server at an address; BusError if others could read along."""
+        if token is not None and not re.fullmatch(r"[\w.~-]{16,200}", token):
+            raise BusError("a token has 16 to 200 letters, digits, and - . _ ~; leave it out and one is made")
+        if is_loopback(host):
+            return cls(LOCAL_NAMES | {host.lower(), *_lower(names)}, token, "https" if has_tls else "http")
+        if not has_tls:
+            raise BusError(
+                f"others than this machine can connect to {host}: give a certificate and its key for TLS (cert=, key=; "
+                "--cert, --key), or use an SSH tunnel to a page on 127.0.0.1"
+            )
+        unnamed = {"0.0.0.0", "::"}
+        known = {host.lower()} - unnamed | set(_lower(names))
+        if not known:
+            raise BusError(f"{host} is every address of this machine: name those that pages use (hosts=, --allow-host)")
+        return cls(frozenset(known) | LOCAL_NAMES, token or secrets.token_urlsafe(24), "https")
+
+
+def _lower(names: Iterable[str]) -> list[str]:
+    return [name.lower() for name in names]
+
+
+class Guard:
+    """Checks every request before the application gets it, and adds the headers of safety to every answer."""
+
+    def __init__(self, app: "ASGIApp", access: Access) -> None:
+        self._app, self._access = app, access
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            return
+
+        async def send_safely(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        from starlette.responses import JSONResponse
+
+        headers = dict(scope["headers"])
+        answer: Response | None = None
+        refusal = self._refusal(scope["method"], headers)
+        if refusal is not None:
+            answer = JSONResponse({"message": refusal}, 403)
+        elif self._access.token is not None and not self._has_cookie(headers):
+            answer = self._admit(scope["path"], scope["query_string"].decode("latin-1"))
+        await (answer or self._app)(scope, receive, send_safely)
+
+    def _refusal(self, method: str, headers: dict[bytes, bytes]) -> str | None:
+        host = headers.get(b"host", b"").decode("latin-1")
+        if _hostname(f"//{host}") not in self._access.hosts:
+            return f"the Host header names {host[:80]!r}, which is not this server"
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1").lower() != f"{self._access.scheme}://{host}".lower():
+            return "a page of another origin may not ask"
+        if method not in ("GET", "HEAD") and CHANGE_HEADER not in headers:
+            return "a change needs the header X-Genus-Studio"
+        return None
+
+    def _has_cookie(self, headers: dict[bytes, bytes]) -> bool:
+        try:
+            found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+        except CookieError:
+            return False
+        return found is not None and self._is_token(found.value)
+
+    def _is_token(self, given: str) -> bool:
+        assert self._access.token is not None
+        return hmac.compare_digest(given.encode(), self._access.token.encode())
+
+    def _admit(self, path: str, query: str) -> "Response":
+        """The token came with the address: keep it in a cookie, and take it out of the address."""
+        from starlette.responses import JSONResponse, RedirectResponse
+
+        given = parse_qsl(query)
+        if not any(name == "token" and self._is_token(value) for name, value in given):
+            return JSONResponse({"message": "open the address with the token that Studio printed"}, 401)
+        rest = urlencode([(name, value) for name, value in given if name != "token"])
+        answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+        assert self._access.token is not None
+        secure = self._access.scheme == "https"
+        answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax", secure=secure)
+        return answer
+
+
+def _hostname(url: str) -> str | None:
+    try:
+        found = urlsplit(url)
+        found.port  # noqa: B018 - raises if it is no number
+        return None if found.username is not None or found.path else found.hostname
+    except ValueError:
+        return None
+
+
+def check_hosts(names: Collection[str]) -> None:
+    """BusError if a name cannot be that of a host."""
+    for name in names:
+        if _hostname(f"//{name}") != name.lower().strip("[]"):
+            raise BusError(f"{name!r} is no name of a host")

@@ -1,0 +1,127 @@
+"""What Studio looks at: the interface of a source. Each kind of source is a module `_<kind>_source`."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from genus.filters import Subscription
+from genus.model import Event
+from genus.studio._rows import Tables
+
+Receive: TypeAlias = "Callable[[int, Event, str | None], None]"
+"""Is called with the time in nanoseconds since 1970 in the source's time, an event, and who published it, if known."""
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Something that Studio shows: a bus, a world, a recording, a lake or a gateway.
+
+    `rows` is called by one thread of Studio, up to 20 times a second, and `open` and `close` once. The others are
+    called from any thread.
+    """
+
+    name: str
+    """Its name in all tables; unique in a Studio."""
+
+    def rows(self, wanted: Collection[str]) -> Tables:
+        """The present rows of those of the wanted tables that it has, `sources` among them. Does not block."""
+
+    def types(self) -> Collection[type]:
+        """The event types and kinds that it knows, which texts of subscriptions may name."""
+
+    def counts(self) -> Mapping[str, int]:
+        """How many events of each type there were so far, by the type's name."""
+
+    def close(self) -> None:
+        """Release what it holds; a bus that the user opened stays open."""
+
+
+@runtime_checkable
+class EventSource(Source, Protocol):
+    """A source whose events can be seen as they come."""
+
+    def tap(self, receive: Receive) -> Callable[[], None]:
+        """Call a function with each event from now on; returns a function that ends it.
+
+        The function is quick and never raises. Without a tap, nothing is done for an event.
+        """
+
+
+@runtime_checkable
+class PublishingSource(Source, Protocol):
+    """A source on which events can be published."""
+
+    def publish(self, event: Event) -> None:
+        """Publish an event; a GenusError says why it cannot be."""
+
+
+@runtime_checkable
+class PlayedSource(Source, Protocol):
+    """A source with a time of its own that can be stopped: a recording, a simulation."""
+
+    def play(self) -> None:
+        """Go on."""
+
+    def pause(self) -> None:
+        """Stop."""
+
+    def set_speed(self, speed: float) -> None:
+        """Let time pass so many times as fast as in reality."""
+
+    def seek(self, time_ms: float) -> None:
+        """Go on from a time; BusError if this source cannot."""
+
+
+class FrameSpan(NamedTuple):
+    """A frame on a CAN bus. Times are microseconds of the source's time."""
+
+    start_us: float
+    end_us: float
+    node: str
+    channel: str
+    kind: str
+    """`hard`, `soft`, `none` or `system`."""
+    identifier: int
+    ok: bool
+    """False: it was corrupted, and is sent again."""
+    priority: int
+    deadline_us: float | None = None
+    """Until when it should have been sent, if that is known."""
+    waited_us: float | None = None
+    """How long it waited for the bus before it began, if that is known."""
+    beaten: Sequence[str] = ()
+    """The channels that lost the arbitration against it, if that is known."""
+
+
+class SlotSpan(NamedTuple):
+    """A slot of the calendar; the event is delivered at its end."""
+
+    start_us: float
+    end_us: float
+    channel: str
+
+
+class Timeline(NamedTuple):
+    """A span of the time of a CAN bus."""
+
+    start_us: float
+    end_us: float
+    frames: Sequence[FrameSpan]
+    slots: Sequence[SlotSpan]
+    load: float
+    """The share of the span in which the bus was busy."""
+
+
+@runtime_checkable
+class TimelineSource(Source, Protocol):
+    """A source that has a CAN bus."""
+
+    def timeline(self, start_us: float | None, span_us: float) -> Timeline:
+        """The frames from a time on; of the last `span_us` without one."""
+
+
+@runtime_checkable
+class AskedSource(Source, Protocol):
+    """A source that holds events and is asked for them, such as a lake."""
+
+    def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
+        """The first events that match, each as its values by name, with `type`; may take seconds."""

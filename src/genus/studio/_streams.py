@@ -1,0 +1,310 @@
+"""Server-sent events: the tables, events by a subscription, points of a plot, and the timeline of a CAN bus.
+
+Each stream of a page holds no more than one message: what the page has not taken yet is replaced, thinned out or
+counted, never queued.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from genus.filters import Subscription
+from genus.model import Event
+from genus.studio._feed import ALIVE_S, Feed, Turn
+from genus.studio._questions import event_json
+from genus.studio._source import TimelineSource
+from genus.studio._taps import Seen, Taps
+from genus.studio._texts import number_of
+from genus.targets import python as python_target
+
+RETRY = b"retry: 1000\n\n"
+"""A page connects again after a second."""
+BATCH = 100
+"""Most events in a message."""
+POINTS = 500
+"""Most points of a line in a message."""
+MOST_LINES = 40
+PLOTTED_MS = 60_000.0
+"""How much of the past a new plot gets."""
+TIMELINE_S = 0.1
+
+_encode = msgspec.json.Encoder().encode
+
+
+def message(kind: bytes, data: bytes) -> bytes:
+    """One server-sent event."""
+    return b"event: %s\ndata: %s\n\n" % (kind, data)
+
+
+class Ticker:
+    """State: runs the turns, and wakes all streams after each; belongs to the loop of the server."""
+
+    def __init__(self, feed: Feed, taps: Taps) -> None:
+        self.feed, self._taps = feed, taps
+        self._turned = asyncio.Event()
+        self._messages: dict[tuple[int, tuple[str, ...]], bytes] = {}
+        self._has_joined = asyncio.Event()
+        self.is_closed = False
+
+    async def run(self) -> None:
+        """Take turns until it is closed."""
+        while not self.is_closed:
+            self.take_turn()
+            self._has_joined.clear()
+            try:
+                await asyncio.wait_for(self._has_joined.wait(), self.feed.pause_s)
+            except TimeoutError:
+                continue
+
+    def take_turn(self) -> None:
+        """Gather once, and wake the streams."""
+        self._taps.turn(wants_last=self.feed.is_viewed("types"))
+        self.feed.advance()
+        self._messages.clear()
+        turned, self._turned = self._turned, asyncio.Event()
+        turned.set()
+
+    async def wait(self, seconds: float = ALIVE_S) -> None:
+        """Wait for the next turn, for so many seconds at most."""
+        turned = self._turned
+        try:
+            await asyncio.wait_for(turned.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def close(self) -> None:
+        """End all streams."""
+        self.is_closed = True
+        self._has_joined.set()
+        self._turned.set()
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    async def tables(self, names: tuple[str, ...]) -> AsyncIterator[bytes]:
+        """The stream of some tables."""
+        viewer = object()
+        self.feed.join(viewer, names)
+        self.feed.gather(names)
+        self._has_joined.set()
+        try:
+            yield RETRY
+            seen = self.feed.turn.number
+            yield self._snapshot(names)
+            loop = asyncio.get_running_loop()
+            heard_at = loop.time()
+            while not self.is_closed:
+                await self.wait()
+                due = self._due(names, seen)
+                seen = self.feed.turn.number
+                if due or loop.time() - heard_at >= ALIVE_S:
+                    heard_at = loop.time()
+                    yield due or message(b"change", b'{"seq":%d,"at":%d}' % (seen, self.feed.turn.at_ms))
+        finally:
+            self.feed.leave(viewer)
+
+    def _snapshot(self, names: tuple[str, ...]) -> bytes:
+        turn = self.feed.turn
+        return message(
+            b"snapshot", b'{"seq":%d,"at":%d,"tables":%s}' % (turn.number, turn.at_ms, self.feed.snapshot(names))
+        )
+
+    def _due(self, names: tuple[str, ...], seen: int) -> bytes:
+        """What a page that has seen a turn is to get now: the changes since then, or all if they are gone."""
+        if seen == self.feed.turn.number:
+            return b""
+        turns = self.feed.turns
+        if turns[0].number > seen + 1:
+            return self._snapshot(names)
+        return b"".join(self._change(turn, names) for turn in turns if turn.number > seen)
+
+    def _change(self, turn: Turn, names: tuple[str, ...]) -> bytes:
+        """The message of a turn, made once for all pages that look at the same tables."""
+        key = turn.number, names
+        made = self._messages.get(key)
+        if made is None:
+            made = self._messages[key] = _change_message(turn, names)
+        return made
+
+
+def _change_message(turn: Turn, names: tuple[str, ...]) -> bytes:
+    cells = [b'"%s":%s' % (name.encode(), turn.cells[name]) for name in names if name in turn.cells]
+    gone = [b'"%s":%s' % (name.encode(), turn.gone[name]) for name in names if name in turn.gone]
+    if not cells and not gone and not turn.is_beat:
+        return b""
+    parts = turn.number, turn.at_ms, b",".join(cells), b",".join(gone), b"true" if turn.is_beat else b"false"
+    return message(b"change", b'{"seq":%d,"at":%d,"set":{%s},"gone":{%s},"beat":%s}' % parts)
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+
+
+class EventStream:
+    """State: the events that match a subscription, until the page takes them."""
+
+    def __init__(self, subscription: Subscription[Any], *, others: bool) -> None:
+        self._subscription, self._others = subscription, others
+        self._matches = python_target.compile(subscription)
+        self._waiting: deque[tuple[Seen, bool]] = deque(maxlen=BATCH)
+        self._matched = self._seen = self._shown = self._skipped = 0
+
+    def take(self, events: Sequence[Seen], skipped: int) -> None:
+        """Choose among the events of a turn."""
+        self._seen += len(events) + skipped
+        self._skipped += skipped
+        for seen in events:
+            is_match = self._is_match(seen.event)
+            self._matched += is_match
+            if is_match or self._others:
+                self._shown += 1
+                self._waiting.append((seen, is_match))
+
+    def _is_match(self, event: Event) -> bool:
+        try:
+            return self._matches(event)
+        except Exception:  # a value that does not have its declared type: it matches nothing
+            return False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
+    def data(self) -> dict[str, Any]:
+        """What waits, as a message."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        self._skipped, self._shown = self._skipped + self._shown - len(waiting), 0
+        return {
+            "events": [event_json(seen, None if is_match else self._why(seen.event)) for seen, is_match in waiting],
+            "matched": self._matched,
+            "seen": self._seen,
+            "skipped": self._skipped,
+        }
+
+    def _why(self, event: Event) -> Any:
+        try:
+            return self._subscription.why_not(event)
+        except Exception:
+            return ()
+
+
+# -- plots -------------------------------------------------------------------------------------------------------------
+
+
+class PlotStream:
+    """State: new points of some attributes, until the page takes them.
+
+    Args:
+        series: The classes and attributes to draw, by their names such as `Loop.speed`.
+        by: What tells the lines of a series apart: `none`, `source` or `publisher`.
+    """
+
+    def __init__(self, series: dict[str, tuple[type, str, str | None]], by: str) -> None:
+        self._series, self._by = series, by
+        self._lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
+
+    def take(self, events: Sequence[Seen], skipped: int) -> None:
+        """Take the points of a turn."""
+        for name, (cls, attribute, _) in self._series.items():
+            for seen in events:
+                if isinstance(seen.event, cls):
+                    self._add(name, attribute, seen)
+
+    def _add(self, name: str, attribute: str, seen: Seen) -> None:
+        value = number_of(getattr(seen.event, attribute, None))
+        if value is None:
+            return
+        line = self._line_of(seen)
+        if (name, line) not in self._lines and len(self._lines) >= MOST_LINES:
+            line = "(others)"
+        time = seen.event.time
+        at_ms = seen.at_ms if time is None else time.timestamp() * 1000
+        points = self._lines.setdefault((name, line), [])
+        points.append((at_ms, value))
+        if len(points) > 2 * POINTS:
+            points[:] = thin_out(points, POINTS)
+
+    def _line_of(self, seen: Seen) -> str:
+        if self._by == "source":
+            return str(seen.event.source or "")
+        return str(seen.publisher or "") if self._by == "publisher" else ""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._lines
+
+    def data(self) -> dict[str, Any]:
+        """The points that wait."""
+        lines, self._lines = self._lines, {}
+        found: dict[str, Any] = {name: {"unit": unit, "lines": {}} for name, (_, _, unit) in self._series.items()}
+        for (name, line), points in lines.items():
+            found[name]["lines"][line] = thin_out(sorted(points), POINTS)
+        return {"series": found}
+
+
+def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Fewer points that look the same: the lowest and the highest of each stretch, in order of time.
+
+    >>> thin_out([(0, 5), (1, 9), (2, 1), (3, 4)], 2)
+    [(1, 9), (2, 1)]
+    """
+    if len(points) <= most:
+        return points
+    stretches = max(1, most // 2)
+    found: list[tuple[float, float]] = []
+    for number in range(stretches):
+        part = points[number * len(points) // stretches : (number + 1) * len(points) // stretches]
+        low, high = min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])
+        found += [low] if low == high else sorted((low, high))
+    return found
+
+
+async def followed(
+    ticker: Ticker,
+    taps: Taps,
+    names: Collection[str],
+    stream: EventStream | PlotStream,
+    kind: bytes,
+    past: Iterable[Seen],
+) -> AsyncIterator[bytes]:
+    """The messages of a stream of events or points, at most one each turn."""
+    end = taps.follow(names, stream.take)
+    try:
+        yield RETRY
+        stream.take(list(past), 0)
+        loop = asyncio.get_running_loop()
+        heard_at = -ALIVE_S
+        while not ticker.is_closed:
+            if not stream.is_empty or loop.time() - heard_at >= ALIVE_S:
+                heard_at = loop.time()
+                yield message(kind, _encode({"at": ticker.feed.turn.at_ms, **stream.data()}))
+            await ticker.wait()
+    finally:
+        end()
+
+
+async def timelines(ticker: Ticker, source: TimelineSource, span_us: float) -> AsyncIterator[bytes]:
+    """The last stretch of a CAN bus, ten times a second."""
+    yield RETRY
+    loop = asyncio.get_running_loop()
+    while not ticker.is_closed:
+        began = loop.time()
+        yield message(b"timeline", _encode(timeline_json(source, None, span_us, ticker.feed.turn.at_ms)))
+        await asyncio.sleep(max(TIMELINE_S, 10 * (loop.time() - began)))
+
+
+def timeline_json(source: TimelineSource, start_us: float | None, span_us: float, at_ms: int) -> dict[str, Any]:
+    """A stretch of a CAN bus as the page draws it."""
+    found = source.timeline(start_us, span_us)
+    return {
+        "at": at_ms,
+        "start_us": found.start_us,
+        "end_us": found.end_us,
+        "load": found.load,
+        "frames": [list(frame) for frame in found.frames],
+        "slots": [list(slot) for slot in found.slots],
+    }

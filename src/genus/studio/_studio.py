@@ -1,0 +1,279 @@
+"""`Studio`: the page with its server, from sources to a URL."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from genus._extras import missing_extra
+from genus.bus import Bus
+from genus.errors import BusError
+from genus.model import Event
+from genus.studio._feed import Feed
+from genus.studio._open import source_of
+from genus.studio._questions import Questions
+from genus.studio._security import Access, Guard, check_hosts
+from genus.studio._source import Source
+from genus.studio._taps import Taps
+from genus.studio._type_table import TypeTable
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from genus.studio._app import StudioApp
+
+START_S = 10.0
+STOP_S = 5.0
+SEND_BUFFER = 65_536
+"""What the system may hold for a page that does not read."""
+MOST_REQUESTS = 500
+"""Most pages and requests at the same time."""
+
+
+def open_studio(
+    *what: Any,
+    port: int = 0,
+    host: str = "127.0.0.1",
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    hosts: Iterable[str] = (),
+    allow_publish: bool = False,
+    catalog: str | os.PathLike[str] | None = None,
+    docs: str = "",
+    title: str = "",
+) -> "Studio":
+    """Open a page on which buses and other sources can be seen live; use it in a `with` block, or close it.
+
+    Counters of a bus of this process are read; its events are taken only while a page shows them.
+
+    Args:
+        what: Buses, gateways, worlds of the simulator, or sources of your own (`genus.studio.Source`).
+        port: The port of the page; 0 is any free one.
+        host: The address to listen at. All but this machine's own needs `cert` and `key`, and a token.
+        cert: A certificate for TLS, as a file; `key` has its private key.
+        key: The private key of the certificate.
+        token: What the first request must carry; by default one is made where it is needed. `Studio.url` has it.
+        hosts: Names by which pages reach this server, besides `host`.
+        allow_publish: Whether events can be published from the page.
+        catalog: A catalog file, from which codes, bits and event tags are shown; its changes are, too.
+        docs: The address of the documentation, for links.
+        title: What the page is called.
+
+    Returns:
+        The page, with its `url`.
+
+    Raises:
+        BusError: The port is in use, an option is wrong, or others could read along.
+        ImportError: Starlette or uvicorn is not installed; the message has the command that installs them.
+
+    >>> from genus import Event, open_bus
+    >>> with open_bus() as bus, open_studio(bus) as studio:
+    ...     studio.url  # doctest: +ELLIPSIS
+    'http://127.0.0.1:...'
+    """
+    if not what:
+        raise BusError("there is nothing to show; give a bus, a gateway, a world or a recording")
+    sources = _named([source for each in what for source in source_of(each)])
+    names = list(hosts)
+    check_hosts(names)
+    if (cert is None) != (key is None):
+        raise BusError("TLS needs both the certificate (cert=) and its private key (key=)")
+    access = Access.of(host, names, token, has_tls=cert is not None)
+    tls = {} if cert is None or key is None else {"ssl_certfile": os.fspath(cert), "ssl_keyfile": os.fspath(key)}
+    studio = Studio(
+        sources,
+        _bind(host, port),
+        access,
+        tls=tls,
+        allow_publish=allow_publish,
+        catalog=None if catalog is None else Path(catalog),
+        docs=docs,
+        title=title or ", ".join(source.name for source in sources),
+    )
+    for each in what:
+        if isinstance(each, Bus):
+            each.at_close(studio.close)
+    return studio
+
+
+class Studio:
+    """State: a page and its server, made by `open_studio`."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        listening: socket.socket,
+        access: Access,
+        *,
+        tls: dict[str, str],
+        allow_publish: bool,
+        catalog: Path | None,
+        docs: str,
+        title: str,
+    ) -> None:
+        self._sources, self._socket, self._access = sources, listening, access
+        self.host, self.port = listening.getsockname()[:2]
+        """Where it listens."""
+        try:
+            taps = Taps(sources)
+            self._types = TypeTable(taps, catalog)
+            self._app, self._server = self._make(taps, tls, allow_publish=allow_publish, docs=docs, title=title)
+        except BaseException:
+            listening.close()
+            raise
+        self._taps = taps
+        self._problem: BaseException | None = None
+        self._started = threading.Event()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="genus-studio", daemon=True)
+        self._thread.start()
+        self._started.wait(START_S)
+        if self._problem is not None or not self._server.started:
+            self.close()
+            raise BusError(f"Studio cannot be served at {self.host}:{self.port}: {self._problem or 'it did not start'}")
+
+    def _make(self, taps: Taps, tls: dict[str, str], **options: Any) -> "tuple[StudioApp, uvicorn.Server]":
+        try:
+            import uvicorn
+
+            from genus.studio._app import StudioApp
+        except ImportError as missing:
+            raise missing_extra("Studio needs Starlette and uvicorn", "studio") from missing
+
+        feed = Feed(self._sources, self._types, clock=_clock)
+        questions = Questions(self._known_types, lambda: self._types.catalog)
+        app = StudioApp(self._sources, feed, taps, questions, **options)
+        config = uvicorn.Config(
+            Guard(app.asgi, self._access),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            server_header=False,
+            limit_concurrency=MOST_REQUESTS,
+            timeout_graceful_shutdown=1,
+            ssl_certfile=tls.get("ssl_certfile"),
+            ssl_keyfile=tls.get("ssl_keyfile"),
+        )
+        return app, uvicorn.Server(config)
+
+    def _known_types(self) -> list[type]:
+        return [Event, *(cls for source in self._sources for cls in source.types())]
+
+    @property
+    def url(self) -> str:
+        """The address of the page, with the token if one is needed."""
+        host = self.host if self.host not in ("0.0.0.0", "::") else min(self._access.hosts)
+        token = "" if self._access.token is None else f"?token={self._access.token}"
+        return f"{self._access.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/{token}"
+
+    @property
+    def pages(self) -> int:
+        """How many pages look at it now."""
+        return self._app.ticker.feed.viewers
+
+    def __repr__(self) -> str:
+        return f"<Studio of {', '.join(source.name for source in self._sources)} at {self.host}:{self.port}>"
+
+    def __enter__(self) -> "Studio":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Block until it is closed, for so many seconds at most; returns whether it is."""
+        return self._is_closed.wait(seconds)
+
+    def close(self) -> None:
+        """Serve no more, and close the sources that were opened for it; a second call does nothing."""
+        if self._is_closed.is_set():
+            return
+        self._is_closed.set()
+        self._server.should_exit = True
+        if threading.current_thread() is not self._thread:
+            self._thread.join(STOP_S)
+        self._taps.close()
+        for source in self._sources:
+            source.close()
+        self._socket.close()
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except (OSError, SystemExit) as problem:
+            self._problem = problem
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        server = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        while not self._server.started and not server.done():
+            await asyncio.sleep(0.005)
+        self._started.set()
+        turns = asyncio.create_task(self._app.ticker.run())
+        closing = asyncio.create_task(self._close_streams())
+        try:
+            await server
+        finally:
+            for task in (turns, closing):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    async def _close_streams(self) -> None:
+        """End the streams when the server is to stop: it waits for them."""
+        while not self._server.should_exit:
+            await asyncio.sleep(0.1)
+        self._app.ticker.close()
+
+
+def _clock() -> float:
+    import time
+
+    return time.perf_counter()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket that listens; BusError says why it cannot."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
+            made.bind((host, port))
+            made.listen(128)
+        except BaseException:
+            made.close()
+            raise
+    except (OSError, OverflowError) as problem:
+        why = getattr(problem, "strerror", None) or problem
+        raise BusError(f"Studio cannot listen at {host}:{port}: {why}") from problem
+    return made
+
+
+def _named(sources: Sequence[Source]) -> list[Source]:
+    """The sources, each with a name of its own."""
+    taken: set[str] = set()
+    for source in sources:
+        source.name = next(name for name in _numbered(source.name) if name not in taken)
+        taken.add(source.name)
+    return list(sources)
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name} ({number})"
+        number += 1

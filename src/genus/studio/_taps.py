@@ -1,0 +1,136 @@
+"""Events of the sources as they come: taken only while a page asks for them, and never more than fit a ring.
+
+A tap is a bounded ring that the source's thread appends to; the loop of the server empties it each turn. What does not
+fit is counted as skipped.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import NamedTuple, TypeAlias
+
+from genus.model import Event, name_of
+from genus.studio._source import EventSource, Source
+
+RING = 4096
+"""Events that a source may have between two turns."""
+KEPT = 5000
+"""Events that are kept of a source, for pages that are opened later."""
+LINGER_S = 5.0
+"""How long a tap stays open after the last page has left: a page that changes its question opens another stream."""
+MOST_TYPES = 10_000
+
+
+class Seen(NamedTuple):
+    """An event: its number among all that Studio saw, when it came, and who published it, if that is known."""
+
+    number: int
+    source: str
+    at_ms: float
+    event: Event
+    publisher: str | None
+
+
+Take: TypeAlias = Callable[[Sequence[Seen], int], None]
+"""Is called with the events of a turn, the oldest first, and how many were skipped."""
+
+
+class Tap:
+    """State: the events of one source while somebody asks for them."""
+
+    def __init__(self, source: EventSource, ids: "count[int]", clock: Callable[[], float]) -> None:
+        self.source = source
+        self.takers: list[Take] = []
+        self.kept: deque[Seen] = deque(maxlen=KEPT)
+        self._ids, self._clock = ids, clock
+        self._ring: deque[tuple[int, int, Event, str | None]] = deque(maxlen=RING)
+        self._numbers = count(1)
+        self._taken = 0
+        self._end: Callable[[], None] | None = None
+        self._idle_since: float | None = None
+
+    def open(self) -> None:
+        """Take the events from now on."""
+        self._idle_since = None
+        if self._end is None:
+            ring, numbers = self._ring, self._numbers
+            self._end = self.source.tap(lambda at, event, who: ring.append((next(numbers), at, event, who)))
+
+    def close(self) -> None:
+        """Take no more; what was taken is kept."""
+        end, self._end = self._end, None
+        if end is not None:
+            end()
+
+    def turn(self, is_wanted: bool) -> list[Seen]:
+        """The events since the last turn; closes the tap if nobody has wanted it for a while."""
+        if self._end is None:
+            return []
+        found = self._drained()
+        if is_wanted or self.takers:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since = self._clock()
+        elif self._clock() - self._idle_since > LINGER_S:
+            self.close()
+        return found
+
+    def _drained(self) -> list[Seen]:
+        ring, name = self._ring, self.source.name
+        items = [ring.popleft() for _ in range(len(ring))]
+        if not items:
+            return []
+        skipped = items[-1][0] - self._taken - len(items)
+        self._taken = items[-1][0]
+        found = [Seen(next(self._ids), name, at / 1e6, event, who) for _, at, event, who in items]
+        self.kept.extend(found)
+        for take in self.takers:
+            take(found, skipped)
+        return found
+
+
+class Taps:
+    """State: the taps of all sources, and the last event of each type that was seen."""
+
+    def __init__(self, sources: Iterable[Source], clock: Callable[[], float] = time.monotonic) -> None:
+        self.last: dict[str, Seen] = {}
+        ids = count(1)
+        self._taps = {source.name: Tap(source, ids, clock) for source in sources if isinstance(source, EventSource)}
+
+    def names(self) -> list[str]:
+        """The sources that have events."""
+        return list(self._taps)
+
+    def follow(self, names: Iterable[str], take: Take) -> Callable[[], None]:
+        """Call a function with the events of some sources, turn by turn; returns a function that ends it."""
+        taps = [self._taps[name] for name in names if name in self._taps]
+        for tap in taps:
+            tap.takers.append(take)
+            tap.open()
+
+        def end() -> None:
+            for tap in taps:
+                tap.takers.remove(take)
+
+        return end
+
+    def kept(self, names: Iterable[str]) -> list[Seen]:
+        """The events of some sources that are kept, the oldest first."""
+        found = [seen for name in names if name in self._taps for seen in self._taps[name].kept]
+        return sorted(found, key=lambda seen: seen.at_ms)
+
+    def turn(self, *, wants_last: bool) -> None:
+        """Hand on what came since the last turn; `wants_last` keeps the taps open for the last event of each type."""
+        for tap in self._taps.values():
+            if wants_last:
+                tap.open()
+            for seen in tap.turn(wants_last):
+                self.last[name_of(type(seen.event))] = seen
+        if len(self.last) > MOST_TYPES:
+            self.last.clear()
+
+    def close(self) -> None:
+        """Take no more events."""
+        for tap in self._taps.values():
+            tap.close()

@@ -1,0 +1,187 @@
+"""The table of types: what the sources declare, as a catalog has it, with rates and last events."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from genus.catalog import Catalog, Finding, TypeEntry
+from genus.errors import GenusError
+from genus.model import Attribute, Event, name_of
+from genus.studio._rates import Rates
+from genus.studio._rows import AttributeCell, Row, TypeChangeRow, TypeRow
+from genus.studio._source import Source
+from genus.studio._taps import Taps
+from genus.studio._texts import event_text, three_digits
+
+MOST_CHANGES = 200
+LOOK_S = 2.0
+"""How often the catalog file and the declared classes are looked at."""
+
+
+class TypeTable:
+    """State: the types of all sources, and what changed since Studio was opened.
+
+    Codes, bits and event tags are those of the catalog file. Without one they are those of a new catalog, as `genus
+    types` shows them.
+    """
+
+    def __init__(self, taps: Taps, catalog: Path | None = None) -> None:
+        self.rows: dict[str, Row] = {}
+        self.changes: dict[str, Row] = {}
+        self.catalog = Catalog.load(catalog) if catalog is not None else Catalog()
+        self._path, self._taps = catalog, taps
+        self._stamp = _stamp(catalog)
+        self._known: set[type] = set()
+        self._described: dict[str, TypeRow] = {}
+        self._rates = Rates()
+        self._looked_at: float | None = None
+        self._numbers = count(1)
+
+    def update(self, sources: Sequence[Source], now: float, wall: float) -> None:
+        """Bring rates and last events up to date; look for new types now and then."""
+        if self._looked_at is None or now - self._looked_at >= LOOK_S:
+            self._look(sources, wall)
+            self._looked_at = now
+        counted: dict[str, int] = {}
+        for source in sources:
+            for name, number in source.counts().items():
+                counted[name] = counted.get(name, 0) + number
+        for name, number in counted.items():
+            self._rates.note(name, number, now)
+        self.rows = {name: self._live(name, row, counted.get(name, 0)) for name, row in self._described.items()}
+
+    def _live(self, name: str, row: TypeRow, events: int) -> TypeRow:
+        last = self._taps.last.get(name)
+        if not events and last is None:
+            return row
+        rate = three_digits(self._rates.rate(name))
+        if last is None:
+            return msgspec.structs.replace(row, events=events, rate=rate)
+        return msgspec.structs.replace(row, events=events, rate=rate, last=event_text(last.event), last_ms=last.at_ms)
+
+    # -- declarations ------------------------------------------------------------------------------------------------
+
+    def _look(self, sources: Sequence[Source], wall: float) -> None:
+        """Take what is declared by now into the catalog, and note what is new."""
+        is_first = self._looked_at is None
+        found = self._reloaded()
+        for cls in self._new_classes(sources):
+            try:
+                before = set(self.catalog.types)
+                self.catalog.register(cls)
+                found += [Finding("added", name) for name in self.catalog.types if name not in before]
+            except (GenusError, ValueError) as problem:
+                found.append(Finding("refused", name_of(cls), str(problem)))
+        if found or is_first:
+            docs = {name_of(cls): (cls.__doc__ or "").partition("\n")[0] for cls in self._known}
+            self._described = describe_types(self.catalog, docs)
+        for finding in [] if is_first else found:
+            self._note(finding, wall)
+
+    def _new_classes(self, sources: Sequence[Source]) -> list[type]:
+        declared = {cls for source in sources for cls in source.types()}
+        new = [cls for cls in declared if cls not in self._known and cls is not Event]
+        self._known |= declared
+        return sorted(new, key=lambda cls: (len(cls.__mro__), name_of(cls)))
+
+    def _reloaded(self) -> list[Finding]:
+        """What changed in the catalog file; one that cannot be read now is read when it can."""
+        if self._path is None or (stamp := _stamp(self._path)) == self._stamp:
+            return []
+        try:
+            loaded = Catalog.load(self._path)
+        except GenusError as problem:
+            return [Finding("refused", str(self._path), str(problem))] if stamp is not None else []
+        self._stamp = stamp
+        found = [each for each in self.catalog.diff(loaded) if each.status not in ("kept", "missing")]
+        self.catalog = loaded
+        self._known.clear()
+        return found
+
+    def _note(self, finding: Finding, wall: float) -> None:
+        number = next(self._numbers)
+        text = f"{finding.status} {finding.text}".strip()
+        self.changes[f"{number}"] = TypeChangeRow(at_ms=round(wall * 1000), type=finding.subject, what=text)
+        if len(self.changes) > MOST_CHANGES:
+            del self.changes[next(iter(self.changes))]
+
+
+def _stamp(path: Path | None) -> tuple[int, int] | None:
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_size)
+
+
+def describe_types(catalog: Catalog, docs: Mapping[str, str] | None = None) -> dict[str, TypeRow]:
+    """The rows of all types of a catalog, without rates; `docs` has a line about each."""
+    factors: dict[str, tuple[int, ...]] = {}
+    known = docs or {}
+    return {entry.name: _row(catalog, entry, factors, known) for entry in _from_the_root(catalog.entries)}
+
+
+def _from_the_root(entries: Mapping[str, TypeEntry]) -> Iterator[TypeEntry]:
+    """The types, each after those above it."""
+    done: set[str] = set()
+    for first in entries:
+        stack = [first]
+        while stack:
+            above = [name for name in entries[stack[-1]].parents if name not in done and name in entries]
+            if above:
+                stack += above
+                continue
+            name = stack.pop()
+            if name not in done:
+                done.add(name)
+                yield entries[name]
+
+
+def _row(catalog: Catalog, entry: TypeEntry, factors: dict[str, tuple[int, ...]], docs: Mapping[str, str]) -> TypeRow:
+    above = [factor for parent in entry.parents for factor in factors.get(parent, ())]
+    factors[entry.name] = primes = tuple(_factors(entry.code, above))
+    vector = () if entry.kind else tuple(catalog.vector(entry.name))
+    return TypeRow(
+        parents=entry.parents,
+        kind=entry.kind,
+        family=entry.family,
+        doc=docs.get(entry.name, ""),
+        code=str(entry.code),
+        factors=tuple(map(str, primes)),
+        etag=catalog.etag(entry.name) if entry.blocks and not entry.kind else None,
+        blocks=tuple((block.value, block.mask) for block in entry.blocks),
+        attributes=tuple(
+            AttributeCell(each.name, bit, _type_text(each), entry.attributes[each.name], each.unit)
+            for bit, each in enumerate(vector)
+            if each.name in entry.attributes
+        ),
+        vector=tuple(each.name for each in vector),
+        deprecated=entry.deprecated,
+    )
+
+
+def _factors(code: int, above: Iterable[int]) -> Iterator[int]:
+    """The primes of a code: first those of the types above, which leave little to divide.
+
+    >>> list(_factors(2 * 3 * 101, [2, 3]))
+    [2, 3, 101]
+    """
+    for prime in dict.fromkeys(above):
+        while code % prime == 0:
+            yield prime
+            code //= prime
+    divisor = 2
+    while divisor * divisor <= code:
+        while code % divisor == 0:
+            yield divisor
+            code //= divisor
+        divisor += 1
+    if code > 1:
+        yield code
+
+
+def _type_text(attribute: Attribute) -> str:
+    """The type of an attribute as text, such as `float64` or `car|truck`."""
+    return str(attribute).partition(": ")[2].removesuffix("?")
