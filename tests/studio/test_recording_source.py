@@ -90,8 +90,9 @@ class Played:
 
     @property
     def time_ms(self) -> float:
-        assert self.row().time_ms is not None
-        return self.row().time_ms - BEGIN_US / 1000
+        time_ms = self.row().time_ms
+        assert time_ms is not None
+        return time_ms - BEGIN_US / 1000
 
 
 def test_events_come_when_they_are_due(path: Path, clock: Hands) -> None:

@@ -40,7 +40,7 @@ class RecordingSource:
 
     Args:
         path: The file, or the folder.
-        types: The event types, with those below them; by default all that are declared.
+        types: The event types, with those below them; without any, all that are declared.
         name: Its name on the page.
         plays: Whether it plays at once.
         clock: Replaces `time.monotonic`.
@@ -53,7 +53,7 @@ class RecordingSource:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        types: Collection[type] | None = None,
+        types: Collection[type] = (),
         *,
         name: str,
         plays: bool = True,
@@ -61,11 +61,9 @@ class RecordingSource:
         threaded: bool = True,
     ) -> None:
         self.name = name
-        self._types = tuple(
-            dict.fromkeys(cls for root in ([Event] if types is None else types) for cls in subtypes(root))
-        )
+        self._types = tuple(dict.fromkeys(cls for root in types or [Event] for cls in subtypes(root)))
         self._known = {name_of(cls) for cls in self._types}
-        self._reel = Reel(path, None if types is None else self._types)
+        self._reel = Reel(path, self._types if types else None)
         self._clock = clock
         self._playback = Playback(self._reel.read)
         self._rates, self._meters = Rates(), Meters()

@@ -414,6 +414,16 @@ class Gateway:
         """Whether this gateway carries events; one that stands by does not."""
         return self._machine.is_active
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it carries nothing more, as it was closed."""
+        return self._is_closed
+
+    @property
+    def sides(self) -> Mapping[str, GatewaySide]:
+        """The sides by name, those without one as `side 1` and so on."""
+        return {side.name: side.given for side in self._sides}
+
     def status(self) -> GatewayStatus:
         """How the gateway is now, with all counters."""
         with self._lock:
