@@ -61,7 +61,10 @@ class Problems:
         self._since: dict[str, float] = {}
 
     def find(self, found: Found, now: float, wall: float) -> dict[str, Row]:
-        """The problems in the present rows, the worst and newest first."""
+        """The problems in the present rows, the worst and newest first.
+
+        A source whose losses are those of its channels or subscriptions is not named beside them.
+        """
         rows: dict[str, ProblemRow] = {}
         seen: set[str] = set()
         for sign in _signs(found):
@@ -71,6 +74,12 @@ class Problems:
                 rows[key] = row
         self._since = {key: since for key, since in self._since.items() if key in rows}
         self._growths = {key: growth for key, growth in self._growths.items() if key in seen}
+        explained = {row.source for row in rows.values() if row.of != row.source and row.count is not None}
+        rows = {
+            key: row
+            for key, row in rows.items()
+            if row.of != row.source or row.count is None or row.source not in explained
+        }
         ordered = sorted(rows.items(), key=lambda item: (item[1].severity != "bad", -item[1].since_ms, item[0]))
         return dict(ordered[:MOST])
 

@@ -81,14 +81,18 @@ class Ticker:
         self._has_joined.set()
         self._turned.set()
 
+    def join(self, viewer: object, tables: Collection[str] = ()) -> None:
+        """A stream begins; turns come quickly as long as there is one."""
+        self.feed.join(viewer, tables)
+        self._has_joined.set()
+
     # -- tables ------------------------------------------------------------------------------------------------------
 
     async def tables(self, names: tuple[str, ...]) -> AsyncIterator[bytes]:
         """The stream of some tables."""
         viewer = object()
-        self.feed.join(viewer, names)
+        self.join(viewer, names)
         self.feed.gather(names)
-        self._has_joined.set()
         try:
             yield RETRY
             seen = self.feed.turn.number
@@ -273,6 +277,7 @@ async def followed(
 ) -> AsyncIterator[bytes]:
     """The messages of a stream of events or points, at most one each turn."""
     end = taps.follow(names, stream.take)
+    ticker.join(stream)
     try:
         yield RETRY
         stream.take(list(past), 0)
@@ -284,6 +289,7 @@ async def followed(
                 yield message(kind, _encode({"at": ticker.feed.turn.at_ms, **stream.data()}))
             await ticker.wait()
     finally:
+        ticker.feed.leave(stream)
         end()
 
 
