@@ -14,7 +14,8 @@ const TABLE_SORT_MS = 1000;
  * filter looks at, docs (an address), isFixed (its value never changes), isLong (its text is its title too), class}.
  * The first column is the head of the row. Options: `label`; `detail(key, row)` gives {element, update(row), close()} for an
  * opened row; `tone(row)` of a whole row; `sort` {id, down}; `filter` text; `filters` [{id, label, note, test(row)}];
- * `onFilter(text)`; `word` for a row ("channel"); `empty` text; `tools` elements beside the filter; `isPlain`: no filter;
+ * `onFilter(text)`; `word` for a row ("channel"); `empty` text; `tools` elements beside the filter; `filterFrom`: the
+ * filter is shown from so many rows on;
  * `isShort`: it does not scroll on its own.
  *
  * Methods: setRows(map) all rows; change({set, gone}, map) some; reveal(key) scroll to, open and mark a row; destroy().
@@ -72,14 +73,13 @@ class LiveTable {
       ? h("button", { type: "button", title: column.note, onclick: () => this.#press(column) }, column.title)
       : h("span", { title: column.note }, column.title);
     const docs = column.docs && h("a", { class: "docs", href: column.docs, target: "_blank", rel: "noopener", title: `${column.title}: documentation`, "aria-label": `${column.title}: documentation` }, "?");
-    const cell = h("th", { scope: "col", class: column.end ? "end" : null }, h("div", { class: "head-cell" }, label, arrow, docs));
+    const cell = h("th", { scope: "col", class: column.end ? "end" : null }, h("div", { class: "head-cell" }, label, docs, arrow));
     return { cell, arrow, column };
   }
 
   #buildToolbar() {
-    const { word = "row", filters = [], tools = [], isPlain } = this.options;
+    const { word = "row", filters = [], tools = [] } = this.options;
     this.counted = h("span", { class: "counted", role: "status" });
-    if (isPlain) return h("div", { class: "toolbar", hidden: true });
     this.input = h("input", {
       type: "search", class: "input filter", placeholder: `Filter ${word}s`, "aria-label": `Filter ${word}s`, dataset: { filter: "" }, autocomplete: "off", spellcheck: "false",
       oninput: () => this.#setFilter(this.input.value),
@@ -87,7 +87,7 @@ class LiveTable {
     });
     this.input.value = this.filter;
     const buttons = filters.map((one) => h("button", { type: "button", class: "button small", "aria-pressed": "false", title: one.note, onclick: (event) => this.#pressFilter(one, event.currentTarget) }, one.label));
-    return h("div", { class: "toolbar", role: "search" }, this.input, buttons, tools, this.counted);
+    return (this.toolbar = h("div", { class: "toolbar", role: "search" }, this.input, buttons, tools, this.counted));
   }
 
   // What is given to it
@@ -185,8 +185,9 @@ class LiveTable {
   }
 
   #drawCount() {
-    const { word = "row", empty = `There are no ${word}s.` } = this.options;
+    const { word = "row", empty = `There are no ${word}s.`, filterFrom = 0 } = this.options;
     const [all, some] = [this.rows.size, this.order.length];
+    this.toolbar.hidden = all < filterFrom && !this.filter;
     setText(this.counted, some === all ? plural(all, word) : `${some} of ${plural(all, word)}`);
     this.none.hidden = some > 0;
     if (!some) setText(this.none.firstChild.firstChild, all ? `No ${word} fits the filter.` : empty);

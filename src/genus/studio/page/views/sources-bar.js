@@ -45,7 +45,7 @@ class SourceItem {
     this.name = h("span", { class: "name" }, key);
     this.kind = h("small");
     this.state = h("span", { class: "chip" });
-    this.rate = h("span", { class: "number" });
+    this.rate = h("span", { class: "number rate" });
     this.element = h("div", { class: "source" }, this.name, this.kind, this.state, this.rate);
   }
 
@@ -90,6 +90,7 @@ class PlayedItem extends SourceItem {
     const hasEnd = isNumber(row.begin_ms) && isNumber(row.end_ms) && row.end_ms > row.begin_ms;
     this.slider.hidden = !hasEnd;
     this.slider.disabled = !row.can_seek;
+    this.element.classList.toggle("seekable", hasEnd);
     if (hasEnd) this.#drawSlider(row);
     if (!this.isDragged && performance.now() > this.keptUntil) this.#showTime(row.time_ms);
   }
