@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
     from genus.can._logs.candump import parse_candump
     from genus.can._logs.frames import DamagedLine, LogBlock
-    from genus.can._monitor import ChannelStatistics, Monitor
+    from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (
         DeadlineMissed,
@@ -191,6 +191,7 @@ __all__ = [
     "MessageLayout",
     "Monitor",
     "MonitorSnapshot",
+    "MonitoredFrame",
     "NodeCondition",
     "NodeDown",
     "NodeRole",
@@ -287,7 +288,7 @@ if not TYPE_CHECKING:
         _logs="CanLog FrameColumns LoggedFrame read_log",
         _logs__candump="parse_candump",
         _logs__frames="DamagedLine LogBlock",
-        _monitor="ChannelStatistics Monitor",
+        _monitor="ChannelStatistics Monitor MonitoredFrame",
         _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped NotBound "

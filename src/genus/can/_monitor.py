@@ -4,10 +4,10 @@ Its counters are compared with what the publishers report once a second, so even
 Frames of other makers are channels too, named by the messages of databases, or else by their identifiers.
 """
 
-from collections import Counter
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -18,8 +18,9 @@ from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import OwnTime, SlotDispatcher
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
+from genus.can._protocol.time_service import MasterCandidate, is_well_formed
 from genus.can._spread import Spread
-from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
+from genus.can._wire.frame import RESERVED_ETAGS, UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.filters import Subscription
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 
 RATE_NS = 1_000_000_000
 MAX_CHANNELS = 4096
+MAX_RECENT = 20_000
+"""Frames that a monitor keeps: more than two seconds of a full bus of 1 Mbit/s."""
+PAIR_NS = 60_000_000
+"""After this time, a FOLLOW_UP is not that of the last SYNC: three periods of these."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -54,6 +59,20 @@ class ChannelStatistics(msgspec.Struct, frozen=True):
     expired: int
     lost: int
     """Events that were sent but not received here."""
+
+
+class MonitoredFrame(NamedTuple):
+    """A frame that was on a bus; times are nanoseconds since 1970 by the clock of this computer."""
+
+    end_ns: int
+    """When it ended."""
+    length_ns: int
+    """How long the bus was busy with it."""
+    frame: Frame
+    channel: str
+    """The name of its type or message; without one, its event tag or its identifier; `CLAIM` and so on by Genus."""
+    kind: str
+    """`hard`, `soft`, `none`, `system` or `foreign`."""
 
 
 class _Channel:
@@ -115,11 +134,24 @@ class Monitor:
         self.dropped: Counter[str] = Counter()
         self.nodes: dict[int, int] = {}
         """The uid behind each node number that was claimed."""
+        self.heard: dict[int, int] = {}
+        """When something was last received from each node, by its number."""
         self.frames = 0
+        self.busy_ns = 0
+        """The time in which the bus was busy."""
+        self.is_off = False
+        """Whether the interface is off the bus, so that nothing is received."""
+        self.master: int | None = None
+        """The number of the node whose clock the others follow; None if none is known."""
+        self.offset_ns: int | None = None
+        """The time of the bus, less that of this clock; None if it is not known."""
+        self.on_event: Callable[[Event, int, int], object] | None = None
+        """Is called with each event, the number of its node, 0 for other makers', and the time. It must not raise."""
+        self._recent: deque[tuple[int, int, Frame]] = deque(maxlen=MAX_RECENT)
+        self._clocks: dict[int, MasterCandidate] = {}
         self._timing = timing
         self._catalog, self._databases = catalog, databases
         self._channels: dict[tuple[str, int], _Channel] = {}
-        self._busy_ns = 0
         self._began: int | None = None
         self._latest = 0
         self._latency: float | None = None
@@ -128,10 +160,26 @@ class Monitor:
         dispatcher = SlotDispatcher(own, lambda *_: None, lambda *_: None)
         self._context = _Immediate()
         self._rx = Receiver((), own, dispatcher, self._context, self._note_latency)
+        self._rx.on_received = self._note_event
         self._rx.add(Interest(Subscription(Event), None))
         if catalog is not None:
-            self._rx.use(catalog)
-            self._rx.set_filters(((0, 0),))
+            self.use(catalog)
+
+    def use(self, catalog: Catalog) -> None:
+        """Name channels by a catalog that is new or has grown."""
+        self._catalog = catalog
+        self._rx.use(catalog)
+        self._rx.set_filters(((0, 0),))
+
+    def recent(self, start_ns: int, end_ns: int) -> Iterator[MonitoredFrame]:
+        """The last frames, as far as they are kept, that were on the bus between two times; the oldest first."""
+        found = []
+        for at_ns, length_ns, frame in reversed(self._recent):
+            if at_ns <= start_ns:
+                break
+            if at_ns - length_ns < end_ns:
+                found.append(MonitoredFrame(at_ns, length_ns, frame, *self._describe(frame)))
+        return reversed(found)
 
     def lines(self, now: int) -> list[ChannelStatistics]:
         """The statistics of every channel, ordered by name and node."""
@@ -142,7 +190,7 @@ class Monitor:
     def load(self) -> float:
         """The share of time in which the bus was busy, by exact frame lengths."""
         passed = self._latest - (self._began or 0)
-        return self._busy_ns / passed if passed > 0 else 0.0
+        return self.busy_ns / passed if passed > 0 else 0.0
 
     def problems(self) -> Counter[str]:
         """Counters of frames that could not be read, by reason."""
@@ -157,28 +205,35 @@ class Monitor:
         self._began = now if self._began is None else self._began
         self._latest = now
         try:
-            self._busy_ns += self._timing.exact_ns(frame)
+            length_ns = self._timing.exact_ns(frame)
         except ValueError:
             self.dropped["not a frame that can be"] += 1
             return
+        self.busy_ns += length_ns
+        self._recent.append((now, length_ns, frame))
         message = None if self._databases is None else self._databases.message_of(frame)
         if message is not None or not frame.extended:
             self._receive_foreign(frame, None if message is None else message.type_name, now)
         elif frame.etag == ProtocolEtag.REPORT:
-            self._receive_report(frame)
-        elif frame.etag < 128:
-            self._receive_protocol(frame)
+            self._receive_report(frame, now)
+        elif frame.etag in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
+            self._receive_time(frame, now)
+        elif frame.etag < RESERVED_ETAGS:
+            self._receive_protocol(frame, now)
         elif self._catalog is None:
+            self.heard[frame.node] = now
             self._channel(f"#{frame.etag}", frame).add_event(now)
         else:
             self._receive_event(frame, now)
 
     def _receive_foreign(self, frame: Frame, name: str | None, now: int) -> None:
         if name is not None and self._databases is not None:
-            event = self._databases.decode(frame, _EPOCH)
+            event = self._databases.decode(frame, _EPOCH + timedelta(microseconds=now // 1000))
             if isinstance(event, Rejected):
                 self.dropped[event.reason] += 1
                 return
+            if self.on_event is not None:
+                self.on_event(event, UNCONFIGURED_NODE, now)
         channel = self._of(f"{frame.id:#05x}" if name is None else name, UNCONFIGURED_NODE)
         channel.is_foreign = True
         channel.add_event(now)
@@ -189,6 +244,7 @@ class Monitor:
         self._latency = None
         self._rx.receive(frame)
         if self._received(name, frame.node) > before:
+            self.heard[frame.node] = now
             channel = self._channel(name, frame)
             channel.add_event(now)
             if self._latency is not None:
@@ -202,17 +258,33 @@ class Monitor:
         channel = self._rx.channels.get(name)
         return None if channel is None else channel.publishers.get(node)
 
-    def _receive_report(self, frame: Frame) -> None:
+    def _receive_report(self, frame: Frame, now: int) -> None:
         report = Report.parse(frame.data)
         if report is None:
             self.dropped["not a report"] += 1
             return
+        self.heard[frame.node] = now
         self._of(self._name_of(report.etag), frame.node).add_report(report)
         if self._catalog is not None:
             self._rx.compare(frame.node, report)
 
-    def _receive_protocol(self, frame: Frame) -> None:
-        match parse_message(frame):
+    def _receive_time(self, frame: Frame, now: int) -> None:
+        """Compare the clock of the time master with this one, by a SYNC and its FOLLOW_UP."""
+        if not is_well_formed(frame):
+            self.dropped["not a SYNC or FOLLOW_UP"] += 1
+            return
+        self.heard[frame.node] = now
+        clock = self._clocks.setdefault(frame.node, MasterCandidate())
+        if frame.etag == ProtocolEtag.SYNC:
+            clock.receive_sync(frame, now)
+        elif (sample := clock.pair(frame, now, PAIR_NS)) is not None:
+            self.master, self.offset_ns = frame.node, sample.global_ - sample.local
+
+    def _receive_protocol(self, frame: Frame, now: int) -> None:
+        message = parse_message(frame)
+        if message is not None and frame.node != UNCONFIGURED_NODE:
+            self.heard[frame.node] = now
+        match message:
             case Claim(node, uid):
                 self.nodes[node] = uid
             case Announce(node, etag, qos_class, segmented):
@@ -240,10 +312,12 @@ class Monitor:
         """Nothing to do: nothing is sent."""
 
     def bus_off(self, now: int) -> None:
-        """Nothing to stop."""
+        """Nothing is received from now on."""
+        self.is_off = True
 
     def bus_on(self, now: int) -> None:
-        """Nothing to resume."""
+        """Frames are received again."""
+        self.is_off = False
 
     @property
     def wake_at(self) -> int | None:
@@ -263,6 +337,19 @@ class Monitor:
     def _note_latency(self, event: Event) -> None:
         if event.time is not None:
             self._latency = self._latest / 1e6 - micros_of_time(event.time) / 1e3
+
+    def _note_event(self, event: Event, node: int) -> None:
+        if self.on_event is not None:
+            self.on_event(event, node, self._context.now)
+
+    def _describe(self, frame: Frame) -> tuple[str, str]:
+        """The channel of a frame, and its kind."""
+        message = None if self._databases is None else self._databases.message_of(frame)
+        if message is not None or not frame.extended:
+            return (f"{frame.id:#05x}" if message is None else message.type_name), "foreign"
+        if frame.etag < RESERVED_ETAGS:
+            return _PROTOCOL_NAMES.get(frame.etag, f"#{frame.etag}"), "system"
+        return self._name_of(frame.etag), _class_of(frame.priority).name.lower()
 
     def _name_of(self, etag: int) -> str:
         name = None if self._catalog is None else self._catalog.type_of(etag)
@@ -296,6 +383,9 @@ class Monitor:
             expired=channel.expired,
             lost=0 if publisher is None else publisher.lost,
         )
+
+
+_PROTOCOL_NAMES = {int(each): each.name for each in ProtocolEtag}
 
 
 def _class_of(priority: int) -> QosClass:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,15 @@ from typing import Any
 import msgspec
 
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.link import load_databases, open_host
-from genus.can._monitor import ChannelStatistics, Monitor
+from genus.can._live.link import calendar_of, load_databases, open_host
+from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileStore
 from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
 from genus.catalog._file import lock_file
 from genus.errors import BusError
+from genus.model import Event
 
 TABLES_TIMEOUT_S = 0.5
 """How long to wait for the tables if another broker uses them."""
@@ -122,6 +124,18 @@ class MonitorSnapshot(msgspec.Struct, frozen=True):
     """Frames that could not be read, by reason."""
     host: Mapping[str, int]
     """Counters of the interface."""
+    time_ns: int = 0
+    """When that was, in nanoseconds since 1970."""
+    busy_ns: int = 0
+    """The time in which the bus was busy."""
+    heard_ns: Mapping[int, int] = {}
+    """When something was last received from each node, by its number."""
+    master: int | None = None
+    """The number of the node whose clock the others follow."""
+    offset_ns: int | None = None
+    """The time of the bus, less that of this computer; None if it is not known."""
+    is_off: bool = False
+    """Whether the interface is off the bus, so that nothing is received."""
 
 
 def open_monitor(address: str, catalog: str | PathLike[str] | None = None) -> "LiveMonitor":
@@ -131,21 +145,74 @@ def open_monitor(address: str, catalog: str | PathLike[str] | None = None) -> "L
 
     Args:
         address: The address of a CAN bus (`can:...`); the messages of its databases are channels too.
-        catalog: A catalog file; without it, channels are named by their event tags.
+        catalog: A catalog file, by default that of the address; without any, channels are named by their event tags.
 
     Raises:
         BusError: The bus cannot be opened.
         DbcError: A database cannot be read.
+        CatalogUnavailable: The catalog file cannot be read.
     """
-    return LiveMonitor(parse_can_address(address), None if catalog is None else Catalog.load(catalog))
+    parsed = parse_can_address(address)
+    return LiveMonitor(parsed, parsed.catalog if catalog is None else Path(catalog))
 
 
 class LiveMonitor:
-    """A monitor on a live bus, made by `open_monitor`."""
+    """A monitor on a live bus, made by `open_monitor`; it sends nothing."""
 
-    def __init__(self, address: CanAddress, catalog: Catalog | None) -> None:
-        self._monitor = Monitor(address.timing, catalog, load_databases(address))
+    def __init__(self, address: CanAddress, catalog: Path | None) -> None:
+        self._path = catalog
+        self.catalog = None if catalog is None else Catalog.load(catalog)
+        """The catalog by which channels are named."""
+        self.calendar = None if address.plan is None else calendar_of(address, address.plan)
+        """The slots of the plan that the address names."""
+        self._databases = load_databases(address)
+        self._receivers: list[Callable[[Event, int, int], object]] = []
+        self._monitor = Monitor(address.timing, self.catalog, self._databases)
         self._host = open_host(self._monitor, address)
+
+    @property
+    def types(self) -> Mapping[str, type]:
+        """The kinds and event types of the databases that the address names, by name."""
+        return {} if self._databases is None else self._databases.types
+
+    def on_event(self, receive: Callable[[Event, int, int], object]) -> Callable[[], None]:
+        """Call a function with each event, the number of the node that sent it, and the time; returns what ends that.
+
+        The node of messages of databases is 0; times are nanoseconds since 1970. The function is called by the thread
+        that receives, so it must be quick. Without a catalog, only messages of databases are decoded.
+        """
+        self._receivers = [*self._receivers, receive]
+        self._monitor.on_event = self._receive
+        return partial(self._forget, receive)
+
+    def _receive(self, event: Event, node: int, now: int) -> None:
+        for receive in self._receivers:
+            receive(event, node, now)
+
+    def _forget(self, receive: Callable[[Event, int, int], object]) -> None:
+        self._receivers = [each for each in self._receivers if each is not receive]
+        if not self._receivers:
+            self._monitor.on_event = None
+
+    def frames(self, start_ns: int, end_ns: int) -> tuple[MonitoredFrame, ...]:
+        """The frames that were on the bus between two times, of the last 20,000; the oldest first.
+
+        Args:
+            start_ns: Nanoseconds since 1970, by the clock of this computer, as `time_ns` has it.
+            end_ns: The same for the end.
+        """
+        return self._host.call(lambda now: tuple(self._monitor.recent(start_ns, end_ns)))
+
+    def time_ns(self) -> int:
+        """The time of this computer's clock that frames get, in nanoseconds since 1970."""
+        return self._host.clock()
+
+    def reload(self) -> Catalog | None:
+        """Read the catalog file again; the old catalog stays in use if that fails."""
+        if self._path is not None:
+            self.catalog = catalog = Catalog.load(self._path)
+            self._host.call(lambda now: self._monitor.use(catalog))
+        return self.catalog
 
     def snapshot(self) -> MonitorSnapshot:
         """What is known now."""
@@ -160,6 +227,12 @@ class LiveMonitor:
             tuple(monitor.lines(now)),
             dict(monitor.problems()),
             dict(self._host.counters()),
+            now,
+            monitor.busy_ns,
+            dict(monitor.heard),
+            monitor.master,
+            monitor.offset_ns,
+            monitor.is_off,
         )
 
     def close(self) -> None:
