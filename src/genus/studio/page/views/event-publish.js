@@ -1,0 +1,59 @@
+// The form that publishes an event; shown only if Studio was started with --allow-publish.
+import { h, clear, setText } from "../components/dom.js";
+import { attributesOf } from "./event-log.js";
+
+/** The form. `types()` promises the rows of the table `types`, `sources()` gives names, `publish(body)` promises the answer. */
+export function publishForm({ types, sources, publish }) {
+  const source = h("select", { class: "input" }), type = h("select", { class: "input" });
+  const fields = h("div", { class: "publish-fields" });
+  const said = h("p", { class: "publish-said", role: "status" });
+  const form = h("form", { class: "publish-form", novalidate: true },
+    h("div", { class: "toolbar" }, h("label", { class: "field" }, "on", source), h("label", { class: "field" }, "type", type)),
+    fields, h("div", { class: "toolbar" }, h("button", { class: "button primary" }, "Publish"), said));
+  const element = h("details", { class: "card publish" }, h("summary", {}, "Publish an event"), form);
+  let rows = {};
+
+  const drawFields = () => clear(fields).append(...attributesOf(rows, type.value).map(attributeField));
+  const refresh = async () => {
+    rows = await types();
+    fillSelect(source, sources());
+    fillSelect(type, Object.keys(rows).filter((name) => !rows[name].kind && name !== "Event").sort());
+    drawFields();
+  };
+  const say = (look, text) => {
+    said.className = `publish-said ${look}`;
+    setText(said, text);
+  };
+  element.addEventListener("toggle", () => { if (element.open) refresh().catch((problem) => say("bad", `✗ ${problem.message}`)); });
+  type.addEventListener("change", drawFields);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const values = Object.fromEntries([...fields.querySelectorAll("input")].filter((input) => input.value !== "").map((input) => [input.name, input.value]));
+    try {
+      await publish({ source: source.value, type: type.value, values });
+      say("good", `✓ published ${type.value} on ${source.value}`);
+    } catch (problem) {
+      say("bad", `✗ ${problem.message}`);
+    }
+  });
+  return element;
+}
+
+/** Write the options of a select anew, and keep what is chosen. */
+function fillSelect(select, names) {
+  const chosen = select.value;
+  clear(select).append(...names.map((name) => h("option", { value: name }, name)));
+  if (names.includes(chosen)) select.value = chosen;
+}
+
+function attributeField(attribute) {
+  const note = [typeText(attribute.type), attribute.unit && `[${attribute.unit}]`, attribute.required ? "" : "may be absent"].filter(Boolean).join(" ");
+  return h("label", { class: "publish-field" }, h("span", {}, attribute.name, attribute.required ? h("span", { class: "bad-value", title: "required" }, " *") : null),
+    h("input", { class: "input", name: attribute.name, autocomplete: "off", "aria-required": attribute.required ? "true" : null }), h("small", {}, note));
+}
+
+/** A type of an attribute as a text; choices are an object with their values. */
+export function typeText(type) {
+  if (typeof type === "string") return type;
+  return Array.isArray(type?.enum) ? type.enum.slice(0, 12).join(" | ") : Object.keys(type ?? {})[0] ?? "";
+}
