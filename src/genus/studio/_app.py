@@ -129,6 +129,7 @@ class StudioApp:
         return await run_in_threadpool(self._questions.complete, text, int(at))
 
     async def _explain(self, request: Request) -> Any:
+        self._feed.rows("types")  # takes new types into the catalog
         return await run_in_threadpool(self._questions.explain, request.query_params.get("q", ""))
 
     # -- events ------------------------------------------------------------------------------------------------------

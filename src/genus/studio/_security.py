@@ -11,6 +11,7 @@ import hmac
 import ipaddress
 import re
 import secrets
+import ssl
 from collections.abc import Collection, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, NamedTuple
@@ -156,8 +157,17 @@ def _hostname(url: str) -> str | None:
         return None
 
 
+def check_certificate(cert: str, key: str) -> None:
+    """BusError if two files are not a certificate and its private key."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or getattr(problem, "reason", None) or problem
+        raise BusError(f"{cert} and {key} are no certificate with its private key: {why}") from problem
+
+
 def check_hosts(names: Collection[str]) -> None:
     """BusError if a name cannot be that of a host."""
     for name in names:
-        if _hostname(f"//{name}") != name.lower().strip("[]"):
+        if not re.fullmatch(r"[\w.-]+|\[[0-9a-fA-F:.]+\]", name):
             raise BusError(f"{name!r} is no name of a host")

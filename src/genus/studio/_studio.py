@@ -16,7 +16,7 @@ from genus.model import Event
 from genus.studio._feed import Feed
 from genus.studio._open import source_of
 from genus.studio._questions import Questions
-from genus.studio._security import Access, Guard, check_hosts
+from genus.studio._security import Access, Guard, check_certificate, check_hosts
 from genus.studio._source import Source
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
@@ -83,8 +83,11 @@ def open_studio(
     check_hosts(names)
     if (cert is None) != (key is None):
         raise BusError("TLS needs both the certificate (cert=) and its private key (key=)")
-    access = Access.of(host, names, token, has_tls=cert is not None)
-    tls = {} if cert is None or key is None else {"ssl_certfile": os.fspath(cert), "ssl_keyfile": os.fspath(key)}
+    tls: dict[str, str] = {}
+    if cert is not None and key is not None:
+        tls = {"ssl_certfile": os.fspath(cert), "ssl_keyfile": os.fspath(key)}
+        check_certificate(os.fspath(cert), os.fspath(key))
+    access = Access.of(host, names, token, has_tls=bool(tls))
     studio = Studio(
         sources,
         _bind(host, port),
@@ -145,7 +148,7 @@ class Studio:
         except ImportError as missing:
             raise missing_extra("Studio needs Starlette and uvicorn", "studio") from missing
 
-        feed = Feed(self._sources, self._types, clock=_clock)
+        feed = Feed(self._sources, self._types)
         questions = Questions(self._known_types, lambda: self._types.catalog)
         app = StudioApp(self._sources, feed, taps, questions, **options)
         config = uvicorn.Config(
@@ -235,12 +238,6 @@ class Studio:
         while not self._server.should_exit:
             await asyncio.sleep(0.1)
         self._app.ticker.close()
-
-
-def _clock() -> float:
-    import time
-
-    return time.perf_counter()
 
 
 def _bind(host: str, port: int) -> socket.socket:

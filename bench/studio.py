@@ -1,0 +1,282 @@
+"""Studio: how far behind the page is, how smooth, what the server takes, and what publishing loses.
+
+A publisher and `genus studio` are processes of their own, connected by `ipc:`; the page is in Debian's chromium, driven
+by Playwright. The lag is the time from publishing an event to the frame after which the page shows it in the table of
+channels: a marker is published every 100 ms, and an observer in the page notes when its counter is written. Publishing
+is measured in one process that opens Studio on its own bus, with a page connected in another process and without.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from bench.timing import markdown
+
+CHROMIUM = Path("/usr/bin/chromium")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+LOADS = ((1_000, 60), (20_000, 300))
+"""Events a second, and over how many channels."""
+SETTLE_S, MEASURE_S = 4.0, 15.0
+MARKER_S = 0.1
+TICK = os.sysconf("SC_CLK_TCK")
+
+OBSERVE = """
+() => {
+  window.shown = []; window.frames = 0; window.began = performance.now();
+  const row = document.querySelector('[data-key$="|AMarker|publisher"]');
+  const note = () => {
+    const text = row.lastElementChild.textContent.replace(/[^0-9]/g, "");
+    if (text === window.last) return;
+    window.last = text;
+    requestAnimationFrame(() => window.shown.push([Number(text), Date.now()]));
+  };
+  new MutationObserver(note).observe(row, {subtree: true, childList: true, characterData: true});
+  const count = () => { window.frames += 1; requestAnimationFrame(count); };
+  requestAnimationFrame(count);
+}
+"""
+
+
+def types_text(channels: int) -> str:
+    names = ["AMarker", *(f"Channel{number:03}" for number in range(channels - 1))]
+    return "from genus import Event\n" + "".join(f"class {name}(Event):\n    number: int\n\n" for name in names)
+
+
+# -- the publisher, a process of its own -------------------------------------------------------------------------------
+
+
+def publish(address: str, types: str, rate: int, times: str) -> None:
+    """Publish evenly over all channels until standard input ends; write when each marker was published."""
+    from genus import open_bus
+    from genus.bus import InterestLink
+    from genus.catalog import types_in
+    from genus.codes import load_module
+
+    classes: list[Any] = list(types_in(load_module(types)))
+    marker, others = classes[0], classes[1:]
+    step_s = 0.005
+    with open_bus(address, source="publisher") as bus, open(times, "w") as log:
+        assert isinstance(bus.link, InterestLink)
+        while not bus.link.wanted_by(marker(number=0)):
+            time.sleep(0.01)
+        number = sent = markers = 0
+        began = marked = time.monotonic()
+        while not _is_over():
+            now = time.monotonic()
+            due = int((now - began) * rate)
+            while sent < due:
+                bus.publish(others[sent % len(others)](number=sent))
+                sent += 1
+            if now - marked >= MARKER_S:
+                marked, markers = now, markers + 1
+                at_ms = time.time() * 1000
+                bus.publish(marker(number=markers))
+                log.write(f"{markers} {at_ms:.3f}\n")
+                log.flush()
+            number += 1
+            time.sleep(max(0.0, step_s - (time.monotonic() - now)))
+        print(json.dumps({"rate": sent / (time.monotonic() - began)}))
+
+
+def _is_over() -> bool:
+    import select
+
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(readable)
+
+
+# -- the page ----------------------------------------------------------------------------------------------------------
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+@contextmanager
+def process(*command: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends with the block."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield started
+    finally:
+        started.terminate()
+        started.communicate(timeout=20)
+
+
+def measure_load(rate: int, channels: int, folder: Path) -> dict[str, float]:
+    """Lag, frames a second and CPU of the server at a load."""
+    from playwright.sync_api import sync_playwright
+
+    types, times = folder / f"types{channels}.py", folder / f"times{channels}"
+    types.write_text(types_text(channels))
+    address = f"ipc:bench-studio-{os.getpid()}-{channels}"
+    studio = ("genus", "studio", "-t", str(types), "--port", "0", address)
+    publisher = ("bench.studio", "publish", address, str(types), str(rate), str(times))
+    with process(*studio) as server, sync_playwright() as player, ExitStack() as stack:
+        assert server.stderr is not None
+        url = server.stderr.readline().removeprefix("Studio: ").strip()
+        source = stack.enter_context(process(*publisher))
+        assert source.stdin is not None
+        assert source.stdout is not None
+        browser = player.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{url}#channels")
+        page.wait_for_selector('[data-key$="|AMarker|publisher"]')
+        page.wait_for_timeout(1000 * SETTLE_S)
+        page.evaluate(OBSERVE)
+        before, began = cpu_s(server.pid), time.monotonic()
+        page.wait_for_timeout(1000 * MEASURE_S)
+        share = (cpu_s(server.pid) - before) / (time.monotonic() - began)
+        shown = page.evaluate("() => window.shown")
+        frames = page.evaluate("() => window.frames / (performance.now() - window.began) * 1000")
+        browser.close()
+        source.stdin.write("\n")
+        source.stdin.flush()
+        reached = json.loads(source.stdout.readline())["rate"]
+    lags = sorted(_lags(shown, times.read_text()))
+    return {
+        "reached": reached,
+        "p50": statistics.median(lags),
+        "p99": lags[min(len(lags) - 1, int(0.99 * len(lags)))],
+        "markers": len(lags),
+        "frames": frames,
+        "share": share,
+    }
+
+
+def _lags(shown: list[tuple[int, float]], times: str) -> Iterator[float]:
+    """From the publishing of each marker to the first frame that shows it, or a later one."""
+    published = {int(line.split()[0]): float(line.split()[1]) for line in times.splitlines()}
+    ordered = sorted(shown)
+    first, last = ordered[0][0], ordered[-1][0]
+    for number in range(first + 1, last + 1):
+        at = next(at for count, at in ordered if count >= number)
+        yield at - published[number]
+
+
+# -- publishing with Studio open ---------------------------------------------------------------------------------------
+
+EVENTS, ROUNDS = 400_000, 9
+
+
+def publish_here() -> None:
+    """Publish as fast as one process can, in turns with Studio open and not; write the events a second."""
+    from genus import Event, open_bus, this
+
+    classes = [type(f"Here{number:02}", (Event,), {"__annotations__": {"number": int}}) for number in range(20)]
+    found: dict[str, list[float]] = {"without": [], "with": [], "events": []}
+    with open_bus() as bus:
+        for cls in classes:
+            bus.collection(cls).subscribe(len_of)
+            bus.collection(cls).subscribe(len_of, where=this.number > 10)
+        events = [cls(number=number) for number, cls in enumerate(classes)]  # type: ignore[call-arg]
+        for _ in range(ROUNDS):
+            found["without"].append(_speed(bus.publish, events))
+            for name, view in (("with", "tables=sources,problems,channels"), ("events", "events")):
+                with bus.studio() as studio, _reader(studio.url, view):
+                    found[name].append(_speed(bus.publish, events))
+    print(json.dumps(found))
+
+
+def len_of(event: Any) -> None:
+    """A handler that does next to nothing."""
+
+
+def _speed(publish: Any, events: list[Any]) -> float:
+    began = time.perf_counter()
+    for _ in range(EVENTS // len(events)):
+        for event in events:
+            publish(event)
+    return EVENTS / (time.perf_counter() - began)
+
+
+@contextmanager
+def _reader(url: str, view: str) -> Iterator[None]:
+    """A page, in another process, that reads the stream of a view."""
+    path = "api/events/stream?q=Event" if view == "events" else f"api/stream?{view}"
+    code = "import sys, urllib.request\nwith urllib.request.urlopen(sys.argv[1]) as r:\n    [0 for _ in r]"
+    reader = subprocess.Popen([sys.executable, "-c", code, f"{url}{path}"], stderr=subprocess.DEVNULL)
+    with urllib.request.urlopen(f"{url}api/config"):
+        time.sleep(0.5)
+    try:
+        yield
+    finally:
+        reader.terminate()
+        reader.wait()
+
+
+def measure_publishing() -> dict[str, float]:
+    """Events a second without Studio, and as shares of that with a page on channels and on events."""
+    done = subprocess.run([sys.executable, "-m", "bench.studio", "here"], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    with_it = [one / other for one, other in zip(found["with"], found["without"], strict=True)]
+    events = [one / other for one, other in zip(found["events"], found["without"], strict=True)]
+    return {
+        "without": statistics.median(found["without"]),
+        "with": statistics.median(with_it),
+        "events": statistics.median(events),
+    }
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def table() -> str:
+    """The figures as Markdown; a note where there is no browser."""
+    publishing = measure_publishing()
+    lines = [
+        ["without Studio", f"{publishing['without']:,.0f} events/s"],
+        ["a page on the table of channels", f"{publishing['with']:.3f} of that"],
+        ["a page on all events", f"{publishing['events']:.3f} of that"],
+    ]
+    parts = [markdown(["publishing in one process", "speed"], lines)]
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        return "\n\n".join([*parts, "There was no Playwright to measure the page with."])
+    if not CHROMIUM.exists():
+        return "\n\n".join([*parts, "There was no chromium to measure the page with."])
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for rate, channels in LOADS:
+            one = measure_load(rate, channels, Path(folder))
+            rows.append(
+                [
+                    f"{one['reached']:,.0f} events/s over {channels} channels",
+                    f"{one['p50']:.0f} / {one['p99']:.0f} ms",
+                    f"{one['frames']:.0f}",
+                    f"{one['share']:.1%}",
+                ]
+            )
+    heads = ["load", "lag p50 / p99", "frames/s", "server, of a core"]
+    return "\n\n".join([markdown(heads, rows), *parts])
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["publish", address, types, rate, times]:
+            publish(address, types, int(rate), times)
+        case ["here"]:
+            publish_here()
+        case _:
+            print(table())
