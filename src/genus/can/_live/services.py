@@ -160,7 +160,8 @@ class LiveMonitor:
     """A monitor on a live bus, made by `open_monitor`; it sends nothing."""
 
     def __init__(self, address: CanAddress, catalog: Path | None) -> None:
-        self._path = catalog
+        self.catalog_path = catalog
+        """The catalog file; None without one."""
         self.catalog = None if catalog is None else Catalog.load(catalog)
         """The catalog by which channels are named."""
         self.calendar = None if address.plan is None else calendar_of(address, address.plan)
@@ -209,8 +210,8 @@ class LiveMonitor:
 
     def reload(self) -> Catalog | None:
         """Read the catalog file again; the old catalog stays in use if that fails."""
-        if self._path is not None:
-            self.catalog = catalog = Catalog.load(self._path)
+        if self.catalog_path is not None:
+            self.catalog = catalog = Catalog.load(self.catalog_path)
             self._host.call(lambda now: self._monitor.use(catalog))
         return self.catalog
 
