@@ -53,12 +53,11 @@ class BusSource:
         self._bus, self._address, self._owned = bus, address, owned
         self._types = tuple(types)
         self._watch = watch
-        self._rates, self._meters = Rates(), Meters()
+        self._rates, self._meters = Rates(), Meters(by_source=watch is not None)
         self._texts: dict[Subscription, str] = {}
         self._receivers: tuple[Receive, ...] = ()
         self._listener: Listener[Any] | None = None
         self._ring: deque[tuple[int, Event]] = deque(maxlen=65_536)
-        self._static: dict[str, tuple[Row, ...]] = {}
         if watch is not None:
             self._listen(watch)
 

@@ -55,16 +55,17 @@ class _Meter:
 
 
 class Meters:
-    """State: the meters of a bus, by type and by the value of `source` where there are few."""
+    """State: the meters of a bus, by type; also by the value of `source`, where there are few, if that is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_source: bool) -> None:
+        self._by_source = by_source
         self._meters: dict[tuple[str, str], _Meter] = {}
         self._sources: dict[str, set[str]] = {}
 
     def add(self, at_ns: int, event: Event) -> None:
         """An event arrived at a time."""
-        name, source = name_of(type(event)), event.source
-        key = name, "" if source is None else str(source)
+        source = event.source if self._by_source else None
+        key = name_of(type(event)), "" if source is None else str(source)
         meter = self._meters.get(key) or self._new(key)
         meter.add(at_ns, None if event.time is None else micros_of_time(event.time))
 
@@ -80,8 +81,6 @@ class Meters:
         return {name: {one: self._meters[name, one].events for one in ones} for name, ones in self._sources.items()}
 
     def times(self, type: str, source: str) -> Times:
-        """The times of a channel; of all its sources if none is given."""
+        """The times of a channel."""
         meter = self._meters.get((type, source))
-        if meter is None and not source and len(only := list(self._sources.get(type, ()))) == 1:
-            meter = self._meters.get((type, only[0]))
         return Times() if meter is None else meter.times()

@@ -1,5 +1,6 @@
 """The table of types: what the sources declare, as a catalog has it, with rates and last events."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -140,7 +141,7 @@ def _from_the_root(entries: Mapping[str, TypeEntry]) -> Iterator[TypeEntry]:
 
 
 def _row(catalog: Catalog, entry: TypeEntry, factors: dict[str, tuple[int, ...]], docs: Mapping[str, str]) -> TypeRow:
-    above = [factor for parent in entry.parents for factor in factors.get(parent, ())]
+    above = [factors[parent] for parent in entry.parents if parent in factors]
     factors[entry.name] = primes = tuple(_factors(entry.code, above))
     vector = () if entry.kind else tuple(catalog.vector(entry.name))
     return TypeRow(
@@ -162,16 +163,21 @@ def _row(catalog: Catalog, entry: TypeEntry, factors: dict[str, tuple[int, ...]]
     )
 
 
-def _factors(code: int, above: Iterable[int]) -> Iterator[int]:
-    """The primes of a code: first those of the types above, which leave little to divide.
+def _factors(code: int, above: Iterable[Sequence[int]]) -> Iterator[int]:
+    """The primes of a code: first those of the types above, in their order, then those of its own.
 
-    >>> list(_factors(2 * 3 * 101, [2, 3]))
-    [2, 3, 101]
+    >>> list(_factors(2 * 2 * 3 * 101, [[2, 2], [2, 3]]))
+    [2, 2, 3, 101]
     """
-    for prime in dict.fromkeys(above):
-        while code % prime == 0:
-            yield prime
-            code //= prime
+    used: Counter[int] = Counter()
+    for primes in above:
+        met: Counter[int] = Counter()
+        for prime in primes:
+            met[prime] += 1
+            if met[prime] > used[prime]:
+                used[prime] += 1
+                code //= prime
+                yield prime
     divisor = 2
     while divisor * divisor <= code:
         while code % divisor == 0:

@@ -1,0 +1,149 @@
+"""A bus as a source: what is counted is shown, and nothing is subscribed to for it on a bus of the program's own."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from genus import Bus, Event, NonReal, Subscription, open_bus
+from genus.studio._bus_source import BusSource
+from genus.studio._meters import MOST_SOURCES, Meters
+from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
+
+
+class Counted(Event, name="studio.Counted"):
+    number: int
+
+
+class Other(Event, name="studio.Other"): ...
+
+
+@pytest.fixture
+def bus() -> Iterator[Bus]:
+    with open_bus() as made:
+        yield made
+
+
+def channels(source: BusSource) -> dict[str, ChannelRow]:
+    found = source.rows(["channels"])["channels"]
+    return {key: row for key, row in found.items() if isinstance(row, ChannelRow)}
+
+
+def test_channels_are_what_was_published_by_type(bus: Bus) -> None:
+    source = BusSource(bus, name="here")
+    channel = bus.channel(Counted, NonReal(priority=1))
+    channel.announce()
+    for number in range(3):
+        channel.publish(Counted(number=number))
+    bus.publish(Other())
+    found = channels(source)
+    assert {key: (row.events, row.qos) for key, row in found.items()} == {
+        "here|studio.Counted|": (3, "none:1"),
+        "here|studio.Other|": (1, ""),
+    }
+    assert source.counts()["studio.Counted"] == 3
+    assert bus.listeners() == []
+
+
+def test_a_cancelled_channel_has_no_quality_of_service(bus: Bus) -> None:
+    with bus.channel(Counted) as channel:
+        channel.announce()
+        assert bus.channels() == [channel]
+        channel.publish(Counted(number=1))
+    assert bus.channels() == []
+    assert channels(BusSource(bus, name="here"))["here|studio.Counted|"].qos == ""
+
+
+def test_what_a_tap_gets_is_what_was_published_while_it_was_open(bus: Bus) -> None:
+    source = BusSource(bus, name="here")
+    got: list[Event] = []
+    bus.publish(Counted(number=0))
+    end = source.tap(lambda at, event, publisher: got.append(event))
+    bus.publish(Counted(number=1))
+    end()
+    bus.publish(Counted(number=2))
+    assert got == [Counted(number=1)]
+    assert bus.listeners() == []
+
+
+def test_two_taps_share_one_subscription(bus: Bus) -> None:
+    source = BusSource(bus, name="here")
+    ends = [source.tap(lambda *_: None) for _ in range(2)]
+    assert len(bus.listeners()) == 1
+    ends[0]()
+    assert len(bus.listeners()) == 1
+    ends[1]()
+    assert bus.listeners() == []
+
+
+def test_subscriptions_are_those_of_the_program_and_not_its_own(bus: Bus) -> None:
+    source = BusSource(bus, name="here")
+    end = source.tap(lambda *_: None)
+    inbox = bus.inbox("studio.Counted where number > 0", capacity=1)
+    failing = bus.collection(Other).subscribe(lambda event: 1 / 0)
+    for number in range(3):
+        bus.publish(Counted(number=number))
+    with suppress(ZeroDivisionError):
+        bus.publish(Other())
+    rows = [row for row in source.rows(["subscriptions"])["subscriptions"].values() if isinstance(row, SubscriptionRow)]
+    found = {row.text: (row.delivered, row.failed, row.dropped, row.waiting, row.capacity) for row in rows}
+    assert found == {
+        "studio.Counted where number > 0": (2, 0, 1, 1, 1),
+        "studio.Other": (1, 1, 0, 0, None),
+    }
+    row = source.rows(["sources"])["sources"]["here"]
+    assert isinstance(row, SourceRow)
+    assert (row.events, row.lost) == (4, 1)
+    end()
+    inbox.cancel()
+    failing.cancel()
+
+
+def test_a_bus_that_is_watched_tells_publishers_apart(bus: Bus) -> None:
+    source = BusSource(bus, name="here", watch=Subscription(Event))
+    for number in range(4):
+        bus.publish(Counted(number=number, source=f"gate-{number % 2}"))
+    assert {key: row.events for key, row in channels(source).items()} == {
+        "here|studio.Counted|gate-0": 2,
+        "here|studio.Counted|gate-1": 2,
+    }
+    source.close()
+    assert bus.listeners() == []
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_jitter_and_latency_are_those_of_the_times_of_arrival() -> None:
+    meters = Meters(by_source=True)
+    arrivals_ms = [0.0, 10.0, 30.0]  # intervals of 10 and 20 ms: a standard deviation of 5 ms
+    for arrival in arrivals_ms:
+        sent = AT + timedelta(milliseconds=arrival - 2)
+        meters.add(round((AT.timestamp() + arrival / 1000) * 1e9), Counted(number=1, time=sent))
+    times = meters.times("studio.Counted", "")
+    assert times.jitter_ms == pytest.approx(5, rel=1e-3)
+    assert times.latency_ms == pytest.approx(2, rel=1e-3)
+    assert times.worst_latency_ms == pytest.approx(2, rel=1e-3)
+
+
+def test_very_many_sources_are_added_up() -> None:
+    meters = Meters(by_source=True)
+    for number in range(3 * MOST_SOURCES):
+        meters.add(number, Counted(number=1, source=f"gate-{number}"))
+    found = meters.by_type()["studio.Counted"]
+    assert len(found) <= MOST_SOURCES + 1
+    assert sum(found.values()) == 3 * MOST_SOURCES
+
+
+def test_without_a_time_there_is_no_latency() -> None:
+    meters = Meters(by_source=False)
+    meters.add(0, Counted(number=1, source="a"))
+    assert meters.times("studio.Counted", "") == (None, None, None)
+
+
+def test_texts_of_subscriptions_are_made_once(bus: Bus) -> None:
+    source = BusSource(bus, name="here")
+    bus.collection(Counted).subscribe(print)
+    first = source.rows(["subscriptions"])["subscriptions"]
+    assert source.rows(["subscriptions"])["subscriptions"] == first

@@ -1,0 +1,108 @@
+"""Taps: events are taken while somebody asks, what does not fit is counted, and nothing grows."""
+
+from genus import Event
+from genus.studio._taps import KEPT, LINGER_S, RING, Seen, Taps
+from tests.studio.made_sources import Clock, MadeSource
+
+
+class Tapped(Event, name="studio.Tapped"):
+    number: int
+
+
+def numbers(events: list[Seen]) -> list[int]:
+    return [seen.event.number for seen in events if isinstance(seen.event, Tapped)]
+
+
+def test_nothing_is_taken_without_a_taker() -> None:
+    source = MadeSource()
+    taps = Taps([source])
+    taps.turn(wants_last=False)
+    assert source.receivers == []
+
+
+def test_takers_get_the_events_of_each_turn_in_order() -> None:
+    source = MadeSource()
+    taps = Taps([source])
+    got: list[Seen] = []
+    end = taps.follow(["made"], lambda events, skipped: got.extend(events))
+    for number in range(3):
+        source.emit(Tapped(number=number), at_ms=float(number), publisher="gate")
+    assert got == []
+    taps.turn(wants_last=False)
+    assert numbers(got) == [0, 1, 2]
+    assert (got[0].source, got[0].publisher, got[0].at_ms) == ("made", "gate", 0.0)
+    end()
+
+
+def test_what_does_not_fit_the_ring_is_counted() -> None:
+    source = MadeSource()
+    taps = Taps([source])
+    got: list[Seen] = []
+    missed: list[int] = []
+    taps.follow(["made"], lambda events, skipped: (got.extend(events), missed.append(skipped))[0])
+    for number in range(RING + 10):
+        source.emit(Tapped(number=number))
+    taps.turn(wants_last=False)
+    source.emit(Tapped(number=-1))
+    taps.turn(wants_last=False)
+    assert missed == [10, 0]
+    assert len(got) + sum(missed) == RING + 11
+    assert len({seen.number for seen in got}) == len(got)
+
+
+def test_what_is_kept_is_bounded() -> None:
+    source = MadeSource()
+    taps = Taps([source])
+    taps.follow(["made"], lambda events, skipped: None)
+    for _ in range(2 * KEPT // RING + 1):
+        for number in range(RING):
+            source.emit(Tapped(number=number))
+        taps.turn(wants_last=False)
+    assert len(taps.kept(["made"])) == KEPT
+
+
+def test_a_tap_closes_some_time_after_the_last_taker_has_left() -> None:
+    source, clock = MadeSource(), Clock()
+    taps = Taps([source], clock)
+    end = taps.follow(["made"], lambda events, skipped: None)
+    taps.turn(wants_last=False)
+    end()
+    taps.turn(wants_last=False)
+    clock.now += LINGER_S
+    taps.turn(wants_last=False)
+    assert len(source.receivers) == 1
+    clock.now += 0.1
+    taps.turn(wants_last=False)
+    assert source.receivers == []
+
+
+def test_a_taker_that_comes_back_in_time_finds_the_tap_open() -> None:
+    source, clock = MadeSource(), Clock()
+    taps = Taps([source], clock)
+    taps.follow(["made"], lambda events, skipped: None)()
+    taps.turn(wants_last=False)
+    clock.now += LINGER_S - 0.1
+    taps.follow(["made"], lambda events, skipped: None)
+    clock.now += 1
+    taps.turn(wants_last=False)
+    assert len(source.receivers) == 1
+
+
+def test_sources_without_events_have_no_tap() -> None:
+    class Silent:
+        name = "silent"
+
+        def rows(self, wanted: object) -> dict[str, dict[str, object]]:
+            return {}
+
+        def types(self) -> list[type]:
+            return []
+
+        def counts(self) -> dict[str, int]:
+            return {}
+
+        def close(self) -> None: ...
+
+    taps = Taps([Silent()])  # type: ignore[list-item]
+    assert taps.names() == []
+    taps.follow(["silent"], lambda events, skipped: None)()

@@ -1,0 +1,128 @@
+"""The table of types: codes, bits and event tags of the catalog, and what changed since Studio was opened."""
+
+from math import prod
+from pathlib import Path
+from typing import Annotated
+
+from genus import Catalog, Event, Kind, Maybe, Unit
+from genus.studio._rows import TypeChangeRow, TypeRow
+from genus.studio._taps import Taps
+from genus.studio._type_table import LOOK_S, TypeTable, describe_types
+from tests.studio.made_sources import MadeSource
+
+
+class Side(Kind, name="table.Side"):
+    """At the road."""
+
+
+class Base(Event, Side, name="table.Base"):
+    lane: int
+
+
+class Below(Base, name="table.Below"):
+    speed: Annotated[Maybe[float], Unit("m/s")] = None
+
+
+class Late(Below, name="table.Late"): ...
+
+
+def table_of(source: MadeSource, catalog: Path | None = None) -> TypeTable:
+    return TypeTable(Taps([source]), catalog)
+
+
+def row(table: TypeTable, name: str) -> TypeRow:
+    found = table.rows[name]
+    assert isinstance(found, TypeRow)
+    return found
+
+
+def changes(table: TypeTable) -> list[tuple[str, str]]:
+    return [(each.type, each.what) for each in table.changes.values() if isinstance(each, TypeChangeRow)]
+
+
+def test_rows_have_what_the_catalog_has() -> None:
+    catalog = Catalog()
+    catalog.register(Below)
+    rows = describe_types(catalog, {"table.Side": "At the road."})
+    for name, found in rows.items():
+        assert prod(map(int, found.factors)) == catalog.code(name)
+    below = rows["table.Below"]
+    assert below.parents == ("table.Base",)
+    assert [(each.name, each.unit, each.required) for each in below.attributes] == [("speed", "m/s", False)]
+    assert below.vector[below.attributes[0].bit] == "speed"
+    assert rows["table.Side"].kind
+    assert rows["table.Side"].doc == "At the road."
+    assert rows["table.Side"].etag is None
+
+
+def test_the_primes_of_a_type_are_those_above_it_and_its_own() -> None:
+    catalog = Catalog()
+    catalog.register(Late)
+    rows = describe_types(catalog)
+    above, below = rows["table.Below"].factors, rows["table.Late"].factors
+    assert below[: len(above)] == above
+
+
+def test_types_that_are_declared_later_are_changes() -> None:
+    source = MadeSource(types=[Base])
+    table = table_of(source)
+    table.update([source], 0.0, 1000.0)
+    assert "table.Base" in table.rows
+    assert changes(table) == []
+    source.declared.append(Below)
+    table.update([source], LOOK_S / 2, 1001.0)
+    assert "table.Below" not in table.rows
+    table.update([source], LOOK_S, 1002.0)
+    assert changes(table) == [("table.Below", "added")]
+    assert "table.Below" in table.rows
+
+
+def test_a_catalog_file_is_followed(tmp_path: Path) -> None:
+    path = tmp_path / "city.json"
+    Catalog.update(path, Base)
+    source = MadeSource()
+    table = table_of(source, path)
+    table.update([source], 0.0, 1000.0)
+    assert "table.Below" not in table.rows
+    with Catalog.editing(path) as catalog:
+        catalog.register(Below)
+        catalog.deprecate(Base, "use Below")
+    table.update([source], LOOK_S, 1002.0)
+    assert "table.Below" in table.rows
+    assert row(table, "table.Base").deprecated == "use Below"
+    assert ("table.Below", "added") in [(name, what.split()[0]) for name, what in changes(table)]
+
+
+def test_a_catalog_file_that_is_gone_for_a_while_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "city.json"
+    Catalog.update(path, Base)
+    source = MadeSource()
+    table = table_of(source, path)
+    table.update([source], 0.0, 1000.0)
+    path.rename(tmp_path / "elsewhere.json")
+    table.update([source], LOOK_S, 1002.0)
+    assert "table.Base" in table.rows
+    assert changes(table) == []
+
+
+def test_rates_and_counts_are_those_of_all_sources() -> None:
+    one, two = MadeSource("one", [Base]), MadeSource("two", [Base])
+    table = TypeTable(Taps([one, two]))
+    for second in range(4):
+        one.counted, two.counted = {"table.Base": 10 * second}, {"table.Base": 20 * second}
+        table.update([one, two], float(second), 1000.0)
+    found = row(table, "table.Base")
+    assert (found.events, found.rate) == (90, 30.0)
+
+
+def test_the_last_event_is_shown_while_somebody_looks() -> None:
+    source = MadeSource(types=[Base])
+    taps = Taps([source])
+    table = TypeTable(taps)
+    taps.turn(wants_last=True)
+    source.emit(Base(lane=1), at_ms=5.0)
+    source.emit(Base(lane=2), at_ms=6.0)
+    taps.turn(wants_last=True)
+    table.update([source], 0.0, 1000.0)
+    found = row(table, "table.Base")
+    assert (found.last, found.last_ms) == ("table.Base(lane=2)", 6.0)
