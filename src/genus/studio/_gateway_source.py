@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from genus.studio._rates import Rates
 from genus.studio._rows import GatewayRow, Row, SourceRow, Tables
-from genus.studio._texts import three_digits
+from genus.studio._texts import shown_address, three_digits
 
 if TYPE_CHECKING:
     from genus.bus import Bus
@@ -148,7 +148,6 @@ def open_gateway_source(
         BusError: The file cannot be read or is wrong, or a bus cannot be opened.
     """
     from genus.net import load_gateway
-    from genus.studio._open import shown_address  # that module imports this one
 
     loaded = load_gateway(path, load_types)
     with ExitStack() as stack:

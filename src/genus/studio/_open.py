@@ -1,6 +1,5 @@
 """From what a user names to sources: a bus, a gateway, a world; or an address, a recording, a lake, a file."""
 
-import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,19 +10,11 @@ from genus.filters import Subscription
 from genus.model import Event
 from genus.studio._bus_source import BusSource
 from genus.studio._source import Source
+from genus.studio._texts import shown_address
 
 LOAD = Callable[[str], list[type]]
 """Loads the event types of a module or file."""
 LAKE_CATALOG = "catalog.json"
-
-
-def shown_address(address: str) -> str:
-    """An address without its password.
-
-    >>> shown_address("mqtt://ann:secret@broker/city")
-    'mqtt://ann:...@broker/city'
-    """
-    return re.sub(r"(//[^/?#:@]*):[^/?#]*@", r"\1:...@", address)
 
 
 def source_of(what: Any) -> list[Source]:
