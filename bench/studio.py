@@ -189,7 +189,7 @@ def publish_here() -> None:
         for cls in classes:
             bus.collection(cls).subscribe(len_of)
             bus.collection(cls).subscribe(len_of, where=this.number > 10)
-        events = [cls(number=number) for number, cls in enumerate(classes)]  # type: ignore[call-arg]
+        events = [cls(number=number) for number, cls in enumerate(classes)]
         for _ in range(ROUNDS):
             found["without"].append(_speed(bus.publish, events))
             for name, view in (("with", "tables=sources,problems,channels"), ("events", "events")):

@@ -1,5 +1,7 @@
 """Taps: events are taken while somebody asks, what does not fit is counted, and nothing grows."""
 
+from collections.abc import Sequence
+
 from genus import Event
 from genus.studio._taps import KEPT, LINGER_S, RING, Seen, Taps
 from tests.studio.made_sources import Clock, MadeSource
@@ -39,7 +41,12 @@ def test_what_does_not_fit_the_ring_is_counted() -> None:
     taps = Taps([source])
     got: list[Seen] = []
     missed: list[int] = []
-    taps.follow(["made"], lambda events, skipped: (got.extend(events), missed.append(skipped))[0])
+
+    def take(events: Sequence[Seen], skipped: int) -> None:
+        got.extend(events)
+        missed.append(skipped)
+
+    taps.follow(["made"], take)
     for number in range(RING + 10):
         source.emit(Tapped(number=number))
     taps.turn(wants_last=False)

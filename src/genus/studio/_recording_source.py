@@ -66,7 +66,7 @@ class RecordingSource:
         self._reel = Reel(path, self._types if types else None)
         self._clock = clock
         self._playback = Playback(self._reel.read)
-        self._rates, self._meters = Rates(), Meters()
+        self._rates, self._meters = Rates(), Meters(by_source=True)
         self._before: dict[tuple[str, str], int] = {}
         """Events that were counted before the last leap, by type and `source`."""
         self._events = 0
@@ -204,7 +204,7 @@ class RecordingSource:
     def _leap(self) -> None:
         """Times begin anew; what was counted stays."""
         self._before = self._channel_counts()
-        self._meters = Meters()
+        self._meters = Meters(by_source=True)
         self._rates.restart()
 
     # -- threads -----------------------------------------------------------------------------------------------------
