@@ -13,6 +13,7 @@ ROOMS = (
     "genus.model",
     "genus.net",
     "genus.records",
+    "genus.studio",
     "genus.targets",
     "genus.testing",
 )
