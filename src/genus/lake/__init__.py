@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from genus.lake._lazy_session import lazy_session
     from genus.lake._local.events import LocalEvents
     from genus.lake._local.plan import LocalPlan
-    from genus.lake._local.reader import LakeReader
+    from genus.lake._local.reader import LakeReader, LakeSummary
     from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from genus.lake._stream.stream import Follower, Progress, RunningStream, Stream
     from genus.lake._tables.backup import BackupResult, backup
     from genus.lake._tables.compaction import CompactionResult
+    from genus.lake._tables.followers import FollowerStatus
     from genus.lake._tables.history import HistoryEntry, TableChange
     from genus.lake._tables.retention import Age
     from genus.lake._tables.store import StoreProblem
@@ -58,11 +59,13 @@ __all__ = [
     "CompactionResult",
     "DerivedTable",
     "Follower",
+    "FollowerStatus",
     "HistoryEntry",
     "Inboxes",
     "IngestResult",
     "Lake",
     "LakeReader",
+    "LakeSummary",
     "LocalEvents",
     "LocalPlan",
     "Mapping",
@@ -118,7 +121,7 @@ if not TYPE_CHECKING:
         _lazy_session="lazy_session",
         _local__events="LocalEvents",
         _local__plan="LocalPlan",
-        _local__reader="LakeReader",
+        _local__reader="LakeReader LakeSummary",
         _mirror__mirror="MirrorResult",
         _query__reading="ReadPlan TableScan",
         _query__removal="RemovalResult",
@@ -132,6 +135,7 @@ if not TYPE_CHECKING:
         _stream__stream="Follower Progress RunningStream Stream",
         _tables__backup="BackupResult backup",
         _tables__compaction="CompactionResult",
+        _tables__followers="FollowerStatus",
         _tables__history="HistoryEntry TableChange",
         _tables__retention="Age",
         _tables__store="StoreProblem",

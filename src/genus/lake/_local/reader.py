@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
 
 from genus.catalog import Catalog, TypeEntry
 from genus.errors import LakeError
@@ -13,17 +15,32 @@ from genus.lake._local.part_counts import PartCounts
 from genus.lake._query.result_columns import ADDED, attribute_columns, family_of, subtype_columns
 from genus.lake._tables.commits import Part
 from genus.lake._tables.files import local_path
+from genus.lake._tables.followers import FollowerSearch, FollowerStatus
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.objects import is_object_path
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store, StoreProblem
-from genus.lake._tables.table_stats import TableStats, table_stats
+from genus.lake._tables.table_stats import TableStats, table_stats, type_counts
 from genus.model import Attribute
 from genus.model._vector import hidden_names
 
 if TYPE_CHECKING:
     from genus.lake._mirror.mirror import MirrorResult
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class LakeSummary(msgspec.Struct, frozen=True):
+    """The present version of a lake, from `LakeReader.refresh`."""
+
+    version: int
+    commit: str
+    """The id of the last commit."""
+    at: datetime
+    """The time of the last commit."""
+    newest: Mapping[str, datetime]
+    """The latest time of recording among the events of each recorder."""
 
 
 class LakeReader(LakeFolder):
@@ -43,6 +60,7 @@ class LakeReader(LakeFolder):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(Store(path))
+        self._followers = FollowerSearch(self.store)
 
     @staticmethod
     def can_open(path: str | os.PathLike[str]) -> bool:
@@ -95,9 +113,28 @@ class LakeReader(LakeFolder):
         found = find_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
         return found if columns is None else found.select(columns)
 
+    def refresh(self) -> LakeSummary:
+        """The present version in short; LakeDamaged if the lake was removed or replaced since it was opened."""
+        state = self.store.ledger.present()
+        return LakeSummary(state.version, state.commit, _time(state.at_us), _times(state.newest))
+
     def stats(self) -> list[TableStats]:
         """Figures of each table, dead letters included; only the ledger is read."""
         return table_stats(self.state())
+
+    def type_counts(self) -> dict[str, int]:
+        """The number of events of each type, by the ledger; parts of old lakes that did not count them are left out."""
+        return type_counts(self.state())
+
+    def followers(self, paths: Iterable[str | os.PathLike[str]] = ()) -> list[FollowerStatus]:
+        """Inboxes, derived tables and functions of streams of this lake, and how far each has come.
+
+        A lake does not know its followers: those in its folder and beside it are found, and those at given paths.
+
+        Args:
+            paths: Folders of followers elsewhere.
+        """
+        return self._followers.find(paths)
 
     def mirror(self, *, progress: Callable[[int, int], object] | None = None) -> "MirrorResult":
         """Complete the Delta tables of the lake, and compare them with the ledger, as `Lake.mirror`."""
@@ -117,6 +154,14 @@ class LakeReader(LakeFolder):
         """Compare the files with the ledger, as `Lake.check`."""
         self.catalog  # noqa: B018 - raises if it is damaged
         return list(self.store.check(content=content, progress=progress))
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _times(micros: Mapping[str, int]) -> dict[str, datetime]:
+    return {name: _time(each) for name, each in micros.items()}
 
 
 def find_events(

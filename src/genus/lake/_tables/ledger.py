@@ -68,6 +68,12 @@ class Ledger:
             self._state = self._read_next(self._state)
             return self._state
 
+    def present(self) -> LedgerState:
+        """The present state; LakeDamaged if the last commit that was read is not there any more, or is another."""
+        state = self.state()
+        self._check_last(state)
+        return state
+
     def state_at(self, version: int) -> LedgerState:
         """The state after the commit with a number; LakeError if there is no such commit, or no longer."""
         now = self.state()

@@ -1,0 +1,144 @@
+"""The followers of a lake: inboxes, derived tables and functions of streams, and how far each has come.
+
+Each has a store of its own, whose first commit names the lake, and whose ledger has the version that was processed. A
+lake does not know where they are; those in its folder, beside it and at given paths are found.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Literal, get_args
+
+import msgspec
+
+from genus.errors import LakeError
+from genus.lake._tables.commits import START, count_rows
+from genus.lake._tables.files import absolute_path, local_path
+from genus.lake._tables.ledger import Ledger
+from genus.lake._tables.ledger_folder import LOG_FOLDER
+from genus.lake._tables.state import LedgerState
+from genus.lake._tables.store import HOLDS, Store
+
+STREAMS = "_streams"
+"""The folder of a lake for what streams keep."""
+MOST_FOLDERS = 1000
+"""Folders in one place that are looked at."""
+FollowerKind = Literal["inboxes", "derived", "function"]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A follower of a lake, from `LakeReader.followers`."""
+
+    path: str
+    kind: FollowerKind
+    """`function` is what `Stream.for_each` calls."""
+    version: int
+    """The version of the lake that it has processed."""
+    behind: int
+    """Commits of the lake that it has not processed."""
+    rows: int
+    """Deliveries or results that it has, and rows that wait."""
+    at: datetime
+    """When it last committed something."""
+    about: str = ""
+    """The analysis and the subscription, where it has one."""
+    problem: str = ""
+    """Why it cannot go on; empty if nothing is wrong."""
+
+
+class FollowerSearch:
+    """State: the stores of followers that were found, each of which is read on, and the folders that are none."""
+
+    def __init__(self, lake: Store) -> None:
+        self._lake = lake
+        self._stores: dict[str, Store] = {}
+
+    def find(self, paths: Iterable[str | os.PathLike[str]] = ()) -> list[FollowerStatus]:
+        """How far the followers have come, by path; those in the lake's folder, beside it, and at given paths."""
+        lake = self._lake.state()
+        wanted = dict.fromkeys([*self._folders(), *map(absolute_path, paths)])
+        opened = {path: self._stores.get(path) or _open(path) for path in wanted if self._can_be(path)}
+        self._stores = {path: store for path, store in opened.items() if store is not None}
+        found = (self._status(store, lake) for store in self._stores.values())
+        return sorted((each for each in found if each is not None), key=lambda each: each.path)
+
+    def _folders(self) -> Iterator[str]:
+        """The folders that may be followers."""
+        path, files = self._lake.path, self._lake.files
+        for stream in files.list_folder(f"{path}/{STREAMS}")[:MOST_FOLDERS]:
+            yield stream.path
+            yield from (each.path for each in files.list_folder(stream.path)[:MOST_FOLDERS] if each.is_folder)
+        local = local_path(path)
+        for place in () if local is None else (local, os.path.dirname(local)):
+            yield from (each for each in _folders_in(place) if each != local)
+
+    def _can_be(self, path: str) -> bool:
+        local = local_path(path)
+        return local is None or os.path.isdir(os.path.join(local, LOG_FOLDER))
+
+    def _status(self, store: Store, lake: LedgerState) -> FollowerStatus | None:
+        """The status of a follower; None if the store is something else, or of another lake."""
+        try:
+            state = store.state()
+        except (LakeError, OSError) as problem:
+            self._stores = {path: each for path, each in self._stores.items() if each is not store}
+            return self._unread(store, problem)
+        kind = state.notes.get(HOLDS, "lake")
+        if kind not in get_args(FollowerKind) or state.notes.get("lake") != lake.lake:
+            return None
+        return FollowerStatus(
+            path=store.path,
+            kind=kind,  # type: ignore[arg-type]
+            version=state.cursor.version,
+            behind=max(0, lake.version - state.cursor.version),
+            rows=count_rows(state.parts.values()),
+            at=_EPOCH + timedelta(microseconds=state.at_us),
+            about=" of ".join(filter(None, (state.notes.get("analysis"), state.notes.get("subscription")))),
+            problem=self._problem(state, lake),
+        )
+
+    def _unread(self, store: Store, problem: Exception) -> FollowerStatus | None:
+        """A store that is damaged, if its place says that it is of this lake."""
+        if not store.path.startswith(f"{self._lake.path}/{STREAMS}/"):
+            return None
+        return FollowerStatus(
+            path=store.path, kind="function", version=0, behind=0, rows=0, at=_EPOCH, problem=str(problem)
+        )
+
+    def _problem(self, state: LedgerState, lake: LedgerState) -> str:
+        cursor = state.cursor
+        if cursor == START or _has(self._lake.ledger, lake, cursor.version, cursor.commit):
+            return ""
+        return f"it has processed version {cursor.version} of before the lake was restored or replaced"
+
+
+def _open(path: str) -> Store | None:
+    """The store at a path; None if no store can be there."""
+    try:
+        return Store(path)
+    except LakeError:
+        return None
+
+
+def _has(ledger: Ledger, lake: LedgerState, version: int, commit: str) -> bool:
+    """Whether a commit is in the history of a lake; one that is too old to be known is taken to be."""
+    if version > lake.version:
+        return False
+    if version == lake.version:
+        return commit == lake.commit
+    try:
+        return ledger.commit_at(version).id == commit
+    except LakeError:
+        return True
+
+
+def _folders_in(place: str) -> list[str]:
+    """Folders in a local one that have a ledger."""
+    try:
+        with os.scandir(place) as entries:
+            names = [each.path for each in islice(entries, MOST_FOLDERS) if not each.name.startswith((".", "_"))]
+    except OSError:
+        return []
+    return [path for path in names if os.path.isdir(os.path.join(path, LOG_FOLDER))]
