@@ -60,7 +60,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     jitter_ns: int | None = None
     """The standard deviation of the time between two sent events; None before there are two."""
     coming: Mapping[str, int] = {}
-    """Sent hard events that each subscriber gets at the end of their slot, which is yet to come."""
+    """Sent events that each subscriber is about to get: hard ones at the end of their slot."""
 
     @classmethod
     def without_events(cls, channel: ChannelSpec, verdict: Verdict) -> "ChannelResult":
@@ -92,7 +92,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
         return sum(map(self._undelivered, self.wanted))
 
     def _undelivered(self, name: str) -> int:
-        return self.wanted[name] - self.delivered.get(name, 0) - self.coming.get(name, 0)
+        return max(0, self.wanted[name] - self.delivered.get(name, 0) - self.coming.get(name, 0))
 
     @property
     def unnoticed(self) -> int:
@@ -195,6 +195,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> ChannelResult:
     """The counters of a channel at a virtual time, beside what the plan promised, if it is planned."""
     names = dict.fromkeys((*tracker.wanted, *tracker.delivered, *tracker.alarms, *tracker.reported_lost))
+    # In this order, while another thread runs the world: an event between the two is never taken for lost.
+    wanted, coming = {name: tracker.wanted[name] for name in names}, dict(tracker.coming(now))
     return ChannelResult(
         channel=tracker.name,
         node=tracker.node,
@@ -210,7 +212,7 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> Cha
         overran=tracker.overran,
         sent_expired=tracker.sent_expired,
         filtered=tracker.filtered,
-        wanted={name: tracker.wanted[name] for name in names},
+        wanted=wanted,
         delivered={name: tracker.delivered[name] for name in names},
         alarms={name: tracker.alarms[name] for name in names},
         told_lost={name: tracker.reported_lost[name] for name in names},
@@ -224,7 +226,7 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> Cha
         event=tracker.event,
         qos=format_qos(tracker.qos),
         jitter_ns=round(tracker.intervals.deviation) if tracker.intervals.count else None,
-        coming=dict(tracker.coming(now)),
+        coming=coming,
     )
 
 

@@ -20,6 +20,8 @@ from genus.model import Event
 
 REMEMBERED = 4096
 """How many finished events of a channel are remembered."""
+RECENT = 64
+"""How many of the last sent events are looked at for those that are not delivered yet."""
 SEQUENCE_MASK = 0x1F
 """The bits of the first byte of a payload that are not the sequence number."""
 
@@ -107,6 +109,8 @@ class ChannelTracker:
         self._under_way: dict[Key, deque[_Flight]] = {}
         self._finished: dict[Key, deque[tuple[_Flight, int]]] = {}
         self._order: deque[Key] = deque()
+        self._recent: deque[_Flight] = deque(maxlen=RECENT)
+        """The last events that were sent."""
         self._pending: deque[_Flight] = deque(maxlen=2)
         """Hard events: the one in its slot, and the one in the message buffer."""
         self.published = self.sent = self.missed = self.expired = self.not_sent = self.refused = 0
@@ -187,6 +191,7 @@ class ChannelTracker:
             self._responded(ended - start)
         self.sent += 1
         flight.receivers = tuple(receivers_of(flight.event))
+        self._recent.append(flight)  # before it is counted, so that another thread never takes it for lost
         self.wanted.update(flight.receivers)
         self._finish(flight, end_ns)
 
@@ -242,8 +247,8 @@ class ChannelTracker:
         waiting = self._pending if self.is_hard else self._under_way.get(key, ())
         for flight in (*(flight for flight, _ in self._finished.get(key, ())), *waiting):
             if flight.key == key and subscriber not in flight.delivered:
-                flight.delivered.add(subscriber)
                 self.delivered[subscriber] += 1
+                flight.delivered.add(subscriber)
                 if self.slot is not None:
                     self._check_instant(bus_now - flight.due_ns)
                 return True
@@ -271,12 +276,13 @@ class ChannelTracker:
         return self.slot is not None and (deadline_ns - self.slot.deadline_ns) % self.slot.period_ns == 0
 
     def coming(self, now: int) -> Counter[str]:
-        """Hard events that were sent and are delivered at the end of their slot, which is yet to come, by node."""
+        """Sent events that are to be delivered, by node: at this instant, or at the end of their hard slot."""
+        waits_ns = 0 if self.slot is None else self.slot.length_ns + self.slot.gap_ns
         found: Counter[str] = Counter()
-        if self.slot is not None and self._order:
-            flight, _ = self._finished[self._order[-1]][-1]
-            if flight.sent_ns is not None and now <= flight.sent_ns + self.slot.length_ns + self.slot.gap_ns:
-                found.update(name for name in flight.receivers if name not in flight.delivered)
+        for flight in reversed(list(self._recent)):
+            if flight.sent_ns is None or flight.sent_ns + waits_ns < now:
+                break
+            found.update(name for name in flight.receivers if name not in flight.delivered)
         return found
 
     def records_within(self, start_ns: int, end_ns: int) -> list[EventRecord]:

@@ -161,7 +161,8 @@ class World:
         self.catalog = _catalog_of(catalog)
         self.seed = seed
         self.stations: dict[str, Station] = {}
-        self._start_ns = round(start.timestamp()) * 1_000_000_000 + start.microsecond * 1000
+        self.start_ns = round(start.replace(microsecond=0).timestamp()) * 1_000_000_000 + start.microsecond * 1000
+        """When virtual time begins, in nanoseconds since 1970."""
         self._clocks = clocks
         self._masters, self._reference = tuple(masters), frozenset(reference)
         self._has_broker = broker
@@ -192,6 +193,11 @@ class World:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._is_closed
+
     def close(self) -> None:
         """End all programs that wait in the world, and close their buses; its name can be used again."""
         self._runner.close()
@@ -218,7 +224,7 @@ class World:
     @property
     def time_ns(self) -> int:
         """The true time in the world, in nanoseconds since 1970."""
-        return self._start_ns + self.now_ns
+        return self.start_ns + self.now_ns
 
     def run(self, span: Span | None = None, *, until: Callable[[], bool] | None = None) -> bool:
         """Let virtual time pass: for a span (`"2s"`), or until a condition holds, for at most a span.
@@ -264,7 +270,7 @@ class World:
     def at(self, when: datetime | Span, function: Callable[[], object]) -> None:
         """Call a function at a time of the world, or at a span after power-on."""
         if isinstance(when, datetime):
-            since_start = (when - datetime_of(self._start_ns)) // timedelta(microseconds=1) * 1000
+            since_start = (when - datetime_of(self.start_ns)) // timedelta(microseconds=1) * 1000
         else:
             since_start = nanoseconds(when, "when")
         self.at_ns(since_start, function)
@@ -338,6 +344,11 @@ class World:
         measured_ns = self.now_ns - self.observation.bus.begin_ns
         return {str(kind): self._class_load(kind, measured_ns) for kind in TrafficClass}
 
+    @property
+    def busy_ns(self) -> int:
+        """How long the bus was busy since `start_measuring`, or since power-on."""
+        return sum(list(self.observation.bus.busy_ns.values()))
+
     def outcome(self) -> Outcome:
         """What became of the events of every channel, beside what the plan promised; and the load of the bus."""
         dropped = Counter[str]()
@@ -366,7 +377,7 @@ class World:
     def nodes(self) -> list[NodeState]:
         """The nodes, in the order in which they joined, and the broker: how each is, its clock and what it wants."""
         now, heard = self.now_ns, self.observation.bus.heard
-        true = self._start_ns + now
+        true = self.start_ns + now
         found = [state_of(each, now, true, heard.get(each.number)) for each in list(self.stations.values())]
         broker = self.simulation.hosts.get(BROKER_NODE)
         return found if broker is None else [*found, broker_state(broker, BROKER_UID, heard.get(BROKER_NODE))]
@@ -379,7 +390,7 @@ class World:
         """
 
         def watcher(node: str, event: Event, now_ns: int) -> None:
-            handler(node, event, self._start_ns + now_ns)
+            handler(node, event, self.start_ns + now_ns)
 
         def end() -> None:
             kept = (each for each in self.observation.watchers if each is not watcher)
@@ -584,11 +595,11 @@ class World:
 
     def _clock(self, station: Station) -> SimClock:
         if self._clocks == "perfect":
-            return SimClock(self._start_ns)
+            return SimClock(self.start_ns)
         random = self.simulation.random(f"clock {station.number}")
         if station.name in self._reference:
-            return SimClock(self._start_ns + random.randint(-REFERENCE_ERROR_NS, REFERENCE_ERROR_NS))
-        return crystal_clock(random, f"{self.seed}/{station.number}", start_ns=self._start_ns)
+            return SimClock(self.start_ns + random.randint(-REFERENCE_ERROR_NS, REFERENCE_ERROR_NS))
+        return crystal_clock(random, f"{self.seed}/{station.number}", start_ns=self.start_ns)
 
     def _run_handler(self, call: Callable[[], object]) -> None:
         """Handlers run as callbacks of their own, at this instant, so that they may block."""
