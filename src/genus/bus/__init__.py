@@ -28,7 +28,7 @@ from genus.bus._link import (
     TroubleHandler,
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
-from genus.bus._open import open_bus, register_link
+from genus.bus._open import open_bus, register_link, shown_address
 from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, format_qos, nanoseconds, parse_qos
 from genus.bus._queue import WhenFull
 from genus.bus._traffic import Traffic
@@ -105,6 +105,7 @@ __all__ = [
     "record_to_folder",
     "register_link",
     "replay",
+    "shown_address",
 ]
 
 if not TYPE_CHECKING:

@@ -60,17 +60,20 @@ def open_bus(
     if factory is None:
         known = sorted({*_FACTORIES, *_added_schemes()})
         likely = did_you_mean(scheme, known) if colon else ""
-        raise BusError(
-            f"{_shown(address)!r} is no address of a bus: {likely}known are {', '.join(f'{name}:' for name in known)}"
-        )
+        schemes = ", ".join(f"{name}:" for name in known)
+        raise BusError(f"{shown_address(address)!r} is no address of a bus: {likely}known are {schemes}")
     if source is not None and (not isinstance(source, str) or not is_encodable(source)):
         raise BusError(f"source={source!r} is no text that events can carry")
     return Bus(factory(rest), on_error=on_error, check_events=check, source=source, stamp=stamp)
 
 
-def _shown(address: str) -> str:
-    """An address without a user and password that it may have."""
-    return re.sub(r"//[^/?]*@", "//...@", address)
+def shown_address(address: str) -> str:
+    """An address without its password, for messages and pages.
+
+    >>> shown_address("mqtt://ann:secret@broker/city"), shown_address("ipc:city")
+    ('mqtt://ann:...@broker/city', 'ipc:city')
+    """
+    return re.sub(r"(//[^/?#:@]*):[^/?#]*@", r"\1:...@", address)
 
 
 def register_link(scheme: str, factory: LinkFactory) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ from genus.bus import (
     open_bus,
     read_recording,
     record_to_folder,
+    shown_address,
 )
 from genus.bus import record as start_recording
 from genus.bus import replay as replay_events
@@ -140,7 +140,7 @@ def sub(
     with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
         inbox = bus.inbox(asked, capacity=10_000)
         serve(stack, bus, metrics)
-        click.echo(f"listening on {shown(address)} for {asked}", err=True)
+        click.echo(f"listening on {shown_address(address)} for {asked}", err=True)
         try:
             for event in islice(_events(inbox, stop, timeout), count):
                 click.echo(as_text(event, as_json))
@@ -170,15 +170,6 @@ def shared(address: str) -> str:
 
 PATIENCE_S = 0.5
 """How long the first event waits for somebody who wants it: participants of a network find each other in that time."""
-
-
-def shown(address: str) -> str:
-    """An address without its password.
-
-    >>> shown("mqtt://ann:secret@broker/city"), shown("ipc:city")
-    ('mqtt://ann:...@broker/city', 'ipc:city')
-    """
-    return re.sub(r"(//[^/?#:@]*):[^/?#]*@", r"\1:...@", address)
 
 
 class Reach:
@@ -301,7 +292,7 @@ def record(
         recorder = _recorder(bus, file, asked, append, landing, given)
         try:
             serve(stack, bus, metrics)
-            click.echo(f"recording {asked} from {shown(address)} to {file}", err=True)
+            click.echo(f"recording {asked} from {shown_address(address)} to {file}", err=True)
             _wait(recorder, stop, lasts, f"recording {asked} to {file}", ends_if_invalid=invalid == "raise")
             say_losses(bus.traffic().link, 0)
         finally:

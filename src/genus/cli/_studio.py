@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from genus.bus import shown_address
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, load_all, load_types
 from genus.cli._exit import stopped_by_signals
@@ -79,6 +80,7 @@ def studio(
             allow_publish=allow_publish,
             catalog=catalog,
             docs=docs,
+            title=", ".join(map(shown_address, addresses)),
         )
         stack.callback(page.close)
         click.echo(f"Studio: {page.url}", err=True)

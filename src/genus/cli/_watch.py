@@ -18,8 +18,8 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from genus.bus import Bus, KeepingLink, open_bus
-from genus.cli._bus import SUBSCRIPTION, losses_of, shared, shown
+from genus.bus import Bus, KeepingLink, open_bus, shown_address
+from genus.cli._bus import SUBSCRIPTION, losses_of, shared
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, as_text, load_all, load_for, types_option
 from genus.cli._exit import stopped_by_signals
@@ -155,7 +155,7 @@ def monitor(
         serve(stack, bus, metrics)
         watch = Watch(by_source=True)
         bus.subscribe(asked, watch)
-        click.echo(f"listening on {shown(address)} for {asked}", err=True)
+        click.echo(f"listening on {shown_address(address)} for {asked}", err=True)
         _run(stop, lasts, lambda: _monitored(watch, bus), live=not as_json)
         rows, losses, seconds = watch.rows(), losses_of(bus.traffic().link), watch.seconds
     if as_json:
@@ -240,7 +240,7 @@ def bus_command(types: tuple[str, ...], address: str, lasts: float, as_json: boo
 def _overview(address: str, bus: Bus, watch: Watch) -> Overview:
     link = dict(bus.traffic().link)
     return Overview(
-        shown(address),
+        shown_address(address),
         round(watch.seconds, 3),
         _participants(bus),
         watch.rows(),

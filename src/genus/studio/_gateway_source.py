@@ -7,9 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genus.bus import shown_address
 from genus.studio._rates import Rates
 from genus.studio._rows import GatewayRow, Row, SourceRow, Tables
-from genus.studio._texts import shown_address, three_digits
+from genus.studio._texts import three_digits
 
 if TYPE_CHECKING:
     from genus.bus import Bus

@@ -4,13 +4,12 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from genus.bus import Bus, open_bus
+from genus.bus import Bus, open_bus, shown_address
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event
 from genus.studio._bus_source import BusSource
 from genus.studio._source import Source
-from genus.studio._texts import shown_address
 
 LOAD = Callable[[str], list[type]]
 """Loads the event types of a module or file."""

@@ -1,7 +1,6 @@
 """Values as texts and numbers that a page can show: exact, short, and with nothing that JSON cannot carry."""
 
 import math
-import re
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -73,12 +72,3 @@ def three_digits(number: float) -> float:
     (1230.0, 0.000123)
     """
     return float(f"{number:.3g}")
-
-
-def shown_address(address: str) -> str:
-    """An address without its password.
-
-    >>> shown_address("mqtt://ann:secret@broker/city")
-    'mqtt://ann:...@broker/city'
-    """
-    return re.sub(r"(//[^/?#:@]*):[^/?#]*@", r"\1:...@", address)
