@@ -390,3 +390,27 @@ def test_while_the_index_is_made_its_progress_is_noted(path: Path, monkeypatch: 
         source.seek(0)
     go_on.set()
     source.close()
+
+
+def test_a_receiver_that_raises_does_not_end_the_thread(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(path, [0, 1])
+    failed = threading.Event()
+
+    def fail(at_ns: int, event: Event, publisher: str | None) -> None:
+        failed.set()
+        raise ZeroDivisionError("of a tap")
+
+    source = RecordingSource(path, [Gate], name="r", plays=False)
+    end = source.tap(fail)
+    source.play()
+    assert failed.wait(20)
+    done = threading.Event()
+    end()
+    source.tap(lambda at_ns, event, publisher: done.set() if event.number == 1 else None)  # type: ignore[attr-defined]
+    row = source.rows(("sources",))["sources"]["r"]
+    assert isinstance(row, SourceRow)
+    assert (row.state, "of a tap" in row.note) == ("failed", True)
+    source.play()
+    assert done.wait(20)
+    source.close()
+    assert "ZeroDivisionError" in caplog.text

@@ -4,6 +4,7 @@ A thread looks at the ledger once a second, and reads what is new; without a new
 is not needed. A lake that cannot be read is tried again until it can be.
 """
 
+import logging
 import os
 import threading
 import time
@@ -128,7 +129,12 @@ class LakeSource:
 
     def _run(self) -> None:
         while not self._closed.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception as problem:  # what is not known to go wrong: it is shown, and tried again
+                if self._problem != str(problem):
+                    logging.getLogger("genus.studio").exception("%s cannot be read", self._path)
+                self._reader, self._problem = None, str(problem)
             self._closed.wait(LOOK_S)
 
     def look(self) -> None:

@@ -4,6 +4,7 @@ A thread plays it, another one makes the index that seeking needs. Counters go o
 the recording, and begin anew after a seek.
 """
 
+import logging
 import os
 import threading
 import time
@@ -187,12 +188,15 @@ class RecordingSource:
             try:
                 events = self._playback.take(now, BATCH)
             except (GenusError, OSError, ValueError) as problem:  # the file was removed or is empty now
-                self._playback.fail()
-                self._problem = f"{self._reel.path} cannot be read: {problem}"
+                self._fail(problem)
                 return None
             for recorded in events:
                 self._receive(recorded)
             return self._playback.wait_s(self._clock())
+
+    def _fail(self, problem: Exception) -> None:
+        self._playback.fail()
+        self._problem = f"{self._reel.path} cannot be read: {problem}"
 
     def _receive(self, recorded: Recorded) -> None:
         event, at_ns = recorded.event, recorded.at_us * 1000
@@ -212,7 +216,12 @@ class RecordingSource:
     def _run(self) -> None:
         with self._changed:
             while not self._is_closed:
-                left = self.step()
+                try:
+                    left = self.step()
+                except Exception as problem:  # of a class's own code: it is shown, and the page goes on
+                    _log().exception("%s cannot be played", self._reel.path)
+                    self._fail(problem)
+                    left = None
                 self._changed.wait(IDLE_S if left is None else min(max(left, YIELD_S), IDLE_S))
 
     def _make_index(self) -> None:
@@ -304,6 +313,10 @@ class RecordingSource:
         if reasons:
             yield f"not read: {reasons[0]}"
         yield from self._reel.refused[:1]
+
+
+def _log() -> logging.Logger:
+    return logging.getLogger("genus.studio")
 
 
 def _ms(time_us: int | None) -> float | None:
