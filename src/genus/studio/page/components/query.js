@@ -96,7 +96,8 @@ class QueryInput {
     });
     this.before = h("span", {});
     this.mark = h("mark", { class: "query-mark" });
-    this.layer = h("div", { class: "query-layer", "aria-hidden": "true" }, this.before, this.mark);
+    this.after = h("span", {}); // as wide as the input's text, to scroll as far
+    this.layer = h("div", { class: "query-layer", "aria-hidden": "true" }, this.before, this.mark, this.after);
     this.list = h("ul", { class: "query-list", id: `${this.id}-list`, role: "listbox", "aria-label": `completions of ${label.toLowerCase()}`, hidden: true });
     this.message = h("p", { class: "query-message", id: `${this.id}-message`, role: "status" });
     this.said = h("span", { class: "query-said", role: "status", "aria-live": "polite" });
@@ -133,6 +134,7 @@ class QueryInput {
   onInput() {
     this.hideMark();
     this.message.classList.add("old");
+    this.copied.hidden = true;
     this.checkSoon(QUERY_CHECK_MS);
     clearTimeout(this.completeTimer);
     this.completeTimer = setTimeout(() => this.complete(), QUERY_COMPLETE_MS);
@@ -186,11 +188,10 @@ class QueryInput {
 
   /** Where the list begins: below the word, but not where it would leave the box. */
   leftOf(place) {
-    const shown = this.before.textContent, isMarked = !this.mark.hidden;
+    const shown = this.before.textContent;
     this.before.textContent = this.input.value.slice(0, place);
     const left = this.before.offsetWidth - this.input.scrollLeft;
     this.before.textContent = shown;
-    this.mark.hidden = !isMarked;
     return Math.max(0, Math.min(left, this.input.clientWidth - 260));
   }
 
@@ -299,13 +300,14 @@ class QueryInput {
     const place = placeOfCharacter(text, charactersBefore(text, lead) + column - 1);
     this.before.textContent = text.slice(0, place);
     this.mark.textContent = text.slice(place).match(/^(?:\w+|\S)/u)?.[0] ?? " ";
+    this.after.textContent = `${text.slice(place + this.mark.textContent.length)}  `;
     this.mark.hidden = false;
     this.alignLayer();
   }
 
   hideMark() {
     this.mark.hidden = true;
-    this.before.textContent = "";
+    this.before.textContent = this.after.textContent = "";
   }
 
   alignLayer() {
@@ -322,6 +324,7 @@ class QueryInput {
   /** Check the text and hand it on if it is valid. */
   async run() {
     this.close();
+    this.copied.hidden = true;
     const result = await this.check();
     if (!result?.ok) return;
     rememberQuery(this.text);

@@ -1,7 +1,7 @@
 // All values of one event, and which parts of the subscription it fails.
 import { h, clear, copyButton } from "../components/dom.js";
 import { date } from "../components/format.js";
-import { attributesOf, eventJson } from "./event-log.js";
+import { attributesOf, eventJson, foundText } from "./event-log.js";
 
 /**
  * The panel of an event's details. `types()` gives the rows of the table `types`, as far as they are known; `plotOf(type, name)`
@@ -51,7 +51,7 @@ function reasons(why) {
   return h("div", { class: "event-why" }, h("h3", {}, "Why it does not match"),
     h("ul", {}, why.map((part) => h("li", { class: part.truth === "unknown" ? "warn" : "bad" },
       h("span", { class: "sign", "aria-hidden": "true" }, part.truth === "unknown" ? "?" : "✗"),
-      h("div", {}, h("code", {}, part.stage === "where" ? part.part : `${part.stage} ${part.part}`), ` is ${part.truth}`, part.values ? h("small", {}, part.values) : null)))));
+      h("div", {}, h("code", {}, part.stage === "where" ? part.part : `${part.stage} ${part.part}`), ` is ${part.truth}`, part.values ? h("small", {}, foundText(part)) : null)))));
 }
 
 function valueTable(event, types, plotOf) {

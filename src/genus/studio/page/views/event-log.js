@@ -7,7 +7,8 @@ export const MOST_COLUMNS = 24;
 const MOST_NAMES = 200;
 const MOST_TYPES = 8;
 const WIDEST = 30;
-const CONTEXT = ["place", "source", "time", "deadline", "expires"];
+/** Attributes that every event may carry. */
+export const CONTEXT = ["place", "source", "time", "deadline", "expires"];
 
 /**
  * The last events, the oldest first. While it is held, `shown` stays as it is, and `fresh` counts what came since.
@@ -112,13 +113,22 @@ export class EventColumns {
   }
 }
 
-/** The part of a subscription that an event fails, as a text; "" for an event that matches. */
+/** A part of a subscription that an event fails, as a text. */
+export function partText({ stage, part, truth }) {
+  return stage === "where" ? `${part} is ${truth}` : `${stage} ${part}`;
+}
+
+/** What the event has there. */
+export function foundText({ stage, values }) {
+  return stage === "type" ? `it is ${values}` : values;
+}
+
+/** The first part of a subscription that an event fails, as a text; "" for an event that matches. */
 export function failureText(event) {
   if (!event.why) return "";
   const [first, ...others] = event.why;
   if (!first) return "does not match";
-  const more = others.length ? ` (and ${others.length} more)` : "";
-  return `${first.stage === "where" ? "" : `${first.stage}: `}${first.part} is ${first.truth}${first.values ? `, ${first.values}` : ""}${more}`;
+  return `${partText(first)}: ${foundText(first)}${others.length ? ` (and ${others.length} more)` : ""}`;
 }
 
 /** An event as JSON to copy. */

@@ -1,6 +1,6 @@
 // The form that publishes an event; shown only if Studio was started with --allow-publish.
 import { h, clear, setText } from "../components/dom.js";
-import { attributesOf } from "./event-log.js";
+import { CONTEXT, attributesOf } from "./event-log.js";
 
 /** The form. `types()` promises the rows of the table `types`, `sources()` gives names, `publish(body)` promises the answer. */
 export function publishForm({ types, sources, publish }) {
@@ -13,7 +13,7 @@ export function publishForm({ types, sources, publish }) {
   const element = h("details", { class: "card publish" }, h("summary", {}, "Publish an event"), form);
   let rows = {};
 
-  const drawFields = () => clear(fields).append(...attributesOf(rows, type.value).map(attributeField));
+  const drawFields = () => clear(fields).append(...ownFirst(attributesOf(rows, type.value)).map(attributeField));
   const refresh = async () => {
     rows = await types();
     fillSelect(source, sources());
@@ -28,7 +28,7 @@ export function publishForm({ types, sources, publish }) {
   type.addEventListener("change", drawFields);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const values = Object.fromEntries([...fields.querySelectorAll("input")].filter((input) => input.value !== "").map((input) => [input.name, input.value]));
+    const values = Object.fromEntries([...fields.querySelectorAll("input, select")].filter((input) => input.value !== "").map((input) => [input.name, input.value]));
     try {
       await publish({ source: source.value, type: type.value, values });
       say("good", `✓ published ${type.value} on ${source.value}`);
@@ -46,10 +46,17 @@ function fillSelect(select, names) {
   if (names.includes(chosen)) select.value = chosen;
 }
 
+function ownFirst(attributes) {
+  return [...attributes].sort((a, b) => CONTEXT.indexOf(a.name) - CONTEXT.indexOf(b.name));
+}
+
 function attributeField(attribute) {
-  const note = [typeText(attribute.type), attribute.unit && `[${attribute.unit}]`, attribute.required ? "" : "may be absent"].filter(Boolean).join(" ");
+  const typed = [typeText(attribute.type), attribute.unit && `[${attribute.unit}]`].filter(Boolean).join(" ");
+  const note = attribute.required ? typed : `${typed}, may be absent`;
+  const options = { class: "input", name: attribute.name, autocomplete: "off", "aria-required": attribute.required ? "true" : null };
+  const choices = attribute.type === "bool" ? ["true", "false"] : attribute.type?.enum;
   return h("label", { class: "publish-field" }, h("span", {}, attribute.name, attribute.required ? h("span", { class: "bad-value", title: "required" }, " *") : null),
-    h("input", { class: "input", name: attribute.name, autocomplete: "off", "aria-required": attribute.required ? "true" : null }), h("small", {}, note));
+    Array.isArray(choices) ? h("select", options, ["", ...choices].map((value) => h("option", { value }, value))) : h("input", options), h("small", {}, note));
 }
 
 /** A type of an attribute as a text; choices are an object with their values. */

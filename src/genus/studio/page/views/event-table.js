@@ -5,16 +5,18 @@ import { failureText } from "./event-log.js";
 
 const BEYOND = 4; // rows above and below what is seen
 const FIXED = [
-  { name: "time", label: "time (UTC)", width: 13, read: (event) => timeText(event.at_ms) },
+  { name: "time", label: "time (UTC)", width: 13, read: (event) => (isToday(event.at_ms) ? time(event.at_ms, 3) : date(event.at_ms, 3)) },
   { name: "type", label: "type", width: 16, read: (event) => event.type },
   { name: "on", label: "seen on", width: 12, read: (event) => event.source },
   { name: "publisher", label: "publisher", width: 12, read: (event) => event.publisher ?? "" },
 ];
 const WHY = { name: "why", label: "why not", width: 34, read: (event) => failureText(event) || "✓ matches" };
 
-/** The time of day, with the day if it is not today. */
-function timeText(at) {
-  return Math.abs(Date.now() - at) < 43_200_000 ? time(at, 3) : date(at, 3);
+const DATED_WIDTH = 22;
+
+/** Whether the time of day tells when it was, without the day. */
+export function isToday(at) {
+  return Number.isFinite(at) && Math.abs(Date.now() - at) < 43_200_000;
 }
 
 /**
@@ -61,11 +63,11 @@ export class EventTable {
 
   // -- columns -------------------------------------------------------------------------------------------------------
 
-  /** Say which columns there are: those of attributes, and whether where an event was seen and why it fails is shown. */
-  setColumns(attributes, { hasSources, hasPublishers, hasWhy }) {
+  /** Say which columns there are: those of attributes, and which of the others. */
+  setColumns(attributes, { hasSources, hasPublishers, hasWhy, hasDates }) {
     const isShown = { on: hasSources, publisher: hasPublishers };
     this.columns = [
-      ...FIXED.slice(0, 2), ...(hasWhy ? [WHY] : []), ...FIXED.slice(2).filter((column) => isShown[column.name]),
+      { ...FIXED[0], width: hasDates ? DATED_WIDTH : FIXED[0].width }, FIXED[1], ...(hasWhy ? [WHY] : []), ...FIXED.slice(2).filter((column) => isShown[column.name]),
       ...attributes.map((column) => ({ ...column, label: column.name, isAttribute: true, read: (event) => event.values[column.name] ?? "" })),
     ];
     const focused = this.head.contains(document.activeElement) ? document.activeElement.dataset.column : null;

@@ -4,7 +4,7 @@ import { count, rate, plural } from "../components/format.js";
 import { queryInput } from "../components/query.js";
 import { docsOf } from "../terms.js";
 import { EventLog, EventColumns, MOST_COLUMNS, declaringType } from "./event-log.js";
-import { EventTable } from "./event-table.js";
+import { EventTable, isToday } from "./event-table.js";
 import { eventDetails } from "./event-details.js";
 import { publishForm } from "./event-publish.js";
 import { showPopover } from "./popover.js";
@@ -25,7 +25,7 @@ class EventsView {
     this.why = ""; // why the table does not follow: "", "pause", "scroll" or "row"
     this.totals = { matched: 0, seen: 0, skipped: 0 };
     this.types = {};
-    this.publishers = false;
+    this.forms = {}; // what some events have, and then a column shows
     this.build(root);
     this.readTypes().catch(() => {});
     this.drawSources();
@@ -118,6 +118,7 @@ class EventsView {
     this.clear();
     this.totals = { matched: 0, seen: 0, skipped: 0 };
     this.measured = this.leftOut = null;
+    setText(this.said, "");
     const names = this.live.filter((name) => this.chosen.has(name));
     if (this.chosen.size && !names.length) return;
     const asked = new URLSearchParams([["q", this.text], ...names.map((name) => ["source", name]), ["others", this.hasOthers ? "1" : "0"]]);
@@ -135,7 +136,9 @@ class EventsView {
   take(events) {
     const added = this.log.add(events);
     this.columns.note(added);
-    this.publishers ||= added.some((event) => event.publisher);
+    const hasPublishers = this.forms.hasPublishers || added.some((event) => event.publisher);
+    const hasDates = this.forms.hasDates || added.some((event) => !isToday(event.at_ms));
+    if (hasPublishers !== this.forms.hasPublishers || hasDates !== this.forms.hasDates) this.forms = { hasPublishers, hasDates };
     this.schedule();
   }
 
@@ -179,7 +182,7 @@ class EventsView {
   // -- drawing -----------------------------------------------------------------------------------------------------------
 
   draw() {
-    if (this.columns.version !== this.drawnVersion || this.publishers !== this.drawnPublishers) this.setColumns();
+    if (this.columns.version !== this.drawnVersion || this.forms !== this.drawnForms) this.setColumns();
     if (!this.why) this.table.show(this.log.shown, true);
     this.more.hidden = !this.why || !this.log.fresh;
     if (!this.more.hidden) setText(this.more, `${this.table.isNewestFirst ? "↑" : "↓"} ${plural(this.log.fresh, "new event")}`);
@@ -189,9 +192,9 @@ class EventsView {
 
   setColumns() {
     this.drawnVersion = this.columns.version;
-    this.drawnPublishers = this.publishers;
+    this.drawnForms = this.forms;
     const shown = this.columns.shown();
-    this.table.setColumns(shown, { hasSources: this.live.length + this.asked.length > 1, hasPublishers: this.publishers, hasWhy: this.hasOthers });
+    this.table.setColumns(shown, { hasSources: this.live.length + this.asked.length > 1, hasWhy: this.hasOthers, ...this.forms });
     setText(this.chooser, shown.length < this.columns.known.size ? `Columns ${shown.length}/${this.columns.known.size}` : "Columns");
   }
 
@@ -205,6 +208,7 @@ class EventsView {
   drawCounts() {
     this.countedAt = performance.now();
     const { matched, seen, skipped } = this.totals;
+    this.counts.hidden = !this.stream;
     const parts = [`${count(matched)} matched`, `${count(seen)} seen`, skipped ? `${count(skipped)} not shown` : "", `${rate(this.measured?.rate)}/s`];
     setText(this.counts, parts.filter(Boolean).join(" · "));
   }
@@ -242,7 +246,7 @@ class EventsView {
   onOpen(event) {
     if (!this.why || this.why === "scroll") this.hold("row");
     this.details.show(event);
-    this.details.element.focus({ preventScroll: matchMedia("(min-width: 1100px)").matches });
+    this.details.element.focus({ preventScroll: matchMedia("(min-width: 861px)").matches });
   }
 
   onClose() {
@@ -254,7 +258,7 @@ class EventsView {
     this.log.clear();
     this.columns.clear();
     this.why = "";
-    this.publishers = false;
+    this.forms = {};
     this.table.current = null;
     this.details.element.hidden = true;
     this.drawnVersion = -1;

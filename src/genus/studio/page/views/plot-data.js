@@ -68,6 +68,13 @@ export class PlotData {
     return part.length > 2 * columns ? extremes(part, (to - from) / columns) : part;
   }
 
+  /** Points were missed: what comes next is not connected with what was there. */
+  breakLines() {
+    for (const { lines } of this.series.values()) {
+      for (const line of lines.values()) if (line.at(-1)[1] !== null) line.push([line.at(-1)[0] + 0.001, null]);
+    }
+  }
+
   /** Forget what is later than a time, as a recording went back. */
   cut(time) {
     this.newest = null;
@@ -122,10 +129,17 @@ function placeOf(line, time) {
 function extremes(points, width) {
   const kept = [];
   let stretch = null, low = null, high = null;
-  const flush = () => { if (low) kept.push(...(low === high ? [low] : low[0] < high[0] ? [low, high] : [high, low])); };
+  const flush = () => {
+    if (low) kept.push(...(low === high ? [low] : low[0] < high[0] ? [low, high] : [high, low]));
+    low = high = null;
+  };
   for (const point of points) {
     const here = Math.floor(point[0] / width);
-    if (here !== stretch) {
+    if (point[1] === null) {
+      flush();
+      kept.push(point);
+      stretch = null;
+    } else if (here !== stretch) {
       flush();
       [stretch, low, high] = [here, point, point];
     } else {

@@ -12,8 +12,10 @@ const WINDOWS = [[10, "10 s"], [30, "30 s"], [60, "1 min"], [120, "2 min"], [300
 const BOUNDS = { mostPlots: 12, mostSeries: 20 };
 const MOST_OFFERED = 1000;
 const DRAW_MS = 80;
-const SHARE = 4; // of the time, drawing may take one part in so many
+const SHARE = 4; // drawing takes one part in so many of the time
+const FRAME_MS = 17;
 const BACK_MS = 500;
+const AXIS_ROOM = 66; // in pixels, for the axes at either side
 
 class PlotView {
   constructor(root, ctx) {
@@ -133,7 +135,7 @@ class PlotView {
 
   /** The plot that the form adds to; null for a new one. */
   target() {
-    return this.plots[Number(this.into.value)] ?? null;
+    return this.into.value === "" ? null : this.plots[Number(this.into.value)] ?? null;
   }
 
   add(name, plot) {
@@ -200,7 +202,7 @@ class PlotView {
     plot.element = h("section", { class: "card plot" }, plot.head, plot.place);
     plot.element.plot = plot;
     plot.lines = [];
-    plot.options = { series: [], data: [], range: null, height: 240, sync: "genus-plot", label: "lines over time", points: undefined };
+    plot.options = { series: [], data: [], range: null, height: 240, sync: "genus-plot", label: "lines over time", room: AXIS_ROOM };
     this.acceptDrops(plot.element, (name) => this.add(name, plot));
     this.stack.append(plot.element);
     plot.chart = lines(plot.place, plot.options);
@@ -249,20 +251,24 @@ class PlotView {
   }
 
   noteState(state) {
+    if (state !== "open") this.data.breakLines();
     if (state === "broken") this.say("No connection: trying again");
     else if (this.said.textContent.startsWith("No connection")) this.say("");
   }
 
   // -- drawing -------------------------------------------------------------------------------------------------------------
 
+  /** Draws, and then leaves the browser time for other things: the next frame tells how long drawing took. */
   tick() {
-    const began = performance.now();
-    const isDue = !this.isPaused && !document.hidden && (this.isDirty || this.data.isPresent);
+    const began = performance.now(), isDue = !this.isPaused && !document.hidden && (this.isDirty || this.data.isPresent);
     if (isDue) {
       this.isDirty = false;
       this.draw();
     }
-    this.timer = setTimeout(() => requestAnimationFrame(() => { if (!this.isGone) this.tick(); }), Math.max(DRAW_MS, SHARE * (performance.now() - began)));
+    this.frame = requestAnimationFrame(() => {
+      const spent = isDue ? performance.now() - began - FRAME_MS : 0;
+      this.timer = setTimeout(() => { this.frame = requestAnimationFrame(() => this.tick()); }, Math.max(DRAW_MS, SHARE * spent));
+    });
   }
 
   draw() {
@@ -282,11 +288,18 @@ class PlotView {
   /** Lines keep their place, and so their colour, for as long as they are there. */
   resetLines(plot) {
     plot.isDrawn = true;
-    const found = plot.names.flatMap((name) => [...(this.data.series.get(name)?.lines.keys() ?? [])].map((key) => ({ name, key })));
+    const found = plot.names.flatMap((name) => [...(this.data.series.get(name)?.lines.keys() ?? [])].sort().map((key) => ({ name, key })));
     const isIn = (list, one) => list.some((other) => other.name === one.name && other.key === one.key);
     plot.lines = [...plot.lines.filter((line) => isIn(found, line)), ...found.filter((line) => !isIn(plot.lines, line))];
     const looks = plot.lines.map(({ name, key }) => ({ label: this.labelOf(plot, name, key), unit: this.data.series.get(name).unit ?? "" }));
+    plot.options.padding = this.paddingOf(plot);
     plot.chart.setSeries(looks, this.pointsOf(plot), this.range());
+  }
+
+  /** Time is at the same place in all plots, whether or not they have an axis at the right. */
+  paddingOf(plot) {
+    const hasRight = (one) => new Set(one.names.filter((name) => this.data.series.has(name)).map((name) => this.data.series.get(name).unit ?? "")).size > 1;
+    return this.plots.some(hasRight) ? [8, hasRight(plot) ? 0 : AXIS_ROOM, 0, 0] : [8, 18, 0, 0];
   }
 
   labelOf(plot, name, key) {
@@ -334,8 +347,8 @@ class PlotView {
   }
 
   unmount() {
-    this.isGone = true;
     clearTimeout(this.timer);
+    cancelAnimationFrame(this.frame);
     removeEventListener("resize", this.onResize);
     this.stream?.close();
     this.plots.forEach((plot) => plot.chart?.destroy());
