@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         TypeChangeRow,
         TypeRow,
     )
+    from genus.studio._simulated_system import SimulatedSystem, SimulationMaker, parse_simulation
+    from genus.studio._simulation import open_simulation
     from genus.studio._source import (
         AskedSource,
         EventSource,
@@ -54,6 +56,8 @@ __all__ = [
     "ProblemRow",
     "PublishingSource",
     "Row",
+    "SimulatedSystem",
+    "SimulationMaker",
     "SlotSpan",
     "Source",
     "SourceRow",
@@ -64,8 +68,10 @@ __all__ = [
     "TypeChangeRow",
     "TypeRow",
     "bundle",
+    "open_simulation",
     "open_source",
     "open_studio",
+    "parse_simulation",
     "stylesheet",
     "vendor",
 ]
@@ -79,6 +85,8 @@ if not TYPE_CHECKING:
             "AttributeCell ChannelRow GatewayRow LakeCommitRow LakeFollowerRow LakeTableRow NodeRow ProblemRow Row "
             "SourceRow SubscriptionRow TypeChangeRow TypeRow"
         ),
+        _simulated_system="SimulatedSystem SimulationMaker parse_simulation",
+        _simulation="open_simulation",
         _source=(
             "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source Timeline TimelineSource"
         ),

@@ -213,6 +213,8 @@ def _print_results(results: "Results", folder: "RunFolder") -> None:
         table.add_row(mark, check.figure, check.name, f"[dim]{check.says}[/]")
     console.print(table)
     console.print(f"\nThe report: {folder.report.resolve().as_uri()}", highlight=False, soft_wrap=True)
+    if folder.path == Path(FOLDER):
+        console.print(f"See it run: genus studio sim:{FOLDER}", highlight=False, soft_wrap=True)
 
 
 def _print_measured(measured: "EdgeFileResult") -> None:

@@ -70,6 +70,8 @@ def run(scene: Scene, folder: RunFolder, spark: "SparkSession", steps: Steps) ->
         FolderRefused: The folder cannot be written.
         SegmentsFailed: A process that simulated a segment was killed.
     """
+    with writing(folder.city):
+        folder.city.write_bytes(msgspec.json.format(msgspec.json.encode(scene)))
     simulated = simulate(scene, folder, steps)
     analysed = analyse(folder, spark, steps)
     with steps.step("comparing with the truth", "passages") as step:

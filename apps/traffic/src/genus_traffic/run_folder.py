@@ -1,4 +1,4 @@
-"""The folder of a run: recordings, truth, lake, analyses, results and report. Nothing else in it is ever removed."""
+"""The folder of a run: city, recordings, truth, lake, analyses, results and report. Nothing else is ever removed."""
 
 import shutil
 from collections.abc import Iterator
@@ -11,7 +11,8 @@ from genus.errors import GenusError
 
 MARKER = ".genus-demo"
 """A file that marks the folder as one that a run made."""
-OUTPUTS = ("recordings", "truth.parquet", "lake", "passages", "statistics", "results.json", "report.html")
+CITY = "city.json"
+OUTPUTS = (CITY, "recordings", "truth.parquet", "lake", "passages", "statistics", "results.json", "report.html")
 """What a run writes, in this order, and the next run removes."""
 
 
@@ -23,6 +24,11 @@ class RunFolder(msgspec.Struct, frozen=True):
     """The paths of a run."""
 
     path: Path
+
+    @property
+    def city(self) -> Path:
+        """The city that ran, as JSON: `genus studio sim:FOLDER` runs it again."""
+        return self.path / CITY
 
     @property
     def landing(self) -> Path:

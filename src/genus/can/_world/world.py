@@ -205,8 +205,9 @@ class World:
         for station in self.stations.values():
             station.abandon()
         _WORLDS.pop(self.name, None)
+        known = set(self._numbers())
         pending, self._pending_faults = self._pending_faults, []
-        for fault in pending:
+        for fault in [each for each in pending if isinstance(each, str) and node_names(each) - known]:
             warnings.warn(f"the fault {fault} was never injected: no such node joined the world", stacklevel=2)
 
     # -- time --------------------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Uplink(msgspec.Struct, frozen=True, kw_only=True):
             leaves_us = each.at_us
             if begins <= leaves_us < ends:
                 leaves_us = free_us = free_us + self.resend_us
-            arrives_us = leaves_us + self._delay_us(random, is_late=number in late)
+            arrives_us = leaves_us + self.delay_us(random, is_late=number in late)
             arrived.append(Arrival(arrives_us, each.event))
         return sorted(arrived, key=lambda arrival: arrival.at_us)
 
@@ -66,7 +66,8 @@ class Uplink(msgspec.Struct, frozen=True, kw_only=True):
         begins = first + self.outage_us + random.randint(0, slack)
         return begins, begins + self.outage_us
 
-    def _delay_us(self, random: Random, *, is_late: bool) -> int:
+    def delay_us(self, random: Random, *, is_late: bool = False) -> int:
+        """How long an event takes while the link works."""
         return sum(self._delays(random, is_late))
 
     def _delays(self, random: Random, is_late: bool) -> Iterator[int]:

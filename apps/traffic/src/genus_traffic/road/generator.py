@@ -20,6 +20,8 @@ from genus_traffic.types import DISTANCE_M, Category
 
 WARM_UP_S = 90.0
 """How long traffic runs before a scene begins, so that the road is not empty."""
+ROAD_STEPS = 25
+"""How many steps of the road are simulated at once: five seconds."""
 STANDS_S = 1.0
 """A vehicle that stands at least so long on or between the loops is a trap for measurements."""
 
@@ -71,20 +73,71 @@ def generate(site: Site, scene: Scene) -> Traffic:
     >>> len(traffic.detections) > len(traffic.passages) > 10
     True
     """
-    refit_us = scene.refit_us(site.name)
-    confident_from_us = scene.end_us if refit_us is None else refit_us
     visits = visits_of(simulate_road(site, scene), scene)
     together = _two_between(visits)
-    faults = Random(f"{scene.seed}/{site.name}/faults")
-    readings = Random(f"{scene.seed}/{site.name}/readings")
+    loops = SiteLoops(site, scene)
     passages: list[Passage] = []
     detections: list[Detection] = []
     for visit in visits:
-        detected = _detected_edges(visit.edges, site, scene, faults)
+        detected, made = loops.detect(visit)
         passages.append(_passage(site, visit, detected, visit in together))
-        category, confidence = _read_category(visit.vehicle.category, site.misread, readings)
-        detections += _detect(visit.lane, detected, category, confidence, confident_from_us)
+        detections += made
     return Traffic(tuple(sorted(detections, key=_order)), tuple(passages))
+
+
+def detections_in_time(site: Site, scene: Scene) -> Iterator[Detection]:
+    """The detections that `generate` makes, in the same order; the road is simulated only as far as is needed.
+
+    >>> from genus_traffic.road.city import default_city
+    >>> city = default_city(sites=1, minutes=1440)
+    >>> next(detections_in_time(city.sites[0], city)).at_us - city.start_us < 60_000_000
+    True
+    """
+    loops = SiteLoops(site, scene)
+    seconds = scene.minutes * 60.0
+    road = Road(site, scene.seed, -WARM_UP_S, seconds)
+    visits: list[Visit] = []
+    detections: list[Detection] = []
+    while road.now < seconds:
+        for _ in range(ROAD_STEPS):
+            if road.now < seconds:
+                road.step()
+        gone, road.gone = road.gone, []
+        visits += visits_of(gone, scene)
+        known_us = scene.start_us + int(_known_until(road) * 1e6) - 1
+        visits.sort(key=_visit_order)
+        while visits and visits[0].first_us < known_us:
+            detections += loops.detect(visits.pop(0))[1]
+        detections.sort(key=_order)
+        while detections and detections[0].at_us < known_us:
+            yield detections.pop(0)
+    visits += visits_of((vehicle for lane in road.lanes for vehicle in lane), scene)
+    for visit in sorted(visits, key=_visit_order):
+        detections += loops.detect(visit)[1]
+    yield from sorted(detections, key=_order)
+
+
+def _known_until(road: Road) -> float:
+    """All edges before this time are known, and belong to vehicles that have left the road."""
+    on_loops = (vehicle.instants[0] for lane in road.lanes for vehicle in lane if vehicle.instants)
+    return min(road.now, *on_loops, road.now)
+
+
+class SiteLoops:
+    """State: the random generators of a site's loops, which detect visits in the order of their first edges."""
+
+    def __init__(self, site: Site, scene: Scene) -> None:
+        self._site, self._scene = site, scene
+        refit_us = scene.refit_us(site.name)
+        self._confident_from_us = scene.end_us if refit_us is None else refit_us
+        self._faults = Random(f"{scene.seed}/{site.name}/faults")
+        self._readings = Random(f"{scene.seed}/{site.name}/readings")
+
+    def detect(self, visit: Visit) -> tuple[Edges, list[Detection]]:
+        """The edges that the loops detect of the next visit, and the detections that they make of them."""
+        detected = _detected_edges(visit.edges, self._site, self._scene, self._faults)
+        category, confidence = _read_category(visit.vehicle.category, self._site.misread, self._readings)
+        return detected, list(_detect(visit.lane, detected, category, confidence, self._confident_from_us))
 
 
 def simulate_road(site: Site, scene: Scene) -> list[Vehicle]:
@@ -100,7 +153,11 @@ def visits_of(vehicles: Iterable[Vehicle], scene: Scene) -> list[Visit]:
     """The visits of all vehicles to their lanes, in order of time, if an edge is within the scene."""
     made = [visit for vehicle in vehicles for visit in _visits(vehicle, scene.start_us)]
     seen = [visit for visit in made if any(_within(edge, scene) for edge in visit.edges)]
-    return sorted(seen, key=lambda visit: (visit.first_us, visit.lane))
+    return sorted(seen, key=_visit_order)
+
+
+def _visit_order(visit: Visit) -> tuple[int, int]:
+    return visit.first_us, visit.lane
 
 
 def _visits(vehicle: Vehicle, start_us: int) -> Iterator[Visit]:

@@ -37,6 +37,11 @@ class Gateway:
         self._clock = clock
         bus.subscribe(self.SUBSCRIPTION, self._forward, on_trouble=lambda trouble: count(self.troubles, trouble))
 
+    def take(self) -> list[Arrival]:
+        """The events that left since the last call, which are forgotten here."""
+        taken, self.forwarded = self.forwarded, []
+        return taken
+
     def _forward(self, event: Event) -> None:
         self.forwarded.append(Arrival(micros_of_time(self._clock()), msgspec.structs.replace(event, source=self._site)))
 

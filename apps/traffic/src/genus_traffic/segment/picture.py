@@ -76,6 +76,7 @@ def _frame(world: World, passage: Passage, start_ns: int, names: dict[int, str])
         channel=channel if passage.outcome.is_good else f"{channel} (corrupted)",
         node=names[passage.senders[0]],
         qos=passage.traffic_class.value,
+        identifier=passage.id,
     )
 
 

@@ -14,7 +14,7 @@ from multiprocessing.synchronize import Event as Flag
 from typing import NamedTuple, TypeAlias
 
 from genus.errors import GenusError
-from genus_traffic.road.detections import Passage
+from genus_traffic.road.detections import Detection, Passage
 from genus_traffic.road.generator import generate
 from genus_traffic.road.scene import Scene, Site
 from genus_traffic.segment.segment import Segment, SegmentOutcome
@@ -56,11 +56,16 @@ def run_segments(scene: Scene, progress: Callable[[float], object] | None = None
 def simulate_site(scene: Scene, site: Site, progress: Callable[[float], object]) -> SiteRun:
     """Generate the traffic of a site and simulate its CAN segment."""
     traffic = generate(site, scene)
-    segment = Segment(
+    return SiteRun(traffic.passages, segment_of(scene, site, traffic.detections).run(progress))
+
+
+def segment_of(scene: Scene, site: Site, detections: tuple[Detection, ...] = ()) -> Segment:
+    """The segment of a site with the detections of its traffic."""
+    return Segment(
         site=site.name,
         place=site.place,
         lanes=site.lanes,
-        detections=traffic.detections,
+        detections=detections,
         start_us=scene.start_us,
         end_us=scene.end_us,
         refit_us=scene.refit_us(site.name),
@@ -68,7 +73,6 @@ def simulate_site(scene: Scene, site: Site, progress: Callable[[float], object])
         seed=scene.seed,
         error_share=CORRUPTED,
     )
-    return SiteRun(traffic.passages, segment.run(progress))
 
 
 def _report_progress(

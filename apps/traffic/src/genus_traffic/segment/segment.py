@@ -6,7 +6,7 @@ choices follow from the seed.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count, pairwise
 from random import Random
@@ -125,9 +125,9 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SegmentRun:
-    """State: a segment while it runs; use it in a `with` block."""
+    """State: a segment while it runs; use it in a `with` block. `trace` is that of its world."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: Segment, *, trace: bool | int = True) -> None:
         self._began = time.perf_counter()
         self.segment = segment
         self.plan = segment_plan(segment.place, segment.lanes)
@@ -142,6 +142,7 @@ class SegmentRun:
             start=datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self._origin_us),
             masters=[GATEWAY],
             reference=[GATEWAY],
+            trace=trace,
         )
         self.gateway = Gateway(segment.site, open_bus(f"sim:{world.name}?name={GATEWAY}"), self._true_time)
         self.monitor = VelocityMonitor(open_bus(f"sim:{world.name}?name={MONITOR}"))
@@ -172,9 +173,9 @@ class SegmentRun:
 
     def advance(self) -> Iterator[float]:
         """Run it step by step; each step gives how much is done, up to 1."""
-        self._warm_up()
+        self.warm_up()
         first, last = self.world.now_ns, self._virtual_ns(self.segment.end_us)
-        self._begin(last)
+        self.begin(self.segment.detections)
         steps = max(STEPS, (last - first) // LONGEST_STEP_NS)
         for step in range(1, steps + 1):
             self.world.run_ns(first + (last - first) * step // steps - self.world.now_ns)
@@ -182,7 +183,8 @@ class SegmentRun:
         self.world.run_ns(SETTLING_NS)
         self.monitor.finish()
 
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
+        """Switch it on and wait until its traffic starts; BusError if a sensor is not ready by then."""
         for sensor in self.sensors:
             self.world.start(_set_up, sensor)
         self.world.run_ns(self._virtual_ns(self.segment.start_us))
@@ -193,8 +195,9 @@ class SegmentRun:
                 f"{self.segment.error_share:.0%} of all frames are corrupted"
             )
 
-    def _begin(self, last_ns: int) -> None:
+    def begin(self, detections: Iterable[Detection]) -> None:
         """Put the sensors into service and start the traffic; troubles of the warm-up are not counted."""
+        last_ns = self._virtual_ns(self.segment.end_us)
         self.gateway.troubles.clear()
         self.monitor.troubles.clear()
         bus_ns = self.world.stations[GATEWAY].bus_time(self.world.now_ns)
@@ -205,7 +208,7 @@ class SegmentRun:
             slot = self.plan.calendar.slot(channel_name(name_of(Occupancy), sensor.name))
             self.positions[sensor.name] = SensorPosition(sensor, slot, first_slot_ns, last_slot_ns)
         self._schedule_changes()
-        Traffic(self.segment.detections, self.positions, self._origin_us, self.world)
+        Traffic(detections, self.positions, self._origin_us, self.world)
 
     def _schedule_changes(self) -> None:
         """Schedule the refit, and the requests for settings."""
