@@ -44,7 +44,7 @@ class GatewaySource:
         close: Callable[[], object] | None = None,
     ) -> None:
         self.name = name
-        self._gateway, self._address, self._addresses = gateway, address, dict(addresses or {})
+        self._gateway, self._address, self.addresses = gateway, address, dict(addresses or {})
         self._types = tuple(types) or _types_of(gateway)
         self._clock, self._close = clock, close
         self._rates = Rates()
@@ -82,7 +82,7 @@ class GatewaySource:
     def _source_row(self, status: "GatewayStatus") -> SourceRow:
         return SourceRow(
             kind="gateway",
-            address=self._address or ", ".join(self._addresses.values()),
+            address=self._address or ", ".join(self.addresses.values()),
             state="ended" if self._gateway.is_closed else "live",
             note="; ".join(self._notes(status)),
             events=sum(side.crossed for side in status.sides),
@@ -110,7 +110,7 @@ class GatewaySource:
         return GatewayRow(
             source=self.name,
             side=side.name,
-            address=self._addresses.get(side.name, ""),
+            address=self.addresses.get(side.name, ""),
             is_active=status.is_active and not self._gateway.is_closed,
             is_connected=side.is_connected,
             asked=side.asked,

@@ -111,7 +111,7 @@ def _open_toml(path: Path, load: LOAD | None) -> Iterator[Source]:
         gateway, buses = open_gateway_source(path, load)
         yield gateway
         for name, bus in buses:
-            yield BusSource(bus, name=name, address=name)
+            yield BusSource(bus, name=name, address=gateway.addresses.get(name, name))
     else:
         from genus.studio._simulation import open_simulation
 

@@ -49,6 +49,8 @@ class SourceRow(Row, frozen=True, kw_only=True):
     """A recording or a simulation: when it begins and ends, and how fast it is played."""
     end_ms: float | None = None
     speed: float | None = None
+    player: str = ""
+    """What plays it: sources of one player are played, paused and sped up together."""
     can_seek: bool = False
     can_publish: bool = False
     has_events: bool = True
