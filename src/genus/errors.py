@@ -53,7 +53,24 @@ class SubscriptionError(GenusError, ValueError):
 
 
 class SyntaxProblem(SubscriptionError):
-    """A subscription text does not parse; the message points at the column. Change the text."""
+    """A subscription text does not parse; the message points at the column. Change the text.
+
+    >>> from genus.filters import Subscription
+    >>> try:
+    ...     Subscription.parse("Event where")
+    ... except SyntaxProblem as problem:
+    ...     print(problem.column, problem.reason)
+    12 expected a value, found the end
+    """
+
+    column: int | None
+    """The column where the text is wrong, counted from 1; None if it is not known."""
+    reason: str
+    """What is wrong: the message without the column and the picture of the text."""
+
+    def __init__(self, message: str = "", column: int | None = None, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.column, self.reason = column, message if reason is None else reason
 
 
 class SubscriptionWarning(UserWarning):

@@ -1,5 +1,6 @@
 """Error messages that say what to write instead; each test also follows the advice."""
 
+import pickle
 import re
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -172,3 +173,33 @@ def test_a_typo_names_the_type_that_was_written() -> None:
         with pytest.raises(SubscriptionError, match=re.escape(message)):
             Subscription(Radar, **options)
     assert "Loop has no attribute 'lan'; did you mean 'lane'? its vector is (time" in refused("Loop where lan > 3")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("text", "column", "reason"),
+    [
+        ("Loop where lane >", 18, "expected a value, found the end"),
+        ("Loop where\tlane # 3", 17, "'#' is not understood"),
+        ("Loop where lane > 'x' or lane == 1", 12, "cannot compare: lane is int64, but 'x' is str"),
+        ("Loup", 1, "no event type is called Loup; did you mean 'Loop'? known: Loop, Radar"),
+    ],
+)
+def test_a_problem_has_its_column_and_its_reason_apart(text: str, column: int, reason: str, strict: bool) -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        Subscription.parse(text, [Loop, Radar], strict=strict)
+    for problem in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert (problem.column, problem.reason) == (column, reason)
+        assert str(problem).startswith(f"{reason} (column {column})\n")
+
+
+def test_a_problem_that_a_test_for_never_finds_has_its_column_too() -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        Subscription.parse("Loop where place == 'a' and lane > 5 and lane < 3", [Loop], strict=True)
+    assert caught.value.column == 29
+    assert caught.value.reason.startswith("this can never match: no value of 'lane'")
+
+
+def test_a_problem_without_a_column_has_its_message_as_reason() -> None:
+    problem = SyntaxProblem("not understood")
+    assert (problem.column, problem.reason, str(problem)) == (None, "not understood", "not understood")

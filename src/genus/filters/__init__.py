@@ -26,9 +26,12 @@ from genus.filters._subscription import AllOf, AttributeNames, Subscription, all
 from genus.filters._term import Term, this
 
 if TYPE_CHECKING:
+    from genus.filters._completion import Completion, CompletionItem, complete
     from genus.filters._covering import conjuncts
     from genus.filters._merging import MergedSubscription, merge
+    from genus.filters._python_source import python_source
     from genus.filters._subscription_file import read_publishers, read_subscriptions
+    from genus.filters._unmet import Unmet
     from genus.filters._wiring import BindingCounts, Wiring, count_bindings
 
 __all__ = [
@@ -40,6 +43,8 @@ __all__ = [
     "AttributeRef",
     "BindingCounts",
     "Compare",
+    "Completion",
+    "CompletionItem",
     "Expression",
     "Function",
     "Literal",
@@ -54,12 +59,15 @@ __all__ = [
     "Subscription",
     "Term",
     "TextTest",
+    "Unmet",
     "Value",
     "Wiring",
     "all_of",
+    "complete",
     "conjuncts",
     "count_bindings",
     "merge",
+    "python_source",
     "read_publishers",
     "read_subscriptions",
     "this",
@@ -68,8 +76,11 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
+        _completion="Completion CompletionItem complete",
         _covering="conjuncts",
         _merging="MergedSubscription merge",
+        _python_source="python_source",
         _subscription_file="read_publishers read_subscriptions",
+        _unmet="Unmet",
         _wiring="BindingCounts Wiring count_bindings",
     )

@@ -257,7 +257,7 @@ def arithmetic(op: str, left: Value, right: Value, type: AttributeType | None = 
     2
     """
     step = Step(op, right, type)
-    if isinstance(left, Arithmetic) and _precedence(left) == _precedence_of(op):
+    if isinstance(left, Arithmetic) and precedence(left) == _precedence_of(op):
         return Arithmetic(left.first, (*left.steps, step))
     return Arithmetic(left, (step,))
 
@@ -266,7 +266,7 @@ def _precedence_of(op: str) -> int:
     return 1 if op in SUMS else 2
 
 
-def _precedence(node: Expression) -> int:
+def precedence(node: Expression) -> int:
     """How tightly the parts of a value are bound: 1 for sums, 2 for products, 3 for a minus sign, 4 for the rest."""
     if isinstance(node, Arithmetic):
         return _precedence_of(node.steps[0].op)
@@ -304,7 +304,7 @@ def format_expression(node: Expression) -> str:
         case Function(op, operand):
             return f"{op}({format_expression(operand)})"
         case Arithmetic(first, steps):
-            level = _precedence(node)
+            level = precedence(node)
             rest = "".join(f" {step.op} {_format_inside(step.operand, level + 1)}" for step in steps)
             return f"{_format_inside(first, level)}{rest}"
         case Compare(op, left, right):
@@ -336,7 +336,7 @@ def _format_inside(node: Value, level: int) -> str:
     while isinstance(inner, ToFloat | Micros):
         inner = inner.operand
     text = format_expression(inner)
-    return f"({text})" if _precedence(inner) < level else text
+    return f"({text})" if precedence(inner) < level else text
 
 
 def format_literal(value: object) -> str:

@@ -56,7 +56,7 @@ _TOKENS = r"""\s*(?:(?P<end>\Z)
 
 
 @cache
-def _token_pattern() -> re.Pattern[str]:
+def token_pattern() -> re.Pattern[str]:
     """The pattern of all tokens, compiled when the first text is parsed: `import genus` stays quick."""
     return re.compile(_TOKENS, re.VERBOSE | re.DOTALL)
 
@@ -93,10 +93,22 @@ def parse_predicate(text: str) -> x.Predicate:
     return predicate
 
 
+def parse_value(text: str) -> x.Value:
+    """Read the text of a value alone, such as one side of a comparison; SyntaxProblem if it is none.
+
+    >>> x.format_expression(parse_value("(speed+1)*2"))
+    '(speed + 1) * 2'
+    """
+    parser = _Parser(text)
+    value = parser.sum()
+    parser.expect_end()
+    return value
+
+
 def problem_at(text: str, column: int, what: str) -> SyntaxProblem:
     """An error that shows the text with a mark under the column (counted from 1)."""
     line = text.replace("\n", " ").replace("\t", " ")
-    return SyntaxProblem(f"{what} (column {column})\n  {line}\n  {' ' * (column - 1)}^")
+    return SyntaxProblem(f"{what} (column {column})\n  {line}\n  {' ' * (column - 1)}^", column, what)
 
 
 def describe_null(attribute: str, *, absent: bool) -> str:
@@ -117,7 +129,7 @@ class _Parser:
 
     def _tokens(self) -> list[Token]:
         tokens: list[Token] = []
-        at, kind, match = 0, "", _token_pattern().match
+        at, kind, match = 0, "", token_pattern().match
         while kind != "end":
             found = match(self.text, at)
             if found is None or found.lastgroup is None:
@@ -127,7 +139,7 @@ class _Parser:
             if kind == "unit":
                 raise problem_at(self.text, start + 1, self._describe_unit(word, start))
             if kind == "name" and not word.isidentifier():
-                word = _longest_name(word) or self._refuse_word(start)
+                word = longest_name(word) or self._refuse_word(start)
             tokens.append(Token(kind, word, start + 1))
             at = start + len(word)
         return tokens
@@ -258,6 +270,8 @@ class _Parser:
             raise problem from None
 
     def _continues_value(self) -> bool:
+        if self.token.text == "not":
+            return self.tokens[self.at + 1].text == "in"
         return self.token.text in _AFTER_VALUE and self.token.kind in ("op", "name")
 
     def comparison(self) -> x.Predicate:
@@ -352,8 +366,9 @@ class _Parser:
         if not self.take("-"):
             return self.atom()
         operand = self.deeper(self.unary)
-        if isinstance(operand, x.Literal) and isinstance(operand.value, int | float | timedelta):
-            return x.Literal(-operand.value)
+        value = operand.value if isinstance(operand, x.Literal) else None
+        if isinstance(value, int | float | timedelta) and not isinstance(value, bool):
+            return x.Literal(-value)
         return x.Negation(operand)
 
     def atom(self) -> x.Value:
@@ -392,12 +407,12 @@ def _joined(kind: type[x.And | x.Or], operands: list[x.Predicate]) -> x.Predicat
     return kind(tuple(part for one in operands for part in (one.operands if isinstance(one, kind) else (one,))))
 
 
-def _longest_name(word: str) -> str:
+def longest_name(word: str) -> str:
     """The longest beginning of a word that is a name: identifiers of Python, joined by dots.
 
     `\\w` does not know all letters of identifiers: U+00B7 and the vowel signs of many scripts are missing.
 
-    >>> _longest_name("a·b.℘“"), _longest_name("“a”")
+    >>> longest_name("a·b.℘“"), longest_name("“a”")
     ('a·b.℘', '')
     """
     parts: list[str] = []

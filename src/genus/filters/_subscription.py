@@ -30,6 +30,8 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
+    from genus.filters._unmet import Unmet
+
     E = TypeVarWithDefault("E", covariant=True, default=Any)
 else:
     E = TypeVar("E", covariant=True)
@@ -166,6 +168,28 @@ class Subscription(Generic[E]):
 
     def _read(self, event: Event, name: str) -> object:
         return read_attribute(event, name, self.vector.find(name).type)
+
+    def why_not(self, event: Event) -> "tuple[Unmet, ...]":
+        """Which parts an event does not meet; empty exactly if it matches.
+
+        If its type does not match, only the types are told. Otherwise each attribute of `has` and `lacks` is a part of
+        its own, and each operand of the `and` that `where` is; an `or` is one part. Raises EventError where `matches`
+        does; a predicate that cannot be tested on an event which lacks an attribute anyway is left out.
+
+        >>> from genus import Event, Maybe, Subscription
+        >>> class Truck(Event):
+        ...     axles: int
+        ...     load: Maybe[float] = None
+        >>> heavy = Subscription.parse("Truck has place where load > 20 and axles in (2, 3)", [Truck])
+        >>> for unmet in heavy.why_not(Truck(axles=5)):
+        ...     print(unmet)
+        has place: false, place is absent
+        where load > 20.0: unknown, load is absent
+        where axles in (2, 3): false, axles = 5
+        """
+        from genus.filters._unmet import find_unmet  # here, to keep `import genus` quick
+
+        return find_unmet(self, event)
 
     def why_never(self) -> str | None:
         """Why no event can match; None if one can, or if it could not be decided.
@@ -353,7 +377,7 @@ def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscript
     """A subscription of a text, and the parts of the text that it was made of."""
     parsed = parse_parts(text)
     known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
-    found: AllOf[Any] = AllOf(tuple(_find_type(token, known, text) for token in parsed.types))
+    found: AllOf[Any] = AllOf(tuple(find_type(token, known, text) for token in parsed.types))
     try:
         scope = drop_implied(found.types)[0]
     except SubscriptionError as problem:
@@ -366,18 +390,24 @@ def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscript
         raise problem_at(text, _column_of_error(parsed, scope), str(problem)) from None
 
 
-def _find_type(token: Token, known: tuple[type, ...], text: str) -> type:
-    """The type of a name; of one that was defined again in the same place, as in a notebook, the latest.
+def meant_by_name(named: Iterable[type]) -> list[type]:
+    """Those of some types with one name that it can mean.
 
-    A class that was generated from a catalog is meant only if there is no other.
+    Of a type that was defined again in the same place, as in a notebook, only the latest is meant; one that was
+    generated from a catalog only if there is no other.
     """
-    named = [cls for cls in known if is_type(cls) and name_of(cls) == token.text]
-    named = [cls for cls in named if not is_generated(cls)] or named
-    found = {(cls.__module__, cls.__qualname__): cls for cls in named}
+    classes = list(named)
+    written = [cls for cls in classes if not is_generated(cls)] or classes
+    return list({(cls.__module__, cls.__qualname__): cls for cls in written}.values())
+
+
+def find_type(token: Token, known: tuple[type, ...], text: str) -> type:
+    """The type of a name; SyntaxProblem if there is none, or several."""
+    found = meant_by_name(cls for cls in known if is_type(cls) and name_of(cls) == token.text)
     if len(found) == 1:
-        return next(iter(found.values()))
+        return found[0]
     if found:
-        places = ", ".join(sorted(f"{module}.{name}" for module, name in found))
+        places = ", ".join(sorted(f"{cls.__module__}.{cls.__qualname__}" for cls in found))
         raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
     names = sorted({name_of(cls) for cls in known if is_type(cls)})
     shown = "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

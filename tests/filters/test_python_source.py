@@ -1,0 +1,174 @@
+"""`python_source`: the code of a subscription makes an equal one."""
+
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import genus
+from genus import Bus, Event, Kind, Maybe, Subscription, all_of, this
+from genus.filters import python_source
+from genus.filters._python_source import class_names
+from genus.filters._subscription import rebuild
+from genus.model import vector
+from genus.testing import Generator, Sampler, edge_subscriptions
+from tests.examples import examples
+
+pytestmark = pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+
+
+class Category(Enum):
+    TRUCK = "truck"
+    CAR = "car"
+
+
+class Door(Event, name="house.Door"):
+    lane: int
+    speed: Maybe[float] = None
+    category: Maybe[Category] = None
+    open: Maybe[bool] = None
+    gap: Maybe[timedelta] = None
+    raw: Maybe[bytes] = None
+
+
+class Roadside(Kind): ...
+
+
+def scope(subscription: Subscription) -> dict[str, Any]:
+    """The names that the code of a subscription may use."""
+    names = {name: getattr(genus, name) for name in genus.__all__}
+    classes = {name: cls for cls, name in class_names(subscription.types).items()}
+    return {**names, "datetime": datetime, "timedelta": timedelta, "UTC": UTC, **classes}
+
+
+def made(subscription: Subscription) -> Any:
+    return eval(python_source(subscription), scope(subscription))
+
+
+@examples(150)
+@given(st.integers(0, 10**9))
+def test_the_code_of_a_subscription_makes_an_equal_one(seed: int) -> None:
+    for subscription in Generator(seed).subscriptions(8, depth=4):
+        assert made(subscription) == subscription
+
+
+@pytest.mark.parametrize("name", [attribute.name for attribute in vector(Sampler)])
+def test_the_code_of_every_comparison_with_edge_values_makes_an_equal_one(name: str) -> None:
+    for subscription in edge_subscriptions(name):
+        assert made(subscription) == subscription
+
+
+@examples(50)
+@given(st.integers(0, 10**9))
+def test_the_program_subscribes_with_an_equal_subscription(seed: int) -> None:
+    subscription = Generator(seed).subscription()
+    with Bus() as bus:
+        names = {**scope(subscription), "bus": bus}
+        exec(python_source(subscription, "subscribe"), names)
+        assert names["handle"].subscription == subscription
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("house.Door", "Subscription(Door)"),
+        ("exact house.Door has place, speed lacks gap", 'exact=True, has=("place", "speed"), lacks=("gap",)'),
+        ("house.Door & Roadside", "Subscription(all_of(Door, Roadside))"),
+        (
+            "house.Door where speed > 30 and category == 'truck'",
+            'where=(this.speed > 30.0) & (this.category == "truck")',
+        ),
+        ("house.Door where category in ('truck', 'car')", 'where=this.category.isin(["truck", "car"])'),
+        ("house.Door where open and not open or open == false", "(this.open & ~this.open) | (this.open == False)"),
+        ("house.Door where lane between 1 and 3 and open", "where=this.lane.between(1, 3) & this.open"),
+        ("house.Door where not lane between 1 and lane", "where=~this.lane.between(1, this.lane)"),
+        ("house.Door where lane <= 3 and lane >= 1", "where=(this.lane <= 3) & (this.lane >= 1)"),
+        ("house.Door where (lane + 1) * 2 % 3 = 1", "where=(this.lane + 1) * 2 % 3 == 1"),
+        ("house.Door where 7 - (lane - 1) < -lane", "where=7 - (this.lane - 1) < -this.lane"),
+        ("house.Door where abs(speed - 1.5) in (1, inf)", 'where=abs(this.speed - 1.5).isin([1.0, float("inf")])'),
+        ("house.Door where -(lane // 2) in (1)", "where=(-(this.lane // 2)).isin([1])"),
+        ("house.Door where speed > -inf", 'where=this.speed > float("-inf")'),
+        ("house.Door where length(place) > 3", "where=this.place.length() > 3"),
+        ("house.Door where place like 'it\\'s%_\\\\%'", r"""where=this.place.like("it's_%\\%")"""),
+        ("house.Door where place == 'say \"hi\"'", """where=this.place == 'say "hi"'"""),
+        ("house.Door where raw == x'0022ff'", """where=this.raw == b'\\x00"\\xff'"""),
+        ("house.Door where place is present or place is absent", "this.place.is_present() | this.place.is_absent()"),
+        (
+            "house.Door where time - @2026-05-01T10:00:00Z > 90s and gap != 0s",
+            "(this.time - datetime(2026, 5, 1, 10, tzinfo=UTC) > timedelta(seconds=90)) & (this.gap != timedelta(0))",
+        ),
+    ],
+)
+def test_it_reads_as_one_would_write_it(text: str, code: str) -> None:
+    subscription = Subscription.parse(text, [Door, Roadside])
+    assert code in python_source(subscription)
+    assert made(subscription) == subscription
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "3 < lane",
+        "1 + 2 < lane",
+        "lane > 3 + 4",
+        "lane + 1 > 2 and (1 + 2 - lane > 3 or open)",
+        "abs(-3) < lane",
+        "'it\\'s \"so\"' != place",
+        "1 in (2, 3)",
+        "'a' startswith 'b'",
+        " or ".join(f"lane == {number} and lane + {number} > 1" for number in range(1000)),
+    ],
+)
+def test_what_operators_cannot_build_is_given_as_text(where: str) -> None:
+    subscription = rebuild(Door, where=where)
+    code = python_source(subscription)
+    assert "this." not in code
+    assert eval(code, scope(subscription)) == subscription
+
+
+def test_a_long_call_has_a_line_for_each_argument() -> None:
+    subscription = Subscription(Door, has="place", where=this.place.isin(["x" * 50, "y" * 50]))
+    assert python_source(subscription).split("\n") == [
+        "Subscription(",
+        "    Door,",
+        '    has=("place",),',
+        f'    where=this.place.isin(["{"x" * 50}", "{"y" * 50}"]),',
+        ")",
+    ]
+    assert made(subscription) == subscription
+
+
+def renamed(name: str, text: str, *bases: type) -> Any:
+    """A class with another Python name than `class` can give it."""
+    metaclass: Any = type(bases[0])
+    cls = metaclass("Plain", bases, {"__module__": __name__}, name=text)
+    cls.__name__ = name
+    return cls
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "used"),
+    [
+        ("Gate", "house.Gate", "Gate"),
+        ("a-b", "house.Gate", "house_Gate"),
+        ("class", "class", "class_"),
+        ("this", "this.that", "this_that"),
+        ("Subscription", "Subscription", "Subscription_"),
+        ("ﬁsh", "ﬁsh", "fish"),
+    ],
+)
+def test_a_class_without_a_usable_name_is_given_one(name: str, text: str, used: str) -> None:
+    subscription = Subscription(renamed(name, text, Event), where=this.place == "a")
+    assert python_source(subscription) == f'Subscription({used}, where=this.place == "a")'
+    assert made(subscription) == subscription
+    assert f"def handle(event: {used})" in python_source(subscription, "subscribe")
+
+
+def test_classes_with_one_name_are_told_apart() -> None:
+    kinds = [renamed("Door", "a", Kind), renamed("Door", "a_", Kind), renamed("a", "b.door", Kind)]
+    subscription: Subscription[Any] = Subscription(all_of(Door, *kinds))
+    assert python_source(subscription) == "Subscription(all_of(Door, a, a_, b_door))"
+    assert made(subscription) == subscription
