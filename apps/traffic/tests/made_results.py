@@ -33,6 +33,7 @@ KINDS = ("motorway", "street", "signals", "ring")
 STREETS = ("A8 Ost", "Hafenstraße", "Marktplatz", "Ring Nord", "Südbrücke", "Tunnel West", "Am Wehr", "Schulweg")
 SHARES = {"car": (0.8, 1.0), "truck": (0.1, 0.8), "bus": (0.04, 0.75), "motorcycle": (0.06, 1.1)}
 SPAN_US = 20_000_000
+NODES = ("upper", "lower", "monitor")
 
 
 def made_results(sites: int = 8, minutes: int = 15, seed: int = 7) -> Results:
@@ -197,7 +198,9 @@ def _bus(site: str, random: Random) -> BusPicture:
 
 
 def _frame(start: float, length: float, channel: str, node: str, qos: str) -> FrameSpan:
-    return FrameSpan(start_us=start, end_us=start + length, channel=channel, node=node, qos=qos)
+    priority = {"hard": 0, "soft": 20, "system": 253, "none": 255}[qos]
+    identifier = priority << 21 | NODES.index(node) + 1 << 14 | 0x1200
+    return FrameSpan(start_us=start, end_us=start + length, channel=channel, node=node, qos=qos, identifier=identifier)
 
 
 def _channels(site: Site, minutes: int) -> list[ChannelRow]:

@@ -15,14 +15,15 @@ from hypothesis import strategies as st
 from jinja2 import StrictUndefined, UndefinedError
 
 from genus import GenusError
+from genus.studio import vendor
 from genus_traffic.report import page as page_module
-from genus_traffic.report.bus import BusAxis, is_late, sum_channels, timeline_rows
+from genus_traffic.report.bus import bus_timeline, is_late, sum_channels
 from genus_traffic.report.charts import Columns, chart_data, error_bars
 from genus_traffic.report.checks import checks
-from genus_traffic.report.formats import Clock, format_bits, format_count, format_wall
+from genus_traffic.report.formats import Clock, format_bits, format_count, format_micros, format_wall
 from genus_traffic.report.page import SECTIONS, render_page, write_report
-from genus_traffic.report.type_tree import families, type_tree
-from genus_traffic.results import BusPicture, ChannelRow, FrameSpan, Minute, Results, Stage
+from genus_traffic.report.type_tree import drawn_types, families
+from genus_traffic.results import ChannelRow, Minute, Results, Stage
 
 from .made_results import START, bad_results, empty_results, made_results
 from .read_page import ReadPage
@@ -89,10 +90,11 @@ def test_every_page_is_well_formed_and_has_all_sections_in_order(made: str) -> N
 
 
 def test_a_page_asks_for_nothing_outside_itself(good: ReadPage) -> None:
-    """No address but the one in the comment that names uPlot, no file, no import, and a policy that refuses them."""
+    """No address but that of uPlot in a comment and the name of SVG, no file, no import, and a policy against them."""
     text = render_page(GOOD)
     addresses = re.findall(r"https?://\S+|@import|url\(|//[a-z]+\.[a-z]+/\S+", text)
-    assert addresses == ["https://github.com/leeoniya/uPlot"]
+    assert addresses == ["https://github.com/leeoniya/uPlot", 'http://www.w3.org/2000/svg";']
+    assert 'const SVG_SPACE = "http://www.w3.org/2000/svg";' in text, "a name, which no browser asks for"
     assert "/*! https://github.com/leeoniya/uPlot (v" in text
     named = [found[name] for _, found in good.elements for name in ("src", "href", "action", "data") if name in found]
     assert named
@@ -105,7 +107,7 @@ def test_a_page_asks_for_nothing_outside_itself(good: ReadPage) -> None:
 
 def test_the_licence_of_the_chart_library_is_in_the_page(good: ReadPage) -> None:
     """The page contains the library, so it has to contain its licence."""
-    licence = files("genus_traffic.report").joinpath("vendor/LICENSE").read_text(encoding="utf-8")
+    licence = vendor("LICENSE")
     assert licence.startswith("The MIT License")
     assert licence in "".join(good.texts("script"))
 
@@ -230,7 +232,9 @@ def test_a_bad_run_is_as_plain_as_a_good_one() -> None:
     assert "has arrived" not in read.text
     assert f"{bad.accuracy.wrong} wrong" in read.text
     assert [bar["is_right"] for bar in read.charts["errors"]].count(False) == 1
-    assert len(read.classes("late")) == 2 + 1, "two waits and the legend"
+    late = [row[-1] for row in read.tables["Soft events; spans count from publishing"][1:]]
+    assert late == ["late", "late"]
+    assert "2 of 2 soft events in the picture missed the deadline." in read.text
 
 
 def test_the_headline_has_the_figures_of_the_results(good: ReadPage) -> None:
@@ -243,12 +247,15 @@ def test_the_headline_has_the_figures_of_the_results(good: ReadPage) -> None:
 
 
 def test_every_subscription_is_there_with_its_filters_code_and_answers(good: ReadPage) -> None:
-    """The bits of a filter are there as text, too."""
-    labels = {found.get("aria-label") for _, found in good.elements}
+    """The bits of a filter are there as text, and as data for the script, which draws them in their place."""
     for compiled in GOOD.subscriptions:
         assert {compiled.subscriber} <= set(good.texts("figcaption"))
         assert {compiled.text, compiled.python, compiled.spark} <= set(good.texts("code"))
-        assert {format_bits(value, mask, 29) for value, mask in compiled.filters} <= labels
+        assert {format_bits(value, mask, 29) for value, mask in compiled.filters} <= set(good.texts("code"))
+    drawn = [[list(pair) for pair in compiled.filters] for compiled in GOOD.subscriptions]
+    assert good.charts["filters"] == drawn
+    places = [found["data-bits"] for _, found in good.elements if "data-bits" in found]
+    assert places == [f"{n} {m}" for n, filters in enumerate(drawn) for m in range(len(filters))]
     assert len(good.classes("same")) == sum(len(each.answers) for each in GOOD.subscriptions)
 
 
@@ -332,11 +339,11 @@ def test_every_chart_has_a_table_and_a_function_that_draws_it(good: ReadPage) ->
     """Without scripts the page still has the figures; its charts say where."""
     script = files("genus_traffic.report").joinpath("report.js").read_text(encoding="utf-8")
     kinds = {found["data-chart"] for found in good.classes("chart")}
-    assert kinds == {"counts", "speeds", "errors", "received"}
-    assert all(re.search(rf"^    {kind}\(", script, re.MULTILINE) for kind in kinds)
+    assert kinds == {"types", "bus", "counts", "speeds", "errors", "received"}
+    assert all(re.search(rf"^    {kind}\(host", script, re.MULTILINE) for kind in kinds)
     assert good.text.count("the table below has the figures") == len(good.classes("chart"))
     for before, after in zip(good.elements, good.elements[1:], strict=False):
-        if before[1].get("data-chart") in {"speeds", "errors"}:
+        if before[1].get("data-chart") in {"types", "speeds", "errors"}:
             assert after[0] == "details"
     assert len(script.splitlines()) < 250
 
@@ -358,8 +365,9 @@ def test_channels_by_site_are_in_a_table(good: ReadPage) -> None:
 
 def test_generated_code_keeps_its_lines_and_is_not_wrapped(good: ReadPage) -> None:
     """White space is kept and a long line scrolls in its box."""
-    style = files("genus_traffic.report").joinpath("report.css").read_text(encoding="utf-8")
-    assert re.search(r"^pre \{[^}]*overflow: auto;[^}]*white-space: pre;", style, re.MULTILINE)
+    rules = re.findall(r"^(?:[\w.]+, )*pre(?:, [\w.]+)* \{([^}]*)\}", "".join(good.texts("style")), re.MULTILINE)
+    assert "overflow: auto;" in rules[0]
+    assert "white-space: pre;" in rules[-1]
     assert [text for text in good.texts("code") if "\n    return " in text]
 
 
@@ -372,12 +380,29 @@ def test_a_step_has_a_rate_unless_it_did_one_thing() -> None:
     assert "3,000 events · 1.5 k/s" in read.texts("small")
 
 
-def test_each_frame_slot_and_wait_is_drawn(good: ReadPage) -> None:
-    """Frames twice: in the row of their channel and on the wire as a whole."""
-    bus = GOOD.bus
-    assert len(good.classes("frame")) == 2 * len(bus.frames)
-    assert len(good.classes("waiting")) == len(bus.waits)
-    assert len([found for found in good.classes("slot") if "x" in found]) == len(bus.slots)
+def test_each_frame_slot_and_wait_is_drawn_and_in_a_table(good: ReadPage) -> None:
+    """With its times, its channel and what became of it."""
+    bus, drawn = GOOD.bus, good.charts["bus"]
+    assert (drawn["start_us"], drawn["end_us"]) == (0, bus.length_us)
+    assert [row[:2] for row in drawn["frames"]] == [[each.start_us, each.end_us] for each in bus.frames]
+    assert drawn["slots"] == [[each.start_us, each.deadline_us, each.channel] for each in bus.slots]
+    assert drawn["waits"] == [[w.published_us, w.delivered_us, w.deadline_us, w.channel] for w in bus.waits]
+    frames = good.tables["Frames on the bus; times count from the start of the picture"][1:]
+    assert [[row[0], row[2], row[3], row[5]] for row in frames] == [
+        [format_micros(each.start_us), each.channel, each.node, f"{each.identifier:#010x}"] for each in bus.frames
+    ]
+    slots = good.tables["Slots of the calendar; the event is delivered at the end"][1:]
+    assert [row[1:] for row in slots] == [[format_micros(each.deadline_us), each.channel] for each in bus.slots]
+    waits = good.tables["Soft events; spans count from publishing"][1:]
+    assert [row[3:] for row in waits] == [[each.channel, "in time"] for each in bus.waits]
+
+
+def test_a_corrupted_frame_is_marked_on_its_channel() -> None:
+    """It belongs to the channel whose event is sent again."""
+    frames = bus_timeline(GOOD.bus).frames
+    assert [(frame.channel, frame.kind) for frame in frames if not frame.ok] == [("Loop of lower", "soft")]
+    assert {frame.priority for frame in frames if frame.kind == "hard"} == {0}
+    assert {frame.priority for frame in frames if frame.kind == "none"} == {255}
 
 
 def test_a_second_subscription_that_was_not_made_is_not_drawn(good: ReadPage) -> None:
@@ -391,45 +416,6 @@ def test_a_second_subscription_that_was_not_made_is_not_drawn(good: ReadPage) ->
 
 
 # Laws
-
-
-def test_a_picture_with_too_many_channels_has_a_row_per_class() -> None:
-    """And no frame is left out."""
-    frames = tuple(
-        FrameSpan(start_us=n, end_us=n + 1, channel=f"c{n}", node="n", qos=("soft", "none")[n % 2]) for n in range(40)
-    )
-    rows = timeline_rows(change(GOOD.bus, frames=frames, slots=(), waits=()))
-    assert [row.name for row in rows] == ["soft real time", "no real time", "all frames"]
-    assert sum(len(row.frames) for row in rows) == 2 * len(frames)
-
-
-def frames_at(*starts: float, length_us: float, bus_us: float) -> BusPicture:
-    frames = [FrameSpan(start_us=at, end_us=at + length_us, channel="c", node="n", qos="soft") for at in starts]
-    return BusPicture(site="s", from_us=0, length_us=bus_us, frames=tuple(frames), slots=(), waits=())
-
-
-@given(st.lists(st.floats(0, 99_000), min_size=1, max_size=30), st.floats(1, 900))
-def test_a_shortened_time_keeps_the_order_and_shortens_no_frame(starts: list[float], length_us: float) -> None:
-    """Instants stay in order from end to end, and what is shortened has no frame in it."""
-    bus = frames_at(*starts, length_us=length_us, bus_us=100_000)
-    axis = BusAxis.of(bus)
-    parts = [axis.part(at) for at in sorted([0.0, *starts, 100_000.0])]
-    assert parts == sorted(parts)
-    assert (axis.part(-5), axis.part(0), axis.part(200_000)) == (0, 0, 1)
-    assert axis.part(100_000) == pytest.approx(1)
-    assert all(stretch.start_us < stretch.end_us and stretch.left < stretch.right for stretch in axis.stretches)
-    for idle in (stretch for stretch in axis.stretches if stretch.idle):
-        assert not [at for at in starts if at < idle.end_us and at + length_us > idle.start_us]
-
-
-def test_only_frames_too_thin_to_be_seen_shorten_the_time() -> None:
-    """Two bursts in a tenth of a second: what lies around them gives its room to them; broad frames need none."""
-    thin = BusAxis.of(frames_at(30_000, 30_200, 80_000, length_us=150, bus_us=100_000))
-    assert [stretch.idle for stretch in thin.stretches] == [True, False, True, False, True]
-    assert thin.part(30_150) - thin.part(30_000) > 0.2
-    broad = BusAxis.of(frames_at(30_000, 80_000, length_us=500, bus_us=100_000))
-    assert [stretch.idle for stretch in broad.stretches] == [False]
-    assert broad.part(25_000) == 0.25
 
 
 def test_an_event_is_late_from_the_instant_after_its_deadline() -> None:
@@ -485,25 +471,6 @@ def test_a_minute_is_drawn_where_it_was() -> None:
     assert [columns.column(minute) for minute in GOOD.traffic[::4][:5]] == [0, 0, 0, 1, 1]
 
 
-@given(st.floats(1e-3, 1e6), st.integers(1, 12))
-def test_ticks_lie_on_their_axis(length_us: float, wanted: int) -> None:
-    """They are in order, round, and not many more than wanted."""
-    axis = BusAxis.of(change(GOOD.bus, frames=(), slots=(), waits=(), length_us=length_us))
-    ticks = axis.ticks(wanted)
-    assert all(-length_us * 1e-6 <= tick <= length_us * (1 + 1e-6) for tick in ticks)
-    assert ticks == sorted(set(ticks))
-    assert len(ticks) <= 2 * wanted + 2
-
-
-def test_ticks_of_a_shortened_axis_lie_where_it_is_busy() -> None:
-    """No label stands in an idle stretch."""
-    axis = BusAxis.of(frames_at(30_000, 30_200, 80_000, length_us=150, bus_us=100_000))
-    assert axis.ticks(24)
-    for tick in axis.ticks(24):
-        assert any(stretch.start_us <= tick <= stretch.end_us for stretch in axis.busy)
-    assert axis.landmarks()[0] == axis.busy[0].start_us
-
-
 def test_times_are_those_of_a_clock_on_the_wall() -> None:
     """In the zone of the run; a start without a zone is in UTC."""
     clock = Clock(change(GOOD, start=datetime(2026, 5, 4, 7, 30)))
@@ -517,24 +484,32 @@ def test_times_are_those_of_a_clock_on_the_wall() -> None:
     assert format_wall(chart_data(change(india, traffic=GOOD.traffic)).traffic[0].starts_s[0]) == "07:30"
 
 
-def test_every_type_is_in_the_tree_below_its_parent() -> None:
-    """Once each, and its depth is one more than its parent's."""
-    placed = type_tree(GOOD.types)
-    assert sorted(node.row.name for node in placed) == sorted(row.name for row in GOOD.types)
-    depths = {node.row.name: node.depth for node in placed}
-    assert depths["ConfidentLoop"] == depths["Loop"] + 1 == depths["Edge"] + 2
+def test_every_type_is_drawn_and_in_a_table(good: ReadPage) -> None:
+    """With its parents, its code as a product, and its event tags."""
+    assert list(good.charts["types"]) == [row.name for row in GOOD.types]
+    heads, *rows = good.tables[
+        "Types; the bits that the event tags of a type and all below it have in common, and hyphens for the others"
+    ]
+    assert heads == ["Type", "Below", "Code", "Primes", "Own event tag", "Event tags"]
+    for row, cells in zip(GOOD.types, rows, strict=True):
+        tags = ", ".join(format_bits(value, mask, 14) for value, mask in row.etag_blocks)
+        own = "none: a kind" if row.etag is None else f"{row.etag:#06x}"
+        primes = " × ".join(map(str, row.factors))
+        assert cells == [row.name, ", ".join(row.parents) or "–", str(row.code), primes or "–", own, tags or "–"]
+    drawn = drawn_types(GOOD.types)
+    assert {name: type_.blocks for name, type_ in drawn.items()} == {row.name: row.etag_blocks for row in GOOD.types}
+    assert {name: type_.code for name, type_ in drawn.items()} == {row.name: str(row.code) for row in GOOD.types}
+
+
+def test_types_belong_to_the_topmost_type_of_their_family() -> None:
+    """Kinds and the root of all types belong to none."""
     assert {family.root: len(family.members) for family in families(GOOD.types)} == {
         "Edge": 4, "Occupancy": 1, "Setting": 1,
     }  # fmt: skip
-
-
-def test_the_factors_of_a_type_are_those_of_its_parents_and_its_own() -> None:
-    """Together they are its code."""
-    nodes = {node.row.name: node for node in type_tree(GOOD.types)}
-    for node in nodes.values():
-        assert sorted(node.inherited + node.own) == sorted(node.row.factors)
-        above = {prime for name in node.row.parents for prime in nodes[name].row.factors}
-        assert set(node.inherited) <= above
+    drawn = drawn_types(GOOD.types)
+    assert {name: type_.family for name, type_ in drawn.items() if name in {"ConfidentLoop", "Event", "Roadside"}} == {
+        "ConfidentLoop": "Edge", "Event": None, "Roadside": None,
+    }  # fmt: skip
 
 
 def test_an_attribute_is_declared_by_one_type_of_a_line() -> None:

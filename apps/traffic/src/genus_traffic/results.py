@@ -67,6 +67,8 @@ class FrameSpan(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     qos: str
     """"hard", "soft", "none" or "system"."""
+    identifier: int
+    """The 29 bits of the arbitration, of which the first 8 are the priority."""
 
 
 class SlotSpan(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
-"""The data of the charts: vehicles and speeds over time, errors of speeds, events of the collector.
+"""What the script of the page draws: vehicles and speeds over time, errors of speeds, events, the bus, types, filters.
 
-The page holds them as JSON for its script, and as tables for readers without one.
+The page holds it as JSON for its script, and as tables for readers without one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,7 +8,10 @@ from math import ceil
 
 import msgspec
 
+from genus.studio import TypeRow as DrawnType
+from genus_traffic.report.bus import BusTimeline, bus_timeline
 from genus_traffic.report.formats import Clock, count_of, micros_of
+from genus_traffic.report.type_tree import drawn_types
 from genus_traffic.results import Accuracy, Minute, Received, Results
 from genus_traffic.types import Category
 
@@ -93,12 +96,23 @@ class ChartData(msgspec.Struct, frozen=True):
     """Without the empty bars at both ends."""
     tolerance: float
     received: ReceivedChart
+    bus: BusTimeline
+    types: dict[str, DrawnType]
+    filters: tuple[tuple[tuple[int, int], ...], ...]
+    """The acceptance filters of every subscription."""
 
 
 def chart_data(results: Results) -> ChartData:
     """The data of all charts of a run."""
-    accuracy = results.accuracy
-    return ChartData(tuple(_traffic(results)), error_bars(accuracy), accuracy.tolerance, _received(results))
+    return ChartData(
+        traffic=tuple(_traffic(results)),
+        errors=error_bars(results.accuracy),
+        tolerance=results.accuracy.tolerance,
+        received=_received(results),
+        bus=bus_timeline(results.bus),
+        types=drawn_types(results.types),
+        filters=tuple(compiled.filters for compiled in results.subscriptions),
+    )
 
 
 class Columns:

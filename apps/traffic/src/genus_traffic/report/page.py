@@ -1,4 +1,7 @@
-"""The page: the results and what is prepared from them, rendered by templates into one file."""
+"""The page: the results and what is prepared from them, rendered by templates into one file.
+
+Its style and what draws its pictures are those of Genus Studio.
+"""
 
 from functools import cache
 from importlib.resources import files
@@ -11,12 +14,12 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from genus.errors import GenusError
-from genus.studio._components import vendor
+from genus.studio import bundle, stylesheet, vendor
 from genus_traffic.report import formats
-from genus_traffic.report.bus import CLASSES, BusAxis, is_corrupted, is_late, sum_channels, timeline_rows
+from genus_traffic.report.bus import CLASSES, is_late, sum_channels
 from genus_traffic.report.charts import chart_data, worst_sites
 from genus_traffic.report.checks import answers_agree, checks
-from genus_traffic.report.type_tree import division_example, families, type_tree
+from genus_traffic.report.type_tree import division_example, families
 from genus_traffic.results import Results
 from genus_traffic.types import DISTANCE_M
 
@@ -45,7 +48,9 @@ _FILTERS = {
     "wall": formats.format_wall,
     "worst_sites": worst_sites,
 }
-_TESTS = {"agreeing": answers_agree, "corrupted": is_corrupted, "late": is_late}
+_COMPONENTS = ("bits", "timeline", "tree", "chart", "tip", "colours")
+"""The components of Studio that the script of the page uses."""
+_TESTS = {"agreeing": answers_agree, "late": is_late}
 
 
 def write_report(results: Results, path: Path | str) -> Path:
@@ -72,11 +77,8 @@ def render_page(results: Results) -> str:
         results=results,
         clock=formats.Clock(results),
         checks=checks(results),
-        tree=type_tree(results.types),
         families=families(results.types),
         division=division_example(results.types),
-        axis=BusAxis.of(results.bus),
-        bus_rows=timeline_rows(results.bus),
         channels=sum_channels(results.channels),
         charts=charts,
         chart_json=msgspec.to_builtins(charts),
@@ -94,17 +96,23 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.policies["json.dumps_kwargs"] = {"sort_keys": False}  # types are in the order of the catalog
     made.filters.update(_FILTERS)
     made.tests.update(_TESTS)
-    made.globals.update(sections=SECTIONS, classes=CLASSES, loop_distance_m=DISTANCE_M, read_asset=_read_asset, read_vendor=_read_vendor)
+    made.globals.update(sections=SECTIONS, classes=CLASSES, loop_distance_m=DISTANCE_M)
+    made.globals.update(style=_style, script=_script, licence=lambda: Markup(vendor("LICENSE")))
     return made
 
 
-def _read_vendor(name: str) -> Markup:
-    """A file of a library that the page contains."""
-    return Markup(vendor(name))
+def _style() -> Markup:
+    """The style of the page: that of the charts, the design that Studio has too, and what only the report has."""
+    return Markup("\n".join((vendor("uPlot.min.css"), stylesheet(), _read_asset("report.css"))))
 
 
-def _read_asset(name: str) -> Markup:
-    """A style sheet or script of this package, which is put into the page as it is."""
-    return Markup(files("genus_traffic.report").joinpath(name).read_text(encoding="utf-8"))
+def _script() -> Markup:
+    """The script of the page: the library of the charts, Studio's components, and what uses them."""
+    return Markup("\n".join((vendor("uPlot.iife.min.js"), bundle(*_COMPONENTS), _read_asset("report.js"))))
+
+
+def _read_asset(name: str) -> str:
+    return files("genus_traffic.report").joinpath(name).read_text(encoding="utf-8")

@@ -1,178 +1,109 @@
 "use strict";
-// Draws the charts with uPlot, and adds tips, magnifying, choices, a theme and copying. The page reads without it.
+// Puts the pictures of Studio's components into their places, and adds choices, a theme and copying. The page reads without it.
 (() => {
   const root = document.documentElement;
   const all = (selector) => [...document.querySelectorAll(selector)];
   const data = JSON.parse(document.getElementById("chart-data").textContent);
+  studio.enableTips();
 
-  // Colours: a canvas knows no custom properties, so an element that is not shown resolves them.
-  const probe = document.body.appendChild(document.createElement("i"));
-  probe.hidden = true;
-  const colour = (name) => {
-    probe.style.color = `var(--${name})`;
-    return getComputedStyle(probe).color;
-  };
-
-  // What all charts are made of
-  const COLOURS = ["blue", "vermilion", "green", "purple"];
-  const DASHES = [[], [7, 4], [2, 4], [9, 4, 2, 4]];
-  const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
-  const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, seconds % 60 ? 19 : 16);
+  // Texts of tips
   const format = (value) => value.toLocaleString("en");
-  const axis = (more) => ({
-    stroke: () => colour("soft-ink"), font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif",
-    grid: { stroke: () => colour("rule"), width: 1 }, ticks: { show: false }, gap: 4, labelSize: 16, ...more,
-  });
-  const timeAxis = () => axis({ size: 26, space: 64, gap: 8, incrs: TIME_STEPS, grid: { show: false }, values: (_, at) => at.map(clock) });
-  const valueAxis = (label) => axis({ size: 42, space: 26, label, values: (_, at) => at.map(format) });
-  const bars = (name, part, align = 0) => ({
-    fill: () => colour(name), width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [part, Infinity], align }),
-  });
-  const drawMark = (plot, { at, name, dash = [] }) => {
-    const { ctx, bbox } = plot, x = Math.round(plot.valToPos(at, "x", true));
-    ctx.save();
-    ctx.strokeStyle = colour(name);
-    ctx.lineWidth = (dash.length ? 1 : 2) * uPlot.pxRatio;
-    ctx.setLineDash(dash.map((length) => length * uPlot.pxRatio));
-    ctx.beginPath();
-    ctx.moveTo(x, bbox.top);
-    ctx.lineTo(x, bbox.top + bbox.height);
-    ctx.stroke();
-    ctx.restore();
-  };
-
-  // The kinds of charts: each gives its options, its rows of data, and the tip at a value of x.
+  const ms = (seconds) => 1000 * seconds;
   let only = ""; // the number of the category that is shown, or "" for all
   const isShown = (series) => only === "" || Number(only) === series;
-  const span = (chart) => [chart.starts_s[0], chart.starts_s.at(-1) + chart.width_s];
-  const columnAt = (chart, x) => Math.floor((x - chart.starts_s[0]) / chart.width_s);
-  const middles = (chart) => chart.starts_s.map((start) => start + chart.width_s / 2);
+  const columnAt = (chart, x) => Math.floor((x / 1000 - chart.starts_s[0]) / chart.width_s);
   const describe = (panel, x) => {
     const column = columnAt(panel, x);
     const lines = panel.series.filter((one, n) => isShown(n) && one.counts[column]).map((one) => {
       const speed = one.speeds[column] === null ? "" : `, ${Math.round(one.speeds[column])} km/h`;
       return `${format(one.counts[column])} × ${one.name}${speed}`;
     });
-    return lines.length ? [clock(panel.starts_s[column]), ...lines].join("\n") : "";
+    return lines.length ? [studio.chartClock(ms(panel.starts_s[column])), ...lines].join("\n") : "";
   };
-  const stack = (panel) => {
-    const sums = panel.starts_s.map(() => 0);
-    return panel.series.map((one, n) => one.counts.map((count, x) => { sums[x] += isShown(n) ? count : 0; return sums[x]; }));
-  };
-  const KINDS = {
-    counts(number) {
-      const panel = data.traffic[number], minutes = panel.width_s / 60;
-      return {
-        height: number ? 96 : 150, x: span(panel), tip: (x) => describe(panel, x),
-        axes: [{ show: false }, valueAxis(minutes === 1 ? "vehicles/min" : `in ${minutes} min`)],
-        series: panel.series.map((_, n) => bars(COLOURS[n % 4], 0.86)).reverse(), // the highest sum is behind the others
-        rows: () => [middles(panel), ...stack(panel).reverse()],
-      };
+
+  // The pictures: each is drawn into its place, and gives what can change it later.
+  const colourOfSeries = (n) => `c${n % 4}`;
+  const PICTURES = {
+    counts(host, number) {
+      const panel = data.traffic[number], minutes = panel.width_s / 60, unit = minutes === 1 ? "vehicles/min" : `in ${minutes} min`;
+      return studio.bars(host, {
+        time: true, x: panel.starts_s.map(ms), width: ms(panel.width_s), height: number ? 96 : 150, hasX: false, tip: (x) => describe(panel, x),
+        series: panel.series.map((one, n) => ({ label: one.name, unit, colour: colourOfSeries(n) })), data: panel.series.map((one) => one.counts),
+      });
     },
-    speeds(number) {
-      const panel = data.traffic[number];
-      const line = (_, n) => ({ stroke: () => colour(COLOURS[n % 4]), width: 2, dash: DASHES[n % 4], points: { size: 5 } });
-      return {
-        height: number ? 112 : 172, x: span(panel), tip: (x) => describe(panel, x),
-        axes: [timeAxis(), valueAxis("km/h")], series: panel.series.map(line),
-        rows: () => [middles(panel), ...panel.series.map((one, n) => one.speeds.map((speed) => (isShown(n) ? speed : null)))],
-      };
+    speeds(host, number) {
+      const panel = data.traffic[number], end = panel.starts_s.at(-1) + panel.width_s;
+      return studio.lines(host, {
+        range: [panel.starts_s[0], end].map(ms), height: number ? 112 : 172, legend: false, isZeroBased: true, tip: (x) => describe(panel, x),
+        series: panel.series.map((one, n) => ({ label: one.name, unit: "km/h", colour: colourOfSeries(n) })),
+        data: panel.series.map((one) => panel.starts_s.map((start, n) => [ms(start + panel.width_s / 2), one.speeds[n]])),
+      });
     },
-    errors() {
+    errors(host) {
       const shown = data.errors, reach = Math.max(...shown.flatMap((bar) => [-bar.start, bar.end]));
       const [scale, unit] = reach < 0.01 ? [1000, "mm/s"] : [1, "m/s"], speed = (x) => +(scale * x).toPrecision(3);
-      const count = (isRight) => shown.map((bar) => (bar.is_right === isRight ? bar.passages : null));
-      return {
-        height: 220, x: [-reach, reach],
-        axes: [axis({ size: 22, space: 90, values: (_, at) => at.map((x) => (x ? `${x > 0 ? "+" : "−"}${speed(Math.abs(x))} ${unit}` : "0")) }), valueAxis("vehicles")],
-        series: [bars("green", 0.92), bars("red", 0.92)],
-        marks: [-data.tolerance, data.tolerance].filter((at) => Math.abs(at) <= reach).map((at) => ({ at, name: "ink" })),
-        rows: () => [shown.map((bar) => (bar.start + bar.end) / 2), count(true), count(false)],
+      const count = (isRight) => shown.map((bar) => (bar.is_right === isRight ? bar.passages : 0));
+      return studio.bars(host, {
+        x: shown.map((bar) => bar.start), width: shown[0].end - shown[0].start, part: 0.92, height: 220, range: [-reach, reach],
+        series: [{ label: "right", unit: "vehicles", colour: "green" }, { label: "wrong", unit: "vehicles", colour: "red" }], data: [count(true), count(false)],
+        xAxis: { space: 90, values: (_, at) => at.map((x) => (x ? `${x > 0 ? "+" : "−"}${speed(Math.abs(x))} ${unit}` : "0")) },
+        marks: [-data.tolerance, data.tolerance].filter((at) => Math.abs(at) <= reach).map((at) => ({ at, colour: "ink" })),
         tip: (x) => {
           const bar = shown.find((one) => one.start <= x && x < one.end);
           return bar ? `${speed(bar.start)} to ${speed(bar.end)} ${unit}\n${format(bar.passages)} vehicles` : "";
         },
-      };
+      });
     },
-    received(number) {
+    received(host, number) {
       const chart = data.received, row = chart.rows[number], isAll = number === chart.rows.length - 1;
-      const marks = [{ at: row.replaced_s, name: "ink" }, { at: chart.asked_s, name: "soft-ink", dash: [3, 3] }];
-      return {
-        height: isAll ? 96 : chart.rows.length > 17 ? 16 : 34, x: span(chart), padding: [2, 18, 0, 18], sync: "received",
-        axes: [isAll ? timeAxis() : { show: false }, { show: false }],
-        series: [bars("vermilion", 1, 1), bars("blue", 1, 1)],
-        marks: marks.filter((mark) => mark.at !== null),
-        rows: () => [chart.starts_s, row.new.map((count, n) => count + row.old[n]), row.old],
+      const marks = [{ at: row.replaced_s, colour: "ink" }, { at: chart.asked_s, colour: "soft-ink", dash: [3, 3] }];
+      return studio.bars(host, {
+        time: true, x: chart.starts_s.map(ms), width: ms(chart.width_s), part: 1, height: isAll ? 96 : chart.rows.length > 17 ? 16 : 34,
+        hasX: isAll, hasY: false, padding: [2, 18, 0, 18], sync: "received",
+        series: [{ label: "first generation", colour: "blue" }, { label: "with confidence", colour: "vermilion" }], data: [row.old, row.new],
+        marks: marks.filter((mark) => mark.at !== null).map((mark) => ({ ...mark, at: ms(mark.at) })),
         tip: (x) => {
           const column = columnAt(chart, x);
-          return column in row.old ? `${clock(chart.starts_s[column])}\n${row.old[column]} of the first generation, ${row.new[column]} with confidence` : "";
+          return column in row.old ? `${studio.chartClock(ms(chart.starts_s[column]))}\n${row.old[column]} of the first generation, ${row.new[column]} with confidence` : "";
         },
-      };
+      });
+    },
+    types(host) {
+      host.append(studio.treeLegend(), studio.drawTypeTree(new Map(Object.entries(data.types)), { label: host.getAttribute("aria-label") }));
+    },
+    bus(host) {
+      const timeline = studio.drawTimeline(data.bus, { lanes: "channel", shorten: true, label: host.getAttribute("aria-label") });
+      host.append(timeline);
+      return timeline;
     },
   };
 
-  // Charts are drawn when they get a width, and again when it changes.
+  // Pictures are drawn when they get a width; they follow its changes.
   const drawn = new Map();
   const draw = (host) => {
-    const kind = KINDS[host.dataset.chart](Number(host.dataset.number));
+    if (drawn.has(host) || !host.clientWidth) return; // or folded
     host.textContent = "";
-    host.style.height = `${kind.height}px`;
-    const plot = new uPlot({
-      width: host.clientWidth, height: kind.height, padding: kind.padding ?? [8, 18, kind.axes[0].show === false ? 8 : 0, 0], legend: { show: false },
-      cursor: { y: false, points: { show: false }, drag: { x: false }, ...(kind.sync ? { sync: { key: kind.sync } } : {}) },
-      scales: { x: { time: false, range: kind.x }, y: { range: (_, low, high) => [0, high > 0 ? high * 1.05 : 1] } },
-      axes: kind.axes, series: [{}, ...kind.series],
-      hooks: { draw: [(plot) => (kind.marks ?? []).forEach((mark) => drawMark(plot, mark))] },
-    }, kind.rows(), host);
-    plot.over.tipAt = (left) => kind.tip(plot.posToVal(left, "x"));
-    drawn.set(host, { plot, kind });
+    host.removeAttribute("role"); // what is drawn has roles and names of its own
+    drawn.set(host, PICTURES[host.dataset.chart](host, Number(host.dataset.number)) ?? {});
+    if (host.dataset.chart === "counts" || host.dataset.chart === "speeds") showOnly(host);
   };
-  const fit = (host) => {
-    const plot = drawn.get(host)?.plot;
-    if (!host.clientWidth) return; // folded
-    if (!plot) draw(host);
-    else if (plot.width !== host.clientWidth) plot.setSize({ width: host.clientWidth, height: plot.height });
-  };
-  const redraw = () => drawn.forEach(({ plot }) => plot.redraw());
+  const fit = (host) => { draw(host); drawn.get(host)?.fit?.(); };
+  const showOnly = (host) => data.traffic[Number(host.dataset.number)].series.forEach((_, n) => drawn.get(host).show(n, isShown(n)));
   const hint = (box) => box.toggleAttribute("data-wide", box.scrollWidth > box.clientWidth + 1); // it can be scrolled
-  const widths = new ResizeObserver((entries) => entries.forEach(({ target }) => {
-    if (target.matches(".chart")) fit(target);
-    else hint(target);
-  }));
+  const widths = new ResizeObserver((entries) => entries.forEach(({ target }) => (target.matches(".chart") ? draw(target) : hint(target))));
   all(".chart, .scroll, pre").forEach((one) => widths.observe(one));
-
-  // Tips at the pointer, for charts and for whatever has a text for them
-  const tip = document.getElementById("tip");
-  const showTip = (event) => {
-    const over = event.target instanceof Element && event.target.closest(".u-over, [data-tip]");
-    tip.textContent = over ? over.dataset.tip ?? over.tipAt(event.clientX - over.getBoundingClientRect().left) : "";
-    tip.hidden = !tip.textContent;
-    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
-    const isLow = event.clientY + 18 + tip.offsetHeight > window.innerHeight;
-    tip.style.left = `${Math.max(left, 8)}px`;
-    tip.style.top = `${isLow ? event.clientY - tip.offsetHeight - 10 : event.clientY + 18}px`;
-  };
-  ["pointermove", "pointerdown"].forEach((name) => document.addEventListener(name, showTip));
-  document.addEventListener("scroll", () => { tip.hidden = true; }, true);
+  all("[data-bits]").forEach((place) => {
+    const [subscription, number] = place.dataset.bits.split(" "), [value, mask] = data.filters[subscription][number];
+    place.replaceChildren(studio.drawBits({ value, mask, width: 29, parts: [["priority", 8], ["node", 7], ["event tag", 14]] }));
+  });
 
   // Choices
   all(".choice, #theme, .copy").forEach((one) => { one.hidden = false; });
-  const onPress = (selector, chosen) => all(selector).forEach((button) => button.addEventListener("click", () => {
-    all(selector).forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
-    chosen(button.dataset);
+  all("[data-only]").forEach((button) => button.addEventListener("click", () => {
+    all("[data-only]").forEach((one) => one.setAttribute("aria-pressed", String(one === button)));
+    only = button.dataset.only;
+    drawn.forEach((_, host) => { if (host.dataset.chart === "counts" || host.dataset.chart === "speeds") showOnly(host); });
   }));
-  onPress("[data-only]", (chosen) => {
-    only = chosen.only;
-    drawn.forEach(({ plot, kind }) => plot.setData(kind.rows()));
-  });
-  onPress("[data-zoom]", ({ zoom }) => {
-    const area = document.getElementById("timeline");
-    const middle = (area.scrollLeft + area.clientWidth / 2) / area.scrollWidth;
-    area.style.setProperty("--zoom", zoom);
-    area.classList.toggle("magnified", zoom !== "1");
-    area.scrollLeft = middle * area.scrollWidth - area.clientWidth / 2;
-    hint(area);
-  });
   document.getElementById("site")?.addEventListener("change", (event) => all("[data-site]").forEach((panel) => {
     panel.hidden = event.target.value !== "" && panel.dataset.site !== event.target.value;
     if (event.target.value && !panel.hidden && panel.closest("details")) panel.closest("details").open = true;
@@ -196,7 +127,7 @@
   const setTheme = (value) => {
     if (value) root.dataset.theme = value;
     theme.textContent = isDark() ? "☀ Light" : "☾ Dark";
-    redraw();
+    studio.refreshColours();
   };
   const remember = (value) => {
     try {
@@ -214,14 +145,14 @@
     before = { theme: root.dataset.theme, folded: all("details:not([open], .screen-only)") };
     before.folded.forEach((one) => { one.open = true; });
     root.classList.add("printed");
-    all(".chart").forEach(fit);
     setTheme("light");
+    all(".chart").forEach(fit);
   });
   window.addEventListener("afterprint", () => {
     before.folded.forEach((one) => { one.open = false; });
     root.classList.remove("printed");
-    all(".chart").forEach(fit);
     delete root.dataset.theme;
     setTheme(before.theme);
+    all(".chart").forEach(fit);
   });
 })();

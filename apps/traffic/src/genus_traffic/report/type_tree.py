@@ -1,25 +1,14 @@
-"""Event types as the report shows them: the tree with codes, and what events of each family can carry."""
+"""Event types in the report: rows for the tree that the page draws, and what events of each family can carry."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
+from genus.studio import AttributeCell
+from genus.studio import TypeRow as DrawnType
 from genus_traffic.results import TypeRow
 
 _ROOT = "Event"
-
-
-class TypeNode(msgspec.Struct, frozen=True):
-    """A type in the tree."""
-
-    row: TypeRow
-    depth: int
-    other_parents: tuple[str, ...]
-    """Its parents except the one that it is drawn below."""
-    inherited: tuple[int, ...]
-    """The prime factors of its code that its parents have too."""
-    own: tuple[int, ...]
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -31,43 +20,35 @@ class Family(msgspec.Struct, frozen=True):
     """Each type with a word for every attribute: "own", "inherited" or "none"."""
 
 
-def type_tree(types: Sequence[TypeRow]) -> list[TypeNode]:
-    """Types from the roots down, each below its first known parent."""
-    known = {row.name: row for row in types}
-    children: dict[str | None, list[TypeRow]] = {}
-    for row in types:
-        children.setdefault(_parent(row, known), []).append(row)
-
-    def below(name: str | None, depth: int) -> Iterator[TypeNode]:
-        for row in children.get(name, ()):
-            yield _node(row, depth, name, known)
-            yield from below(row.name, depth + 1)
-
-    return list(below(None, 0))
+def drawn_types(types: Sequence[TypeRow]) -> dict[str, DrawnType]:
+    """Types by name, as the tree of Studio draws them."""
+    roots = {name: family.root for family in families(types) for name, _ in family.members}
+    return {row.name: _drawn_type(row, roots.get(row.name)) for row in types}
 
 
-def _parent(row: TypeRow, known: dict[str, TypeRow]) -> str | None:
-    return next((name for name in row.parents if name in known and name != row.name), None)
-
-
-def _node(row: TypeRow, depth: int, parent: str | None, known: dict[str, TypeRow]) -> TypeNode:
-    above: Counter[int] = Counter()
-    for name in row.parents:
-        above |= Counter(known[name].factors if name in known else ())
-    own = Counter(row.factors) - above
-    inherited = Counter(row.factors) - own
-    others = tuple(name for name in row.parents if name != parent)
-    return TypeNode(row, depth, others, tuple(sorted(inherited.elements())), tuple(sorted(own.elements())))
+def _drawn_type(row: TypeRow, family: str | None) -> DrawnType:
+    cells = (AttributeCell(name, row.bits[name], "", required=False) for name in row.attributes if name in row.bits)
+    return DrawnType(
+        parents=row.parents,
+        kind=row.is_kind,
+        family=family,
+        doc=row.says,
+        code=str(row.code),
+        factors=tuple(map(str, row.factors)),
+        etag=row.etag,
+        blocks=row.etag_blocks,
+        attributes=tuple(cells),
+        vector=tuple(sorted(row.bits, key=row.bits.__getitem__)),
+    )
 
 
 def families(types: Sequence[TypeRow]) -> list[Family]:
     """Types by the topmost one of their family; kinds and the root of all types belong to none."""
     known = {row.name: row for row in types if not row.is_kind and row.name != _ROOT}
     found: dict[str, list[list[TypeRow]]] = {}
-    for node in type_tree(types):
-        if node.row.name in known:
-            line = _lineage(node.row, known)
-            found.setdefault(line[-1].name, []).append(line)
+    for row in known.values():
+        line = _lineage(row, known)
+        found.setdefault(line[-1].name, []).append(line)
     return [_family(root, lines) for root, lines in found.items()]
 
 
