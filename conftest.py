@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from doctest import ELLIPSIS
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 from sybil.sybil import SybilCollection
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
 
 os.environ.setdefault(
@@ -55,6 +57,30 @@ def spark(pytestconfig: pytest.Config) -> "Iterator[SparkSession]":
     full = pytestconfig.getoption("--hypothesis-profile") == "full"
     with compiled_expressions(session) if full else nullcontext():
         yield session
+
+
+CHROMIUM = Path("/usr/bin/chromium")
+_CHROMIUM_OPTIONS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """A browser for the tests of a file, which are skipped where there is none.
+
+    It is closed after the file: while it is open, no other event loop can run in this thread.
+    """
+    playwright = pytest.importorskip("playwright.sync_api", reason="a browser needs playwright")
+    if not CHROMIUM.exists():
+        pytest.skip(f"there is no browser at {CHROMIUM}; install Debian's chromium")
+    with playwright.sync_playwright() as player:
+        opened = player.chromium.launch(executable_path=CHROMIUM, args=[*_CHROMIUM_OPTIONS])
+        try:
+            yield opened
+        finally:
+            opened.close()
 
 
 def _with_session(namespace: dict[str, Any]) -> None:

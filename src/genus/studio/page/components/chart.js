@@ -7,6 +7,7 @@ import { tellAt } from "./tip.js";
 const CHART_COLOURS = ["c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7"];
 const CHART_DASHES = [[], [7, 4], [2, 4], [10, 4, 2, 4], [16, 5]];
 const MOST_LINES = 20;
+const DENSE_PIXELS = 0.8; // from one point to the next
 const CHART_FONT = "11px system-ui, sans-serif";
 const SECOND_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 const MS_STEPS = [1, 2, 5, 10, 20, 50, 100, 200, 500, ...SECOND_STEPS.map((seconds) => 1000 * seconds)];
@@ -78,7 +79,7 @@ export function thinLine(points, columns) {
  * x is in milliseconds since 1970. `range` is [from, to] of x, `gap` the distance from which two points are not
  * connected. There are an axis for the first unit at the left and one for the second at the right; lines of a third unit
  * are not drawn, and the legend says so. Returns {element, update(data, range), setSeries(series, data, range),
- * show(n, isShown), destroy()}.
+ * show(n, isShown), fit(), destroy()}.
  */
 export function lines(container, options) {
   let { series, data, range = null } = options;
@@ -88,15 +89,14 @@ export function lines(container, options) {
   const settings = () => ({
     ...options,
     range: () => range,
-    xAxis: options.time === false ? {} : { incrs: MS_STEPS, values: (_, at) => at.map(options.clock ?? chartClock) },
-    tellX: options.tellX ?? (options.time === false ? chartNumber : (at) => (options.clock ?? chartClock)(Math.round(at))),
+    ...timeSettings(options.time !== false, options),
     units: unitsOf().slice(0, 2),
     looks: series.map((one, n) => ({
       ...lineLook(n), ...one, scale: unitsOf().indexOf(one.unit ?? "") === 1 ? "y2" : "y",
       note: n >= MOST_LINES ? "too many lines" : isDrawn(one) ? "" : "a third unit, not drawn",
     })),
     rows: (shown, width) => alignLines(data.map((points, n) => (shown(n) ? thinLine(points, width) : [])), gap),
-    draw: (look) => ({ stroke: () => colourOf(look.colour), width: 2, dash: look.dash, points: { size: 5, show: options.points } }),
+    draw: (look) => ({ stroke: () => colourOf(look.colour), width: 2, dash: look.dash, points: { size: 5, ...(options.points === undefined ? {} : { show: options.points }) } }),
   });
   const frame = new ChartFrame(container, settings());
   return {
@@ -104,6 +104,7 @@ export function lines(container, options) {
     update(points, span = range) { data = points; range = span; frame.redrawData(); },
     setSeries(names, points, span = range) { series = names; data = points; range = span; frame.reset(settings()); },
     show: (n, isShown) => frame.show(n, isShown),
+    fit: () => frame.fit(),
     destroy: () => frame.destroy(),
   };
 }
@@ -111,13 +112,13 @@ export function lines(container, options) {
 /** Bars side by side along x, those of several series stacked.
  *
  * `series` are {label, unit, colour}, `x` has the left ends of the bars and `width` their width; `data` has a list of numbers
- * for each series. `marks` are {at, colour, dash}, upright lines. Returns what `lines` returns; update takes the same data.
+ * for each series. With `time`, x is in milliseconds since 1970. `marks` are {at, colour, dash}, upright lines. Returns what `lines` returns; update takes the same data.
  */
 export function bars(container, options) {
   let { data } = options;
   const { series, x, width } = options;
   const settings = {
-    tellX: chartNumber, legend: false, ...options,
+    legend: false, ...timeSettings(options.time === true, options), ...options,
     range: () => options.range ?? [x[0], x.at(-1) + width],
     units: [...new Set(series.map((one) => one.unit ?? ""))].slice(0, 1), isZeroBased: true,
     looks: series.map((one, n) => ({ ...lineLook(n), dash: [], scale: "y", note: "", ...one })),
@@ -133,8 +134,20 @@ export function bars(container, options) {
     element: frame.element,
     update(numbers) { data = numbers; frame.redrawData(); },
     show: (n, isShown) => frame.show(n, isShown),
+    fit: () => frame.fit(),
     destroy: () => frame.destroy(),
   };
+}
+
+/** An axis of times of day, or one of numbers. */
+function timeSettings(isTime, { clock = chartClock }) {
+  if (!isTime) return { tellX: chartNumber };
+  const values = (_, at) => at.map(clock), longest = (texts) => Math.max(...texts.map((text) => text.length));
+  const evenly = (_, at) => { // 12:04:00 beside 12:03:55
+    const texts = values(_, at), most = texts.length ? longest(texts) : 0;
+    return most === 8 ? texts.map((text) => (text.length === 5 ? `${text}:00` : text)) : texts;
+  };
+  return { tellX: (at) => clock(Math.round(at)), xAxis: { incrs: MS_STEPS, values: evenly } };
 }
 
 function stackRows(data, shown) {
@@ -206,6 +219,7 @@ class ChartFrame {
   redrawData() {
     if (!this.plot) return this.fit();
     const rows = this.rows();
+    this.setDashes(rows);
     this.plot.batch(() => {
       this.plot.setData(rows, false);
       const range = this.settings.range() ?? xRange(rows[0]);
@@ -233,9 +247,20 @@ class ChartFrame {
         setCursor: [(plot) => this.onCursor(plot)],
       },
     }, rows, this.host);
-    this.plot.over.dataset.chart = "";
+    this.setDashes(rows);
     if (settings.tip) tellAt(this.plot.over, (left) => settings.tip(this.plot.posToVal(left, "x")));
     this.writeValues(null);
+  }
+
+  /** Where points are dense, dashes cannot be seen and take long to draw, and a line must not hide the others. */
+  setDashes([, ...columns]) {
+    if (this.settings.isReversed) return;
+    const most = this.host.clientWidth / DENSE_PIXELS;
+    this.settings.looks.forEach((look, n) => {
+      const size = columns[n]?.reduce((sum, value) => sum + (value !== undefined), 0);
+      const line = this.plot.series[n + 1], isDense = size > most;
+      if (line) Object.assign(line, { dash: isDense ? [] : look.dash, alpha: isDense && columns.length > 1 ? 0.7 : 1 });
+    });
   }
 
   yScales() {
@@ -258,7 +283,8 @@ class ChartFrame {
     if (settings.hasY === false) return [{ show: false }];
     return (settings.units.length ? settings.units : [""]).map((unit, n) => chartAxis({
       scale: n ? "y2" : "y", side: n ? 1 : 3, label: unit || undefined, space: 28, ...(n ? { grid: { show: false } } : {}),
-      size: (_, texts) => 14 + 6.4 * Math.max(3, ...(texts ?? []).map((text) => text.length)),
+      // charts one below the other begin at the same place if they have the same room for their axes
+      size: (_, texts) => Math.max((settings.room ?? 0) - (unit ? 16 : 0), 14 + 6.4 * Math.max(3, ...(texts ?? []).map((text) => text.length))),
       values: (_, at) => at.map(chartNumber),
     }));
   }

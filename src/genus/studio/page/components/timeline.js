@@ -23,7 +23,7 @@ const lookOfKind = (kind) => KIND_LOOKS[kind] ?? OTHER_LOOK;
 /** Draws the timeline of a bus; `data` is what readPicture takes.
  *
  * Options: `lanes` "node" or "channel", `shorten` idle stretches, `label` for screen readers, `onChoose(frame)`. The element
- * has update(data), setOptions(options) and zoomTo(from, to); it is closed by close().
+ * has update(data), setOptions(options), zoomTo(from, to), fit() to its width, and close().
  */
 export function drawTimeline(data, options = {}) {
   const timeline = new Timeline(data, options);
@@ -32,6 +32,7 @@ export function drawTimeline(data, options = {}) {
     setOptions: (changed) => timeline.setOptions(changed),
     zoomTo: (from, to) => timeline.setView(from, to),
     choose: (place) => timeline.choose(timeline.picture.frames[place] ?? null),
+    fit: () => { timeline.fit(); timeline.paint(); },
     close: () => timeline.close(),
   });
 }
@@ -133,12 +134,14 @@ class Timeline {
     has("slot", slots.length > 0);
     has("wait", waits.length > 0);
     has("late", [...frames, ...waits].some((one) => one.isLate));
+    has("idle", this.axis.isShortened);
     const key = Object.keys(this.drawnKinds).filter((name) => this.drawnKinds[name]).join() + colourOf("ink");
     if (key === this.legend.dataset.key) return;
     this.legend.dataset.key = key;
     const named = Object.keys(FRAME_KINDS).filter((kind) => this.drawnKinds[kind]).map((kind) => [(pen) => this.fillBar(pen, lookOfKind(kind), 2, 11 - lookOfKind(kind).height / 2, 20), FRAME_KINDS[kind]]);
     const marks = [["corrupted", (pen) => drawCorrupted(pen, 2, 4, 20, 14), "corrupted"], ["slot", (pen) => drawSlotSign(pen), "slot, deadline at its end"],
-      ["wait", (pen) => drawWaitSign(pen), "waiting, time left, deadline"], ["late", (pen) => paintMissed(pen, 12, 11), "deadline missed"]];
+      ["wait", (pen) => drawWaitSign(pen), "waiting, time left, deadline"], ["late", (pen) => paintMissed(pen, 12, 11), "deadline missed"],
+      ["idle", (pen) => drawIdleSign(pen), "idle, shortened"]];
     const more = marks.filter(([name]) => this.drawnKinds[`+${name}`]).map(([, draw, words]) => [draw, words]);
     clear(this.legend).append(...[...named, ...more].map(([draw, words]) => h("li", {}, signOf(draw), words)));
   }
@@ -552,6 +555,11 @@ function drawSlotSign(pen) {
   pen.strokeStyle = colourOf("ink");
   pen.lineWidth = 1.5;
   strokeLine(pen, 20, 0, 20, 22);
+}
+
+function drawIdleSign(pen) {
+  pen.fillStyle = colourOf("faint");
+  pen.fillRect(6, 2, 12, 18);
 }
 
 function drawWaitSign(pen) {

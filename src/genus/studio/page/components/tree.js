@@ -6,6 +6,7 @@ import { drawBits } from "./bits.js";
 const TAG_BITS = 14;
 const MOST_BLOCKS = 2;
 const FEW_TYPES = 60; // so many are all open at first
+const MANY_TYPES = 200; // from so many on, the browser draws only those that are seen
 const WIDE_CODE = 24; // digits
 
 /** Types as the tree shows them: Map of name to {name, row, parent, depth, children, others, inherited, own}, roots first.
@@ -40,7 +41,7 @@ function splitPrimes(factors, above) {
   const inherited = [], own = [];
   for (const prime of factors) {
     const number = left.get(prime) ?? 0;
-    (number ? inherited : own).push(prime);
+    (number > 0 ? inherited : own).push(prime);
     left.set(prime, number - 1);
   }
   return [inherited, own];
@@ -152,6 +153,7 @@ class TypeTree {
     const most = this.nodes.size <= FEW_TYPES ? Infinity : 1;
     if (this.nodes.size) this.opened ??= new Set([...this.nodes.values()].filter((node) => node.depth < most).map((node) => node.name));
     this.items.clear();
+    this.element.classList.toggle("many-types", this.nodes.size > MANY_TYPES);
     this.draw();
   }
 
