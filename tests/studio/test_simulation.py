@@ -411,6 +411,7 @@ def test_packages_add_simulations_with_worlds_and_buses(monkeypatch: pytest.Monk
         rows = [source.rows(["sources"])["sources"][source.name] for source in (sky, ground)]
         assert [row.state for row in rows if isinstance(row, SourceRow)] == ["paused", "paused"]
         assert [row.kind for row in rows if isinstance(row, SourceRow)] == ["world", "bus"]
+        assert len({row.player for row in rows if isinstance(row, SourceRow)}) == 1
         assert times == sorted(times)
         begin_ns = sky.world.start_ns  # type: ignore[attr-defined]
         assert all(begin_ns < at < begin_ns + 60 * SECOND for at in times)

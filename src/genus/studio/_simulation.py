@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -72,6 +73,9 @@ class Pace:
         return behind_s
 
 
+_NUMBERS = count(1)
+
+
 class Simulation:
     """State: a system that runs in the background.
 
@@ -85,6 +89,8 @@ class Simulation:
         self, system: SimulatedSystem, *, address: str = "sim:", clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.system = system
+        self.player = f"{address} {next(_NUMBERS)}"
+        """Its name among all that plays something."""
         self.state: State = "playing"
         self.note = "starting"
         self.sources: list[Source] = [
@@ -165,6 +171,7 @@ class Simulation:
             "begin_ms": self.system.begin_ns // 1_000_000,
             "end_ms": None if end_ns is None else end_ns // 1_000_000,
             "speed": self.speed,
+            "player": self.player,
         }
 
     # -- in the thread -----------------------------------------------------------------------------------------------
