@@ -190,6 +190,7 @@ function say(text) {
 const STATES = {
   connecting: () => ["◌", "connecting"],
   live: () => ["●", "live"],
+  polling: () => ["◐", "live, every 2 s"], // other windows of this browser have the streams
   reconnecting: () => ["◌", "reconnecting"],
   gone: (since) => ["✕", `the server is gone since ${localTime(since)}`],
   hidden: () => ["❚❚", "paused"],
@@ -276,6 +277,9 @@ function openHelp() {
 }
 
 async function start() {
+  const { id } = readAddress();
+  import(`./views/${VIEWS.some((view) => view.id === id) ? id : "overview"}.js`).catch(() => {}); // loads while the server is asked
+  store.watch(ALWAYS);
   const asked = api("config").then((answer) => {
     config = answer;
     setDocs(config.docs);

@@ -1,28 +1,35 @@
 // The data of the page: one stream of server-sent events keeps the tables that the present view shows.
 
+import { takeSlot } from "./slots.js";
+
 const KEPT_RATES = 60;
 const LAG_MS = 1500;
 const SILENCE_MS = 6000; // the server sends something at least every 2 s
 const GONE_MS = 8000;
-const REOPEN_MS = 1500;
+const REOPEN_MS = 1000;
+const POLL_MS = 2000;
 
 /**
  * A stream of server-sent events that stays: it is opened again after an error or silence, closed while the page is
  * hidden, and opened again instead of working off a backlog.
  *
- * `handlers` maps names of events to functions of their data. `onState(state)` is told "open", "broken" and "hidden".
+ * `handlers` maps names of events to functions of their data. `onState(state)` is told "open", "broken", "hidden", and
+ * "crowded" while so many windows have streams that this one has to wait. `poll()`, if given, is called every 2 s then.
  */
 export class Stream {
-  constructor(path, handlers, onState = () => {}) {
-    this.path = path;
-    this.handlers = handlers;
-    this.onState = onState;
+  constructor(path, handlers, onState = () => {}, poll = null) {
+    Object.assign(this, { path, handlers, onState, poll });
     this.source = null;
+    this.release = null; // gives the slot back
+    this.isClosed = false;
+    this.isAsking = false;
     this.timer = 0;
     this.least = Infinity;
     this.heard = 0;
     this.onVisible = () => (document.hidden ? this.#hide() : this.reopen());
+    this.onFocus = () => { if (!this.release && !document.hidden) this.#queue(true); }; // the window that is used comes first
     document.addEventListener("visibilitychange", this.onVisible);
+    addEventListener("focus", this.onFocus);
     this.watch = setInterval(() => this.#checkSilence(), 1000);
     if (document.hidden) this.onState("hidden");
     else this.reopen();
@@ -30,16 +37,34 @@ export class Stream {
 
   /** Close it for good. */
   close() {
+    this.isClosed = true;
     document.removeEventListener("visibilitychange", this.onVisible);
+    removeEventListener("focus", this.onFocus);
     clearInterval(this.watch);
     this.#drop();
-    this.handlers = {};
-    this.onState = () => {};
+    this.#leave();
   }
 
   /** Close the connection and open another, which begins with a snapshot. */
   reopen() {
     this.#drop();
+    if (this.release) this.#open();
+    else this.#queue();
+  }
+
+  async #queue(isUrgent = !this.poll) {
+    if (this.isAsking) return;
+    this.isAsking = true;
+    const release = await takeSlot(this.poll ? "tables" : "view", () => this.#lose(), isUrgent);
+    this.isAsking = false;
+    if (this.isClosed || document.hidden) return release?.();
+    this.#drop();
+    this.release = release;
+    if (release) this.#open();
+    else this.#wait();
+  }
+
+  #open() {
     this.least = Infinity;
     this.heard = performance.now();
     const source = new EventSource(this.path);
@@ -47,6 +72,24 @@ export class Stream {
     source.onopen = () => { this.heard = performance.now(); };
     source.onerror = () => this.#fail(source);
     for (const name of Object.keys(this.handlers)) source.addEventListener(name, (event) => this.#receive(source, name, event));
+  }
+
+  #wait() {
+    this.onState("crowded");
+    this.poll?.();
+    this.timer = setTimeout(() => this.reopen(), POLL_MS);
+  }
+
+  #lose() {
+    this.release = null;
+    if (this.isClosed || document.hidden) return;
+    this.#drop();
+    this.#wait();
+  }
+
+  #leave() {
+    this.release?.();
+    this.release = null;
   }
 
   #drop() {
@@ -58,6 +101,7 @@ export class Stream {
 
   #hide() {
     this.#drop();
+    this.#leave();
     this.onState("hidden");
   }
 
@@ -81,12 +125,8 @@ export class Stream {
   #fail(source) {
     if (source !== this.source) return;
     this.onState("broken");
-    if (source.readyState === EventSource.CLOSED) this.#retry(); // else the browser tries again by itself
-  }
-
-  #retry() {
-    this.#drop();
-    if (!document.hidden) this.timer = setTimeout(() => this.reopen(), REOPEN_MS);
+    this.#drop(); // a browser that tries again by itself waits longer each time
+    this.timer = setTimeout(() => this.reopen(), REOPEN_MS);
   }
 
   #checkSilence() {
@@ -100,7 +140,8 @@ export class Stream {
  * Tables of rows. `rows(table)` is a Map of rows by key; `watch(tables)` says which are wanted; `onChange(table, fn)`
  * calls fn({set, gone}) (Sets of keys) at most once per animation frame; `onChanges(fn)` the same for all tables at once,
  * with {table: {set, gone}}. Both return a function that ends it. `has(table)` tells whether its rows have come yet.
- * `status` is {state: "connecting" | "live" | "reconnecting" | "gone" | "hidden", since: ms of this computer's clock}.
+ * `status` is {state: "connecting" | "live" | "polling" | "reconnecting" | "gone" | "hidden", since: ms of this computer's
+ * clock}; "polling" is live every 2 s, while many windows are open.
  */
 export class Store {
   constructor({ frame = (fn) => requestAnimationFrame(fn) } = {}) {
@@ -139,7 +180,7 @@ export class Store {
     this.wanted = wanted;
     for (const name of this.tables.keys()) if (!wanted.includes(name)) this.tables.delete(name);
     const handlers = { snapshot: (data) => this.#replace(data), change: (data) => this.#merge(data) };
-    this.stream = new Stream(`/api/stream?tables=${wanted.map(encodeURIComponent).join(",")}`, handlers, (state) => this.#note(state));
+    this.stream = new Stream(`/api/stream?tables=${wanted.map(encodeURIComponent).join(",")}`, handlers, (state) => this.#note(state), () => this.#poll());
   }
 
   onChange(table, fn) {
@@ -160,6 +201,18 @@ export class Store {
   /** Open the stream again, for a new snapshot. */
   reload() {
     this.stream?.reopen();
+  }
+
+  async #poll() {
+    const names = this.wanted;
+    try {
+      const answers = await Promise.all(names.map((name) => fetch(`/api/${name}`).then((answer) => (answer.ok ? answer.json() : {}))));
+      if (names !== this.wanted || this.status.state === "live") return;
+      this.#replace({ seq: this.seq, at: Date.now() - this.skew, tables: Object.fromEntries(names.map((name, n) => [name, answers[n]])) });
+      this.#setStatus("polling");
+    } catch {
+      if (names === this.wanted) this.#note("broken");
+    }
   }
 
   #replace({ seq, at, tables }) {
@@ -237,6 +290,7 @@ export class Store {
   #note(state) {
     if (state === "open") this.#setStatus("live");
     else if (state === "hidden") this.#setStatus("hidden");
+    else if (state === "crowded") this.#setStatus(this.status.state === "live" ? "polling" : this.status.state);
     else if (this.status.state !== "gone") this.#setStatus(this.status.state === "connecting" ? "connecting" : "reconnecting");
   }
 

@@ -15,8 +15,7 @@ const TABLE_SORT_MS = 1000;
  * The first column is the head of the row. Options: `label`; `detail(key, row)` gives {element, update(row), close()} for an
  * opened row; `tone(row)` of a whole row; `sort` {id, down}; `filter` text; `filters` [{id, label, note, test(row)}];
  * `onFilter(text)`; `word` for a row ("channel"); `empty` text; `tools` elements beside the filter; `filterFrom`: the
- * filter is shown from so many rows on;
- * `isShort`: it does not scroll on its own.
+ * filter is shown from so many rows on; `isShort`: it does not scroll on its own.
  *
  * Methods: setRows(map) all rows; change({set, gone}, map) some; reveal(key) scroll to, open and mark a row; destroy().
  */
@@ -49,7 +48,7 @@ class LiveTable {
     const { label, isShort } = this.options;
     this.heads = this.columns.map((column) => this.#buildHead(column));
     this.table = h("table", { class: "table", "aria-label": label },
-      h("colgroup", {}, this.columns.map((column) => h("col", { style: { width: `${column.width}rem` } }))),
+      h("colgroup", {}, this.columns.map(({ width }, n) => h("col", { style: { width: n ? `${width}rem` : `min(${width}rem, 46vw)` } }))),
       h("thead", {}, h("tr", { "aria-rowindex": 1 }, this.heads.map(({ cell }) => cell))));
     this.none = h("tbody", { class: "none", hidden: true }, h("tr", {}, h("td", { colspan: this.columns.length }, "")));
     this.table.append(this.none);
@@ -73,16 +72,16 @@ class LiveTable {
       ? h("button", { type: "button", title: column.note, onclick: () => this.#press(column) }, column.title)
       : h("span", { title: column.note }, column.title);
     const docs = column.docs && h("a", { class: "docs", href: column.docs, target: "_blank", rel: "noopener", title: `${column.title}: documentation`, "aria-label": `${column.title}: documentation` }, "?");
-    const cell = h("th", { scope: "col", class: column.end ? "end" : null }, h("div", { class: "head-cell" }, label, docs, arrow));
+    const cell = h("th", { scope: "col", "aria-label": column.title, class: column.end ? "end" : null }, h("div", { class: "head-cell" }, label, arrow, docs));
     return { cell, arrow, column };
   }
 
   #buildToolbar() {
     const { word = "row", filters = [], tools = [] } = this.options;
-    this.counted = h("span", { class: "counted", role: "status" });
+    this.counted = h("span", { class: "counted" });
     this.input = h("input", {
       type: "search", class: "input filter", placeholder: `Filter ${word}s`, "aria-label": `Filter ${word}s`, dataset: { filter: "" }, autocomplete: "off", spellcheck: "false",
-      oninput: () => this.#setFilter(this.input.value),
+      oninput: () => this.#setFilter(this.input.value), onfocus: () => this.counted.setAttribute("aria-live", "polite"), onblur: () => this.counted.removeAttribute("aria-live"),
       onkeydown: (event) => { if (event.key === "Escape" && this.input.value) { event.preventDefault(); this.input.value = ""; this.#setFilter(""); } },
     });
     this.input.value = this.filter;

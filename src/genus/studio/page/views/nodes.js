@@ -11,25 +11,25 @@ const signed = (value) => (isNumber(value) && value > 0 ? `+${micros(value)}` : 
 
 const columns = (store) => [
   {
-    id: "name", title: "Node", width: 12, isFixed: true, ...about("node"), value: (row) => row.name, search: (row) => `${row.name}\n${row.program}\n${row.host}`,
+    id: "name", title: "Node", width: 10, isFixed: true, ...about("node"), value: (row) => row.name, search: (row) => `${row.name}\n${row.program}\n${row.host}`,
     make: (cell) => cell.append(h("strong", { class: "weak" }), h("small")),
     write: (cell, row) => {
       const [isOther, isOtherToo] = [setText(cell.firstChild, row.name), setText(cell.lastChild, [row.role, row.program].filter(Boolean).join(", "))];
       if (isOther || isOtherToo) cell.title = [row.name, row.role, row.program, row.host].filter(Boolean).join("\n");
     },
   },
-  { id: "number", title: "Number", width: 5, end: true, note: "The number of the node on its CAN bus.", docs: docsOf("node"), value: (row) => row.number, text: (row) => count(row.number) },
+  { id: "number", title: "Number", width: 4.4, end: true, note: "The number of the node on its CAN bus.", docs: docsOf("node"), value: (row) => row.number, text: (row) => count(row.number) },
   {
-    id: "state", title: "State", width: 9.5, note: "up, down, starting, error passive, bus off, not synchronised, standing by", docs: docsOf("bus off"), value: (row) => `${row.is_well ? 1 : 0} ${row.state}`, search: (row) => row.state,
+    id: "state", title: "State", width: 8, note: "up, down, starting, error passive, bus off, not synchronised, standing by", docs: docsOf("bus off"), value: (row) => `${row.is_well ? 1 : 0} ${row.state}`, search: (row) => row.state,
     make: (cell) => cell.append(h("span", { class: "chip" })), write: (cell, row) => drawNodeState(cell.firstChild, row),
   },
-  { id: "heard_ms", title: "Last heard", width: 7, end: true, note: "When something was last received from it, in the time of the source.", docs: docsOf("wants"), value: (row) => row.heard_ms, text: (row) => ago(row.heard_ms, sourceNow(store, row)) },
-  { id: "offset_us", title: "Clock offset", width: 7.5, end: true, ...about("offset"), value: (row) => (isNumber(row.offset_us) ? Math.abs(row.offset_us) : null), text: (row) => signed(row.offset_us), tone: (row) => (isNumber(row.precision_us) && Math.abs(row.offset_us) > row.precision_us ? "bad" : "") },
-  { id: "precision_us", title: "Precision", width: 6.5, end: true, ...about("precision"), value: (row) => row.precision_us, text: (row) => (isNumber(row.precision_us) ? `± ${micros(row.precision_us)}` : DASH) },
-  { id: "source", title: "Source", width: 7, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
-  { id: "wants", title: "Wants", width: 14, ...about("wants"), isLong: true, value: (row) => row.wants.length, text: (row) => row.wants.join("; ") || DASH, search: (row) => row.wants.join("\n") },
-  { id: "filters", title: "Filters", width: 5, end: true, ...about("acceptance filter"), value: (row) => row.filters.length, text: (row) => (row.filters.length ? count(row.filters.length) : DASH) },
-  { id: "uid", title: "Unique id", width: 9.5, isFixed: true, isLong: true, class: "mono", note: "The number that the node was made with, or that its participant chose.", docs: docsOf("node"), value: (row) => row.uid, text: (row) => row.uid || DASH, search: (row) => row.uid },
+  { id: "heard_ms", title: "Last heard", width: 5.4, end: true, note: "When something was last received from it, in the time of the source.", docs: docsOf("wants"), value: (row) => row.heard_ms, text: (row) => ago(row.heard_ms, sourceNow(store, row)) },
+  { id: "offset_us", title: "Clock offset", width: 6.2, end: true, ...about("offset"), value: (row) => (isNumber(row.offset_us) ? Math.abs(row.offset_us) : null), text: (row) => signed(row.offset_us), tone: (row) => (isNumber(row.precision_us) && Math.abs(row.offset_us) > row.precision_us ? "bad" : "") },
+  { id: "precision_us", title: "Precision", width: 5, end: true, ...about("precision"), value: (row) => row.precision_us, text: (row) => (isNumber(row.precision_us) ? `± ${micros(row.precision_us)}` : DASH) },
+  { id: "source", title: "Source", width: 5.2, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
+  { id: "wants", title: "Wants", width: 7, ...about("wants"), isLong: true, value: (row) => row.wants.length, text: (row) => row.wants.join("; ") || DASH, search: (row) => row.wants.join("\n") },
+  { id: "filters", title: "Filters", width: 3.8, end: true, ...about("acceptance filter"), value: (row) => row.filters.length, text: (row) => (row.filters.length ? count(row.filters.length) : DASH) },
+  { id: "uid", title: "Unique id", width: 7.4, isFixed: true, isLong: true, class: "mono", note: "The number that the node was made with, or that its participant chose.", docs: docsOf("node"), value: (row) => row.uid, text: (row) => row.uid || DASH, search: (row) => row.uid },
 ];
 
 export default {
@@ -94,6 +94,6 @@ function drawFilters(filters) {
 
 const FACTS = [
   ["Unique id", null, (row) => row.uid || DASH], ["Host", null, (row) => row.host || DASH], ["Process", null, (row) => (isNumber(row.pid) ? String(row.pid) : DASH)], ["Program", null, (row) => row.program || DASH],
-  ["Role", null, (row) => row.role || DASH], ["Last heard", null, (row) => (isNumber(row.heard_ms) ? `${date(row.heard_ms, 3)} UTC` : DASH)], ["Clock offset", "offset", (row) => signed(row.offset_us)],
+  ["Role", null, (row) => row.role || DASH], ["Last heard", null, (row) => (isNumber(row.heard_ms) ? date(row.heard_ms, 3) : DASH)], ["Clock offset", "offset", (row) => signed(row.offset_us)],
   ["Precision", "precision", (row) => (isNumber(row.precision_us) ? `± ${micros(row.precision_us)}` : DASH)],
 ];

@@ -3,12 +3,11 @@ import { h, setText, setAttribute } from "../components/dom.js";
 import { count, date, duration, isNumber, percent, plural, rate, short, time } from "../components/format.js";
 import { sparkline } from "../components/spark.js";
 import { term } from "../terms.js";
-import { drawState } from "./sources-bar.js";
+import { drawState, sourceRates } from "./sources-bar.js";
 
 const SHOWN_PROBLEMS = 50;
-const KEPT_RATES = 60;
+const GROWING_MS = 10_000;
 const SEVERITIES = { bad: ["✕", "error"], warn: ["⚠", "warning"] };
-const rates = new Map(); // of each source, one a second; outlives the view, so that a line is there when it is shown again
 
 export default {
   id: "overview",
@@ -18,7 +17,7 @@ export default {
     const problems = new ProblemList(ctx), figures = new Figures(), lines = new SourceLines(ctx);
     root.append(problems.element, figures.element, lines.element);
     const drawAll = () => { problems.update(); figures.update(ctx.store.rows("sources")); lines.update(); };
-    const timer = setInterval(() => { problems.tell(); beat(ctx.store.rows("sources")); lines.drawRates(); }, 1000);
+    const timer = setInterval(() => { problems.tell(); figures.update(ctx.store.rows("sources")); lines.drawRates(); }, 1000);
     if (ctx.store.has("sources")) drawAll();
     return {
       update(changes) {
@@ -29,11 +28,6 @@ export default {
     };
   },
 };
-
-function beat(sources) {
-  for (const key of rates.keys()) if (!sources.has(key)) rates.delete(key);
-  for (const [key, row] of sources) rates.set(key, [...(rates.get(key) ?? []).slice(1 - KEPT_RATES), row.rate]);
-}
 
 /** Problems as cards, the worst and newest first. */
 class ProblemList {
@@ -99,7 +93,7 @@ class Figures {
   constructor() {
     this.tiles = {
       rate: new Figure(term("rate", "events/s")), events: new Figure(term("event", "events")), late: new Figure(term("late")),
-      lost: new Figure(term("lost")), nodes: new Figure(term("node", "nodes")), load: new Figure(term("bus load", "highest bus load")),
+      lost: new Figure(term("lost")), nodes: new Figure(term("node", "nodes")), load: new Figure(term("bus load")),
     };
     this.element = h("section", { class: "section", "aria-label": "All sources together" }, h("ul", { class: "tiles" }, Object.values(this.tiles).map((tile) => tile.element)));
   }
@@ -109,11 +103,11 @@ class Figures {
     const loads = rows.map((row) => row.load).filter(isNumber), { tiles } = this;
     tiles.rate.update(rate(sum("rate")), `from ${plural(rows.length, "source")}`);
     tiles.events.update(short(sum("events")), "seen so far");
-    tiles.late.update(short(sum("late")), sum("late") ? "missed or expired" : "none missed or expired", sum("late") ? "bad" : "good");
-    tiles.lost.update(short(sum("lost")), sum("lost") ? "or dropped, rejected" : "none known", sum("lost") ? "bad" : "good");
+    tiles.late.count(sum("late"), "missed or expired");
+    tiles.lost.count(sum("lost"), "or dropped, rejected");
     tiles.nodes.update(count(sum("nodes")), "known to take part");
     tiles.load.element.hidden = !loads.length;
-    if (loads.length) tiles.load.update(percent(Math.max(...loads)), plural(loads.length, "CAN bus", "CAN buses"), Math.max(...loads) > 0.9 ? "warn" : "");
+    if (loads.length) tiles.load.update(percent(Math.max(...loads)), loads.length === 1 ? "of the CAN bus" : `highest of ${loads.length} CAN buses`, Math.max(...loads) > 0.9 ? "warn" : "");
   }
 }
 
@@ -123,6 +117,14 @@ class Figure {
     this.sign = h("span", { class: "sign", "aria-hidden": "true" });
     this.note = h("small");
     this.element = h("li", {}, h("strong", {}, this.number, this.sign), h("span", {}, name), this.note);
+  }
+
+  // What was lost long ago is not wrong now.
+  count(value, word) {
+    if (this.value !== undefined && value > this.value) this.grownAt = performance.now();
+    this.value = value;
+    const isGrowing = performance.now() - (this.grownAt ?? -Infinity) < GROWING_MS;
+    this.update(short(value), value ? `${word}${isGrowing ? "; growing" : "; not growing"}` : "none known", value ? (isGrowing ? "bad" : "warn") : "good");
   }
 
   update(number, note, tone = "") {
@@ -160,7 +162,7 @@ class SourceLines {
   }
 
   drawRates() {
-    for (const [key, line] of this.lines) line.spark.update(rates.get(key) ?? []);
+    for (const [key, line] of this.lines) line.spark.update(sourceRates.get(key) ?? []);
   }
 }
 
@@ -170,7 +172,7 @@ class SourceLine {
     this.state = h("span", { class: "chip" });
     this.note = h("small", { class: "source-note" });
     this.cells = Object.fromEntries(["time", "rate", "late", "lost", "nodes", "load"].map((name) => [name, h("span")]));
-    this.spark = sparkline(rates.get(key) ?? [], { width: 140, height: 26 });
+    this.spark = sparkline(sourceRates.get(key) ?? [], { width: 140, height: 26 });
     this.bar = h("i");
     this.gauge = h("span", { class: "gauge", "aria-hidden": "true" }, this.bar);
     const { cells } = this, end = (cell) => h("td", { class: "end" }, cell);

@@ -3,14 +3,19 @@ import { h, setText, setAttribute } from "../components/dom.js";
 import { date, duration, isNumber, rate, time } from "../components/format.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 50, 100];
+const KEPT_RATES = 60;
 const KEPT_MS = 1500; // how long what the user chose stands against what the server says
 export const STATE_SIGNS = {
   live: ["●", "good"], playing: ["▶", "good"], paused: ["❚❚", "warn"], ended: ["■", ""], failed: ["✕", "bad"],
 };
 
+/** The rates of each source of the last minute, one a second, the oldest first. */
+export const sourceRates = new Map();
+
 /** Show the sources in `root` for as long as the page lives. */
 export function mountSources(root, ctx) {
   const items = new Map();
+  setInterval(() => keepRates(ctx.store.rows("sources")), 1000);
   ctx.store.onChange("sources", () => {
     const rows = ctx.store.rows("sources");
     for (const [key, item] of items) if (!rows.has(key)) [item.element.remove(), items.delete(key)];
@@ -22,6 +27,11 @@ export function mountSources(root, ctx) {
       item.update(row);
     }
   });
+}
+
+function keepRates(rows) {
+  for (const key of sourceRates.keys()) if (!rows.has(key)) sourceRates.delete(key);
+  for (const [key, row] of rows) sourceRates.set(key, [...(sourceRates.get(key) ?? []).slice(1 - KEPT_RATES), row.rate]);
 }
 
 /** Whether its time can be stopped. */
@@ -43,15 +53,13 @@ class SourceItem {
     this.ctx = ctx;
     this.isPlayed = false;
     this.name = h("span", { class: "name" }, key);
-    this.kind = h("small");
     this.state = h("span", { class: "chip" });
     this.rate = h("span", { class: "number rate" });
-    this.element = h("div", { class: "source" }, this.name, this.kind, this.state, this.rate);
+    this.element = h("div", { class: "source", role: "group", "aria-label": key }, this.name, this.state, this.rate);
   }
 
   update(row) {
-    setText(this.kind, row.kind);
-    setAttribute(this.name, "title", row.address);
+    setAttribute(this.name, "title", `${row.kind}, ${row.address}`);
     drawState(this.state, row.state, row.note);
     setText(this.rate, `${rate(row.rate)}/s`);
   }
@@ -73,8 +81,6 @@ class PlayedItem extends SourceItem {
     this.speed = h("select", { class: "input", "aria-label": `speed of ${key}`, onchange: () => this.#send("speed", Number(this.speed.value)) });
     this.error = h("span", { class: "error", role: "alert", hidden: true });
     this.element.classList.add("played");
-    this.element.setAttribute("role", "group");
-    this.element.setAttribute("aria-label", key);
     this.element.append(h("span", { class: "player" }, this.button, this.time, this.slider, this.end, this.speed), this.error);
     this.#offer(1);
   }

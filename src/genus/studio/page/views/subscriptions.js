@@ -9,20 +9,20 @@ const about = (name) => ({ note: explain(name), docs: docsOf(name) });
 const isFull = (row) => isNumber(row.capacity) && row.capacity > 0 && row.waiting >= row.capacity;
 const isTroubled = (row) => Boolean(row.failed || row.dropped || isFull(row));
 const counter = (id, title) => ({
-  id, title, width: 5.5, end: true, ...about(id), value: (row) => row[id], text: (row) => count(row[id]), tone: (row) => (row[id] > 0 ? "bad" : ""),
+  id, title, width: 5, end: true, ...about(id), value: (row) => row[id], text: (row) => count(row[id]), tone: (row) => (row[id] > 0 ? "bad" : ""),
 });
 
 const columns = () => [
   {
-    id: "text", title: "Subscription", width: 26, isFixed: true, ...about("subscription"), value: (row) => row.text, search: (row) => row.text,
+    id: "text", title: "Subscription", width: 22, isFixed: true, ...about("subscription"), value: (row) => row.text, search: (row) => row.text,
     make: (cell) => cell.append(h("code")), write: (cell, row) => { if (setText(cell.firstChild, row.text)) cell.title = row.text; },
   },
-  { id: "owner", title: "Owner", width: 9, isFixed: true, isLong: true, note: "The participant or node that asked.", docs: docsOf("node"), value: (row) => row.owner, text: (row) => row.owner || "this process", search: (row) => row.owner || "this process" },
-  { id: "source", title: "Source", width: 7, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
-  { id: "delivered", title: "Delivered", width: 6.5, end: true, ...about("delivered"), value: (row) => row.delivered, text: (row) => count(row.delivered) },
-  { id: "rate", title: "Rate", width: 5, end: true, ...about("rate"), value: (row) => row.rate, text: (row) => (isNumber(row.rate) ? `${rate(row.rate)}/s` : DASH) },
+  { id: "owner", title: "Owner", width: 8, isFixed: true, isLong: true, note: "The participant or node that asked.", docs: docsOf("node"), value: (row) => row.owner, text: (row) => row.owner || "this process", search: (row) => row.owner || "this process" },
+  { id: "source", title: "Source", width: 6, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
+  { id: "delivered", title: "Delivered", width: 6, end: true, ...about("delivered"), value: (row) => row.delivered, text: (row) => count(row.delivered) },
+  { id: "rate", title: "Rate", width: 4.5, end: true, ...about("rate"), value: (row) => row.rate, text: (row) => (isNumber(row.rate) ? `${rate(row.rate)}/s` : DASH) },
   counter("failed", "Failed"), counter("dropped", "Dropped"),
-  { id: "waiting", title: "Queue", width: 9, ...about("queue"), class: "tall", value: (row) => (isNumber(row.capacity) ? row.waiting / row.capacity : row.waiting), make: makeQueue, write: writeQueue },
+  { id: "waiting", title: "Queue", width: 8, ...about("queue"), class: "tall", value: (row) => (isNumber(row.capacity) ? row.waiting / row.capacity : row.waiting), make: makeQueue, write: writeQueue },
 ];
 
 export default {
@@ -54,7 +54,7 @@ function makeQueue(cell) {
 
 function writeQueue(cell, row) {
   const hasQueue = isNumber(row.waiting), isBounded = isNumber(row.capacity) && row.capacity > 0;
-  if (!setText(cell.text, hasQueue ? `${count(row.waiting)}${isBounded ? ` of ${count(row.capacity)}${isFull(row) ? ": full" : ""}` : ""}` : DASH)) return;
+  if (!setText(cell.text, hasQueue ? `${isFull(row) ? "full: " : ""}${count(row.waiting)}${isBounded && !isFull(row) ? ` of ${count(row.capacity)}` : ""}` : DASH)) return;
   cell.text.classList.toggle("bad-value", isFull(row));
   cell.gauge.hidden = !hasQueue || !isBounded;
   if (cell.gauge.hidden) return;
