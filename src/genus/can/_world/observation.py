@@ -62,10 +62,10 @@ class Observation:
         """A program could not publish an event: the queue of its node is full."""
         self._tracker(station, type(event)).refused += 1
 
-    def event_delivered(self, station: Station, event: Event) -> None:
-        """A node got an event that it has a subscription for."""
+    def event_received(self, station: Station, event: Event) -> None:
+        """A node got an event of a class that it has a subscription for; it is delivered if one matches it."""
         trackers = self._by_class.get(type(event), [])
-        if not trackers:
+        if not station.count_matches(event) or not trackers:
             return
         key, bus_now = trackers[0].key(event), station.bus_time(self._simulation.now)
         if not any(tracker.event_delivered(station.name, key, bus_now) for tracker in trackers):

@@ -62,8 +62,8 @@ class StationObserver(Protocol):
     def event_refused(self, station: "Station", event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
 
-    def event_delivered(self, station: "Station", event: Event) -> None:
-        """A node got an event that it has a subscription for."""
+    def event_received(self, station: "Station", event: Event) -> None:
+        """A node got an event of a class that it has a subscription for."""
 
     def publisher_informed(self, station: "Station", cls: type, trouble: Trouble) -> None:
         """A publisher got a trouble."""
@@ -291,14 +291,17 @@ class Station(NodeLink):
             found = self._by_class[cls] = tuple(sorted(accepting, key=lambda each: each.test is not None))
         return found
 
-    def _receive(self, event: Event) -> None:
+    def count_matches(self, event: Event) -> bool:
+        """Count an event for each subscription of this node that matches it; returns whether one does."""
         matched = False
         for each in self._accepting(type(event)):
             if each.test is None or each.test(event):
                 each.delivered += 1
                 matched = True
-        if matched:
-            self._observer.event_delivered(self, event)
+        return matched
+
+    def _receive(self, event: Event) -> None:
+        self._observer.event_received(self, event)
         self._deliver(event)
 
 
