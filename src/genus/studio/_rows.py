@@ -170,7 +170,7 @@ class NodeRow(Row, frozen=True, kw_only=True):
     is_well: bool = True
     role: str = ""
     offset_us: float | None = None
-    """How far its clock is off the true time, in a simulation."""
+    """How far its clock is off the time of the bus, which the time master has; known in a simulation only."""
     precision_us: float | None = None
     """A bound on how far its clock is off the time of the bus."""
     heard_ms: float | None = None

@@ -5,7 +5,7 @@ moment is read again.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -54,7 +54,8 @@ class WorldSource:
         if "nodes" in wanted or "subscriptions" in wanted:
             states = steady(self.world.nodes)
             if "nodes" in wanted:
-                found["nodes"] = {f"{self.name}|{state.name}": self._node(state) for state in states}
+                bus_ns = _offset_of_bus(states)
+                found["nodes"] = {f"{self.name}|{state.name}": self._node(state, bus_ns) for state in states}
             if "subscriptions" in wanted:
                 found["subscriptions"] = dict(self._subscriptions(states, now_ns))
         if "sources" in wanted:
@@ -137,7 +138,7 @@ class WorldSource:
                     ),
                 )
 
-    def _node(self, state: NodeState) -> NodeRow:
+    def _node(self, state: NodeState, bus_ns: int) -> NodeRow:
         heard = state.heard_ns
         return NodeRow(
             source=self.name,
@@ -147,7 +148,7 @@ class WorldSource:
             state=state.condition,
             is_well=state.condition not in UNWELL,
             role=", ".join(state.roles),
-            offset_us=None if state.offset_ns is None else three_digits(state.offset_ns / 1e3),
+            offset_us=None if state.offset_ns is None else three_digits((state.offset_ns - bus_ns) / 1e3),
             precision_us=None if state.precision_ns is None else three_digits(state.precision_ns / 1e3),
             heard_ms=None if heard is None else (self.world.start_ns + heard) // 1_000_000,
             wants=tuple(each.text for each in state.subscriptions),
@@ -193,6 +194,11 @@ def steady(read: Callable[[], T]) -> T:
         except (RuntimeError, LookupError, AttributeError):  # a dictionary grew, or a node is being made
             time.sleep(0)
     return read()
+
+
+def _offset_of_bus(states: Iterable[NodeState]) -> int:
+    """How far the time of the bus is off the true time: that of the time master; 0 if there is none."""
+    return next((state.offset_ns or 0 for state in states if "time master" in state.roles), 0)
 
 
 def _milliseconds(span_ns: int | None) -> float | None:

@@ -70,7 +70,7 @@ export const TERMS = {
   "missed": ["can/#troubles", "Events that were not there at their deadline."],
   "node": ["can/", "A participant of a CAN bus or of a network."],
   "none": ["can-planning/#none-fixed-priorities", "Events without a promise about time: they use the time that is left."],
-  "offset": ["can-time/", "How far the clock of a node is off the true time, in a simulation."],
+  "offset": ["can-time/", "How far the clock of a node is off the time of the bus, in a simulation."],
   "out of scope": ["gateways/#what-may-cross", "Events that the rules of the gateway do not let cross."],
   "precision": ["can-time/#what-is-promised", "A bound on how far the clock of a node is off the time of the bus."],
   "presence bits": ["concepts/#family-vector-presence-bits", "Which attributes of its family's vector an event carries."],
