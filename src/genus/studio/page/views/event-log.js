@@ -7,6 +7,8 @@ export const MOST_COLUMNS = 24;
 const MOST_NAMES = 200;
 const MOST_TYPES = 8;
 const WIDEST = 30;
+const WIDEST_NAME = 24;
+const DAY_MS = 86_400_000;
 /** Attributes that every event may carry. */
 export const CONTEXT = ["place", "source", "time", "deadline", "expires"];
 
@@ -67,12 +69,41 @@ export class EventColumns {
 
   clear() {
     this.known = new Map();
+    this.names = { type: 12, source: 8, publisher: 0 }; // the longest name of each; 0 if there is none
+    this.day = null; // days since 1970, of the first event
+    this.hasDays = false; // whether others are of another day
     this.version = 0;
   }
 
   /** Note what the events have. */
   note(events) {
-    for (const event of events) for (const name of Object.keys(event.values)) this.#noteValue(event, name);
+    for (const event of events) {
+      this.#noteNames(event);
+      this.#noteDay(event.at_ms);
+      for (const name of Object.keys(event.values)) this.#noteValue(event, name);
+    }
+  }
+
+  #noteNames(event) {
+    for (const field of Object.keys(this.names)) {
+      const length = Math.min((event[field] ?? "").length, WIDEST_NAME);
+      if (length > this.names[field]) [this.names[field], this.version] = [Math.max(length, 9), this.version + 1];
+    }
+  }
+
+  #noteDay(at) {
+    if (!Number.isFinite(at) || this.hasDays) return;
+    const day = Math.floor(at / DAY_MS);
+    if (day === this.day) return;
+    this.hasDays = this.day !== null;
+    this.day ??= day;
+    this.version += 1;
+  }
+
+  /** The day of all events as a text; "" if it is today, or if there are several. */
+  dayText() {
+    if (this.day === null || this.hasDays || this.day === Math.floor(Date.now() / DAY_MS)) return "";
+    return new Date(this.day * DAY_MS).toISOString().slice(0, 10);
   }
 
   #noteValue(event, name) {

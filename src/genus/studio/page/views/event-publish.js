@@ -51,16 +51,10 @@ function ownFirst(attributes) {
 }
 
 function attributeField(attribute) {
-  const typed = [typeText(attribute.type), attribute.unit && `[${attribute.unit}]`].filter(Boolean).join(" ");
+  const typed = [attribute.type, attribute.unit && `[${attribute.unit}]`].filter(Boolean).join(" ");
   const note = attribute.required ? typed : `${typed}, may be absent`;
   const options = { class: "input", name: attribute.name, autocomplete: "off", "aria-required": attribute.required ? "true" : null };
-  const choices = attribute.type === "bool" ? ["true", "false"] : attribute.type?.enum;
+  const choices = attribute.type === "bool" ? ["true", "false"] : attribute.type.includes("|") ? attribute.type.split("|") : null;
   return h("label", { class: "publish-field" }, h("span", {}, attribute.name, attribute.required ? h("span", { class: "bad-value", title: "required" }, " *") : null),
-    Array.isArray(choices) ? h("select", options, ["", ...choices].map((value) => h("option", { value }, value))) : h("input", options), h("small", {}, note));
-}
-
-/** A type of an attribute as a text; choices are an object with their values. */
-export function typeText(type) {
-  if (typeof type === "string") return type;
-  return Array.isArray(type?.enum) ? type.enum.slice(0, 12).join(" | ") : Object.keys(type ?? {})[0] ?? "";
+    choices ? h("select", options, ["", ...choices].map((value) => h("option", { value }, value))) : h("input", options), h("small", {}, note));
 }

@@ -4,19 +4,17 @@ import { time, date } from "../components/format.js";
 import { failureText } from "./event-log.js";
 
 const BEYOND = 4; // rows above and below what is seen
-const FIXED = [
-  { name: "time", label: "time (UTC)", width: 13, read: (event) => (isToday(event.at_ms) ? time(event.at_ms, 3) : date(event.at_ms, 3)) },
-  { name: "type", label: "type", width: 16, read: (event) => event.type },
-  { name: "on", label: "seen on", width: 12, read: (event) => event.source },
-  { name: "publisher", label: "publisher", width: 12, read: (event) => event.publisher ?? "" },
-];
-const WHY = { name: "why", label: "why not", width: 34, read: (event) => failureText(event) || "✓ matches" };
 
-const DATED_WIDTH = 22;
-
-/** Whether the time of day tells when it was, without the day. */
-export function isToday(at) {
-  return Number.isFinite(at) && Math.abs(Date.now() - at) < 43_200_000;
+/** The columns that do not depend on the subscription; `columns` are EventColumns. */
+function fixedColumns(columns, { hasSources, hasWhy }) {
+  const { names, hasDays } = columns, day = columns.dayText();
+  return [
+    { label: day ? `${day} (UTC)` : "time (UTC)", width: hasDays ? 22 : day ? 15 : 12, read: (event) => (hasDays ? date : time)(event.at_ms, 3) },
+    { label: "type", width: names.type, read: (event) => event.type },
+    hasWhy && { label: "why not", width: 36, read: (event) => failureText(event) || "✓ matches" },
+    hasSources && { label: "seen on", width: names.source, read: (event) => event.source },
+    names.publisher && { label: "publisher", width: names.publisher, read: (event) => event.publisher ?? "" },
+  ].filter(Boolean);
 }
 
 /**
@@ -63,12 +61,11 @@ export class EventTable {
 
   // -- columns -------------------------------------------------------------------------------------------------------
 
-  /** Say which columns there are: those of attributes, and which of the others. */
-  setColumns(attributes, { hasSources, hasPublishers, hasWhy, hasDates }) {
-    const isShown = { on: hasSources, publisher: hasPublishers };
+  /** Draw the columns anew: those of all events, as `options` say, and those of attributes. */
+  setColumns(columns, options) {
     this.columns = [
-      { ...FIXED[0], width: hasDates ? DATED_WIDTH : FIXED[0].width }, FIXED[1], ...(hasWhy ? [WHY] : []), ...FIXED.slice(2).filter((column) => isShown[column.name]),
-      ...attributes.map((column) => ({ ...column, label: column.name, isAttribute: true, read: (event) => event.values[column.name] ?? "" })),
+      ...fixedColumns(columns, options),
+      ...columns.shown().map((column) => ({ ...column, label: column.name, isAttribute: true, read: (event) => event.values[column.name] ?? "" })),
     ];
     const focused = this.head.contains(document.activeElement) ? document.activeElement.dataset.column : null;
     clear(this.group).append(...this.columns.map((column) => h("col", { style: { width: `calc(${column.width}ch + 1.2rem)` } })), h("col", {}));

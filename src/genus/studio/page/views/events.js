@@ -4,7 +4,7 @@ import { count, rate, plural } from "../components/format.js";
 import { queryInput } from "../components/query.js";
 import { docsOf } from "../terms.js";
 import { EventLog, EventColumns, MOST_COLUMNS, declaringType } from "./event-log.js";
-import { EventTable, isToday } from "./event-table.js";
+import { EventTable } from "./event-table.js";
 import { eventDetails } from "./event-details.js";
 import { publishForm } from "./event-publish.js";
 import { showPopover } from "./popover.js";
@@ -25,7 +25,6 @@ class EventsView {
     this.why = ""; // why the table does not follow: "", "pause", "scroll" or "row"
     this.totals = { matched: 0, seen: 0, skipped: 0 };
     this.types = {};
-    this.forms = {}; // what some events have, and then a column shows
     this.build(root);
     this.readTypes().catch(() => {});
     this.drawSources();
@@ -136,9 +135,6 @@ class EventsView {
   take(events) {
     const added = this.log.add(events);
     this.columns.note(added);
-    const hasPublishers = this.forms.hasPublishers || added.some((event) => event.publisher);
-    const hasDates = this.forms.hasDates || added.some((event) => !isToday(event.at_ms));
-    if (hasPublishers !== this.forms.hasPublishers || hasDates !== this.forms.hasDates) this.forms = { hasPublishers, hasDates };
     this.schedule();
   }
 
@@ -182,7 +178,7 @@ class EventsView {
   // -- drawing -----------------------------------------------------------------------------------------------------------
 
   draw() {
-    if (this.columns.version !== this.drawnVersion || this.forms !== this.drawnForms) this.setColumns();
+    if (this.columns.version !== this.drawnVersion) this.setColumns();
     if (!this.why) this.table.show(this.log.shown, true);
     this.more.hidden = !this.why || !this.log.fresh;
     if (!this.more.hidden) setText(this.more, `${this.table.isNewestFirst ? "↑" : "↓"} ${plural(this.log.fresh, "new event")}`);
@@ -192,10 +188,9 @@ class EventsView {
 
   setColumns() {
     this.drawnVersion = this.columns.version;
-    this.drawnForms = this.forms;
-    const shown = this.columns.shown();
-    this.table.setColumns(shown, { hasSources: this.live.length + this.asked.length > 1, hasWhy: this.hasOthers, ...this.forms });
-    setText(this.chooser, shown.length < this.columns.known.size ? `Columns ${shown.length}/${this.columns.known.size}` : "Columns");
+    this.table.setColumns(this.columns, { hasSources: this.live.length + this.asked.length > 1, hasWhy: this.hasOthers });
+    const shown = this.columns.shown().length, all = this.columns.known.size;
+    setText(this.chooser, shown < all ? `Columns ${shown}/${all}` : "Columns");
   }
 
   drawHint() {
@@ -258,7 +253,6 @@ class EventsView {
     this.log.clear();
     this.columns.clear();
     this.why = "";
-    this.forms = {};
     this.table.current = null;
     this.details.element.hidden = true;
     this.drawnVersion = -1;

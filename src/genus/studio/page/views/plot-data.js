@@ -10,10 +10,9 @@ export const MOST_LINES = 40;
 const THINNED_COLUMNS = 1600; // leaves 3,200 points, so that thinning is rare
 const REAL_TIME_MS = 5000;
 
-/** Whether an attribute of this type is drawn; durations are numbers of seconds, and bool is 0 or 1. */
+/** Whether an attribute of this type is drawn: a number, bool as 0 or 1, a duration in seconds, choices of numbers. */
 export function isPlotted(type) {
-  if (typeof type === "string") return /^(u?int|float)\d*$|^bool$|^duration$/i.test(type);
-  return Array.isArray(type?.enum) && type.enum.length > 0 && type.enum.every((value) => typeof value === "number");
+  return /^(u?int|float)\d*$|^bool$|^duration$|^-?\d+(\|-?\d+)*$/i.test(type);
 }
 
 /** Points of series. A line is a list of [time in ms, value], in the order of time. */

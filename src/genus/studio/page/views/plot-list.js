@@ -1,7 +1,6 @@
 // The attributes that can be drawn, by type: drag one onto a plot, or choose it.
 import { h, clear } from "../components/dom.js";
 import { isPlotted } from "./plot-data.js";
-import { typeText } from "./event-publish.js";
 
 const MOST_SHOWN = 400;
 
@@ -14,7 +13,7 @@ export function attributeList({ dragType, onAdd }) {
 
   const chip = (type, attribute) => {
     const name = `${type}.${attribute.name}`;
-    const button = h("button", { type: "button", class: "plot-chip", draggable: "true", title: `${name}: ${typeText(attribute.type)}; drag it onto a plot, or press it`, onclick: () => onAdd(name) },
+    const button = h("button", { type: "button", class: "plot-chip", draggable: "true", title: `${name}: ${attribute.type}; drag it onto a plot, or press it`, onclick: () => onAdd(name) },
       attribute.name, attribute.unit ? h("small", {}, attribute.unit) : null);
     button.addEventListener("dragstart", (event) => {
       event.dataTransfer.setData(dragType, name);

@@ -93,13 +93,16 @@ class PlotView {
     const offered = Object.keys(types).sort().flatMap((type) => attributesOf(types, type).filter((attribute) => isPlotted(attribute.type)).map((attribute) => `${type}.${attribute.name}`));
     clear(this.names).append(...offered.slice(0, MOST_OFFERED).map((name) => h("option", { value: name })));
     this.list.draw(types);
-    if (this.plots.length) this.open(); // whether a series of the address exists is known now
+    if (!this.plots.length) return;
+    this.drawPlots(); // whether a series of the address exists is known now
+    this.plots.forEach((plot) => this.resetLines(plot));
+    this.open();
   }
 
   /** Why a series cannot be drawn; "" if it can, or if the types are not known yet. */
   problemOf(name) {
     const dot = name.lastIndexOf("."), type = name.slice(0, dot), attribute = name.slice(dot + 1);
-    if (dot < 1) return `${name || "nothing"}: write a type and an attribute, such as Loop.speed`;
+    if (dot < 1) return "write a type and an attribute, such as Loop.speed";
     if (!this.ctx.store.has("types")) return "";
     if (!this.types[type]) return `there is no type ${type}`;
     const found = attributesOf(this.types, type).find((one) => one.name === attribute);
@@ -199,7 +202,8 @@ class PlotView {
   makePlot(plot) {
     plot.head = h("div", { class: "plot-head" });
     plot.place = h("div", {});
-    plot.element = h("section", { class: "card plot" }, plot.head, plot.place);
+    plot.note = h("p", { class: "plot-note" });
+    plot.element = h("section", { class: "card plot" }, plot.head, plot.place, plot.note);
     plot.element.plot = plot;
     plot.lines = [];
     plot.options = { series: [], data: [], range: null, height: 240, sync: "genus-plot", label: "lines over time", room: AXIS_ROOM };
@@ -209,7 +213,8 @@ class PlotView {
   }
 
   seriesChip(plot, name) {
-    const chip = h("span", { class: "plot-series", draggable: "true" }, h("span", {}, name),
+    const problem = this.problemOf(name);
+    const chip = h("span", { class: problem ? "plot-series bad" : "plot-series", draggable: "true" }, h("span", {}, problem ? `✗ ${name}` : name), problem ? h("small", {}, `: ${problem}`) : null,
       h("button", { type: "button", class: "plot-remove", "aria-label": `remove ${name}`, title: "remove", onclick: () => this.remove(plot, name) }, "✕"));
     chip.addEventListener("dragstart", (event) => {
       event.dataTransfer.setData(SERIES_TYPE, name);
@@ -232,9 +237,7 @@ class PlotView {
   // -- the stream --------------------------------------------------------------------------------------------------------
 
   open() {
-    const names = [...this.allNames()], good = names.filter((name) => !this.problemOf(name));
-    const problems = names.map((name) => this.problemOf(name)).filter(Boolean);
-    this.say(problems.length ? `✗ ${problems[0]}` : "");
+    const good = [...this.allNames()].filter((name) => !this.problemOf(name));
     this.data.keep(new Set(good));
     const asked = new URLSearchParams([...good.map((name) => ["series", name]), ...[...this.chosen].map((name) => ["source", name]), ["by", this.by]]);
     if (String(asked) === this.asked && this.stream) return;
@@ -292,6 +295,10 @@ class PlotView {
     const isIn = (list, one) => list.some((other) => other.name === one.name && other.key === one.key);
     plot.lines = [...plot.lines.filter((line) => isIn(found, line)), ...found.filter((line) => !isIn(plot.lines, line))];
     const looks = plot.lines.map(({ name, key }) => ({ label: this.labelOf(plot, name, key), unit: this.data.series.get(name).unit ?? "" }));
+    plot.note.hidden = plot.lines.length > 0;
+    plot.place.hidden = !plot.lines.length;
+    plot.note.style.height = `${plot.options.height}px`;
+    setText(plot.note, plot.names.every((name) => this.problemOf(name)) ? "Nothing to draw." : "No event with a value yet.");
     plot.options.padding = this.paddingOf(plot);
     plot.chart.setSeries(looks, this.pointsOf(plot), this.range());
   }
@@ -338,7 +345,7 @@ class PlotView {
 
   say(text) {
     setText(this.said, text);
-    this.said.classList.toggle("bad", text.startsWith("✗"));
+    this.said.className = text.startsWith("✗") ? "plot-said bad" : text.endsWith("added") ? "spoken" : "plot-said";
   }
 
   update(changes) {

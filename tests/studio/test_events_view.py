@@ -1,0 +1,258 @@
+"""The view Events: events as they come, a subscription typed in, and why others do not match."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from genus.bus import Bus, open_bus
+from genus.studio import Studio
+from tests.studio.view_page import HOSTILE, SeenGate, SeenLoop, view_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page, Route
+
+pytest.importorskip("uvicorn", reason="the extra studio")
+api = pytest.importorskip("playwright.sync_api", reason="a browser needs playwright")
+expect = api.expect
+
+
+@pytest.fixture
+def bus() -> Iterator[Bus]:
+    with open_bus("local:") as opened:
+        for cls in (SeenLoop, SeenGate):
+            opened.collection(cls)
+        yield opened
+
+
+@pytest.fixture
+def studio(bus: Bus) -> Iterator[Studio]:
+    with bus.studio(port=0, allow_publish=True) as opened:
+        yield opened
+
+
+def rows(page: "Page") -> "list[list[str]]":
+    return [row.locator(".event-cell").all_inner_texts() for row in page.locator("tr.event").all()]
+
+
+def is_connected(page: "Page") -> None:
+    """Events are taken from now on."""
+    expect(page.locator(".event-counts")).to_contain_text("seen")
+    expect(page.locator(".event-empty")).to_have_text(re.compile("No events yet|None of"))
+
+
+def type_query(page: "Page", text: str) -> None:
+    page.locator(".query-input").fill(text)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Enter")
+
+
+def test_values_appear_exactly_as_they_are(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events?q=SeenLoop") as page:
+        is_connected(page)
+        bus.publish(SeenLoop(lane=2**63 - 1, speed=float("nan"), note=HOSTILE))
+        expect(page.locator("tr.event")).to_have_count(1)
+        (cells,) = rows(page)
+        assert {"SeenLoop", "9223372036854775807", HOSTILE} <= set(cells)
+        assert "nan" in [cell.lower() for cell in cells]
+        page.locator("tr.event").click()
+        expect(page.locator(".event-value").filter(has_text="<img")).to_have_text(HOSTILE)
+        assert page.locator("main img").count() == 0
+        assert page.evaluate("window.hacked") is None
+
+
+def test_only_matching_events_are_shown_and_the_address_can_be_shared(
+    browser: "Browser", bus: Bus, studio: Studio
+) -> None:
+    with view_page(browser, studio, "events") as page:
+        type_query(page, "SeenLoop where speed > 30")
+        expect(page).to_have_url(re.compile(r"#events\?q=SeenLoop\+where\+speed"))
+        is_connected(page)
+        for speed in (10.0, 40.0):
+            bus.publish(SeenLoop(lane=1, speed=speed))
+        bus.publish(SeenGate(open=True))
+        expect(page.locator(".event-counts")).to_contain_text("1 matched · 3 seen")
+        assert [row[-1] for row in rows(page)] == ["40"]
+
+
+def test_why_not_names_the_part_and_its_values(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events?q=SeenLoop+where+speed+%3E+30&others=1") as page:
+        is_connected(page)
+        bus.publish(SeenGate(open=True))
+        bus.publish(SeenLoop(lane=1))
+        bus.publish(SeenLoop(lane=1, speed=12.5))
+        expect(page.locator("tr.event.other")).to_have_count(3)
+        texts = [row[2] for row in rows(page)]
+        assert texts == [
+            "speed > 30.0 is false: speed = 12.5",
+            "speed > 30.0 is unknown: speed is absent",
+            "type SeenLoop: it is SeenGate",
+        ]
+        page.locator("tr.event.other").first.click()
+        expect(page.locator(".event-why li")).to_contain_text("speed > 30.0 is false")
+
+
+def test_completion_by_keyboard(browser: "Browser", studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        query = page.locator(".query-input")
+        query.press_sequentially("SeenL")
+        option = page.get_by_role("option", name="SeenLoop")
+        expect(option).to_be_visible()
+        query.press("ArrowDown")
+        expect(option).to_have_attribute("aria-selected", "true")
+        assert query.get_attribute("aria-activedescendant") == option.get_attribute("id")
+        query.press("Enter")
+        expect(query).to_have_value("SeenLoop ")
+        expect(page.get_by_role("option", name="where")).to_be_visible()
+        query.press("Escape")
+        expect(query).to_have_attribute("aria-expanded", "false")
+        query.press("Tab")
+        expect(page.get_by_role("button", name="Run")).to_be_focused()
+
+
+def test_an_answer_out_of_order_is_dropped(browser: "Browser", studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        held: list[Route] = []
+        page.route("**/api/complete*", lambda route: route.continue_() if held else held.append(route))
+        query = page.locator(".query-input")
+        with page.expect_request("**/api/complete*"):
+            query.press_sequentially("S")
+        query.press_sequentially("eenG")
+        options = page.locator(".query-list .query-text")
+        expect(options).to_have_text(["SeenGate"])
+        with page.expect_response("**/api/complete*") as late:
+            held[0].continue_()
+        assert len(late.value.json()["items"]) > 1
+        expect(options).to_have_text(["SeenGate"])
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "marked"),
+    [
+        ("SeenLoop where speed > and lane == 1", "SeenLoop where speed > ", "and"),
+        ("SeenLoop where note == '😀' and and", "SeenLoop where note == '😀' and ", "and"),
+        ("SeenLoop where spede > 3", "SeenLoop where ", "spede"),
+    ],
+)
+def test_an_error_is_marked_at_its_column(
+    browser: "Browser", studio: Studio, text: str, before: str, marked: str
+) -> None:
+    with view_page(browser, studio, "events") as page:
+        type_query(page, text)
+        expect(page.locator(".query-mark")).to_have_text(marked)
+        assert page.locator(".query-layer > span").first.text_content() == before
+        expect(page.locator(".query-message")).to_contain_text(f"column {len(before) + 1}")
+        expect(page.locator(".query-input")).to_have_attribute("aria-invalid", "true")
+        assert "q=" not in page.url
+
+
+def test_a_subscription_that_never_matches_is_told(browser: "Browser", studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        type_query(page, "SeenLoop where speed > 50 and speed < 30")
+        expect(page.locator(".query-message.warn")).to_contain_text("can never match: no value of 'speed'")
+
+
+def test_recent_texts_are_bounded_and_survive_garbage(browser: "Browser", studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        stored = "localStorage['genus.studio.subscriptions']"
+        page.evaluate(f"() => {{ {stored} = '{{broken'; }}")
+        page.get_by_role("button", name="Recent").click()
+        expect(page.locator(".query-said")).to_have_text("no recent subscriptions")
+        many = [1, None, {"a": 1}, *(f"SeenLoop where lane == {n}" for n in range(30))]
+        page.evaluate(f"many => {{ {stored} = JSON.stringify(many); }}", many)
+        page.get_by_role("button", name="Recent").click()
+        expect(page.get_by_role("option")).to_have_count(20)
+        page.get_by_role("option").first.click()
+        expect(page).to_have_url(re.compile("lane"))
+        assert len(page.evaluate(f"() => JSON.parse({stored})")) == 20
+
+
+def test_a_subscription_is_copied_as_text_and_as_python(browser: "Browser", studio: Studio) -> None:
+    with view_page(browser, studio, "events?q=SeenLoop+where+lane+%3D+1") as page:
+        page.evaluate("() => { document.execCommand = () => false; delete Navigator.prototype.clipboard; }")
+        page.get_by_role("button", name="Copy as text").click()
+        copied = page.locator(".query-copied")
+        expect(copied).to_have_value("SeenLoop where lane == 1")
+        expect(copied).to_be_focused()
+        page.get_by_role("button", name="Copy as Python").click()
+        expect(copied).to_have_value(re.compile(r"collection\(SeenLoop\)\.subscribe\(where=this\.lane == 1\)"))
+
+
+def test_at_most_500_events_are_kept_and_only_rows_in_view_exist(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        is_connected(page)
+        for sent in range(100, 701, 100):
+            for lane in range(100):
+                bus.publish(SeenLoop(lane=lane))
+            expect(page.locator(".event-counts")).to_contain_text(f"{sent} seen")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "501")
+        assert page.locator("tr.event").count() < 60
+
+
+def test_rows_stay_while_somebody_reads_and_new_ones_are_counted(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        is_connected(page)
+        for lane in range(90):
+            bus.publish(SeenLoop(lane=lane))
+        expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "91")
+        page.locator(".event-scroll").evaluate("element => { element.scrollTop = 1200; }")
+        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+        seen = rows(page)
+        for lane in range(37):
+            bus.publish(SeenLoop(lane=lane))
+        more = page.get_by_role("button", name="37 new events")
+        expect(more).to_be_visible()
+        assert rows(page) == seen
+        more.click()
+        expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "128")
+        assert page.locator(".event-scroll").evaluate("element => element.scrollTop") == 0
+
+
+def test_rows_by_keyboard(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events?q=SeenLoop") as page:
+        is_connected(page)
+        for lane in (1, 2, 3):
+            bus.publish(SeenLoop(lane=lane))
+        expect(page.locator("tr.event")).to_have_count(3)
+        grid = page.get_by_role("grid")
+        grid.press("ArrowDown")
+        grid.press("ArrowDown")
+        chosen = page.locator("tr.event[aria-selected=true]")
+        assert chosen.locator(".event-cell").all_inner_texts()[-1] == "2"
+        assert grid.get_attribute("aria-activedescendant") == chosen.get_attribute("id")
+        grid.press("Enter")
+        details = page.get_by_role("region", name="details of the event")
+        expect(details).to_contain_text("lane")
+        page.keyboard.press("Escape")
+        expect(details).to_be_hidden()
+        expect(grid).to_be_focused()
+
+
+def test_an_event_is_published_from_the_form(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events?q=SeenLoop") as page:
+        is_connected(page)
+        page.get_by_text("Publish an event").click()
+        page.get_by_label("type", exact=True).select_option("SeenLoop")
+        page.locator(".publish input[name=lane]").fill("two")
+        page.get_by_role("button", name="Publish").click()
+        expect(page.locator(".publish-said.bad")).to_contain_text("lane")
+        page.locator(".publish input[name=lane]").fill("2")
+        page.get_by_role("button", name="Publish").click()
+        expect(page.locator("tr.event")).to_have_count(1)
+        assert rows(page)[0][-1] == "2"
+
+
+def test_without_permission_there_is_no_form(browser: "Browser", bus: Bus) -> None:
+    with bus.studio(port=0) as studio, view_page(browser, studio, "events") as page:
+        is_connected(page)
+        assert page.get_by_text("Publish an event").count() == 0
+
+
+def test_a_column_leads_to_its_plot(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    with view_page(browser, studio, "events") as page:
+        is_connected(page)
+        bus.publish(SeenLoop(lane=1, speed=3.0))
+        page.get_by_role("button", name="speed").click()
+        page.get_by_role("link", name="Plot SeenLoop.speed").click()
+        expect(page).to_have_url(re.compile("#plot.series=SeenLoop.speed"))
