@@ -87,28 +87,19 @@ class BusObserver(Trace):
             make_room(self.passages, self._most)
             super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
         if outcome is FrameOutcome.SENT:
-            for sender in senders:
-                self.heard[sender] = end_ns
-            self._count_event(start_ns, end_ns, frame, senders, received_by, missed_by)
+            self.heard[senders[0]] = end_ns
+            if (channel := self.channel_of(frame.id)) is not None:
+                filtered = self._count_stations() - len(senders) - len(received_by) - len(missed_by)
+                self._count_event(start_ns, end_ns, frame, channel, filtered)
         if start_ns >= self.begin_ns:
             self._count(TrafficClass.of(frame.id), end_ns - start_ns, outcome, len(missed_by))
 
-    def _count_event(
-        self,
-        start_ns: int,
-        end_ns: int,
-        frame: Frame,
-        senders: tuple[int, ...],
-        received_by: tuple[int, ...],
-        missed_by: tuple[int, ...],
-    ) -> None:
+    def _count_event(self, start_ns: int, end_ns: int, frame: Frame, channel: ObservedChannel, filtered: int) -> None:
         """If a frame is the last one of an event, count the event as sent."""
-        if (channel := self.channel_of(frame.id)) is not None:
-            key = self._event_key(frame, channel, end_ns)
-            if key is not None:
-                tracker = channel.tracker
-                tracker.filtered += self._count_stations() - len(senders) - len(received_by) - len(missed_by)
-                tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, self._receivers_of)
+        key = self._event_key(frame, channel, end_ns)
+        if key is not None:
+            channel.tracker.filtered += filtered
+            channel.tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, self._receivers_of)
 
     def _event_key(self, frame: Frame, channel: ObservedChannel, now: int) -> Key | None:
         """What the event is recognised by whose last frame this is; None if there are more to come."""

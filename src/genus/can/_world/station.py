@@ -101,8 +101,8 @@ class Station(NodeLink):
         self._observer = observer
         self._deliver: Callable[[Event], None] = _ignore
         self._listened: dict[object, ListenedSubscription] = {}
-        self._by_class: dict[type, tuple[ListenedSubscription, ...]] = {}
-        """The subscriptions that accept a class; first those that all of its events match."""
+        self._by_class: dict[type, tuple[bool, tuple[ListenedSubscription, ...]]] = {}
+        """Per class: whether a subscription matches all of its events, and the subscriptions that accept it."""
         self._started: Node | None = None
         self.handlers = HandlerQueue(world)
         self.at_restart: list[Callable[[], object]] = []
@@ -277,24 +277,23 @@ class Station(NodeLink):
 
     def matches(self, event: Event) -> bool:
         """Whether a subscription of this node matches an event."""
-        return any(each.test is None or each.test(event) for each in self._accepting(type(event)))
+        matches_all, accepting = self._by_class.get(type(event)) or self._look_up(type(event))
+        return matches_all or (bool(accepting) and any(each.matches(event) for each in accepting))
 
     @property
     def subscriptions(self) -> "list[ListenedSubscription]":
         """The subscriptions of its programs, with how many events each got."""
         return list(self._listened.values())
 
-    def _accepting(self, cls: type) -> "tuple[ListenedSubscription, ...]":
-        found = self._by_class.get(cls)
-        if found is None:
-            accepting = [each for each in self._listened.values() if each.subscription.accepts(cls)]
-            found = self._by_class[cls] = tuple(sorted(accepting, key=lambda each: each.test is not None))
+    def _look_up(self, cls: type) -> "tuple[bool, tuple[ListenedSubscription, ...]]":
+        accepting = tuple(each for each in list(self._listened.values()) if each.subscription.accepts(cls))
+        found = self._by_class[cls] = any(each.test is None for each in accepting), accepting
         return found
 
     def count_matches(self, event: Event) -> bool:
         """Count an event for each subscription of this node that matches it; returns whether one does."""
-        matched = False
-        for each in self._accepting(type(event)):
+        matched, accepting = self._by_class.get(type(event)) or self._look_up(type(event))
+        for each in accepting:
             if each.test is None or each.test(event):
                 each.delivered += 1
                 matched = True
@@ -314,6 +313,10 @@ class ListenedSubscription:
         is_conditional = bool(subscription.has or subscription.lacks or subscription.where is not None)
         self.test = PythonFilter(subscription) if is_conditional else None
         """What decides; None if all events of the classes that it accepts match."""
+
+    def matches(self, event: Event) -> bool:
+        """Whether it matches an event of a class that it accepts."""
+        return self.test is None or self.test(event)
 
     @cached_property
     def text(self) -> str:
