@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from genus.errors import BusError, GenusError
 from genus.studio import SimulatedSystem
+from genus_traffic.commands import _print_results
 from genus_traffic.live_city import CENTRE, CitySystem, make_city
 from genus_traffic.road.city import default_city
 from genus_traffic.road.generator import detections_in_time, generate
@@ -20,6 +21,7 @@ from genus_traffic.segment.segment import SegmentRun
 from genus_traffic.subscribers import CONFIDENT, SUBSCRIPTIONS
 
 from .examples import examples
+from .made_results import made_results
 
 CITY_FILE = Path(__file__).parent.parent / "city.toml"
 SECOND = 1_000_000_000
@@ -196,3 +198,12 @@ def test_what_is_no_city_is_left_to_others(tmp_path: Path) -> None:
 def test_wrong_options_are_refused(text: str, says: str) -> None:
     with pytest.raises(GenusError, match=says):
         make_city(text)
+
+
+# -- the demo ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("folder", "is_told"), [("genus-demo", True), ("elsewhere", False)])
+def test_the_demo_says_how_to_see_it_run(folder: str, is_told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    _print_results(made_results(), RunFolder(Path(folder)))
+    assert ("See it run: genus studio sim:genus-demo\n" in capsys.readouterr().out) == is_told
