@@ -259,13 +259,13 @@ function prevent(event, action) {
 
 function openHelp() {
   const help = byId("help"), listed = VIEWS.filter(isListed);
-  const line = (keys, words) => h("li", {}, h("span", {}, keys.map((key) => h("kbd", {}, key))), h("span", {}, words));
+  const line = (keys, words) => h("li", {}, h("span", {}, keys.map((key) => (key === "or" ? key : h("kbd", {}, key)))), h("span", {}, words));
   const keys = h("input", { type: "checkbox", onchange: (event) => remember("genus-keys", event.target.checked ? "on" : "off") });
   keys.checked = areKeysOn();
   clear(help).append(
     h("h2", { id: "help-title" }, "Keys"),
     h("ul", { class: "keys" },
-      listed.map((view, place) => line([..."g", view.key, ...(place < 10 ? [String((place + 1) % 10)] : [])], view.title)),
+      listed.map((view, place) => line(["g", view.key, ...(place < 10 ? ["or", String((place + 1) % 10)] : [])], view.title)),
       line(["/"], "to the filter, or to the subscription"), line(["↑", "↓"], "from row to row of a table"),
       line(["Enter"], "open or close a row"), line(["Esc"], "clear the filter, close a list"), line(["?"], "this help")),
     h("label", { class: "field" }, keys, "single letters and numbers are keys"),

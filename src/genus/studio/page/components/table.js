@@ -47,8 +47,9 @@ class LiveTable {
   #build() {
     const { label, isShort } = this.options;
     this.heads = this.columns.map((column) => this.#buildHead(column));
-    this.table = h("table", { class: "table", "aria-label": label },
-      h("colgroup", {}, this.columns.map(({ width }, n) => h("col", { style: { width: n ? `${width}rem` : `min(${width}rem, 46vw)` } }))),
+    const widths = this.columns.map(({ width }, n) => (n ? `${width}rem` : `min(${width}rem, 46vw)`));
+    this.table = h("table", { class: "table", "aria-label": label, style: { width: `max(100%, ${widths.join(" + ")})` } },
+      h("colgroup", {}, widths.map((width) => h("col", { style: { width } }))),
       h("thead", {}, h("tr", { "aria-rowindex": 1 }, this.heads.map(({ cell }) => cell))));
     this.none = h("tbody", { class: "none", hidden: true }, h("tr", {}, h("td", { colspan: this.columns.length }, "")));
     this.table.append(this.none);

@@ -1,6 +1,6 @@
 // Channels: what each publisher publishes, how fast, how late, and what was lost.
 import { h, setText, setAttribute } from "../components/dom.js";
-import { DASH, count, isNumber, ms, number, rate } from "../components/format.js";
+import { DASH, count, isNumber, ms, rate } from "../components/format.js";
 import { sparkline } from "../components/spark.js";
 import { table } from "../components/table.js";
 import { docsOf, explain, term } from "../terms.js";
@@ -16,7 +16,7 @@ const counter = (id, title, name) => ({
 
 const columns = () => [
   {
-    id: "type", title: "Channel", width: 13, isFixed: true, ...about("channel"), value: (row) => `${row.type} ${row.publisher} ${row.source}`, search: (row) => `${row.type}\n${row.publisher}\n${row.source}`,
+    id: "type", title: "Channel", width: 12.5, isFixed: true, ...about("channel"), value: (row) => `${row.type} ${row.publisher} ${row.source}`, search: (row) => `${row.type}\n${row.publisher}\n${row.source}`,
     make: (cell) => cell.append(h("strong", { class: "weak" }), h("small")),
     write: (cell, row) => {
       const publisher = row.publisher || "all publishers";
@@ -25,22 +25,22 @@ const columns = () => [
     },
   },
   {
-    id: "qos", title: "Quality", width: 7.8, ...about("quality of service"), isFixed: true, value: (row) => row.qos, search: (row) => row.qos,
+    id: "qos", title: "Quality", width: 9, ...about("quality of service"), isFixed: true, value: (row) => row.qos, search: (row) => row.qos,
     make: (cell) => cell.append(h("span", { class: "chip" })), write: (cell, row) => drawQuality(cell.firstChild, row.qos),
   },
   { id: "rate", title: "Rate", width: 4.2, end: true, ...about("rate"), note: "Events a second, of the last second.", value: (row) => row.rate, text: (row) => `${rate(row.rate)}/s` },
   {
-    id: "rates", title: "Last minute", width: 6.9, note: "The rate of each of the last 60 seconds, from zero to its highest.", class: "spark-cell",
+    id: "rates", title: "Last minute", width: 6.4, note: "The rate of each of the last 60 seconds, from zero to its highest.", class: "spark-cell",
     make: (cell) => cell.append(sparkline([], { width: 96, height: 24 })), write: (cell, row) => drawRates(cell, row.rates),
   },
-  { id: "jitter_ms", title: "Jitter", width: 4.4, end: true, ...about("jitter"), value: (row) => row.jitter_ms, text: (row) => ms(row.jitter_ms) },
+  { id: "jitter_ms", title: "Jitter", width: 4.6, end: true, ...about("jitter"), value: (row) => row.jitter_ms, text: (row) => ms(row.jitter_ms) },
   {
-    id: "latency_ms", title: "Latency", width: 9.6, ...about("latency"), class: "tall",
+    id: "latency_ms", title: "Latency", width: 10, ...about("latency"), class: "tall",
     note: "Time from publishing to arrival: the mean, and the worst against the bound that the plan promises. Sorted by the worst.",
     value: (row) => row.worst_latency_ms ?? row.latency_ms, make: makeLatency, write: writeLatency,
   },
   counter("missed", "Missed", "missed"), counter("expired", "Expired", "expired"), counter("lost", "Lost", "lost"),
-  { id: "events", title: "Events", width: 5.4, end: true, note: "Events since Studio was opened.", docs: docsOf("event"), value: (row) => row.events, text: (row) => count(row.events) },
+  { id: "events", title: "Events", width: 5, end: true, note: "Events since Studio was opened.", docs: docsOf("event"), value: (row) => row.events, text: (row) => count(row.events) },
 ];
 
 export default {
@@ -76,11 +76,13 @@ function drawRates(cell, rates) {
   cell.firstChild.update(rates);
 }
 
-// "2.35 / 7.99 of 9.00 ms": one unit for all, that of the longest.
+// "2.35 / 7.99 of 9 ms": one unit for all, that of the longest.
 function spans(values, bound) {
-  const [scale, unit] = SPAN_UNITS.find(([, , least]) => Math.max(...values, bound ?? 0) >= least) ?? SPAN_UNITS.at(-1);
-  const show = (value) => number(value * scale);
-  return `${values.map(show).join(" / ")}${isNumber(bound) ? ` of ${Number(show(bound)) || show(bound)}` : ""} ${unit}`;
+  const longest = Math.max(...values, bound ?? 0);
+  const [scale, unit] = SPAN_UNITS.find(([, , least]) => longest >= least) ?? SPAN_UNITS.at(-1);
+  const digits = longest * scale < 10 ? 2 : longest * scale < 100 ? 1 : 0;
+  const show = (value) => (isNumber(value) ? (value * scale).toFixed(digits) : DASH);
+  return `${values.map(show).join(" / ")}${isNumber(bound) ? ` of ${Number(show(bound))}` : ""} ${unit}`;
 }
 
 function makeLatency(cell) {

@@ -103,8 +103,8 @@ class Figures {
     const loads = rows.map((row) => row.load).filter(isNumber), { tiles } = this;
     tiles.rate.update(rate(sum("rate")), `from ${plural(rows.length, "source")}`);
     tiles.events.update(short(sum("events")), "seen so far");
-    tiles.late.count(sum("late"), "missed or expired");
-    tiles.lost.count(sum("lost"), "or dropped, rejected");
+    tiles.late.count(sum("late"), "too late");
+    tiles.lost.count(sum("lost"), "or dropped");
     tiles.nodes.update(count(sum("nodes")), "known to take part");
     tiles.load.element.hidden = !loads.length;
     if (loads.length) tiles.load.update(percent(Math.max(...loads)), loads.length === 1 ? "of the CAN bus" : `highest of ${loads.length} CAN buses`, Math.max(...loads) > 0.9 ? "warn" : "");
@@ -124,7 +124,7 @@ class Figure {
     if (this.value !== undefined && value > this.value) this.grownAt = performance.now();
     this.value = value;
     const isGrowing = performance.now() - (this.grownAt ?? -Infinity) < GROWING_MS;
-    this.update(short(value), value ? `${word}${isGrowing ? "; growing" : "; not growing"}` : "none known", value ? (isGrowing ? "bad" : "warn") : "good");
+    this.update(short(value), value ? `${word}, ${isGrowing ? "growing" : "not now"}` : "none known", value ? (isGrowing ? "bad" : "warn") : "good");
   }
 
   update(number, note, tone = "") {

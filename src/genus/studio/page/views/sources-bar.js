@@ -17,16 +17,25 @@ export function mountSources(root, ctx) {
   const items = new Map();
   setInterval(() => keepRates(ctx.store.rows("sources")), 1000);
   ctx.store.onChange("sources", () => {
-    const rows = ctx.store.rows("sources");
-    for (const [key, item] of items) if (!rows.has(key)) [item.element.remove(), items.delete(key)];
-    for (const [key, row] of rows) {
-      if (items.get(key)?.isPlayed !== undefined && items.get(key).isPlayed !== isPlayed(row)) [items.get(key).element.remove(), items.delete(key)];
-      if (!items.has(key)) items.set(key, isPlayed(row) ? new PlayedItem(key, ctx) : new SourceItem(key, ctx));
-      const item = items.get(key);
+    const groups = groupSources(ctx.store.rows("sources"));
+    for (const [id, item] of items) if (!groups.has(id)) [item.element.remove(), items.delete(id)];
+    for (const [id, group] of groups) {
+      if (!items.has(id)) items.set(id, isPlayed(group[0][1]) ? new PlayedItem(ctx) : new SourceItem());
+      const item = items.get(id);
+      item.update(group);
       if (!item.element.isConnected) root.append(item.element);
-      item.update(row);
     }
   });
+}
+
+// Sources of one player are played together, so they are one item.
+function groupSources(rows) {
+  const groups = new Map();
+  for (const [key, row] of rows) {
+    const id = isPlayed(row) ? `played ${row.player || key}` : `source ${key}`;
+    groups.set(id, [...(groups.get(id) ?? []), [key, row]]);
+  }
+  return groups;
 }
 
 function keepRates(rows) {
@@ -48,65 +57,76 @@ export function drawState(chip, state, note) {
 }
 
 class SourceItem {
-  constructor(key, ctx) {
-    this.key = key;
-    this.ctx = ctx;
-    this.isPlayed = false;
-    this.name = h("span", { class: "name" }, key);
+  constructor() {
+    this.name = h("span", { class: "name" });
     this.state = h("span", { class: "chip" });
     this.rate = h("span", { class: "number rate" });
-    this.element = h("div", { class: "source", role: "group", "aria-label": key }, this.name, this.state, this.rate);
+    this.note = h("small", { class: "source-note" });
+    this.element = h("div", { class: "source", role: "group" }, this.name, this.state, this.rate, this.note);
   }
 
-  update(row) {
-    setAttribute(this.name, "title", `${row.kind}, ${row.address}`);
+  update(group) {
+    const [[key, row]] = group;
+    this.label = group.length === 1 ? key : `${row.address}, ${group.length} sources`;
+    setText(this.name, this.label);
+    setAttribute(this.name, "title", group.map(([name, one]) => `${name}: ${one.kind}, ${one.address}`).join("\n"));
+    setAttribute(this.element, "aria-label", this.label);
     drawState(this.state, row.state, row.note);
-    setText(this.rate, `${rate(row.rate)}/s`);
+    setText(this.rate, `${rate(group.reduce((sum, [, one]) => sum + one.rate, 0))}/s`);
+    setText(this.note, row.note);
+    setAttribute(this.note, "title", row.note || null);
   }
 }
 
 class PlayedItem extends SourceItem {
-  constructor(key, ctx) {
-    super(key, ctx);
-    this.isPlayed = true;
+  constructor(ctx) {
+    super();
+    this.ctx = ctx;
     this.isDragged = false;
     this.keptUntil = 0;
     this.button = h("button", { type: "button", class: "button small", onclick: () => this.#send(this.isRunning ? "pause" : "play") });
     this.slider = h("input", {
-      type: "range", min: 0, max: 1000, step: 1, "aria-label": `time of ${key}`,
+      type: "range", min: 0, max: 1000, step: 1,
       oninput: () => this.#drag(), onchange: () => this.#seek(), onpointerdown: () => { this.isDragged = true; }, onpointerup: () => { this.isDragged = false; },
     });
+    this.bar = h("i");
+    this.progress = h("span", { class: "gauge", title: "It cannot be sought: its time only goes on." }, this.bar);
     this.time = h("time");
     this.end = h("small");
-    this.speed = h("select", { class: "input", "aria-label": `speed of ${key}`, onchange: () => this.#send("speed", Number(this.speed.value)) });
+    this.speed = h("select", { class: "input", onchange: () => this.#send("speed", Number(this.speed.value)) });
     this.error = h("span", { class: "error", role: "alert", hidden: true });
     this.element.classList.add("played");
-    this.element.append(h("span", { class: "player" }, this.button, this.time, this.slider, this.end, this.speed), this.error);
+    this.element.append(h("span", { class: "player" }, this.button, this.time, this.slider, this.progress, this.end, this.speed), this.error);
     this.#offer(1);
   }
 
-  update(row) {
-    super.update(row);
-    this.row = row;
+  update(group) {
+    super.update(group);
+    const [[key, row]] = group;
+    [this.key, this.row] = [key, row];
     this.isRunning = row.state === "playing" || row.state === "live";
     setText(this.button, this.isRunning ? "❚❚" : "▶");
-    setAttribute(this.button, "aria-label", `${this.isRunning ? "pause" : "play"} ${this.key}`);
+    setAttribute(this.button, "aria-label", `${this.isRunning ? "pause" : "play"} ${this.label}`);
     setAttribute(this.button, "title", this.isRunning ? "Pause" : "Play");
+    setAttribute(this.slider, "aria-label", `time of ${this.label}`);
+    setAttribute(this.speed, "aria-label", `speed of ${this.label}`);
     if (performance.now() > this.keptUntil && document.activeElement !== this.speed) this.#showSpeed(row.speed ?? 1);
     const hasEnd = isNumber(row.begin_ms) && isNumber(row.end_ms) && row.end_ms > row.begin_ms;
-    this.slider.hidden = !hasEnd;
-    this.slider.disabled = !row.can_seek;
+    this.slider.hidden = !hasEnd || !row.can_seek;
+    this.progress.hidden = !hasEnd || row.can_seek;
     this.element.classList.toggle("seekable", hasEnd);
-    if (hasEnd) this.#drawSlider(row);
+    if (hasEnd) this.#drawPlace(row);
     if (!this.isDragged && performance.now() > this.keptUntil) this.#showTime(row.time_ms);
   }
 
-  #drawSlider(row) {
-    setText(this.end, duration(row.end_ms - row.begin_ms));
+  #drawPlace(row) {
+    setText(this.end, `of ${duration(row.end_ms - row.begin_ms)}`);
     setAttribute(this.end, "title", `${date(row.begin_ms)} to ${date(row.end_ms)}`);
     if (this.isDragged || performance.now() < this.keptUntil) return;
-    const place = Math.round((1000 * ((row.time_ms ?? row.begin_ms) - row.begin_ms)) / (row.end_ms - row.begin_ms));
+    const part = Math.min(1, Math.max(0, ((row.time_ms ?? row.begin_ms) - row.begin_ms) / (row.end_ms - row.begin_ms)));
+    const place = Math.round(1000 * part);
     if (Number(this.slider.value) !== place) this.slider.value = place;
+    if (!this.progress.hidden) this.bar.style.transform = `scaleX(${part.toFixed(4)})`;
   }
 
   #showTime(value) {
