@@ -126,3 +126,19 @@ def test_points_that_come_twice_are_kept_once_and_in_order(browser: "Browser", s
             }"""
         )
         assert line == [[1, 10], [2, 20], [3, 30]]
+
+
+def test_points_before_and_after_a_step_in_time_are_not_connected(browser: "Browser", studio: Studio) -> None:
+    with view_page(browser, studio, "plot") as page:
+        line = page.evaluate(
+            """async () => {
+                const { PlotData } = await import("/page/views/plot-data.js");
+                const data = new PlotData();
+                for (const points of [[[1000, 1], [2000, 2]], [[90000, 9]]])
+                    data.receive({ at: 0, series: { "A.x": { unit: null, lines: { "": points } } } });
+                data.breakLines(3000);
+                data.breakLines(3500);
+                return data.points("A.x", "", 0, 100000, 2);
+            }"""
+        )
+        assert line == [[1000, 1], [2000, 2], [3000, None], [90000, 9]]

@@ -67,10 +67,13 @@ export class PlotData {
     return part.length > 2 * columns ? extremes(part, (to - from) / columns) : part;
   }
 
-  /** Points were missed: what comes next is not connected with what was there. */
-  breakLines() {
+  /** Points were missed: what comes after a time, or else after the last point, is not connected with what was there. */
+  breakLines(time = null) {
     for (const { lines } of this.series.values()) {
-      for (const line of lines.values()) if (line.at(-1)[1] !== null) line.push([line.at(-1)[0] + 0.001, null]);
+      for (const line of lines.values()) {
+        const at = time ?? line.at(-1)[0] + 0.001, place = placeOf(line, at);
+        if (place && line[place - 1][1] !== null) line.splice(place, 0, [at, null]);
+      }
     }
   }
 

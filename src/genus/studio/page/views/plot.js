@@ -14,7 +14,8 @@ const MOST_OFFERED = 1000;
 const DRAW_MS = 80;
 const SHARE = 4; // drawing takes one part in so many of the time
 const FRAME_MS = 17;
-const BACK_MS = 500;
+const STEP_MS = 1000; // of the time of a recording
+const ON_ITS_WAY_MS = 3000;
 const AXIS_ROOM = 66; // in pixels, for the axes at either side
 
 class PlotView {
@@ -25,7 +26,8 @@ class PlotView {
     this.by = ["source", "publisher"].includes(ctx.params.by) ? ctx.params.by : "none";
     this.window = WINDOWS.find(([seconds]) => String(seconds) === ctx.params.window)?.[0] ?? 60;
     this.chosen = readSources(ctx.params.source);
-    this.times = new Map();
+    this.played = null;
+    this.wentBack = -Infinity;
     this.isPaused = false;
     this.build(root);
     this.drawTypes();
@@ -112,18 +114,25 @@ class PlotView {
 
   drawSources() {
     const rows = [...this.ctx.store.rows("sources")].filter(([, row]) => row.has_events && row.kind !== "lake");
-    for (const [name, row] of rows) this.noteTime(name, row);
+    this.noteTimes(rows.filter(([name]) => !this.chosen.size || this.chosen.has(name)));
     const names = rows.map(([name]) => name);
     if (names.join(SOURCE_BAR) === this.sourceNames) return;
     this.sourceNames = names.join(SOURCE_BAR);
     this.sources.draw(names, this.chosen);
   }
 
-  /** A recording that went back plays the same time again. */
-  noteTime(name, { can_seek, time_ms }) {
-    if (!can_seek || time_ms === null) return;
-    if (time_ms < (this.times.get(name) ?? -Infinity) - BACK_MS) this.data.cut(time_ms);
-    this.times.set(name, time_ms);
+  /**
+   * Recordings that were set to another time: after a step back, what is later does not exist yet, also what was on its
+   * way; after a step forward, points are not connected. Other sources have their own time, so nothing is done with them.
+   */
+  noteTimes(rows) {
+    if (!rows.length || !rows.every(([, row]) => row.can_seek && row.time_ms !== null)) return;
+    const now = performance.now(), time = Math.max(...rows.map(([, row]) => row.time_ms)), speed = Math.max(...rows.map(([, row]) => row.speed ?? 1));
+    const passed = this.played ? time - this.played.time - speed * (now - this.played.now) : 0;
+    if (this.played && time < this.played.time - STEP_MS) this.wentBack = now;
+    else if (passed > speed * STEP_MS) this.data.breakLines(this.played.time + speed * STEP_MS);
+    if (now - this.wentBack < ON_ITS_WAY_MS) this.data.cut(time + speed * STEP_MS);
+    this.played = { time, now };
   }
 
   choose(chosen) {
