@@ -82,7 +82,7 @@ def test_an_interrupted_run_says_what_it_keeps(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(run, "simulate", interrupted)
     done = genus("demo", "traffic", "--into", str(tmp_path / "demo"))
     assert done.returncode == 130
-    said = f"interrupted; {tmp_path / 'demo'} holds recordings, truth.parquet; the same command starts over"
+    said = f"interrupted; {tmp_path / 'demo'} holds city.json, recordings, truth.parquet; the same command starts over"
     assert done.stderr.split("\n")[0] == done.stderr.strip() == said
     assert prepare(tmp_path / "demo").outputs() == []
 
