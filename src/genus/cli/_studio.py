@@ -18,15 +18,25 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @BUS_TYPES
 @click.argument("addresses", metavar="ADDRESS...", nargs=-1, required=True, shell_complete=complete_bus)
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 is any free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Others than this machine need --cert and --key.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, metavar="PORT", help="0 is any free one."
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="HOST",
+    help="Others than this machine need --cert and --key.",
+)
 @click.option("--cert", type=FILE, help="A certificate, to serve the page over TLS.")
 @click.option("--key", type=FILE, help="The private key of the certificate.")
-@click.option("--token", help="What the first request must carry [made where others can connect].")
+@click.option(
+    "--access-token", "token", metavar="TEXT", help="What the first request must carry [made where others can connect]."
+)
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A further name by which pages come here.")
 @click.option("--allow-publish", is_flag=True, help="Let the page publish events.")
 @click.option(
-    "--only", default="Event", show_default=True, metavar="SUBSCRIPTION", help="On networks: what to ask for."
+    "--watch", default="Event", show_default=True, metavar="SUBSCRIPTION", help="On networks: what to ask for."
 )
 @click.option("--catalog", type=FILE, help="Show codes, bits and event tags of this catalog, and its changes.")
 @click.option("--docs", default="", metavar="URL", help="Where the documentation is, for links.")
@@ -42,7 +52,7 @@ def studio(
     token: str | None,
     hosts: tuple[str, ...],
     allow_publish: bool,
-    only: str,
+    watch: str,
     catalog: Path | None,
     docs: str,
     opens: bool,
@@ -65,7 +75,7 @@ def studio(
     with stopped_by_signals() as stop, ExitStack() as stack:
         sources = []
         for address in addresses:
-            opened = open_source(address, types=loaded, load=load_types, catalog=catalog, only=only)
+            opened = open_source(address, types=loaded, load=load_types, catalog=catalog, only=watch)
             for source in opened:
                 stack.callback(source.close)
             sources += opened
