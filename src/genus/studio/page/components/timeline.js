@@ -42,6 +42,7 @@ class Timeline {
     this.options = { lanes: "node", shorten: false, label: "Timeline of the bus", ...options };
     this.view = { from: 0, to: 1 };
     this.known = [];
+    this.drawnKinds = new Set();
     this.pointed = this.chosen = null;
     this.canvas = h("canvas", { "aria-hidden": "true" });
     this.facts = h("div", { class: "timeline-facts", hidden: true });
@@ -59,7 +60,7 @@ class Timeline {
     const button = (text, label, act) => h("button", { type: "button", class: "button small", "aria-label": label, title: label, onclick: act }, text);
     this.zoomed = h("output", { class: "timeline-zoom" }, "1×");
     return h("div", { class: "timeline-tools" },
-      button("◂", "earlier", () => this.pan(-0.5)), button("▸", "later", () => this.pan(0.5)),
+      button("◂", "to the left", () => this.pan(-0.5)), button("▸", "to the right", () => this.pan(0.5)),
       button("−", "show more time", () => this.zoom(0.5)), this.zoomed, button("+", "magnify", () => this.zoom(2)), button("whole", "show the whole span", () => this.setView(0, 1)));
   }
 
@@ -127,22 +128,21 @@ class Timeline {
 
   drawLegend() {
     const { frames, slots, waits } = this.picture;
-    const kinds = [...Object.keys(KIND_LOOKS).filter((kind) => frames.some((frame) => frame.kind === kind)), ...Object.keys(this.drawnKinds ?? {})];
-    this.drawnKinds = Object.fromEntries(kinds.map((kind) => [kind, true])); // what was there once stays, or a live legend would flicker
-    const has = (name, is) => { this.drawnKinds[`+${name}`] ||= is; };
+    const has = (name, is) => { if (is) this.drawnKinds.add(name); }; // what was there once stays, or a live legend would flicker
+    Object.keys(KIND_LOOKS).forEach((kind) => has(kind, frames.some((frame) => frame.kind === kind)));
     has("corrupted", frames.some((frame) => !frame.ok));
     has("slot", slots.length > 0);
     has("wait", waits.length > 0);
     has("late", [...frames, ...waits].some((one) => one.isLate));
     has("idle", this.axis.isShortened);
-    const key = Object.keys(this.drawnKinds).filter((name) => this.drawnKinds[name]).join() + colourOf("ink");
+    const key = [...this.drawnKinds].join() + colourOf("ink");
     if (key === this.legend.dataset.key) return;
     this.legend.dataset.key = key;
-    const named = Object.keys(FRAME_KINDS).filter((kind) => this.drawnKinds[kind]).map((kind) => [(pen) => this.fillBar(pen, lookOfKind(kind), 2, 11 - lookOfKind(kind).height / 2, 20), FRAME_KINDS[kind]]);
+    const named = Object.keys(FRAME_KINDS).filter((kind) => this.drawnKinds.has(kind)).map((kind) => [(pen) => this.fillBar(pen, lookOfKind(kind), 2, 11 - lookOfKind(kind).height / 2, 20), FRAME_KINDS[kind]]);
     const marks = [["corrupted", (pen) => drawCorrupted(pen, 2, 4, 20, 14), "corrupted"], ["slot", (pen) => drawSlotSign(pen), "slot, deadline at its end"],
       ["wait", (pen) => drawWaitSign(pen), "waiting, time left, deadline"], ["late", (pen) => paintMissed(pen, 12, 11), "deadline missed"],
       ["idle", (pen) => drawIdleSign(pen), "idle, shortened"]];
-    const more = marks.filter(([name]) => this.drawnKinds[`+${name}`]).map(([, draw, words]) => [draw, words]);
+    const more = marks.filter(([name]) => this.drawnKinds.has(name)).map(([, draw, words]) => [draw, words]);
     clear(this.legend).append(...[...named, ...more].map(([draw, words]) => h("li", {}, signOf(draw), words)));
   }
 
@@ -152,7 +152,7 @@ class Timeline {
   }
 
   get height() {
-    return this.lanes.length * LANE_HEIGHT + AXIS_HEIGHT;
+    return Math.max(this.lanes.length, 1) * LANE_HEIGHT + AXIS_HEIGHT;
   }
 
   fit() {
@@ -189,12 +189,11 @@ class Timeline {
   }
 
   paintGround(pen) {
-    const bottom = this.lanes.length * LANE_HEIGHT;
+    const bottom = this.height - AXIS_HEIGHT;
     pen.fillStyle = colourOf("faint");
     for (const each of this.axis.stretches.filter((one) => one.isIdle)) {
       const left = this.x(each.start), right = this.x(each.end);
       pen.fillRect(left, 0, right - left, bottom);
-      if (right - left > 14) paintUpright(pen, `${micros(each.end - each.start)} idle`, (left + right) / 2, bottom / 2);
     }
     pen.fillStyle = colourOf("soft-ink");
     pen.strokeStyle = colourOf("rule");
@@ -213,6 +212,11 @@ class Timeline {
     }
     this.lanes.forEach((_, row) => strokeLine(pen, 0, (row + 1) * LANE_HEIGHT - 0.5, this.width, (row + 1) * LANE_HEIGHT - 0.5));
     if (this.options.lanes === "node") this.paintBands(pen, bottom);
+    for (const each of this.axis.stretches.filter((one) => one.isIdle)) {
+      const left = this.x(each.start), right = this.x(each.end);
+      if (right - left > 14) paintUpright(pen, `${micros(each.end - each.start)} idle`, (left + right) / 2, bottom / 2);
+    }
+    if (!this.picture.frames.length) paintInside(pen, "no frame in this span", 0, this.width, bottom / 2, colourOf("soft-ink"), colourOf("card"));
   }
 
   ticks() {
@@ -287,7 +291,7 @@ class Timeline {
     const look = lookOfKind(frame.kind), y = top + (LANE_HEIGHT - 4 - look.height) / 2;
     if (!frame.ok) return drawCorrupted(pen, left, y, width, look.height);
     this.fillBar(pen, look, left, y, width);
-    if (look.height > 10) paintInside(pen, frame.channel, Math.max(left, 0), Math.min(left + width, this.width), y + look.height / 2, colourOf("card"));
+    if (look.height > 10) paintInside(pen, frame.channel, Math.max(left, 0), Math.min(left + width, this.width), y + look.height / 2, colourOf("card"), colourOf(look.colour));
     if (frame.isLate && frame.kind === "hard") paintMissed(pen, this.x(frame.deadline), y + look.height / 2);
   }
 
@@ -521,18 +525,27 @@ function paintUpright(pen, text, x, y) {
   pen.translate(x, y);
   pen.rotate(-Math.PI / 2);
   pen.fillStyle = colourOf("soft-ink");
+  pen.strokeStyle = colourOf("faint");
+  pen.lineWidth = 4;
   pen.textAlign = "center";
   pen.textBaseline = "middle";
+  pen.strokeText(text, 0, 0);
   pen.fillText(text, 0, 0);
   pen.restore();
 }
 
-/** A text in a bar, if it fits. */
-function paintInside(pen, text, left, right, y, colour) {
-  if (right - left < 6.5 * text.length && pen.measureText(text).width + 8 > right - left) return;
+/** A text in a bar, if it fits; on a pattern it has a ground of its own. */
+function paintInside(pen, text, left, right, y, colour, ground = null) {
+  if (right - left < 4 * text.length || pen.measureText(text).width + 6 > right - left) return;
   pen.fillStyle = colour;
   pen.textAlign = "center";
   pen.textBaseline = "middle";
+  if (ground) {
+    pen.strokeStyle = ground;
+    pen.lineWidth = 4;
+    pen.lineJoin = "round";
+    pen.strokeText(text, (left + right) / 2, y + 0.5);
+  }
   pen.fillText(text, (left + right) / 2, y + 0.5);
 }
 

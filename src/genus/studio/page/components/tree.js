@@ -92,8 +92,8 @@ export function treeLegend() {
 
 /** The tree of types; `rows` is a Map of rows by name, as in the table `types`.
  *
- * Options: `isLive` shows rates and last events, `isSorted` sorts by name, `onChoose(name)`, `mark(name)` a word beside
- * a type, `label`. The element has update(rows, changed), filter(text), openAll(isOpen), choose(name) and open(name).
+ * Options: `isLive` shows rates and last events, `isSorted` sorts by name, `onChoose(name)`, `mark(name)` a word and
+ * a class beside a type, `label`. The element has update(rows, changed), filter(text), openAll(isOpen), choose(name) and open(name).
  */
 export function drawTypeTree(rows, options = {}) {
   const tree = new TypeTree(rows, options);
@@ -202,7 +202,7 @@ class TypeTree {
   makeItem(node) {
     const { row } = node, twisty = h("span", { class: "twisty", "aria-hidden": "true" });
     const mark = this.options.mark?.(node.name);
-    const chips = [row.kind && ["kind", ""], row.deprecated !== null && ["deprecated", "state-warn", row.deprecated], node.others.length && [`also ${node.others.join(", ")}`, ""], mark && [mark, "state-good"]].filter(Boolean);
+    const chips = [row.kind && ["kind", ""], row.deprecated !== null && ["deprecated", "state-warn", row.deprecated], node.others.length && [`also ${node.others.join(", ")}`, ""], mark].filter(Boolean);
     const head = h("div", { class: "type", style: { "--depth": String(node.depth) } }, twisty, h("div", { class: "type-words" }, h("strong", {}, node.name), " ",
       chips.map(([words, tone, title]) => [h("span", { class: `chip ${tone}`, title }, words), " "]), h("small", { title: row.doc }, row.doc)));
     const rates = h("div", { class: "type-rate" }), last = h("div", { class: "type-last" });

@@ -9,6 +9,7 @@ import { term } from "../terms.js";
 const SPANS_MS = [5, 10, 20, 50, 100, 200, 500, 1000];
 const TABLE_MS = 1000; // how often the table follows a live bus
 const MOST_LOAD = 0.8;
+const SHOWN_EVENTS = 20;
 
 const stateText = (frame) => (!frame.ok ? "corrupted" : frame.isLate ? "late" : "");
 const COLUMNS = [
@@ -25,6 +26,11 @@ const COLUMNS = [
   { id: "beaten", title: "Beat", width: 16, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
 ];
 
+/** A span that has about 20 events at the rate of a source. */
+function usualSpan({ rate }) {
+  return SPANS_MS.find((ms) => (ms / 1000) * rate >= SHOWN_EVENTS) ?? SPANS_MS.at(-1);
+}
+
 export default {
   id: "can",
   title: "CAN bus",
@@ -36,13 +42,14 @@ class CanView {
   constructor(root, ctx) {
     this.ctx = ctx;
     this.source = ctx.params.source ?? "";
-    this.spanMs = SPANS_MS.includes(Number(ctx.params.span)) ? Number(ctx.params.span) : 20;
+    this.spanMs = SPANS_MS.includes(Number(ctx.params.span)) ? Number(ctx.params.span) : null;
     this.lanes = ctx.params.lanes === "channel" ? "channel" : "node";
     this.isShortened = ctx.params.idle === "short";
     this.isLive = true;
     this.data = null;
     this.stream = null;
     this.timeline = null;
+    this.askedStart = null;
     this.tableAt = 0;
     this.build(root);
     this.update({ sources: true });
@@ -51,8 +58,8 @@ class CanView {
   build(root) {
     this.sources = h("select", { class: "input", onchange: () => this.setSource(this.sources.value) });
     this.sourceField = h("label", { class: "field" }, "Bus", this.sources);
-    const span = h("select", { class: "input", onchange: (event) => this.setSpan(Number(event.target.value)) },
-      SPANS_MS.map((ms) => h("option", { value: ms, selected: ms === this.spanMs }, ms < 1000 ? `${ms} ms` : `${ms / 1000} s`)));
+    this.spans = h("select", { class: "input", onchange: () => this.setSpan(Number(this.spans.value)) },
+      SPANS_MS.map((ms) => h("option", { value: ms }, ms < 1000 ? `${ms} ms` : `${ms / 1000} s`)));
     this.toggle = h("button", { type: "button", class: "button primary", onclick: () => (this.isLive ? this.pause() : this.play()) });
     this.earlier = h("button", { type: "button", class: "button", title: "half a span back", onclick: () => this.move(-0.5) }, "◂ earlier");
     this.later = h("button", { type: "button", class: "button", title: "half a span on", onclick: () => this.move(0.5) }, "later ▸");
@@ -69,7 +76,7 @@ class CanView {
     this.table = table({ columns: COLUMNS, label: "Frames", word: "frame", sort: { id: "start", down: true }, tone: (frame) => (!frame.ok ? "warn" : frame.isLate ? "bad" : "") });
     this.frames = h("details", { class: "section", ontoggle: () => this.drawTable(true) }, h("summary", {}, "The frames as a table"), this.table);
     this.controls = h("div", {},
-      h("div", { class: "toolbar" }, this.sourceField, h("span", { class: "switch" }, this.earlier, this.toggle, this.later), h("label", { class: "field" }, "Span", span), lanes,
+      h("div", { class: "toolbar" }, this.sourceField, h("span", { class: "switch" }, this.earlier, this.toggle, this.later), h("label", { class: "field" }, "Span", this.spans), lanes,
         h("label", { class: "field" }, idle, "shorten idle stretches")),
       this.problem, this.place, this.frames);
     root.append(this.empty, this.controls);
@@ -95,6 +102,8 @@ class CanView {
     if (!names.length) return this.stop();
     if (!names.includes(this.source)) this.source = names[0];
     this.sources.value = this.source;
+    this.spanMs ??= usualSpan(this.ctx.store.rows("sources").get(this.source));
+    this.spans.value = String(this.spanMs);
     if (this.isLive && !this.stream) this.play();
   }
 
@@ -112,6 +121,7 @@ class CanView {
   play() {
     this.stop();
     this.isLive = true;
+    this.askedStart = null;
     this.drawToggle();
     this.stream = this.ctx.sse(`can/stream?${this.query()}`, { timeline: (data) => this.show(data) });
   }
@@ -130,16 +140,18 @@ class CanView {
 
   move(share) {
     if (!this.data) return;
-    const wasLive = this.isLive;
-    if (wasLive) this.pause();
-    this.ask(this.data.start_us + share * this.spanMs * 1000);
+    if (this.isLive) this.pause();
+    this.ask((this.askedStart ?? this.data.start_us) + share * this.spanMs * 1000);
   }
 
   async ask(start) {
     const mine = (this.asked = Symbol("asked"));
+    this.askedStart = start; // another click goes on from here, before this one was answered
     try {
       const data = await this.ctx.api(`can?${this.query({ start_us: start })}`);
-      if (mine === this.asked && !this.isLive) this.show(data);
+      if (mine !== this.asked || this.isLive) return;
+      this.askedStart = null;
+      this.show(data);
     } catch (error) {
       this.fail(error);
     }

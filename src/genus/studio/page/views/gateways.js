@@ -65,14 +65,17 @@ export default {
       figure.hidden = !rows.size;
       picture.update(rows);
     };
-    if (store.has("gateways")) list.setRows(store.rows("gateways"));
+    let isKnown = store.has("gateways");
+    if (isKnown) list.setRows(store.rows("gateways"));
     draw();
     if (params.of) list.reveal(params.of);
     return {
       update({ gateways }) {
         if (!gateways) return;
         draw();
-        list.change(gateways, store.rows("gateways"));
+        if (isKnown) list.change(gateways, store.rows("gateways"));
+        else list.setRows(store.rows("gateways"));
+        isKnown = true;
       },
       unmount: () => list.destroy(),
     };

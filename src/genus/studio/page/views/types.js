@@ -5,6 +5,7 @@ import { attributesOf, drawPrimes, drawTags, drawTypeTree, layTypes, treeLegend 
 import { term } from "../terms.js";
 
 const SHOWN_CHANGES = 5;
+const CHANGE_MARKS = { added: ["new", "state-good"], refused: ["refused", "state-bad"] };
 
 export default {
   id: "types",
@@ -73,7 +74,7 @@ class TypesView {
   // What changed in the catalog
   readChanges() {
     const rows = [...this.ctx.store.rows("type_changes").values()].sort((a, b) => b.at_ms - a.at_ms);
-    const fresh = new Map(rows.map((row) => [row.type, row.what.startsWith("declared") || row.what.startsWith("new") ? "new" : "changed"]));
+    const fresh = new Map(rows.map((row) => [row.type, CHANGE_MARKS[row.what.split(" ")[0]] ?? ["changed", "state-good"]]).reverse()); // the last one counts
     const isOther = fresh.size !== this.changed.size;
     this.changed = fresh;
     return [rows, isOther];
