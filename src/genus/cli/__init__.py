@@ -57,7 +57,7 @@ HELP_SECTIONS = {
         "replay": "Publish or print the events of a recording",
         "monitor": "Show the events and rates of a bus",
         "bus": "Show who is on a bus, what they want, and what happens there",
-        "studio": "Show buses, simulations, recordings and lakes live in the browser",
+        "studio": "Show buses, simulations, recordings and lakes in the browser",
     },
     "On networks": {
         "gateway": "Carry events between buses, those that somebody wants",

@@ -58,7 +58,7 @@ def studio(
     opens: bool,
     lasts: float | None,
 ) -> None:
-    """Show buses, simulations, recordings and lakes live in the browser.
+    """Show buses, simulations, recordings and lakes in the browser.
 
     ADDRESS is that of a bus (ipc:city, zenoh:, mqtt://HOST, can:...), a simulation (sim:traffic, sim:crossing.toml, or
     sim:FOLDER of `genus demo traffic`), or the path of a recording, a lake or a gateway file. Several are shown on one
