@@ -57,10 +57,8 @@ export function lanesOf(picture, by = "node", known = []) {
 function nodeLanes({ frames, slots, waits }, known) {
   const nodes = [...new Set([...known, ...frames.map((frame) => frame.node)])].filter((name) => name !== CALENDAR_LANE);
   nodes.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-  const lanes = nodes.map((name) => ({
-    name, kind: null, slots: [],
-    frames: frames.filter((frame) => frame.node === name), waits: waits.filter((wait) => wait.node === name),
-  }));
+  const [framesOf, waitsOf] = [Map.groupBy(frames, (frame) => frame.node), Map.groupBy(waits, (wait) => wait.node)];
+  const lanes = nodes.map((name) => ({ name, kind: null, slots: [], frames: framesOf.get(name) ?? [], waits: waitsOf.get(name) ?? [] }));
   const hasCalendar = slots.length > 0 || known.includes(CALENDAR_LANE);
   return hasCalendar ? [{ name: CALENDAR_LANE, kind: null, frames: [], waits: [], slots }, ...lanes] : lanes;
 }

@@ -237,6 +237,7 @@ class Timeline {
   }
 
   paintLane(pen, lane, top) {
+    this.crossAt = -Infinity; // crosses that would hide each other are drawn once
     lane.slots.forEach((slot) => this.paintSlot(pen, slot, top));
     lane.waits.forEach((wait, n) => this.paintWait(pen, wait, top + this.waitOffset(wait, n)));
     lane.frames.forEach((frame) => this.paintFrame(pen, frame, top));
@@ -265,7 +266,7 @@ class Timeline {
     const end = delivered ?? Math.max(deadline, this.picture.end), left = this.x(published), right = this.x(end);
     const last = deadline === null ? right : this.x(deadline);
     if (Math.max(right, last) < -4 || left > this.width + 4) return;
-    if (Math.max(right, last) - left < LEAST_WAIT && !isLate) return; // dots without a length say nothing
+    if (Math.max(right, last) - left < LEAST_WAIT) return isLate ? this.paintCrossOnce(pen, last, y, 4.5) : undefined; // dots without a length say nothing
     pen.strokeStyle = pen.fillStyle = colourOf(isLate ? "red" : lookOfKind(kind).colour);
     pen.lineWidth = isLate ? 3 : 1.5;
     strokeLine(pen, left, y, right, y);
@@ -282,7 +283,7 @@ class Timeline {
     pen.strokeStyle = colourOf(isLate ? "red" : "ink");
     pen.lineWidth = 1.5;
     strokeLine(pen, last, y - 4, last, Math.min(y + 4, this.height));
-    if (isLate) paintMissed(pen, last, y, 4.5);
+    if (isLate) this.paintCrossOnce(pen, last, y, 4.5);
   }
 
   paintFrame(pen, frame, top) {
@@ -292,7 +293,13 @@ class Timeline {
     if (!frame.ok) return drawCorrupted(pen, left, y, width, look.height);
     this.fillBar(pen, look, left, y, width);
     if (look.height > 10) paintInside(pen, frame.channel, Math.max(left, 0), Math.min(left + width, this.width), y + look.height / 2, colourOf("card"), colourOf(look.colour));
-    if (frame.isLate && frame.kind === "hard") paintMissed(pen, this.x(frame.deadline), y + look.height / 2);
+    if (frame.isLate && frame.kind === "hard") this.paintCrossOnce(pen, this.x(frame.deadline), y + look.height / 2, 7);
+  }
+
+  paintCrossOnce(pen, x, y, radius) {
+    if (Math.abs(x - this.crossAt) < 4) return;
+    this.crossAt = x;
+    paintMissed(pen, x, y, radius);
   }
 
   fillBar(pen, look, left, top, width) {

@@ -203,10 +203,10 @@ class TypeTree {
     const { row } = node, twisty = h("span", { class: "twisty", "aria-hidden": "true" });
     const mark = this.options.mark?.(node.name);
     const chips = [row.kind && ["kind", ""], row.deprecated !== null && ["deprecated", "state-warn", row.deprecated], node.others.length && [`also ${node.others.join(", ")}`, ""], mark].filter(Boolean);
-    const head = h("div", { class: "type", style: { "--depth": String(node.depth) } }, twisty, h("div", { class: "type-words" }, h("strong", {}, node.name), " ",
+    const head = h("div", { class: "type" }, twisty, h("div", { class: "type-words" }, h("strong", {}, node.name), " ",
       chips.map(([words, tone, title]) => [h("span", { class: `chip ${tone}`, title }, words), " "]), h("small", { title: row.doc }, row.doc)));
     const rates = h("div", { class: "type-rate" }), last = h("div", { class: "type-last" });
-    const element = h("div", { class: "type-item", role: "treeitem", tabindex: "-1", dataset: { type: node.name } }, head, h("div", { class: "type-code" }, drawPrimes(node)), h("div", { class: "type-tags" }, drawTags(row)),
+    const element = h("div", { class: "type-item", role: "treeitem", tabindex: "-1", dataset: { type: node.name }, style: { "--depth": String(node.depth) } }, head, h("div", { class: "type-code" }, drawPrimes(node)), h("div", { class: "type-tags" }, drawTags(row)),
       this.options.isLive && rates, this.options.isLive && last);
     return { element, twisty, rates, last };
   }
