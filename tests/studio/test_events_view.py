@@ -233,7 +233,7 @@ def test_an_event_is_published_from_the_form(browser: "Browser", bus: Bus, studi
     with view_page(browser, studio, "events?q=SeenLoop") as page:
         is_connected(page)
         page.get_by_text("Publish an event").click()
-        page.get_by_label("type", exact=True).select_option("SeenLoop")
+        page.get_by_label("type of the event").select_option("SeenLoop")
         page.locator(".publish input[name=lane]").fill("two")
         page.get_by_role("button", name="Publish").click()
         expect(page.locator(".publish-said.bad")).to_contain_text("lane")

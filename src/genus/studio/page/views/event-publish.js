@@ -4,7 +4,7 @@ import { CONTEXT, attributesOf } from "./event-log.js";
 
 /** The form. `types()` promises the rows of the table `types`, `sources()` gives names, `publish(body)` promises the answer. */
 export function publishForm({ types, sources, publish }) {
-  const source = h("select", { class: "input" }), type = h("select", { class: "input" });
+  const source = h("select", { class: "input", "aria-label": "publish on" }), type = h("select", { class: "input", "aria-label": "type of the event" });
   const fields = h("div", { class: "publish-fields" });
   const said = h("p", { class: "publish-said", role: "status" });
   const form = h("form", { class: "publish-form", novalidate: true },
