@@ -80,7 +80,7 @@ class ProblemCard {
     setText(this.sign, sign);
     setText(this.word, word);
     setText(this.what, row.what);
-    const times = isNumber(row.count) ? `, ${plural(row.count, "time")}` : "";
+    const times = isNumber(row.count) ? `: ${count(row.count)} so far` : "";
     setText(this.more, `${row.source}, since ${time(row.since_ms)} (${duration(Math.max(0, now - row.since_ms))})${times}`);
     setAttribute(this.link, "class", `problem ${row.severity}`);
     setAttribute(this.link, "href", this.ctx.href(row.view, { of: row.of }));
@@ -155,10 +155,16 @@ class SourceLines {
       if (!this.lines.has(key)) {
         this.lines.set(key, new SourceLine(key));
         this.body.append(this.lines.get(key).element);
+        if (key === this.ctx.params.of) this.#find(this.lines.get(key).element);
       }
       this.lines.get(key).update(row);
     }
     this.empty.hidden = rows.size > 0 || !this.ctx.store.has("sources");
+  }
+
+  #find(line) {
+    line.classList.add("found");
+    requestAnimationFrame(() => line.scrollIntoView({ block: "center" }));
   }
 
   drawRates() {
@@ -196,6 +202,6 @@ class SourceLine {
     this.gauge.hidden = !isNumber(row.load);
     this.gauge.classList.toggle("high", row.load > 0.9);
     if (isNumber(row.load)) this.bar.style.transform = `scaleX(${Math.min(1, row.load).toFixed(3)})`;
-    setAttribute(this.element, "class", row.state === "failed" ? "bad" : null);
+    this.element.classList.toggle("bad", row.state === "failed");
   }
 }

@@ -167,6 +167,8 @@ class PlayedItem extends SourceItem {
       await this.ctx.post("control", { source: this.key, action, value });
     } catch (error) {
       this.keptUntil = 0;
+      this.#showSpeed(this.row.speed ?? 1);
+      this.#showTime(this.row.time_ms);
       setText(this.error, error.message);
       this.error.hidden = false;
     }
