@@ -11,7 +11,7 @@ from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, view_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Route
 
 pytest.importorskip("uvicorn", reason="the extra studio")
 api = pytest.importorskip("playwright.sync_api", reason="a browser needs playwright")
@@ -70,6 +70,23 @@ def test_a_bus_is_followed_until_it_is_stopped(browser: "Browser", studio: Studi
         expect(page.locator(TIME)).to_have_text("from 1.090000 s")
         page.get_by_role("button", name="follow the bus live").click()
         expect(page.locator(TIME)).to_have_text("from 1.480000 s")
+
+
+def test_an_answer_that_comes_too_late_is_not_shown(browser: "Browser", studio: Studio) -> None:
+    """The one that was asked for last stays."""
+    with view_page(browser, studio, "can?span=20") as page:
+        expect(page.locator(TIME)).to_have_text("from 0.980000 s")
+        held: list[Route] = []
+        page.route(re.compile("/api/can[?]"), lambda route: route.continue_() if held else held.append(route))
+        page.get_by_role("button", name="earlier").click()
+        page.wait_for_function("document.querySelector('.can-time').textContent === 'from 0.980000 s'")
+        page.get_by_role("button", name="earlier").click()
+        expect(page.locator(TIME)).to_have_text("from 0.960000 s")
+        with page.expect_response(re.compile("start_us=970000")) as late:
+            held[0].continue_()
+        late.value.finished()
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.text_content(TIME) == "from 0.960000 s"
 
 
 def test_the_load_is_there_as_a_number_and_the_frames_as_a_table(browser: "Browser", studio: Studio) -> None:

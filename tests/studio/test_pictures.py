@@ -315,6 +315,8 @@ def test_networks_are_drawn_once_with_their_gateways_and_what_crosses(page: "Pag
     )
     assert page.locator(".network").count() == 3
     assert page.locator(".gate").count() == 2
+    shared = page.locator(".network", has_text="udp:a").locator("rect")
+    assert shared.get_attribute("y") == "72", "alone in its column, in the middle of two rows"
     texts = page.locator(".edge").all_text_contents()
     for text, words in zip(
         texts, ("12.5/s", "✕ not connected4,200 spooled", "0/sstanding by", "3 waiting"), strict=True

@@ -44,14 +44,18 @@ def axis_of(page: "Page", starts: list[float], length: float, instants: list[flo
     return page.evaluate(AXIS, [[[at, at + length] for at in starts], length, instants, end])
 
 
+spans = st.lists(st.tuples(st.floats(0, 99_000), st.floats(1, 900) | st.floats(1, 40_000)), min_size=1, max_size=30)
+
+
 @LONG
-@given(st.lists(st.floats(0, 99_000), min_size=1, max_size=30), st.floats(1, 900))
+@given(spans, st.floats(1, 900))
 def test_a_shortened_time_keeps_the_order_and_shortens_no_frame(
-    page: "Page", starts: list[float], length: float
+    page: "Page", spans: list[tuple[float, float]], usual: float
 ) -> None:
-    """Instants stay in order from end to end, and what is shortened has no frame in it."""
-    instants = sorted([0.0, *starts, 100_000.0])
-    axis = axis_of(page, starts, length, [-5, *instants, 200_000])
+    """Instants stay in order from end to end, and what is shortened has nothing in it, however long things are."""
+    busy = [[at, at + length] for at, length in spans]
+    instants = sorted([0.0, *(at for at, _ in spans), 100_000.0])
+    axis = page.evaluate(AXIS, [busy, usual, [-5, *instants, 200_000], 100_000])
     first, *parts, last = axis["parts"]
     assert parts == sorted(parts)
     assert (first, parts[0], last) == (0, 0, 1)
@@ -60,7 +64,15 @@ def test_a_shortened_time_keeps_the_order_and_shortens_no_frame(
     assert all(each["start"] < each["end"] and each["left"] < each["right"] for each in axis["stretches"])
     assert [each["right"] for each in axis["stretches"][:-1]] == [each["left"] for each in axis["stretches"][1:]]
     for idle in (each for each in axis["stretches"] if each["isIdle"]):
-        assert not [at for at in starts if at < idle["end"] and at + length > idle["start"]]
+        assert not [at for at, end in busy if at < idle["end"] and end > idle["start"]]
+
+
+def test_a_short_frame_within_a_long_slot_does_not_end_it(page: "Page") -> None:
+    """The rest of the slot is not idle."""
+    axis = page.evaluate(AXIS, [[[10_000, 50_000], [10_100, 10_200], [90_000, 90_100]], 100, [], 100_000])
+    idle = [each for each in axis["stretches"] if each["isIdle"]]
+    assert len(idle) == 3
+    assert idle[1]["start"] >= 50_000
 
 
 def test_only_frames_too_thin_to_be_seen_shorten_the_time(page: "Page") -> None:
@@ -132,6 +144,17 @@ def test_a_picture_with_too_many_channels_has_a_lane_per_class(page: "Page") -> 
     frames = [frame(n, n + 1, channel=f"c{n}", kind=("soft", "none")[n % 2]) for n in range(40)]
     lanes = page.evaluate(LANES, [picture(*frames), "channel", []])
     assert [lane[:2] for lane in lanes] == [["soft real time", 20], ["no real time", 20], ["all frames", 40]]
+
+
+def test_those_who_lost_against_a_frame_are_the_next_of_their_channels(page: "Page") -> None:
+    """Frames before it, or at the same time, are not; a channel that has not sent since is left out."""
+    data = picture(
+        frame(0, 9, channel="a"), frame(10, 19, channel="b", beaten=["a", "c", "gone"]), frame(20, 29, channel="c"),
+        frame(30, 39, channel="a"), frame(40, 49, channel="a"),
+    )  # fmt: skip
+    code = """(data) => { const {frames} = studio.readPicture(data);
+      return studio.beatenFrames(frames[1], frames).map((other) => [other.channel, other.start]); }"""
+    assert page.evaluate(code, data) == [["a", 30], ["c", 20]]
 
 
 # What is drawn and said
