@@ -67,7 +67,7 @@ class EventsView {
     this.pause = button("Pause", () => (this.why ? this.follow() : this.hold("pause")));
     this.order = button("", () => this.setOrder(!this.table.isNewestFirst));
     this.chooser = button("Columns", (event) => this.showChooser(event.currentTarget), { "aria-haspopup": "dialog" });
-    this.counts = h("p", { class: "event-counts" });
+    this.counts = h("p", { class: "event-counts", hidden: true });
     this.said = h("p", { class: "event-said", role: "status" });
     return h("div", { class: "toolbar event-tools" }, this.sources.element, this.ask, this.others, this.pause, button("Clear", () => this.clear()), this.order, this.chooser, this.counts, this.said);
   }
@@ -117,6 +117,7 @@ class EventsView {
     this.clear();
     this.totals = { matched: 0, seen: 0, skipped: 0 };
     this.measured = this.leftOut = null;
+    this.counts.hidden = true;
     setText(this.said, "");
     const names = this.live.filter((name) => this.chosen.has(name));
     if (this.chosen.size && !names.length) return;
@@ -183,7 +184,7 @@ class EventsView {
     this.more.hidden = !this.why || !this.log.fresh;
     if (!this.more.hidden) setText(this.more, `${this.table.isNewestFirst ? "↑" : "↓"} ${plural(this.log.fresh, "new event")}`);
     this.drawHint();
-    if (performance.now() - (this.countedAt ?? 0) >= COUNT_MS) this.drawCounts();
+    this.counting ||= setTimeout(() => this.drawCounts(), COUNT_MS);
   }
 
   setColumns() {
@@ -201,9 +202,9 @@ class EventsView {
   }
 
   drawCounts() {
-    this.countedAt = performance.now();
+    this.counting = 0;
     const { matched, seen, skipped } = this.totals;
-    this.counts.hidden = !this.stream;
+    this.counts.hidden = !this.measured; // until the server has answered
     const parts = [`${count(matched)} matched`, `${count(seen)} seen`, skipped ? `${count(skipped)} not shown` : "", `${rate(this.measured?.rate)}/s`];
     setText(this.counts, parts.filter(Boolean).join(" · "));
   }
@@ -258,7 +259,6 @@ class EventsView {
     this.drawnVersion = -1;
     this.drawPause();
     this.table.show([], true);
-    this.countedAt = 0;
     this.schedule();
   }
 
@@ -336,6 +336,7 @@ class EventsView {
     this.isGone = true;
     this.stream?.close();
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.counting);
     this.table.destroy();
     this.query.destroy();
   }
