@@ -339,7 +339,7 @@ class Timeline {
       if (!from || !to) continue;
       pen.beginPath();
       pen.moveTo(from[0], from[1] + from[3] / 2);
-      pen.bezierCurveTo(from[0], to[1] + to[3] / 2, to[0] - 30, to[1] + to[3] / 2, to[0], to[1] + to[3] / 2);
+      pen.bezierCurveTo(from[0], to[1] + to[3] / 2, to[0] - Math.min(30, (to[0] - from[0]) / 2), to[1] + to[3] / 2, to[0], to[1] + to[3] / 2);
       pen.stroke();
       pen.strokeRect(to[0] - 2, to[1] - 2, to[2] + 4, to[3] + 4);
     }
