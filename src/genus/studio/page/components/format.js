@@ -65,9 +65,14 @@ export function duration(value) {
   const sign = value < 0 ? "−" : "";
   const seconds = Math.round(Math.abs(value) / 1000);
   if (seconds < 60) return `${sign}${seconds} s`;
-  if (seconds < 3600) return `${sign}${Math.floor(seconds / 60)} min ${seconds % 60} s`;
-  if (seconds < 86_400) return `${sign}${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
-  return `${sign}${Math.floor(seconds / 86_400)} d ${Math.floor((seconds % 86_400) / 3600)} h`;
+  if (seconds < 3600) return sign + joinSpans(seconds, 60, "min", 1, "s");
+  if (seconds < 86_400) return sign + joinSpans(seconds, 3600, "h", 60, "min");
+  return sign + joinSpans(seconds, 86_400, "d", 3600, "h");
+}
+
+function joinSpans(seconds, size, unit, smallSize, smallUnit) {
+  const rest = Math.floor((seconds % size) / smallSize);
+  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${smallUnit}` : ""}`;
 }
 
 /** 1.2 MB. */

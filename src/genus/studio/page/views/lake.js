@@ -8,16 +8,16 @@ const about = (name) => ({ note: explain(name), docs: docsOf(name) });
 const fixed = (id, title, width, more = {}) => ({ id, title, width, isLong: true, value: (row) => row[id], text: (row) => String(row[id] ?? "") || DASH, search: (row) => String(row[id] ?? ""), ...more });
 const counted = (id, title, note, more = {}) => ({ id, title, width: 6.5, end: true, note, value: (row) => row[id], text: (row) => count(row[id]), ...more });
 const dated = (id, title, note) => ({ id, title, width: 10.5, note: `${note} UTC.`, value: (row) => row[id], text: (row) => date(row[id]) });
-const source = () => fixed("source", "Lake", 8, { isFixed: true, ...about("lake") });
+const source = () => fixed("source", "Lake", 6, { isFixed: true, ...about("lake") });
 
 const PARTS = [
   {
     name: "lake_tables", title: "Tables", word: "table", empty: "The lake has no tables yet.",
     columns: () => [
-      fixed("table", "Table", 10, { isFixed: true, note: "One per family of types." }), source(), counted("events", "Events", "Events in it.", { width: 7.5 }), counted("files", "Files", "Valid files; many small ones are slow, and compacting makes them fewer."),
-      { id: "bytes", title: "Size", width: 6, end: true, note: "Of its valid files.", value: (row) => row.bytes, text: (row) => bytes(row.bytes) },
+      fixed("table", "Table", 8, { isFixed: true, note: "One per family of types." }), source(), counted("events", "Events", "Events in it.", { width: 6.5 }), counted("files", "Files", "Valid files; many small ones are slow, and compacting makes them fewer.", { width: 4.5 }),
+      { id: "bytes", title: "Size", width: 5, end: true, note: "Of its valid files.", value: (row) => row.bytes, text: (row) => bytes(row.bytes) },
       dated("first_ms", "First event", "The earliest time of an event."), dated("last_ms", "Last event", "The latest time of an event."),
-      { id: "types", title: "Types", width: 16, isLong: true, ...about("type"), value: (row) => row.types.length, text: (row) => row.types.join(", ") || DASH, search: (row) => row.types.join("\n") },
+      { id: "types", title: "Types", width: 12, isLong: true, ...about("type"), value: (row) => row.types.length, text: (row) => row.types.join(", ") || DASH, search: (row) => row.types.join("\n") },
     ],
   },
   {
@@ -25,7 +25,7 @@ const PARTS = [
     columns: () => [
       fixed("name", "Name", 10, { isFixed: true, ...about("follower") }), source(), fixed("kind", "Kind", 6, { note: "A stream, an inbox or a derived table.", docs: docsOf("follower") }),
       counted("version", "Version", "The last commit that it has taken.", { docs: docsOf("commit") }), counted("behind", "Behind", explain("behind"), { docs: docsOf("behind"), tone: (row) => (row.behind > 0 ? "warn" : "") }),
-      counted("events", "Events", "Events that it has taken."), fixed("note", "Note", 18),
+      counted("events", "Events", "Events that it has taken."), fixed("note", "Note", 16),
     ],
     tone: (row) => (row.behind > 10 ? "warn" : ""),
   },
