@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from genus import Bus, Event, NonReal, Subscription, open_bus
-from genus.studio._bus_source import BusSource
+from genus.studio._bus_source import MOST_ROWS, BusSource
 from genus.studio._meters import MOST_SOURCES, Meters
 from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
 
@@ -147,3 +147,39 @@ def test_texts_of_subscriptions_are_made_once(bus: Bus) -> None:
     bus.collection(Counted).subscribe(print)
     first = source.rows(["subscriptions"])["subscriptions"]
     assert source.rows(["subscriptions"])["subscriptions"] == first
+
+
+def test_the_time_in_which_nobody_listened_is_no_jitter(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = BusSource(bus, name="b")
+    times = iter(range(0, 10**15, 1_000_000))
+    monkeypatch.setattr(bus, "time_ns", lambda: next(times))
+    for pause in (0, 100_000):
+        for _ in range(pause):
+            next(times)
+        end = source.tap(lambda at, event, who: None)
+        for number in range(3):
+            bus.publish(Counted(number=number))
+        end()
+    assert channels(source)["b|studio.Counted|"].jitter_ms == 0.0
+
+
+def test_losses_are_those_of_all_inboxes(bus: Bus) -> None:
+    source = BusSource(bus, name="b")
+    for _ in range(MOST_ROWS):
+        bus.subscribe(Subscription(Counted), lambda event: None)
+    with bus.inbox(Subscription(Counted), capacity=1, full="drop_newest"):
+        for number in range(4):
+            bus.publish(Counted(number=number))
+        row = source.rows(["sources"])["sources"]["b"]
+    assert isinstance(row, SourceRow)
+    assert row.lost == 3
+
+
+def test_a_time_that_is_none_and_a_source_that_is_no_text_are_measured_nevertheless(bus: Bus) -> None:
+    source = BusSource(bus, name="b", watch=Subscription(Counted))
+    for time in (datetime(2026, 1, 1), "now", 5, None):
+        bus.publish(Counted(number=1, time=time, source="\ud800" * 1000))  # type: ignore[arg-type]
+    (row,) = channels(source).values()
+    assert (row.events, row.latency_ms) == (4, None)
+    assert len(row.publisher) < 2000
+    row.publisher.encode()

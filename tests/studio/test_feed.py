@@ -1,5 +1,7 @@
 """The feed: what changed is found cell by cell, and applying all changes to a snapshot gives the next snapshot."""
 
+import json
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -8,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.studio._feed import BEAT_S, SLOW_S, TURN_S, TURNS_KEPT, Feed
-from genus.studio._rows import ChannelRow
+from genus.studio._rows import ChannelRow, Tables
+from genus.studio._source import Receive
 from genus.studio._taps import Taps
-from genus.studio._type_table import TypeTable
+from genus.studio._type_table import LOOK_S, TypeTable
 from tests.studio.made_sources import Clock, MadeSource
 
 
@@ -153,3 +156,61 @@ def test_pages_are_counted(source: MadeSource, clock: Clock) -> None:
     assert feed.viewers == 1
     assert feed.is_viewed("sources")
     assert not feed.is_viewed("channels")
+
+
+class Broken(MadeSource):
+    """A source that raises while `problem` is set."""
+
+    problem: Exception | None = None
+
+    def rows(self, wanted: Collection[str]) -> Tables:
+        self._raise()
+        return super().rows(wanted)
+
+    def types(self) -> Collection[type]:
+        self._raise()
+        return super().types()
+
+    def counts(self) -> Mapping[str, int]:
+        self._raise()
+        return super().counts()
+
+    def tap(self, receive: Receive) -> Callable[[], None]:
+        self._raise()
+        return super().tap(receive)
+
+    def _raise(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+
+
+def test_a_source_that_raises_is_shown_as_failed_and_the_others_go_on(
+    source: MadeSource, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Broken("broken")
+    taps = Taps([broken, source], clock)
+    feed = Feed([broken, source], TypeTable(taps), clock=clock, wall=clock, cpu=clock)
+    feed.join(object(), ["sources", "channels", "types"])
+    broken.problem = RuntimeError("no luck")
+    source.set_channel("Loop", events=1)
+    for _ in range(3):
+        clock.now += LOOK_S
+        taps.turn(wants_last=True)
+        feed.advance()
+    assert rows_of(feed)["made|Loop|"]["events"] == 1
+    assert rows_of(feed, "sources")["broken"]["state"] == "failed"
+    assert "no luck" in rows_of(feed, "sources")["broken"]["note"]
+    assert len(caplog.records) == 4, "rows, counters, types and events: each is logged once"
+    broken.problem = None
+    clock.now += TURN_S
+    feed.advance()
+    assert rows_of(feed, "sources")["broken"]["state"] == "live"
+
+
+def test_texts_that_are_no_unicode_are_sent_nevertheless(source: MadeSource, clock: Clock) -> None:
+    feed = make_feed(source, clock)
+    feed.join(object(), ["channels"])
+    source.set_channel("Loop", publisher="\ud800", rate=float("nan"), events=2**70)
+    feed.advance()
+    sent = json.loads(feed.turn.cells["channels"])["made|Loop|"]
+    assert (sent["publisher"], sent["rate"], sent["events"]) == ("\ud800", None, 2**70)

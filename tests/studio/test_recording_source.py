@@ -1,16 +1,18 @@
 """A recording that is played: time is an input, and every event comes once, in order, when it is due."""
 
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from genus import Event, Maybe
-from genus.bus import RecordingWriter
+from genus.bus import Recorded, RecordingWriter
 from genus.errors import BusError, RecordingError
 from genus.studio._recording_source import BATCH, RecordingSource
+from genus.studio._reel import Reel
 from genus.studio._rows import ChannelRow, SourceRow
 from genus.studio._source import EventSource, PlayedSource, Source
 
@@ -414,3 +416,42 @@ def test_a_receiver_that_raises_does_not_end_the_thread(path: Path, caplog: pyte
     assert done.wait(20)
     source.close()
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_page_does_not_wait_for_a_long_stretch_of_unknown_events(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that plays may search for minutes; rows, counters and taps are there meanwhile."""
+    write(path, [0.0])
+    reads, goes_on = threading.Event(), threading.Event()
+
+    def read(reel: Reel, time_us: int | None = None) -> Iterator[Recorded]:
+        reads.set()
+        assert goes_on.wait(20)
+        return iter(())
+
+    monkeypatch.setattr(Reel, "read", read)
+    source = RecordingSource(path, [Gate], name="gates")
+    try:
+        assert reads.wait(20)
+        row = source.rows(["sources"])["sources"]["gates"]
+        assert isinstance(row, SourceRow)
+        assert row.note == "is being read"
+        assert source.counts() == {}
+        source.tap(lambda at, event, who: None)()
+    finally:
+        goes_on.set()
+        source.close()
+
+
+def test_a_file_that_is_cut_while_it_is_played_fails(path: Path, clock: Hands) -> None:
+    """What is gone of a mapped file must not be touched: that would end the process."""
+    write(path, [each * 100.0 for each in range(20_000)])
+    source = RecordingSource(path, [Gate], name="gates", clock=clock, threaded=False)
+    source.step()
+    os.truncate(path, 8192)
+    clock.now += 2000.0
+    for _ in range(100):
+        source.step()
+    row = source.rows(["sources"])["sources"]["gates"]
+    assert isinstance(row, SourceRow)
+    assert (row.state, "was cut" in row.note) == ("failed", True)
+    source.close()

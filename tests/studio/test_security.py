@@ -3,8 +3,9 @@
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.client import HTTPSConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import pytest
 
@@ -28,7 +29,17 @@ def studio(bus: Bus) -> Iterator[Studio]:
         yield made
 
 
-FOREIGN = ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "[::1", "localhost:x", "10.0.0.1"]
+FOREIGN = [
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "localhost@evil.example",
+    "",
+    "[::1",
+    "localhost:x",
+    "10.0.0.1",
+    "127.0.0.1?evil",
+    "127.0.0.1#evil",
+]
 
 
 @pytest.mark.parametrize("host", FOREIGN)
@@ -116,6 +127,43 @@ def test_with_a_token_nothing_is_answered_without_it(bus: Bus) -> None:
         assert "httponly" in cookie.lower()
         assert ask(studio, "/api/sources", headers={"Cookie": cookie.partition(";")[0]}).status == 200
         assert ask(studio, "/api/sources", headers={"Cookie": "genus_studio=wrong"}).status == 401
+
+
+@pytest.mark.parametrize("path", ["//evil.example/", "http://evil.example/", "/\\evil.example/", "///evil.example"])
+def test_who_has_the_token_is_sent_to_no_other_server(bus: Bus, path: str) -> None:
+    with open_studio(bus, token=TOKEN) as studio:
+        connection = HTTPConnection(studio.host, studio.port, timeout=10)
+        connection.putrequest("GET", f"{path}?token={TOKEN}", skip_host=True)
+        connection.putheader("Host", f"{studio.host}:{studio.port}")
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert answer.status == 303
+        location = answer.getheader("location") or ""
+        assert urlsplit(urljoin(f"http://{studio.host}:{studio.port}/", location)).hostname == studio.host
+        connection.close()
+
+
+def test_the_token_leaves_the_address_also_of_a_page_that_is_known(bus: Bus) -> None:
+    with open_studio(bus, token=TOKEN) as studio:
+        cookie = ask(studio, f"/?token={TOKEN}").headers["set-cookie"].partition(";")[0]
+        assert ask(studio, f"/?token={TOKEN}", headers={"Cookie": cookie}).headers["location"] == "/"
+
+
+def test_cookies_of_other_servers_of_this_machine_do_no_harm(bus: Bus) -> None:
+    with open_studio(bus, token=TOKEN) as studio, open_studio(bus, token=TOKEN[::-1]) as other:
+        kept = [
+            ask(each, f"/?token={token}").headers["set-cookie"].partition(";")[0]
+            for each, token in ((studio, TOKEN), (other, TOKEN[::-1]))
+        ]
+        assert kept[0].partition("=")[0] != kept[1].partition("=")[0], "browsers do not tell ports apart"
+        for each in (studio, other):
+            cookies = "; ".join(['other={"a": [1, 2]}', "odd", *kept])
+            assert ask(each, "/api/sources", headers={"Cookie": cookies}).status == 200
+
+
+def test_a_further_name_may_be_an_address(bus: Bus) -> None:
+    with open_studio(bus, hosts=["[fd00::1]"]) as studio:
+        assert ask(studio, "/api/config", headers={"Host": f"[fd00::1]:{studio.port}"}).status == 200
 
 
 @pytest.fixture

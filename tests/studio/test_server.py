@@ -1,6 +1,8 @@
 """The server: tables, events by a subscription, plots, changes, and pages that do not keep up."""
 
+import gc
 import json
+import logging
 import math
 import socket
 import threading
@@ -9,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -254,6 +257,80 @@ def test_more_events_than_a_page_can_show_are_counted(bus: Bus, studio: Studio) 
     assert shown + data["skipped"] == 5000
 
 
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("cannot be said")
+
+
+ODD_VALUES: dict[str, dict[str, Any]] = {
+    "a time without a zone": {"time": datetime(2026, 1, 1)},
+    "a time before all others": {"time": datetime.min},
+    "a time that is none": {"time": "now"},
+    "half a surrogate pair": {"note": "\ud800"},
+    "half a surrogate pair as its source": {"source": "\ud800"},
+    "an integer of 5,000 digits": {"speed": 10**5000},
+    "a list of lists": {"speed": [[1.0]]},
+    "bytes": {"speed": bytes(10**7)},
+    "a value whose repr raises": {"speed": Unspeakable()},
+}
+
+
+@pytest.mark.parametrize("values", ODD_VALUES.values(), ids=ODD_VALUES)
+def test_no_event_stops_what_pages_see(bus: Bus, studio: Studio, values: dict[str, Any]) -> None:
+    with (
+        stream(studio, "/api/stream?tables=channels,types") as tables,
+        stream(studio, "/api/events/stream?q=studio.Loop+where+lane>0+and+not+speed>5&others=1") as events,
+        stream(studio, "/api/plot/stream?series=studio.Loop.speed&by=source") as plot,
+    ):
+        page = Page()
+        page.take(*next(tables))
+        for each in (events, plot):
+            next(each)
+        bus.publish(StudioLoop(lane=1, **values))
+        bus.publish(StudioLoop(lane=2, speed=7.0))
+        shown = seen_in(events, 2)
+        assert [event["values"]["lane"] for event in shown] == ["1", "2"]
+        assert shown[0]["why"] or "speed" not in values, "what cannot be tested does not match"
+        while page.tables["channels"].get("this process|studio.Loop|", {}).get("events") != 2:
+            page.take(*next(tables))
+        assert any(data["series"]["studio.Loop.speed"]["lines"] for _, data in plot)
+    assert len(ask(studio, "/api/events?q=studio.Loop+where+speed>6").json["events"]) == 1
+
+
+def seen_in(events: Iterator[tuple[str, Any]], many: int) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < many:
+        found += next(events)[1]["events"]
+    return found
+
+
+def test_to_say_why_takes_little_time_of_the_others() -> None:
+    source = MadeSource(types=[StudioLoop])
+    parts = " and ".join(f"(lane > {n} or lane < -{n} or note = 'a{n}')" for n in range(1, 190))
+    with (
+        open_studio(source) as studio,
+        stream(studio, f"/api/events/stream?others=1&q={quote('studio.Loop where ' + parts)}") as events,
+    ):
+        next(events)
+        wait_until(lambda: bool(source.receivers))
+        for _ in range(200):
+            source.emit(StudioLoop(lane=0))
+        began = time.monotonic()
+        found = seen_in(events, 100)
+        assert all(event["why"] for event in found)
+        assert found[-1]["why"][0]["values"].startswith("not looked into")
+        assert time.monotonic() - began < 2.0
+
+
+def test_a_source_that_is_named_twice_is_shown_once(bus: Bus, studio: Studio) -> None:
+    path = "/api/events/stream?source=this+process&source=this+process"
+    with stream(studio, path) as events:
+        next(events)
+        bus.publish(StudioLoop(lane=1))
+        _, data = next(each for each in events if each[1]["events"])
+        assert (data["seen"], len(data["events"])) == (1, 1)
+
+
 def test_a_subscription_that_is_wrong_is_refused_at_its_column(studio: Studio) -> None:
     answer = ask(studio, "/api/events/stream?q=studio.Loop+where+lan+%3E+1")
     assert answer.status == 400
@@ -389,3 +466,43 @@ def test_there_must_be_something_to_show() -> None:
 def test_two_sources_of_one_name_get_names_of_their_own(bus: Bus) -> None:
     with open_bus() as other, open_studio(bus, other) as studio:
         assert list(json.loads(ask(studio, "/api/sources").body)) == ["this process", "this process (2)"]
+
+
+def test_the_log_of_the_programs_own_server_stays_as_it_is(bus: Bus) -> None:
+    """Requests are not logged, as their addresses have the token; and other servers of the program log theirs."""
+    access, seen = logging.getLogger("uvicorn.access"), list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: seen.append(record.getMessage())  # type: ignore[method-assign]
+    access.addHandler(handler)
+    before = access.level, access.propagate, logging.getLogger("uvicorn.error").level
+    access.setLevel(logging.INFO)
+    try:
+        with open_studio(bus, token="a-token-of-20-letters") as studio:
+            assert ask(studio, studio.url[studio.url.index("/?") :]).status == 303
+        assert handler in access.handlers
+        assert (access.propagate, logging.getLogger("uvicorn.error").level) == before[1:]
+        assert not seen
+    finally:
+        access.removeHandler(handler)
+        access.setLevel(before[0])
+
+
+def test_connections_that_do_nothing_leave_room_for_others(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genus.studio._protocol.MOST_CONNECTIONS", 20)
+    monkeypatch.setattr("genus.studio._protocol.FIRST_REQUEST_S", 0.2)
+    idle = [socket.create_connection((studio.host, studio.port), timeout=PATIENCE_S) for _ in range(40)]
+    try:
+        for each in idle:
+            with suppress(ConnectionResetError):
+                assert each.recv(1) == b"", "the server closes it"
+        assert ask(studio, "/api/config").status == 200
+    finally:
+        for each in idle:
+            each.close()
+
+
+def test_studios_that_come_and_go_leave_nothing_at_their_bus(bus: Bus) -> None:
+    for _ in range(3):
+        open_studio(bus).close()
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Studio)]

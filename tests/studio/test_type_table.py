@@ -126,3 +126,15 @@ def test_the_last_event_is_shown_while_somebody_looks() -> None:
     table.update([source], 0.0, 1000.0)
     found = row(table, "table.Base")
     assert (found.last, found.last_ms) == ("table.Base(lane=2)", 6.0)
+
+
+def test_a_catalog_file_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.json"
+    Catalog().save(path)
+    source = MadeSource()
+    table = table_of(source, path)
+    table.update([source], 0.0, 0.0)
+    path.write_text("no catalog")
+    for turn in range(1, 5):
+        table.update([source], turn * LOOK_S, 0.0)
+    assert [type_ for type_, _ in changes(table)] == [str(path)]

@@ -403,6 +403,10 @@ class Bus:
         requests = dict(self._requester.counts) if self._requester else {}
         return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
 
+    def published(self) -> dict[str, int]:
+        """How many events there were of each type: as in `traffic`, without counting for each subscription."""
+        return self._router.published()
+
     def channels(self) -> list[EventChannel[Any]]:
         """The channels of this bus that are announced now."""
         with self.lock:
@@ -459,11 +463,21 @@ class Bus:
         while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
-    def at_close(self, function: Callable[[], object]) -> None:
-        """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it."""
+    def at_close(self, function: Callable[[], object]) -> Callable[[], None]:
+        """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it.
+
+        Returns a function that ends this, for what ends earlier.
+        """
+        entry = partial(function)  # one of its own, however often a function is given
         with self.lock:
             self._check_open()
-            self._at_close.append(function)
+            self._at_close.append(entry)
+
+        def forget() -> None:
+            with self.lock:
+                self._at_close[:] = [each for each in self._at_close if each is not entry]
+
+        return forget
 
     def close(self) -> None:
         """Cancel all subscriptions and close the link; a second call does nothing."""
@@ -471,7 +485,7 @@ class Bus:
             if self._closed:
                 return
             self._closed = True
-        for function in self._at_close:
+        for function in list(self._at_close):
             function()
         self._router.close()
         self.interested.forget()

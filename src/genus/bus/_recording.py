@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 from genus.bus._attribute_map import UnreadValues, encode_units, has_units
 from genus.bus._bus import Bus
@@ -167,7 +168,8 @@ class Recording:
         """
         if self._index is None:
             with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                self._index = IndexBuilder().read(data, find_format(data) or FORMAT, progress)
+                check = SizeCheck(self.path, data)
+                self._index = IndexBuilder().read(data, find_format(data) or FORMAT, progress, check)
         return self._index
 
     def read_from(self, time_us: int) -> Iterator[Recorded]:
@@ -210,15 +212,38 @@ class Recording:
 
     def _packets(self, frames: Callable[[mmap.mmap, FrameFormat], Iterator[Frame | Gap]]) -> Iterator[bytes]:
         with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            check = SizeCheck(self.path, data)
             for found in frames(data, find_format(data) or FORMAT):
                 if isinstance(found, Frame):
                     yield found.packet
                 else:
                     self._note_damage(found, len(data))
+                check()
 
     def _note_damage(self, gap: Gap, size: int) -> None:
         what = "truncated" if gap.end == size else "damaged"
         self.damage.append(f"{self.path}: {what} at byte {gap.start}: {gap.end - gap.start} bytes skipped")
+
+
+class SizeCheck:
+    """State: when it was last looked whether a file that is read was cut meanwhile.
+
+    To read what is gone of a mapped file ends the process (SIGBUS). It is looked once a millisecond, so also before
+    reading goes on after a pause; a file that is cut within that time is not noticed.
+    """
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self._path, self._data = path, data
+        self._due = 0.0
+
+    def __call__(self) -> None:
+        """RecordingError if the file was cut."""
+        now = monotonic()
+        if now < self._due:
+            return
+        self._due = now + 0.001
+        if self._data.size() < len(self._data):
+            raise RecordingError(f"{self._path} was cut to {self._data.size():,} bytes while it was read")
 
 
 def as_subscription(given: Subscription | str | None) -> Subscription:

@@ -82,9 +82,13 @@ class IndexBuilder:
         self._latest_us = FIRST_US - 1
 
     def read(
-        self, data: Octets, form: FrameFormat, progress: Callable[[int, int], object] | None = None
+        self,
+        data: Octets,
+        form: FrameFormat,
+        progress: Callable[[int, int], object] | None = None,
+        check: Callable[[], object] = bool,
     ) -> RecordingIndex:
-        """The index of a file; `progress` is called with the bytes that were read, and the total."""
+        """The index of a file; `progress` is called with the bytes that were read and the total, `check` very often."""
         size, reported = len(data), 0
         end_frames, end_bytes = 0, 0
         for frames, found in enumerate(frames_in(data, form)):
@@ -98,6 +102,7 @@ class IndexBuilder:
                 self._add(found)
             else:
                 self.damaged += 1
+            check()
         if progress is not None:
             progress(size, size)
         return self._finish(size)

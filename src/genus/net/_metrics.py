@@ -55,7 +55,7 @@ class Measured(Protocol):
 class _Closing(Protocol):
     """What can say that it is closed."""
 
-    def at_close(self, function: Callable[[], object]) -> None: ...
+    def at_close(self, function: Callable[[], object]) -> object: ...
 
 
 def bus_metrics(bus: Bus) -> list[Metric]:

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -20,12 +22,25 @@ from genus.studio._feed import Feed
 from genus.studio._questions import Questions, event_json, problem_json
 from genus.studio._rows import TABLES
 from genus.studio._source import AskedSource, PlayedSource, PublishingSource, Source, TimelineSource
-from genus.studio._streams import PLOTTED_MS, EventStream, PlotStream, Ticker, followed, timeline_json, timelines
-from genus.studio._taps import Taps
+from genus.studio._streams import (
+    EventStream,
+    PlotStream,
+    Ticker,
+    followed,
+    last_minute,
+    tester,
+    timeline_json,
+    timelines,
+)
+from genus.studio._taps import Seen, Taps
+from genus.studio._texts import encode, number_of, value_text
 
 MOST_SERIES = 20
 MOST_ASKED = 1000
+MOST_PAST = 500
+"""Events of before that a new stream begins with."""
 LONGEST_BODY = 100_000
+MOST_VALUE = 1e18
 LONGEST_SPAN_MS, SHORTEST_SPAN_MS = 10_000.0, 0.1
 CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -139,15 +154,14 @@ class StudioApp:
         others = request.query_params.get("others", "0") not in ("0", "")
         names = self._names(request)
         stream = EventStream(asked, others=others)
-        return _stream(followed(self.ticker, self._taps, names, stream, b"events", self._taps.kept(names)[-500:]))
+        return _stream(followed(self.ticker, self._taps, names, stream, b"events", lambda kept: kept[-MOST_PAST:]))
 
     async def _events(self, request: Request) -> Any:
         """The events of now, and of sources that hold some and are asked: those that match."""
         asked = self._asked(request)
         most = max(1, min(int(_number(request, "most", 100)), MOST_ASKED))
         names = self._names(request)
-        seen = [each for each in self._taps.kept(names) if asked.matches(each.event)][-most:]
-        found = [event_json(each) for each in seen]
+        found = await run_in_threadpool(_last_of, self._taps.kept(names), tester(asked), most)
         for name in names if "source" in request.query_params else ():
             source = self._sources[name]
             if isinstance(source, AskedSource):
@@ -164,9 +178,7 @@ class StudioApp:
             raise Refused(400, f"series=TYPE.ATTRIBUTE is given 1 to {MOST_SERIES} times, not {len(texts)}")
         stream = PlotStream({text: self._series(text) for text in texts}, by)
         names = self._names(request)
-        kept = self._taps.kept(names)
-        past = [each for each in kept if each.at_ms >= kept[-1].at_ms - PLOTTED_MS]
-        return _stream(followed(self.ticker, self._taps, names, stream, b"points", past))
+        return _stream(followed(self.ticker, self._taps, names, stream, b"points", last_minute))
 
     def _series(self, text: str) -> tuple[type, str, str | None]:
         name, _, attribute = text.rpartition(".")
@@ -188,7 +200,7 @@ class StudioApp:
             raise Refused(400, **problem_json(problem)) from None
 
     def _names(self, request: Request) -> list[str]:
-        names = request.query_params.getlist("source") or self._taps.names()
+        names = list(dict.fromkeys(request.query_params.getlist("source"))) or self._taps.names()
         for name in names:
             self._source(name)
         return names
@@ -225,15 +237,16 @@ class StudioApp:
             raise Refused(400, f"{source.name} has no time of its own that could be stopped")
         match action, value:
             case "play", _:
-                source.play()
+                change: Callable[[], None] = source.play
             case "pause", _:
-                source.pause()
-            case "speed", int() | float():
-                source.set_speed(float(value))
-            case "seek", int() | float():
-                source.seek(float(value))
+                change = source.pause
+            case "speed", int() | float() if abs(value) < MOST_VALUE:
+                change = partial(source.set_speed, float(value))
+            case "seek", int() | float() if abs(value) < MOST_VALUE:
+                change = partial(source.seek, float(value))
             case _:
                 raise Refused(400, "action is play, pause, or speed or seek with a number as value")
+        await run_in_threadpool(change)
         return {"ok": True}
 
     async def _publish(self, request: Request) -> Any:
@@ -271,7 +284,7 @@ def page_files() -> Iterable[tuple[str, bytes]]:
 
 def _json(answer: Callable[[Request], Awaitable[Any]]) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        return Response(msgspec.json.encode(await answer(request)), media_type="application/json")
+        return Response(encode(await answer(request)), media_type="application/json")
 
     return respond
 
@@ -301,15 +314,19 @@ def _number(request: Request, name: str, default: Any) -> Any:
         found = float(text)
     except ValueError:
         raise Refused(400, f"{name}={text[:80]!r} is no number") from None
-    if found != found or abs(found) > 1e18:
+    if found != found or abs(found) > MOST_VALUE:
         raise Refused(400, f"{name}={text[:80]!r} is no number that could be meant")
     return found
 
 
+def _last_of(kept: Sequence[Seen], is_match: Callable[[Event], bool], most: int) -> list[dict[str, Any]]:
+    """The last events that match, the oldest first."""
+    found = islice((event_json(seen) for seen in reversed(kept) if is_match(seen.event)), most)
+    return list(found)[::-1]
+
+
 def _row_json(source: str, number: int, row: Any) -> dict[str, Any]:
     """A row of a source that was asked, in the form of an event."""
-    from genus.studio._texts import number_of, value_text
-
     values = {name: value for name, value in row.items() if value is not None and name != "type"}
     numbers = ((name, number_of(value)) for name, value in values.items())
     return {

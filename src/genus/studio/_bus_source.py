@@ -67,18 +67,18 @@ class BusSource:
         """The present rows of tables."""
         now = time.monotonic()
         self._measure()
-        traffic = self._bus.traffic()
+        published = self._bus.published()
         found: dict[str, dict[str, Row]] = {}
         if "channels" in wanted:
             found["channels"] = {
-                f"{self.name}|{row.type}|{row.publisher}": row for row in self._channels(traffic.published, now)
+                f"{self.name}|{row.type}|{row.publisher}": row for row in self._channels(published, now)
             }
         if "subscriptions" in wanted:
             found["subscriptions"] = dict(self._subscriptions(now))
         if "nodes" in wanted:
             found["nodes"] = {f"{self.name}|{row.uid or row.name}": row for row in self._nodes()}
         if "sources" in wanted:
-            found["sources"] = {self.name: self._row(traffic.published, traffic.link, now)}
+            found["sources"] = {self.name: self._row(published, now)}
         return found
 
     def types(self) -> Collection[type]:
@@ -89,7 +89,7 @@ class BusSource:
 
     def counts(self) -> Mapping[str, int]:
         """How many events of each type there were."""
-        return self._bus.traffic().published
+        return self._bus.published()
 
     def tap(self, receive: Receive) -> Callable[[], None]:
         """Call a function with each event from now on."""
@@ -117,6 +117,8 @@ class BusSource:
 
     def _listen(self, subscription: Subscription) -> None:
         if self._listener is None:
+            self._measure()
+            self._meters.interrupt()
             self._listener = self._bus.subscribe(subscription, self._note)
 
     def _stop_listening(self) -> None:
@@ -138,11 +140,13 @@ class BusSource:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _row(self, published: Mapping[str, int], link: Mapping[str, int], now: float) -> SourceRow:
+    def _row(self, published: Mapping[str, int], now: float) -> SourceRow:
+        link = {} if self._bus.link is None else self._bus.link.counters()
         events = sum(published.values())
         self._rates.note("", events, now)
         nodes = self._participants()
-        dropped = sum(listener.counters.dropped for listener in self._bus.listeners()[:MOST_ROWS])
+        queued = (listener for listener in self._bus.listeners() if type(listener) is not Listener)
+        dropped = sum(listener.counters.dropped for listener in queued)  # others have no queue, and may be very many
         is_connected = getattr(self._bus.link, "is_connected", True)
         return SourceRow(
             kind="bus",

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from genus.studio._problems import Problems
-from genus.studio._rows import TABLES, Row
+from genus.studio._rows import TABLES, Row, SourceRow, Tables
 from genus.studio._source import Source
+from genus.studio._texts import cut
+from genus.studio._texts import encode as _encode
 from genus.studio._type_table import TypeTable
 
 TURN_S = 0.05
@@ -32,8 +34,6 @@ DERIVED = frozenset({"types", "type_changes", "problems"})
 """Tables that are made here from all sources."""
 JUDGED = frozenset({"sources", "channels", "subscriptions", "nodes", "gateways"})
 """Tables that problems are found in."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Feed:
         self.turn = Turn(0, round(wall() * 1000), {}, {}, False)
         self.turns: deque[Turn] = deque(maxlen=TURNS_KEPT)
         self._clock, self._wall, self._cpu = clock, wall, cpu
-        self._types, self._problems = types, Problems()
+        self._types, self._problems, self._failures = types, Problems(), types.failures
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
         self._due: dict[str, float] = dict.fromkeys(TABLES, 0.0)
         self._viewed: dict[object, frozenset[str]] = {}
@@ -152,7 +152,7 @@ class Feed:
         asked = frozenset(due) | (JUDGED if "problems" in due else frozenset())
         found: dict[str, dict[str, Row]] = {table: {} for table in asked}
         for source in self.sources:
-            for table, rows in source.rows(asked).items():
+            for table, rows in self._rows_of(source, asked).items():
                 if table in found:
                     found[table].update(rows)
         if "types" in due or "type_changes" in due:
@@ -161,6 +161,15 @@ class Feed:
         if "problems" in due:
             found["problems"] = self._problems.find(found, now, self._wall())
         return found
+
+    def _rows_of(self, source: Source, asked: Collection[str]) -> Tables:
+        """The rows of a source; one that raises is shown as failed, and asked again in the next turn."""
+        found: Tables = self._failures.ask(source, "rows", lambda: source.rows(asked), {})
+        if found or not (problem := self._failures.text(source)):
+            return found
+        before = self._rows["sources"].get(source.name)
+        known = before if isinstance(before, SourceRow) else SourceRow(kind="bus", address=source.name)
+        return {"sources": {source.name: msgspec.structs.replace(known, state="failed", note=cut(problem), rate=0.0)}}
 
 
 def _changes(before: dict[str, Row], after: dict[str, Row]) -> Iterator[tuple[str, Any]]:

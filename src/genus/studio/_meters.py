@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import NamedTuple
 
-from genus.model import Event, micros_of_time, name_of
-from genus.studio._texts import three_digits
+from genus.model import Event, name_of
+from genus.studio._texts import cut, three_digits, time_us_of
 
 MOST_SOURCES = 50
 """A type with more values of `source` than this is not told apart by them."""
@@ -65,9 +65,14 @@ class Meters:
     def add(self, at_ns: int, event: Event) -> None:
         """An event arrived at a time."""
         source = event.source if self._by_source else None
-        key = name_of(type(event)), "" if source is None else str(source)
+        key = name_of(type(event)), "" if source is None else cut(str(source))
         meter = self._meters.get(key) or self._new(key)
-        meter.add(at_ns, None if event.time is None else micros_of_time(event.time))
+        meter.add(at_ns, time_us_of(event))
+
+    def interrupt(self) -> None:
+        """Nothing is heard for a while: the next event of a channel has no interval to the one before it."""
+        for meter in self._meters.values():
+            meter.last_ns = None
 
     def _new(self, key: tuple[str, str]) -> _Meter:
         sources = self._sources.setdefault(key[0], set())

@@ -89,8 +89,13 @@ def _attributes(asked: Subscription[Any]) -> Json:
     mask = want | sum(1 << bit for bit, name in enumerate(names) if name in asked.lacks)
     parts = [[name, 1] for name in names]
     text = "tag & mask == want" if mask else "any attributes will do"
-    bits = [{"label": "attributes", "width": len(names), "value": want, "mask": mask, "parts": parts}]
+    bits = [{"label": "attributes", "width": len(names), "value": _exact(want), "mask": _exact(mask), "parts": parts}]
     return {"name": "attributes", "text": text, "problem": None, "residual": "", "bits": bits if mask else []}
+
+
+def _exact(number: int) -> int | str:
+    """A number as JSON has it: as text where a page would round it."""
+    return number if number < 1 << 53 else str(number)
 
 
 def _explain_plain(name: str) -> Callable[[Subscription[Any], Catalog], Json]:

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -26,6 +27,8 @@ BATCH = 500
 """Most events that are played before somebody else may look."""
 YIELD_S = 0.0005
 IDLE_S = 0.5
+PATIENCE_S = 0.01
+"""How long a page waits for the thread that plays: a stretch without events of known types may take it minutes."""
 LONG_WAIT_S = 10.0
 """A note says so if the next event comes after a longer time."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -77,6 +80,9 @@ class RecordingSource:
         self._receivers: tuple[Receive, ...] = ()
         self._changed = threading.Condition(threading.RLock())
         """Guards all of this, and tells the thread that plays."""
+        self._shown: dict[str, Mapping[str, Row]] = {}
+        self._counted: Mapping[str, int] = {}
+        """Rows and counters as they were last seen."""
         self._is_closed = False
         self._threads: list[threading.Thread] = []
         if plays:
@@ -95,7 +101,18 @@ class RecordingSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables."""
+        """The present rows of tables; those of before while the thread that plays is busy."""
+        if self._changed.acquire(timeout=PATIENCE_S):
+            try:
+                self._shown |= self._present(wanted)
+            finally:
+                self._changed.release()
+        elif not self._shown:
+            row = SourceRow(kind="recording", address=str(self._reel.path), state="playing", note="is being read")
+            return {"sources": {self.name: row}}
+        return {table: rows for table, rows in self._shown.items() if table in wanted}
+
+    def _present(self, wanted: Collection[str]) -> dict[str, Mapping[str, Row]]:
         with self._changed:
             position_us = self._playback.position_us(self._clock())
             counts = self._channel_counts()
@@ -114,28 +131,31 @@ class RecordingSource:
 
     def counts(self) -> Mapping[str, int]:
         """How many events of each type were played."""
-        found: dict[str, int] = {}
-        with self._changed:
-            for (type_, _), count in self._channel_counts().items():
-                found[type_] = found.get(type_, 0) + count
-        return found
+        if self._changed.acquire(timeout=PATIENCE_S):
+            try:
+                found: Counter[str] = Counter()
+                for (type_, _), count in self._channel_counts().items():
+                    found[type_] += count
+                self._counted = found
+            finally:
+                self._changed.release()
+        return self._counted
 
     def tap(self, receive: Receive) -> Callable[[], None]:
         """Call a function with each event that is played; returns a function that ends it."""
-        with self._changed:
-            self._receivers = (*self._receivers, receive)
+        self._receivers = (*self._receivers, receive)
 
         def end() -> None:
-            with self._changed:
-                self._receivers = tuple(each for each in self._receivers if each is not receive)
+            self._receivers = tuple(each for each in self._receivers if each is not receive)
 
         return end
 
     def close(self) -> None:
         """End playing."""
-        with self._changed:
-            self._is_closed = True
+        self._is_closed = True
+        if self._changed.acquire(timeout=PATIENCE_S):
             self._changed.notify_all()
+            self._changed.release()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(5)

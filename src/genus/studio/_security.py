@@ -13,9 +13,8 @@ import re
 import secrets
 import ssl
 from collections.abc import Collection, Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from genus.errors import BusError
 
@@ -81,7 +80,8 @@ class Access(NamedTuple):
 
 
 def _lower(names: Iterable[str]) -> list[str]:
-    return [name.lower() for name in names]
+    """Names as `_hostname` gives them."""
+    return [name.lower().strip("[]") for name in names]
 
 
 class Guard:
@@ -107,8 +107,8 @@ class Guard:
         refusal = self._refusal(scope["method"], headers)
         if refusal is not None:
             answer = JSONResponse({"message": refusal}, 403)
-        elif self._access.token is not None and not self._has_cookie(headers):
-            answer = self._admit(scope["path"], scope["query_string"].decode("latin-1"))
+        elif self._access.token is not None:
+            answer = self._admission(scope, headers)
         await (answer or self._app)(scope, receive, send_safely)
 
     def _refusal(self, method: str, headers: dict[bytes, bytes]) -> str | None:
@@ -122,37 +122,54 @@ class Guard:
             return "a change needs the header X-Genus-Studio"
         return None
 
-    def _has_cookie(self, headers: dict[bytes, bytes]) -> bool:
-        try:
-            found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
-        except CookieError:
-            return False
-        return found is not None and self._is_token(found.value)
+    def _admission(self, scope: "Scope", headers: dict[bytes, bytes]) -> "Response | None":
+        """How a request is answered that is not passed on: one with the token in its address, or without any."""
+        from starlette.responses import JSONResponse
+
+        cookie = _cookie_name(scope)
+        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if any(name == "token" and self._is_token(value) for name, value in given):
+            return self._admit(cookie, scope["path"], [(name, value) for name, value in given if name != "token"])
+        if any(self._is_token(value) for value in _cookies(headers, cookie)):
+            return None
+        return JSONResponse({"message": "open the address with the token that Studio printed"}, 401)
 
     def _is_token(self, given: str) -> bool:
         assert self._access.token is not None
         return hmac.compare_digest(given.encode(), self._access.token.encode())
 
-    def _admit(self, path: str, query: str) -> "Response":
+    def _admit(self, cookie: str, path: str, rest: list[tuple[str, str]]) -> "Response":
         """The token came with the address: keep it in a cookie, and take it out of the address."""
-        from starlette.responses import JSONResponse, RedirectResponse
+        from starlette.responses import RedirectResponse
 
-        given = parse_qsl(query)
-        if not any(name == "token" and self._is_token(value) for name, value in given):
-            return JSONResponse({"message": "open the address with the token that Studio printed"}, 401)
-        rest = urlencode([(name, value) for name, value in given if name != "token"])
-        answer = RedirectResponse(f"{path}?{rest}" if rest else path, 303)
+        here = "/" + quote(path.lstrip("/\\"))  # never to another server, which //name would be
+        answer = RedirectResponse(f"{here}?{urlencode(rest)}" if rest else here, 303)
         assert self._access.token is not None
         secure = self._access.scheme == "https"
-        answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax", secure=secure)
+        answer.set_cookie(cookie, self._access.token, httponly=True, samesite="lax", secure=secure)
         return answer
+
+
+def _cookie_name(scope: "Scope") -> str:
+    """The name of the cookie: browsers send those of all servers of a host, whatever their port."""
+    server = scope.get("server") or ("", 0)
+    return f"{COOKIE}_{server[1]}"
+
+
+def _cookies(headers: dict[bytes, bytes], name: str) -> Iterable[str]:
+    """The values of a cookie; other servers of this host may have set any others, also some that are no cookies."""
+    for each in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        key, _, value = each.strip().partition("=")
+        if key == name:
+            yield value
 
 
 def _hostname(url: str) -> str | None:
     try:
         found = urlsplit(url)
         found.port  # noqa: B018 - raises if it is no number
-        return None if found.username is not None or found.path else found.hostname
+        is_more = found.username is not None or found.path or "?" in url or "#" in url
+        return None if is_more else found.hostname
     except ValueError:
         return None
 

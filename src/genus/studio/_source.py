@@ -1,11 +1,14 @@
 """What Studio looks at: the interface of a source. Each kind of source is a module `_<kind>_source`."""
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from genus.filters import Subscription
 from genus.model import Event
 from genus.studio._rows import Tables
+
+T = TypeVar("T")
 
 Receive: TypeAlias = "Callable[[int, Event, str | None], None]"
 """Is called with the time in nanoseconds since 1970 in the source's time, an event, and who published it, if known."""
@@ -125,3 +128,26 @@ class AskedSource(Source, Protocol):
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
         """The first events that match, each as its values by name, with `type`; may take seconds."""
+
+
+class Failures:
+    """State: what sources raised when they were last asked; the others are shown nevertheless."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, str], str] = {}
+
+    def ask(self, source: Source, what: str, read: Callable[[], T], otherwise: T) -> T:
+        """What a function of a source returns; `otherwise` if it raises, which is logged when it begins to."""
+        try:
+            found = read()
+        except Exception as problem:  # of a source of a user's own, or of the link of a bus
+            if (source.name, what) not in self._texts:
+                logging.getLogger("genus.studio").exception("%s: its %s cannot be read", source.name, what)
+            self._texts[source.name, what] = f"{what} cannot be read: {type(problem).__name__}: {problem}"
+            return otherwise
+        self._texts.pop((source.name, what), None)
+        return found
+
+    def text(self, source: Source) -> str:
+        """What is wrong with a source now; empty if nothing is."""
+        return "; ".join(text for (name, _), text in self._texts.items() if name == source.name)

@@ -5,19 +5,20 @@ counted, never queued.
 """
 
 import asyncio
+import logging
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
-import msgspec
-
-from genus.filters import Subscription
+from genus.filters import Subscription, Unmet
 from genus.model import Event
 from genus.studio._feed import ALIVE_S, Feed, Turn
 from genus.studio._questions import event_json
 from genus.studio._source import TimelineSource
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import number_of
+from genus.studio._texts import cut, number_of, time_us_of
+from genus.studio._texts import encode as _encode
 from genus.targets import python as python_target
 
 RETRY = b"retry: 1000\n\n"
@@ -30,8 +31,8 @@ MOST_LINES = 40
 PLOTTED_MS = 60_000.0
 """How much of the past a new plot gets."""
 TIMELINE_S = 0.1
-
-_encode = msgspec.json.Encoder().encode
+EXPLAINED_S = 0.02
+"""How long a message may take to say why events do not match: a subscription of 10,000 characters takes 30 ms each."""
 
 
 def message(kind: bytes, data: bytes) -> bytes:
@@ -47,17 +48,28 @@ class Ticker:
         self._turned = asyncio.Event()
         self._messages: dict[tuple[int, tuple[str, ...]], bytes] = {}
         self._has_joined = asyncio.Event()
+        self._problem = ""
         self.is_closed = False
 
     async def run(self) -> None:
         """Take turns until it is closed."""
         while not self.is_closed:
-            self.take_turn()
+            self._try_turn()
             self._has_joined.clear()
             try:
                 await asyncio.wait_for(self._has_joined.wait(), self.feed.pause_s)
             except TimeoutError:
                 continue
+
+    def _try_turn(self) -> None:
+        """Take a turn; what goes wrong in it is logged once, and the next one is taken."""
+        try:
+            self.take_turn()
+            self._problem = ""
+        except Exception as problem:
+            if self._problem != (text := repr(problem)):
+                logging.getLogger("genus.studio").exception("Studio could not gather what changed")
+            self._problem = text
 
     def take_turn(self) -> None:
         """Gather once, and wake the streams."""
@@ -150,7 +162,7 @@ class EventStream:
 
     def __init__(self, subscription: Subscription[Any], *, others: bool) -> None:
         self._subscription, self._others = subscription, others
-        self._matches = python_target.compile(subscription)
+        self._is_match = tester(subscription)
         self._waiting: deque[tuple[Seen, bool]] = deque(maxlen=BATCH)
         self._matched = self._seen = self._shown = self._skipped = 0
 
@@ -165,12 +177,6 @@ class EventStream:
                 self._shown += 1
                 self._waiting.append((seen, is_match))
 
-    def _is_match(self, event: Event) -> bool:
-        try:
-            return self._matches(event)
-        except Exception:  # a value that does not have its declared type: it matches nothing
-            return False
-
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits."""
@@ -181,18 +187,38 @@ class EventStream:
         waiting = list(self._waiting)
         self._waiting.clear()
         self._skipped, self._shown = self._skipped + self._shown - len(waiting), 0
+        until = time.monotonic() + EXPLAINED_S
         return {
-            "events": [event_json(seen, None if is_match else self._why(seen.event)) for seen, is_match in waiting],
+            "events": [
+                event_json(each, None if is_match else self._why(each.event, until)) for each, is_match in waiting
+            ],
             "matched": self._matched,
             "seen": self._seen,
             "skipped": self._skipped,
         }
 
-    def _why(self, event: Event) -> Any:
+    def _why(self, event: Event, until: float) -> tuple[Unmet, ...]:
+        """Why an event does not match; never empty, as that would mean that it does."""
+        if time.monotonic() > until:
+            return (Unmet("where", cut(str(self._subscription)), "unknown", "not looked into: it would take too long"),)
         try:
-            return self._subscription.why_not(event)
+            found = self._subscription.why_not(event)
+        except Exception:  # the same value as above
+            found = ()
+        return found or (Unmet("where", cut(str(self._subscription)), "unknown", "a value is not of its type"),)
+
+
+def tester(subscription: Subscription[Any]) -> Callable[[Event], bool]:
+    """Tests events; one with a value that does not have its declared type matches nothing."""
+    matches = python_target.compile(subscription)
+
+    def is_match(event: Event) -> bool:
+        try:
+            return matches(event)
         except Exception:
-            return ()
+            return False
+
+    return is_match
 
 
 # -- plots -------------------------------------------------------------------------------------------------------------
@@ -224,8 +250,8 @@ class PlotStream:
         line = self._line_of(seen)
         if (name, line) not in self._lines and len(self._lines) >= MOST_LINES:
             line = "(others)"
-        time = seen.event.time
-        at_ms = seen.at_ms if time is None else time.timestamp() * 1000
+        time_us = time_us_of(seen.event)
+        at_ms = seen.at_ms if time_us is None else time_us / 1000
         points = self._lines.setdefault((name, line), [])
         points.append((at_ms, value))
         if len(points) > 2 * POINTS:
@@ -233,7 +259,7 @@ class PlotStream:
 
     def _line_of(self, seen: Seen) -> str:
         if self._by == "source":
-            return str(seen.event.source or "")
+            return "" if seen.event.source is None else cut(str(seen.event.source))
         return str(seen.publisher or "") if self._by == "publisher" else ""
 
     @property
@@ -248,6 +274,11 @@ class PlotStream:
         for (name, line), points in lines.items():
             found[name]["lines"][line] = thin_out(sorted(points), POINTS)
         return {"series": found}
+
+
+def last_minute(kept: Sequence[Seen]) -> list[Seen]:
+    """Of events in the order of their times, those that a new plot begins with."""
+    return [each for each in kept if each.at_ms >= kept[-1].at_ms - PLOTTED_MS]
 
 
 def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
@@ -273,14 +304,14 @@ async def followed(
     names: Collection[str],
     stream: EventStream | PlotStream,
     kind: bytes,
-    past: Iterable[Seen],
+    past: Callable[[Sequence[Seen]], Sequence[Seen]],
 ) -> AsyncIterator[bytes]:
-    """The messages of a stream of events or points, at most one each turn."""
+    """The messages of a stream of events or points, at most one each turn; `past` chooses of those that are kept."""
+    stream.take(past(taps.kept(names)), 0)
     end = taps.follow(names, stream.take)
     ticker.join(stream)
     try:
         yield RETRY
-        stream.take(list(past), 0)
         loop = asyncio.get_running_loop()
         heard_at = -ALIVE_S
         while not ticker.is_closed:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from genus.model import Event
 from genus.studio._feed import Feed
 from genus.studio._open import source_of
 from genus.studio._questions import Questions
-from genus.studio._security import Access, Guard, check_certificate, check_hosts
+from genus.studio._security import LOCAL_NAMES, Access, Guard, check_certificate, check_hosts
 from genus.studio._source import Source
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
@@ -100,7 +100,7 @@ def open_studio(
     )
     for each in what:
         if isinstance(each, Bus):
-            each.at_close(studio.close)
+            studio.end_with(each)
     return studio
 
 
@@ -133,6 +133,8 @@ class Studio:
         self._problem: BaseException | None = None
         self._started = threading.Event()
         self._is_closed = threading.Event()
+        self._forget: list[Callable[[], None]] = []
+        """Functions that end the interest in buses."""
         self._thread = threading.Thread(target=self._run, name="genus-studio", daemon=True)
         self._thread.start()
         self._started.wait(START_S)
@@ -145,6 +147,7 @@ class Studio:
             import uvicorn
 
             from genus.studio._app import StudioApp
+            from genus.studio._protocol import StudioProtocol
         except ImportError as missing:
             raise missing_extra("Studio needs Starlette and uvicorn", "studio") from missing
 
@@ -153,10 +156,9 @@ class Studio:
         app = StudioApp(self._sources, feed, taps, questions, **options)
         config = uvicorn.Config(
             Guard(app.asgi, self._access),
-            log_level="warning",
-            access_log=False,
+            log_config=None,  # the loggers of uvicorn are those of the program that Studio is opened in
             lifespan="off",
-            http="h11",
+            http=StudioProtocol,
             ws="none",
             loop="asyncio",
             server_header=False,
@@ -173,7 +175,7 @@ class Studio:
     @property
     def url(self) -> str:
         """The address of the page, with the token if one is needed."""
-        host = self.host if self.host not in ("0.0.0.0", "::") else min(self._access.hosts)
+        host = self.host if self.host not in ("0.0.0.0", "::") else min(self._access.hosts - LOCAL_NAMES)
         token = "" if self._access.token is None else f"?token={self._access.token}"
         return f"{self._access.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/{token}"
 
@@ -195,11 +197,17 @@ class Studio:
         """Block until it is closed, for so many seconds at most; returns whether it is."""
         return self._is_closed.wait(seconds)
 
+    def end_with(self, bus: Bus) -> None:
+        """Close it when a bus is closed."""
+        self._forget.append(bus.at_close(self.close))
+
     def close(self) -> None:
         """Serve no more, and close the sources that were opened for it; a second call does nothing."""
         if self._is_closed.is_set():
             return
         self._is_closed.set()
+        for forget in self._forget:
+            forget()
         self._server.should_exit = True
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_S)

@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple, TypeAlias
 
 from genus.model import Event, name_of
-from genus.studio._source import EventSource, Source
+from genus.studio._source import EventSource, Failures, Source
 
 RING = 4096
 """Events that a source may have between two turns."""
@@ -95,6 +95,7 @@ class Taps:
 
     def __init__(self, sources: Iterable[Source], clock: Callable[[], float] = time.monotonic) -> None:
         self.last: dict[str, Seen] = {}
+        self._failures = Failures()
         ids = count(1)
         self._taps = {source.name: Tap(source, ids, clock) for source in sources if isinstance(source, EventSource)}
 
@@ -124,7 +125,7 @@ class Taps:
         """Hand on what came since the last turn; `wants_last` keeps the taps open for the last event of each type."""
         for tap in self._taps.values():
             if wants_last:
-                tap.open()
+                self._failures.ask(tap.source, "events", tap.open, None)
             for seen in tap.turn(wants_last):
                 self.last[name_of(type(seen.event))] = seen
         if len(self.last) > MOST_TYPES:

@@ -1,14 +1,23 @@
 """Values as texts and numbers that a page can show: exact, short, and with nothing that JSON cannot carry."""
 
+import json
 import math
 from datetime import datetime, timedelta
 from enum import Enum
+from reprlib import Repr
 from typing import Any
 
-from genus.model import Event, name_of
+import msgspec
+
+from genus.model import Event, micros_of_time, name_of
 
 LONGEST = 200
 """Longest text of a value, in characters."""
+
+_encode = msgspec.json.Encoder().encode
+_short = Repr()
+_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfrozenset = LONGEST
+_short.maxlong = _short.maxstring = _short.maxother = 2 * LONGEST
 
 
 def value_text(value: object) -> str:
@@ -17,20 +26,53 @@ def value_text(value: object) -> str:
     >>> value_text(2**63), value_text(float("nan")), value_text("<b>"), value_text(b"ab")
     ('9223372036854775808', 'nan', '<b>', "b'ab'")
     """
+    try:
+        return cut(_text(value))
+    except Exception as problem:  # of a class's own code, or of an integer with thousands of digits
+        return cut(f"<{type(value).__name__} that cannot be shown: {type(problem).__name__}>")
+
+
+def _text(value: object) -> str:
     match value:
         case Enum():
-            text = str(value.value)
+            return str(value.value)
         case str():
-            text = value
+            return value
         case datetime():
-            text = value.isoformat().replace("+00:00", "Z")
+            return value.isoformat().replace("+00:00", "Z")
         case timedelta():
-            text = f"{value.total_seconds():g} s"
+            return f"{value.total_seconds():g} s"
         case float():
-            text = f"{value:.10g}"
-        case _:
-            text = repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+            return f"{value:.10g}"
+        case bytes() | bytearray():
+            return repr(bytes(value[: LONGEST + 1]))
+    return _short.repr(value)
+
+
+def cut(text: str) -> str:
+    """A text that is not too long, and that JSON can carry: of half a surrogate pair the number is shown.
+
+    >>> cut("a" * 300)[190:], cut("\\ud800")
+    ('aaaaaaaaaa…', '\\\\ud800')
+    """
+    shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
+
+
+def encode(content: Any) -> bytes:
+    """Something as JSON.
+
+    Names and texts of a program may have what `msgspec` refuses: half a surrogate pair, or an integer of more than 64
+    bits. They are rare, and take longer.
+
+    >>> encode({"speed": float("nan"), "code": 2**64, "name": "\\ud800"})
+    b'{"speed": null, "code": 18446744073709551616, "name": "\\\\ud800"}'
+    """
+    try:
+        return _encode(content)
+    except (UnicodeEncodeError, OverflowError):
+        text = json.dumps(msgspec.to_builtins(content, builtin_types=(bytes, datetime)), default=str)
+        return json.dumps(json.loads(text, parse_constant=lambda _: None)).encode()
 
 
 def number_of(value: object) -> float | None:
@@ -52,6 +94,14 @@ def number_of(value: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def time_us_of(event: Event) -> int | None:
+    """The time that an event carries, in microseconds since 1970; None if it has none, or one without a time zone."""
+    try:
+        return None if event.time is None else micros_of_time(event.time)
+    except TypeError:
+        return None
+
+
 def values_of(event: Event) -> dict[str, Any]:
     """The attributes that an event carries, by name."""
     found = {name: getattr(event, name) for name in event.__struct_fields__}
@@ -61,8 +111,7 @@ def values_of(event: Event) -> dict[str, Any]:
 def event_text(event: Event) -> str:
     """An event as one line."""
     shown = ", ".join(f"{name}={value_text(value)}" for name, value in values_of(event).items())
-    text = f"{name_of(type(event))}({shown})"
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return cut(f"{name_of(type(event))}({shown})")
 
 
 def three_digits(number: float) -> float:

@@ -1,7 +1,7 @@
 """The table of types: what the sources declare, as a catalog has it, with rates and last events."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from genus.errors import GenusError
 from genus.model import Attribute, Event, name_of
 from genus.studio._rates import Rates
 from genus.studio._rows import AttributeCell, Row, TypeChangeRow, TypeRow
-from genus.studio._source import Source
+from genus.studio._source import Failures, Source
 from genus.studio._taps import Taps
 from genus.studio._texts import event_text, three_digits
 
@@ -31,9 +31,10 @@ class TypeTable:
     def __init__(self, taps: Taps, catalog: Path | None = None) -> None:
         self.rows: dict[str, Row] = {}
         self.changes: dict[str, Row] = {}
+        self.failures = Failures()
         self.catalog = Catalog.load(catalog) if catalog is not None else Catalog()
         self._path, self._taps = catalog, taps
-        self._stamp = _stamp(catalog)
+        self._stamp = self._refused = _stamp(catalog)
         self._known: set[type] = set()
         self._described: dict[str, TypeRow] = {}
         self._rates = Rates()
@@ -47,7 +48,7 @@ class TypeTable:
             self._looked_at = now
         counted: dict[str, int] = {}
         for source in sources:
-            for name, number in source.counts().items():
+            for name, number in self._counts_of(source).items():
                 counted[name] = counted.get(name, 0) + number
         for name, number in counted.items():
             self._rates.note(name, number, now)
@@ -82,19 +83,26 @@ class TypeTable:
             self._note(finding, wall)
 
     def _new_classes(self, sources: Sequence[Source]) -> list[type]:
-        declared = {cls for source in sources for cls in source.types()}
+        declared = {cls for source in sources for cls in self._types_of(source)}
         new = [cls for cls in declared if cls not in self._known and cls is not Event]
         self._known |= declared
         return sorted(new, key=lambda cls: (len(cls.__mro__), name_of(cls)))
 
+    def _counts_of(self, source: Source) -> Mapping[str, int]:
+        return self.failures.ask(source, "counters", source.counts, {})
+
+    def _types_of(self, source: Source) -> Collection[type]:
+        return self.failures.ask(source, "types", lambda: tuple(source.types()), ())
+
     def _reloaded(self) -> list[Finding]:
-        """What changed in the catalog file; one that cannot be read now is read when it can."""
+        """What changed in the catalog file; one that cannot be read is told once, and read when it can be."""
         if self._path is None or (stamp := _stamp(self._path)) == self._stamp:
             return []
         try:
             loaded = Catalog.load(self._path)
         except GenusError as problem:
-            return [Finding("refused", str(self._path), str(problem))] if stamp is not None else []
+            is_told, self._refused = stamp == self._refused, stamp
+            return [] if is_told or stamp is None else [Finding("refused", str(self._path), str(problem))]
         self._stamp = stamp
         found = [each for each in self.catalog.diff(loaded) if each.status not in ("kept", "missing")]
         self.catalog = loaded
