@@ -44,7 +44,7 @@ class CanView {
     this.source = ctx.params.source ?? "";
     this.spanMs = SPANS_MS.includes(Number(ctx.params.span)) ? Number(ctx.params.span) : null;
     this.lanes = ctx.params.lanes === "channel" ? "channel" : "node";
-    this.isShortened = ctx.params.idle === "short";
+    this.isShortened = ctx.params.idle !== "full"; // on a busy bus there is nothing to shorten
     this.isLive = true;
     this.data = null;
     this.stream = null;
@@ -192,7 +192,7 @@ class CanView {
   setShortened(isShortened) {
     this.isShortened = isShortened;
     this.timeline?.setOptions({ shorten: isShortened });
-    this.ctx.setParams({ idle: isShortened ? "short" : "" });
+    this.ctx.setParams({ idle: isShortened ? "" : "full" });
   }
 
   // Drawing
