@@ -7,6 +7,7 @@ import math
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -506,3 +507,48 @@ def test_studios_that_come_and_go_leave_nothing_at_their_bus(bus: Bus) -> None:
         open_studio(bus).close()
     gc.collect()
     assert not [one for one in gc.get_objects() if isinstance(one, Studio)]
+
+
+def test_a_source_may_close_the_studio_that_shows_it(caplog: pytest.LogCaptureFixture) -> None:
+    """From the thread that serves: the loop ends, and what it uses is closed after it."""
+
+    class Ending(MadeSource):
+        studio: Studio | None = None
+
+        def rows(self, wanted: Any) -> Any:
+            if self.studio is not None:
+                self.studio.close()
+            return super().rows(wanted)
+
+    source = Ending()
+    studio = open_studio(source)
+    with stream(studio, "/api/stream?tables=channels") as tables:
+        next(tables)
+        source.studio = studio
+        assert list(tables) is not None, "the stream ends"
+    studio._thread.join(PATIENCE_S)
+    assert not studio._thread.is_alive()
+    assert not caplog.records
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((studio.host, studio.port))
+
+
+def test_questions_of_many_pages_leave_the_filters_of_warnings_as_they_are(studio: Studio) -> None:
+    before = list(warnings.filters)
+    asking = [
+        threading.Thread(
+            target=lambda: [ask(studio, "/api/check?q=Event+where+not+time+is+present") for _ in range(10)]
+        )
+        for _ in range(8)
+    ]
+    for thread in asking:
+        thread.start()
+    for thread in asking:
+        thread.join()
+    assert warnings.filters == before
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/api/check", 405)])
+def test_every_error_is_json(studio: Studio, path: str, status: int) -> None:
+    answer = ask(studio, path, "GET" if status == 404 else "POST")
+    assert (answer.status, list(answer.json)) == (status, ["message"])

@@ -274,3 +274,13 @@ def test_a_world_that_is_looked_at_all_the_time_has_the_same_outcome(crossing: P
     unseen, _ = run_with(crossing, is_seen=False)
     assert seen == unseen
     assert lost == {0}
+
+
+@pytest.mark.parametrize("start_us", [1e18, -1e18])
+def test_a_time_far_from_the_worlds_is_answered_at_once(run: ScenarioRun, start_us: float) -> None:
+    """The slots of the far future would be counted one by one."""
+    source = WorldSource(run.world, name="crossing")
+    found = source.timeline(start_us, 1000.0)
+    now_us = (run.world.start_ns + run.world.now_ns) / 1000
+    assert not found.frames
+    assert found.start_us in (now_us, run.world.start_ns / 1000 - 1000.0)

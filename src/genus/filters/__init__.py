@@ -22,7 +22,7 @@ from genus.filters._expression import (
     TextTest,
     Value,
 )
-from genus.filters._subscription import AllOf, AttributeNames, Subscription, all_of
+from genus.filters._subscription import AllOf, AttributeNames, Subscription, all_of, parse_again
 from genus.filters._term import Term, this
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ __all__ = [
     "conjuncts",
     "count_bindings",
     "merge",
+    "parse_again",
     "python_source",
     "read_publishers",
     "read_subscriptions",

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
@@ -84,7 +85,7 @@ class StudioApp:
             "tables": list(TABLES),
         }
         self._files = dict(page_files())
-        self.asgi = Starlette(routes=list(self._routes()), exception_handlers={Refused: _refuse, GenusError: _fail})
+        self.asgi = Starlette(routes=list(self._routes()), exception_handlers=HANDLERS)
 
     def _routes(self) -> Iterable[Route]:
         answers: dict[str, Callable[[Request], Awaitable[Any]]] = {
@@ -219,7 +220,7 @@ class StudioApp:
     async def _timeline(self, request: Request) -> Any:
         source, span_us = self._timeline_of(request)
         start_us = _number(request, "start_us", None)
-        return timeline_json(source, start_us, span_us, self._feed.turn.at_ms)
+        return await run_in_threadpool(timeline_json, source, start_us, span_us, self._feed.turn.at_ms)
 
     def _timeline_of(self, request: Request) -> tuple[TimelineSource, float]:
         source = self._source(request.query_params.get("source", ""))
@@ -348,3 +349,12 @@ async def _refuse(request: Request, problem: Exception) -> Response:
 
 async def _fail(request: Request, problem: Exception) -> Response:
     return JSONResponse({"message": str(problem)}, 400)
+
+
+async def _miss(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    return JSONResponse({"message": problem.detail}, problem.status_code, problem.headers)
+
+
+HANDLERS: dict[Any, Any] = {Refused: _refuse, GenusError: _fail, HTTPException: _miss}
+"""Errors are told as JSON."""

@@ -1,13 +1,12 @@
 """Questions about subscriptions as text: is it right, how does it go on, what does it become, why does it not match."""
 
-import warnings
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeAlias
 
 from genus import targets
 from genus.catalog import Catalog
-from genus.errors import GenusError, SubscriptionError, SubscriptionWarning, SyntaxProblem
-from genus.filters import Subscription, Unmet, complete, python_source
+from genus.errors import GenusError, SubscriptionError, SyntaxProblem
+from genus.filters import Subscription, Unmet, complete, parse_again, python_source
 from genus.model import Event, name_of, vector
 from genus.studio._taps import Seen
 from genus.studio._texts import number_of, value_text, values_of
@@ -32,9 +31,7 @@ class Questions:
         """A subscription from its text, `Event` for an empty one; SubscriptionError if it is wrong."""
         if len(text) > LONGEST_TEXT:
             raise SubscriptionError(f"a subscription of {len(text):,} characters is too long")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SubscriptionWarning)
-            return Subscription.parse(text.strip() or "Event", self._known())
+        return parse_again(text.strip() or "Event", self._known())  # no warnings: their filters are not of a thread
 
     def _known(self) -> list[type]:
         return list(dict.fromkeys([Event, *self._types()]))

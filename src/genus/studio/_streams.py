@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+
 from genus.filters import Subscription, Unmet
 from genus.model import Event
 from genus.studio._feed import ALIVE_S, Feed, Turn
@@ -330,7 +332,8 @@ async def timelines(ticker: Ticker, source: TimelineSource, span_us: float) -> A
     loop = asyncio.get_running_loop()
     while not ticker.is_closed:
         began = loop.time()
-        yield message(b"timeline", _encode(timeline_json(source, None, span_us, ticker.feed.turn.at_ms)))
+        drawn = await run_in_threadpool(timeline_json, source, None, span_us, ticker.feed.turn.at_ms)
+        yield message(b"timeline", _encode(drawn))
         await asyncio.sleep(max(TIMELINE_S, 10 * (loop.time() - began)))
 
 

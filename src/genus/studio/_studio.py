@@ -214,7 +214,8 @@ class Studio:
         self._taps.close()
         for source in self._sources:
             source.close()
-        self._socket.close()
+        if threading.current_thread() is not self._thread:  # else the loop that ends now closes it
+            self._socket.close()
 
     # -- in the thread -----------------------------------------------------------------------------------------------
 
@@ -224,6 +225,7 @@ class Studio:
         except (OSError, SystemExit) as problem:
             self._problem = problem
         finally:
+            self._socket.close()
             self._started.set()
 
     async def _serve(self) -> None:

@@ -82,9 +82,10 @@ class WorldSource:
 
     def timeline(self, start_us: float | None, span_us: float) -> Timeline:
         """The frames from a time on; of the last `span_us` without one."""
-        begin_ns = self.world.start_ns
+        begin_ns, now_ns = self.world.start_ns, self.world.now_ns
         span_ns = round(span_us * 1000)
-        start_ns = self.world.now_ns - span_ns if start_us is None else round(start_us * 1000) - begin_ns
+        start_ns = now_ns - span_ns if start_us is None else round(start_us * 1000) - begin_ns
+        start_ns = max(-span_ns, min(start_ns, now_ns))  # nothing is known of before, and of later
         return steady(lambda: draw_span(self.world, start_ns, start_ns + span_ns))
 
     def close(self) -> None:
