@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 
-from genus import Event
-from genus.studio._taps import KEPT, LINGER_S, RING, Seen, Taps
+from genus import Event, Maybe
+from genus.studio._taps import KEPT, KEPT_BYTES, LINGER_S, RING, Seen, Taps
 from tests.studio.made_sources import Clock, MadeSource
 
 
 class Tapped(Event, name="studio.Tapped"):
     number: int
+
+
+class Noted(Tapped, name="studio.Noted"):
+    note: Maybe[str] = None
 
 
 def numbers(events: list[Seen]) -> list[int]:
@@ -66,6 +70,21 @@ def test_what_is_kept_is_bounded() -> None:
             source.emit(Tapped(number=number))
         taps.turn(wants_last=False)
     assert len(taps.kept(["made"])) == KEPT
+
+
+def test_large_events_are_kept_as_far_as_there_is_room() -> None:
+    source = MadeSource()
+    taps = Taps([source])
+    taps.follow(["made"], lambda events, skipped: None)
+    for number in range(100):
+        source.emit(Noted(number=number, note="x" * (KEPT_BYTES // 10)))
+        taps.turn(wants_last=False)
+    assert numbers(taps.kept(["made"])) == list(range(91, 100))
+    source.emit(Noted(number=100, note="x" * KEPT_BYTES))
+    taps.turn(wants_last=False)
+    source.emit(Noted(number=101))
+    taps.turn(wants_last=False)
+    assert numbers(taps.kept(["made"])) == [101]
 
 
 def test_a_tap_closes_some_time_after_the_last_taker_has_left() -> None:

@@ -8,7 +8,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from sys import getsizeof
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import astuple
 
 from genus.model import Event, name_of
 from genus.studio._source import EventSource, Failures, Source
@@ -17,6 +20,8 @@ RING = 4096
 """Events that a source may have between two turns."""
 KEPT = 5000
 """Events that are kept of a source, for pages that are opened later."""
+KEPT_BYTES = 32_000_000
+"""Fewer events are kept if they are large."""
 LINGER_S = 5.0
 """How long a tap stays open after the last page has left: a page that changes its question opens another stream."""
 MOST_TYPES = 10_000
@@ -42,7 +47,10 @@ class Tap:
     def __init__(self, source: EventSource, ids: "count[int]", clock: Callable[[], float]) -> None:
         self.source = source
         self.takers: list[Take] = []
-        self.kept: deque[Seen] = deque(maxlen=KEPT)
+        self.kept: deque[Seen] = deque()
+        self._sizes: deque[int] = deque()
+        """Of those that are kept, in bytes."""
+        self._size = 0
         self._ids, self._clock = ids, clock
         self._ring: deque[tuple[int, int, Event, str | None]] = deque(maxlen=RING)
         self._numbers = count(1)
@@ -84,10 +92,28 @@ class Tap:
         skipped = items[-1][0] - self._taken - len(items)
         self._taken = items[-1][0]
         found = [Seen(next(self._ids), name, at / 1e6, event, who) for _, at, event, who in items]
-        self.kept.extend(found)
+        self._keep(found)
         for take in self.takers:
             take(found, skipped)
         return found
+
+    def _keep(self, found: Sequence[Seen]) -> None:
+        kept, sizes = self.kept, self._sizes
+        for seen in found[-KEPT:]:
+            kept.append(seen)
+            sizes.append(size := _size_of(seen.event))
+            self._size += size
+        while len(kept) > KEPT or (self._size > KEPT_BYTES and kept):
+            kept.popleft()
+            self._size -= sizes.popleft()
+
+
+def _size_of(event: Event) -> int:
+    """About how many bytes an event takes beyond the usual: those of its texts, bytes and lists."""
+    return sum([getsizeof(value) for value in astuple(event) if value.__class__ in _LARGE])
+
+
+_LARGE = frozenset({str, bytes, bytearray, list, tuple, dict, set, frozenset})
 
 
 class Taps:
