@@ -294,3 +294,18 @@ def test_a_thread_looks(path: Path, store: Store, monkeypatch: pytest.MonkeyPatc
     row = source.rows(("sources",))["sources"]["l"]
     assert isinstance(row, SourceRow)
     assert row.events == 32
+
+
+def test_two_lakes_of_one_name_are_told_apart(path: Path, store: Store, tmp_path: Path) -> None:
+    """Studio gives the second one another name, when it may have been read already."""
+    shutil.copytree(path, tmp_path / "elsewhere" / path.name)
+    first, second = LakeSource(path, name="l", threaded=False), LakeSource(path, name="l", threaded=False)
+    second.look()
+    second.name = "l (2)"
+    assert "lake_tables" not in second.rows(["lake_tables"]), "rows of its old name would be those of the other"
+    for each in (first, second):
+        each.look()
+    tables = [each.rows(["lake_tables", "lake_commits"]) for each in (first, second)]
+    for table in ("lake_tables", "lake_commits"):
+        assert not tables[0][table].keys() & tables[1][table].keys()
+        assert len(tables[0][table]) == len(tables[1][table])

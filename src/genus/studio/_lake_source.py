@@ -66,6 +66,8 @@ class LakeSource:
         self._lock = threading.Lock()
         """Guards the reader: who looks, and who asks."""
         self._problem = "is being read"
+        self._named = ""
+        """The name in the rows; Studio may have given it another one since then."""
         self._summary: LakeSummary | None = None
         self._tables: Mapping[str, LakeTableRow] = {}
         self._commits: Mapping[str, LakeCommitRow] = {}
@@ -87,12 +89,15 @@ class LakeSource:
         events = sum(row.events for row in self._tables.values() if row.table != DEAD_LETTERS)
         if self._summary is not None:
             self._rates.note(_ALL, events, self._clock())
-        found: Mapping[str, Mapping[str, Row]] = {
+        found: dict[str, Mapping[str, Row]] = {
             "sources": {self.name: self._source_row(events)},
-            "lake_tables": self._tables,
-            "lake_commits": self._commits,
-            "lake_followers": self._followers,
         }
+        if self._named == self.name:
+            found |= {
+                "lake_tables": self._tables,
+                "lake_commits": self._commits,
+                "lake_followers": self._followers,
+            }
         return {table: rows for table, rows in found.items() if table in wanted}
 
     def types(self) -> Collection[type]:
@@ -152,7 +157,8 @@ class LakeSource:
             self._problem = str(problem)
 
     def _look(self, reader: "LakeReader") -> None:
-        now, before = reader.refresh(), self._summary
+        name = self.name
+        now, before = reader.refresh(), self._summary if name == self._named else None
         if before is None or (now.version, now.commit) != (before.version, before.commit):
             self._tables = {f"{self.name}|{each.table}": self._table_row(each) for each in reader.stats()}
             self._counts = reader.type_counts()
@@ -161,6 +167,7 @@ class LakeSource:
         self._declare_types(reader)
         followers = [*map(self._follower_row, reader.followers(self._elsewhere)), *self._recorder_rows(now)]
         self._followers = {f"{self.name}|{row.kind}|{row.name}": row for row in followers}
+        self._named = name
 
     def _last_commits(
         self, reader: "LakeReader", now: "LakeSummary", before: "LakeSummary | None"
