@@ -183,3 +183,14 @@ def test_a_time_that_is_none_and_a_source_that_is_no_text_are_measured_neverthel
     assert (row.events, row.latency_ms) == (4, None)
     assert len(row.publisher) < 2000
     row.publisher.encode()
+
+
+def test_events_that_come_too_fast_to_be_measured_are_counted(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genus.studio._bus_source.RING", 10)
+    source = BusSource(bus, name="b", watch=Subscription(Counted))
+    for burst in (25, 5):
+        for number in range(burst):
+            bus.publish(Counted(number=number, source="gate"))
+        found = {row.publisher: row.events for row in channels(source).values()}
+    assert found == {"gate": 15, "(others)": 15}
+    assert sum(found.values()) == bus.traffic().published["studio.Counted"]

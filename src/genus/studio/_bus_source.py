@@ -4,8 +4,9 @@ A bus that Studio opened itself, to a network, has no other subscriber, so Studi
 bus of the program that it runs in, nothing is subscribed to until a page shows events.
 """
 
+import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 1000
 """Most channels, subscriptions or participants that are told apart."""
+RING = 65_536
+"""Events that may come between two turns and still be measured; more are only counted."""
 LOSSES = ("lost", "dropped", "rejected", "unknown")
 """How counters of a link begin that tell of losses."""
 LATE = ("late", "expired")
@@ -57,7 +60,10 @@ class BusSource:
         self._texts: dict[Subscription, str] = {}
         self._receivers: tuple[Receive, ...] = ()
         self._listener: Listener[Any] | None = None
-        self._ring: deque[tuple[int, Event]] = deque(maxlen=65_536)
+        self._ring: deque[tuple[int, Event]] = deque()
+        self._missed: Counter[str] = Counter()
+        """Events that found the ring full, by type."""
+        self._missed_lock = threading.Lock()
         if watch is not None:
             self._listen(watch)
 
@@ -128,7 +134,11 @@ class BusSource:
 
     def _note(self, event: Event) -> None:
         now = self._bus.time_ns()
-        self._ring.append((now, event))
+        if len(self._ring) < RING:
+            self._ring.append((now, event))
+        else:
+            with self._missed_lock:
+                self._missed[name_of(type(event))] += 1
         for receive in self._receivers:
             receive(now, event, None)
 
@@ -137,6 +147,11 @@ class BusSource:
         ring, add = self._ring, self._meters.add
         for _ in range(len(ring)):
             add(*ring.popleft())
+        if self._missed:
+            with self._missed_lock:
+                missed, self._missed = self._missed, Counter()
+            for name, events in missed.items():
+                self._meters.skip(name, events)
 
     # -- rows --------------------------------------------------------------------------------------------------------
 

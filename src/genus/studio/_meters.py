@@ -10,6 +10,7 @@ from genus.studio._texts import cut, three_digits, time_us_of
 MOST_SOURCES = 50
 """A type with more values of `source` than this is not told apart by them."""
 MOST_METERS = 2000
+OTHERS = "(others)"
 
 
 class Times(NamedTuple):
@@ -69,6 +70,12 @@ class Meters:
         meter = self._meters.get(key) or self._new(key)
         meter.add(at_ns, time_us_of(event))
 
+    def skip(self, type: str, events: int) -> None:
+        """There were more events of a type than could be looked at."""
+        source = OTHERS if self._by_source else ""
+        self._sources.setdefault(type, set()).add(source)
+        self._meters.setdefault((type, source), _Meter()).events += events
+
     def interrupt(self) -> None:
         """Nothing is heard for a while: the next event of a channel has no interval to the one before it."""
         for meter in self._meters.values():
@@ -77,7 +84,7 @@ class Meters:
     def _new(self, key: tuple[str, str]) -> _Meter:
         sources = self._sources.setdefault(key[0], set())
         if len(sources) >= MOST_SOURCES or len(self._meters) >= MOST_METERS:
-            key = key[0], "(others)"
+            key = key[0], OTHERS
         sources.add(key[1])
         return self._meters.setdefault(key, _Meter())
 
