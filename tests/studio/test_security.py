@@ -62,6 +62,16 @@ def test_a_page_of_another_origin_is_refused(studio: Studio, origin: str) -> Non
     assert ask(studio, "/api/control", "POST", {}, {**headers, "X-Genus-Studio": "1"}).status == 403
 
 
+@pytest.mark.parametrize(
+    ("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)]
+)
+def test_a_page_of_another_site_may_open_the_page_and_not_ask_for_data(studio: Studio, site: str, status: int) -> None:
+    """Browsers send no `Origin` with some requests; the page could not read the answer, but it would cost."""
+    headers = {"Sec-Fetch-Site": site}
+    assert ask(studio, "/api/explain?q=Event", headers=headers).status == status
+    assert ask(studio, "/", headers=headers).status == 200
+
+
 def test_the_own_origin_is_accepted(studio: Studio) -> None:
     headers = {"Host": f"localhost:{studio.port}", "Origin": f"http://localhost:{studio.port}"}
     assert ask(studio, "/api/sources", headers=headers).status == 200

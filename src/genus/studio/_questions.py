@@ -9,7 +9,7 @@ from genus.errors import GenusError, SubscriptionError, SyntaxProblem
 from genus.filters import Subscription, Unmet, complete, parse_again, python_source
 from genus.model import Event, name_of, vector
 from genus.studio._taps import Seen
-from genus.studio._texts import number_of, value_text, values_of
+from genus.studio._texts import cut, number_of, value_text, values_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -153,7 +153,7 @@ def event_json(seen: Seen, unmet: tuple[Unmet, ...] | None = None) -> Json:
     return {
         "n": seen.number,
         "source": seen.source,
-        "publisher": seen.publisher,
+        "publisher": None if seen.publisher is None else cut(seen.publisher),
         "type": name_of(type(seen.event)),
         "at_ms": round(seen.at_ms, 3),
         "values": {name: value_text(value) for name, value in values.items()},

@@ -1,10 +1,10 @@
 """Who may open the page: only this machine, or others with a token over TLS; and what a page may load and do.
 
-Four things are checked before anything else. The `Host` header must name this server: a page of another site that had
+Five things are checked before anything else. The `Host` header must name this server: a page of another site that had
 its own name resolved to this machine would otherwise read everything. The `Origin` header, where there is one, must be
-this server's own. What changes something must carry a header that a foreign page cannot send without being asked for
-permission. And where others than this machine can connect, a token is needed, which the first address carries and a
-cookie keeps.
+this server's own, and so must be the site of a page that asks for data. What changes something must carry a header that
+a foreign page cannot send without being asked for permission. And where others than this machine can connect, a token
+is needed, which the first address carries and a cookie keeps.
 """
 
 import hmac
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 COOKIE = "genus_studio"
 CHANGE_HEADER = b"x-genus-studio"
+FETCH_SITE = b"sec-fetch-site"
+"""Says where the page is from that asks, also where there is no `Origin`: its answers it cannot read, but they cost."""
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -104,20 +106,22 @@ class Guard:
 
         headers = dict(scope["headers"])
         answer: Response | None = None
-        refusal = self._refusal(scope["method"], headers)
+        refusal = self._refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
             answer = JSONResponse({"message": refusal}, 403)
         elif self._access.token is not None:
             answer = self._admission(scope, headers)
         await (answer or self._app)(scope, receive, send_safely)
 
-    def _refusal(self, method: str, headers: dict[bytes, bytes]) -> str | None:
+    def _refusal(self, method: str, path: str, headers: dict[bytes, bytes]) -> str | None:
         host = headers.get(b"host", b"").decode("latin-1")
         if _hostname(f"//{host}") not in self._access.hosts:
             return f"the Host header names {host[:80]!r}, which is not this server"
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1").lower() != f"{self._access.scheme}://{host}".lower():
             return "a page of another origin may not ask"
+        if path.startswith("/api/") and headers.get(FETCH_SITE, b"none") not in (b"none", b"same-origin"):
+            return "a page of another site may not ask"
         if method not in ("GET", "HEAD") and CHANGE_HEADER not in headers:
             return "a change needs the header X-Genus-Studio"
         return None

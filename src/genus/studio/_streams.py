@@ -262,7 +262,7 @@ class PlotStream:
     def _line_of(self, seen: Seen) -> str:
         if self._by == "source":
             return "" if seen.event.source is None else cut(str(seen.event.source))
-        return str(seen.publisher or "") if self._by == "publisher" else ""
+        return cut(seen.publisher or "") if self._by == "publisher" else ""
 
     @property
     def is_empty(self) -> bool:
