@@ -432,6 +432,15 @@ def test_studio_ends_with_its_bus() -> None:
         ask(studio, "/api/config")
 
 
+def test_studio_of_two_buses_ends_with_the_last_of_them() -> None:
+    with open_bus() as first, open_bus() as second, open_studio(first, second) as studio:
+        first.close()
+        rows = ask(studio, "/api/sources").json
+        assert [(row["state"], row["can_publish"]) for row in rows.values()] == [("ended", False), ("live", True)]
+        second.close()
+        assert studio.wait(0)
+
+
 def test_closing_ends_streams_at_once(bus: Bus) -> None:
     studio = open_studio(bus)
     with stream(studio, "/api/stream?tables=channels") as found:

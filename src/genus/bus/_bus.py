@@ -463,6 +463,11 @@ class Bus:
         while not all(one.is_idle for one in self._async_listeners()):
             await asyncio.sleep(0.001)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed; nothing can be published or subscribed to then."""
+        return self._closed
+
     def at_close(self, function: Callable[[], object]) -> Callable[[], None]:
         """Call a function when the bus is closed, before its link is: for what belongs to the bus and ends with it.
 

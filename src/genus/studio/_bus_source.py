@@ -162,11 +162,11 @@ class BusSource:
         nodes = self._participants()
         queued = (listener for listener in self._bus.listeners() if type(listener) is not Listener)
         dropped = sum(listener.counters.dropped for listener in queued)  # others have no queue, and may be very many
-        is_connected = getattr(self._bus.link, "is_connected", True)
+        is_connected = self._bus.is_closed or getattr(self._bus.link, "is_connected", True)
         return SourceRow(
             kind="bus",
             address=self._address,
-            state="live" if is_connected else "failed",
+            state="ended" if self._bus.is_closed else "live" if is_connected else "failed",
             note=self._note_of(link) if is_connected else "not connected",
             time_ms=self._bus.time_ns() // 1_000_000,
             events=events,
@@ -174,13 +174,14 @@ class BusSource:
             lost=dropped + _sum(link, LOSSES),
             late=_sum(link, LATE),
             nodes=None if nodes is None else len(nodes) + 1,
-            can_publish=True,
+            can_publish=not self._bus.is_closed,
         )
 
     def _note_of(self, link: Mapping[str, int]) -> str:
         """The counters of the link that tell of losses, largest first."""
         losses = [(count, name) for name, count in link.items() if count and name.startswith(LOSSES)]
-        return "; ".join(f"{name}: {count:,}" for count, name in sorted(losses, reverse=True)[:3])
+        texts = [f"{name}: {count:,}" for count, name in sorted(losses, reverse=True)[:3]]
+        return "; ".join(["the bus is closed"] * self._bus.is_closed + texts)
 
     def _channels(self, published: Mapping[str, int], now: float) -> Iterator[ChannelRow]:
         qualities = {name_of(each.type): format_qos(each.qos) for each in self._bus.channels()}

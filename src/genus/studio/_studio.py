@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,7 @@ def open_studio(
 ) -> "Studio":
     """Open a page on which buses and other sources can be seen live; use it in a `with` block, or close it.
 
+    It ends with the last of the buses that are given.
     Counters of a bus of this process are read; its events are taken only while a page shows them.
 
     Args:
@@ -98,9 +99,7 @@ def open_studio(
         docs=docs,
         title=title or ", ".join(source.name for source in sources),
     )
-    for each in what:
-        if isinstance(each, Bus):
-            studio.end_with(each)
+    studio.end_with([each for each in what if isinstance(each, Bus)])
     return studio
 
 
@@ -197,9 +196,14 @@ class Studio:
         """Block until it is closed, for so many seconds at most; returns whether it is."""
         return self._is_closed.wait(seconds)
 
-    def end_with(self, bus: Bus) -> None:
-        """Close it when a bus is closed."""
-        self._forget.append(bus.at_close(self.close))
+    def end_with(self, buses: Collection[Bus]) -> None:
+        """Close it when the last of some buses is closed."""
+
+        def end() -> None:
+            if all(bus.is_closed for bus in buses):
+                self.close()
+
+        self._forget += [bus.at_close(end) for bus in buses]
 
     def close(self) -> None:
         """Serve no more, and close the sources that were opened for it; a second call does nothing."""
