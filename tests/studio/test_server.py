@@ -332,6 +332,31 @@ def test_a_source_that_is_named_twice_is_shown_once(bus: Bus, studio: Studio) ->
         assert (data["seen"], len(data["events"])) == (1, 1)
 
 
+def test_questions_to_a_slow_lake_leave_time_for_others() -> None:
+    class Slow(MadeSource):
+        questions = 0
+        goes_on = threading.Event()
+
+        def ask(self, subscription: Any, most: int) -> list[Any]:
+            self.questions += 1
+            assert self.goes_on.wait(PATIENCE_S)
+            return []
+
+    source = Slow()
+    with open_studio(source) as studio:
+        asking = [threading.Thread(target=ask, args=(studio, "/api/events?source=made")) for _ in range(60)]
+        try:
+            for thread in asking:
+                thread.start()
+            wait_until(lambda: source.questions > 0)
+            assert ask(studio, "/api/check?q=Event").json["ok"]
+        finally:
+            source.goes_on.set()
+            for thread in asking:
+                thread.join()
+    assert source.questions == 60
+
+
 def test_a_subscription_that_is_wrong_is_refused_at_its_column(studio: Studio) -> None:
     answer = ask(studio, "/api/events/stream?q=studio.Loop+where+lan+%3E+1")
     assert answer.status == 400

@@ -1,5 +1,6 @@
 """The application behind the page: its files, `/api/...` as JSON, and the streams."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -38,6 +39,8 @@ from genus.studio._texts import encode, number_of, value_text
 
 MOST_SERIES = 20
 MOST_ASKED = 1000
+MOST_ASKING = 4
+"""How many questions a lake is asked at the same time: each may take minutes, and others need the threads too."""
 MOST_PAST = 500
 """Events of before that a new stream begins with."""
 LONGEST_BODY = 100_000
@@ -77,6 +80,7 @@ class StudioApp:
         self._sources = {source.name: source for source in sources}
         self._feed, self._taps, self._questions = feed, taps, questions
         self._allow_publish = allow_publish
+        self._asking = asyncio.Semaphore(MOST_ASKING)
         self._config = {
             "title": title,
             "version": version("genus"),
@@ -166,7 +170,8 @@ class StudioApp:
         for name in names if "source" in request.query_params else ():
             source = self._sources[name]
             if isinstance(source, AskedSource):
-                rows = await run_in_threadpool(source.ask, asked, most)
+                async with self._asking:
+                    rows = await run_in_threadpool(source.ask, asked, most)
                 found += [_row_json(name, number, row) for number, row in enumerate(rows, 1)]
         return {"events": found}
 
