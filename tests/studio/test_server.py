@@ -19,6 +19,7 @@ import pytest
 from genus import Bus, Event, Kind, Maybe, Unit, open_bus
 from genus.errors import BusError
 from genus.studio import Studio, open_studio
+from genus.studio._app import MOST_ASKING
 from genus.studio._rows import TABLES, ChannelRow
 from tests.studio.made_sources import MadeSource
 from tests.studio.pages import Page, ask, stream
@@ -348,7 +349,7 @@ def test_questions_to_a_slow_lake_leave_time_for_others() -> None:
         try:
             for thread in asking:
                 thread.start()
-            wait_until(lambda: source.questions > 0)
+            wait_until(lambda: len(studio._server.server_state.tasks) == 60 and source.questions >= MOST_ASKING)
             assert ask(studio, "/api/check?q=Event").json["ok"]
         finally:
             source.goes_on.set()
