@@ -31,6 +31,7 @@ from bench import (
     routing,
     simulator,
     streaming,
+    studio,
     topics,
     zenoh,
 )
@@ -44,8 +45,8 @@ Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
 filters, engine, index, codes, growth, importing, simulator, routing, local_reader, ingest, streaming, can_columns,
-passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap). Times on Spark are seconds of the clock on two
-cores, session and workers started before.
+passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap, studio). Times on Spark are seconds of the
+clock on two cores, session and workers started before.
 
 ## Publishing
 
@@ -248,6 +249,15 @@ with its acknowledgement. `genus codes coap FILE` makes the tables of the prime-
 
 {coap}
 
+## Studio
+
+[Studio](studio.md) on a bus between processes, with a page on the table of channels in headless chromium. The lag is
+from publishing an event to the frame after which the page shows it; rows are gathered 20 times a second. *Publishing*
+is as fast as one process can, in turns with and without a page; each event has two handlers, one of them with a
+condition. A page on events is a handler that notes the time of each event.
+
+{studio}
+
 ## Commits
 
 What a commit of one ingested file costs in the ledger of a lake, files and names flushed to disk, and what opening the
@@ -341,6 +351,7 @@ def main() -> None:
     found["gateway"] = step("a gateway", lambda: gateway.table(gateway.run()))
     found |= step("small devices", devices.tables)
     found["coap"] = step("CoAP", coap.run)
+    found["studio"] = step("Studio", studio.table)
     found["passages"] = step("speeds", lambda: passages.table(passages.run()))
     found["importing"] = step("importing", lambda: importing.table(importing.run()))
     found["index"] = step("index (about two minutes)", lambda: index.table(index.run()))

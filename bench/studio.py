@@ -153,7 +153,9 @@ def measure_load(rate: int, channels: int, folder: Path) -> dict[str, float]:
         source.stdin.write("\n")
         source.stdin.flush()
         reached = json.loads(source.stdout.readline())["rate"]
-    lags = sorted(_lags(shown, times.read_text()))
+        time.sleep(1)
+        counted = _count(url)
+    lags = sorted(_lags(shown, counted, times.read_text()))
     return {
         "reached": reached,
         "p50": statistics.median(lags),
@@ -164,14 +166,21 @@ def measure_load(rate: int, channels: int, folder: Path) -> dict[str, float]:
     }
 
 
-def _lags(shown: list[tuple[int, float]], times: str) -> Iterator[float]:
+def _count(url: str) -> int:
+    """How many markers Studio has seen; the first may have come before it had joined."""
+    with urllib.request.urlopen(f"{url}api/channels") as answer:
+        rows = json.load(answer)
+    return next(int(row["events"]) for row in rows.values() if row["type"] == "AMarker")
+
+
+def _lags(shown: list[tuple[int, float]], counted: int, times: str) -> Iterator[float]:
     """From the publishing of each marker to the first frame that shows it, or a later one."""
-    published = {int(line.split()[0]): float(line.split()[1]) for line in times.splitlines()}
+    published = [float(line.split()[1]) for line in times.splitlines()][-counted:]
     ordered = sorted(shown)
     first, last = ordered[0][0], ordered[-1][0]
     for number in range(first + 1, last + 1):
         at = next(at for count, at in ordered if count >= number)
-        yield at - published[number]
+        yield at - published[number - 1]
 
 
 # -- publishing with Studio open ---------------------------------------------------------------------------------------

@@ -27,8 +27,9 @@ ALIVE_S = 2.0
 """A page hears at least this often."""
 TURNS_KEPT = 4
 """A page that is no more turns behind than this gets the changes, and else a snapshot."""
-SHARE = 20
-"""A turn that takes long is followed by a pause of so many times as long: gathering takes 5 % of a core at most."""
+PAUSE, PAUSE_ALONE = 20, 9
+"""A turn that takes long is followed by a pause of so many times as long: gathering takes 5 % of a core at most, and
+10 % in a process that does nothing else."""
 SLOW_TABLES = frozenset(TABLES) - {"sources", "channels", "types"}
 DERIVED = frozenset({"types", "type_changes", "problems"})
 """Tables that are made here from all sources."""
@@ -57,11 +58,12 @@ class Feed:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         cpu: Callable[[], float] = time.thread_time,
+        pause: float = PAUSE,
     ) -> None:
         self.sources = sources
         self.turn = Turn(0, round(wall() * 1000), {}, {}, False)
         self.turns: deque[Turn] = deque(maxlen=TURNS_KEPT)
-        self._clock, self._wall, self._cpu = clock, wall, cpu
+        self._clock, self._wall, self._cpu, self._pause = clock, wall, cpu, pause
         self._types, self._problems, self._failures = types, Problems(), types.failures
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
         self._due: dict[str, float] = dict.fromkeys(TABLES, 0.0)
@@ -116,7 +118,7 @@ class Feed:
     @property
     def pause_s(self) -> float:
         """How long to wait before the next turn."""
-        return max(TURN_S if self._viewed else BEAT_S, SHARE * self._cost_s)
+        return max(TURN_S if self._viewed else BEAT_S, self._pause * self._cost_s)
 
     def advance(self) -> None:
         """Gather what pages look at and is due; once a second also what problems are found in."""

@@ -62,13 +62,22 @@ class Meters:
         self._by_source = by_source
         self._meters: dict[tuple[str, str], _Meter] = {}
         self._sources: dict[str, set[str]] = {}
+        self._found: dict[tuple[type, object], _Meter] = {}
 
     def add(self, at_ns: int, event: Event) -> None:
         """An event arrived at a time."""
-        source = event.source if self._by_source else None
-        key = name_of(type(event)), "" if source is None else cut(str(source))
-        meter = self._meters.get(key) or self._new(key)
+        given = type(event), event.source if self._by_source else None
+        meter = self._found.get(given) or self._find(*given)
         meter.add(at_ns, time_us_of(event))
+
+    def _find(self, cls: type, source: object) -> _Meter:
+        """The meter of a class and a value of `source`; found again quickly for the next event."""
+        key = name_of(cls), "" if source is None else cut(str(source))
+        meter = self._meters.get(key) or self._new(key)
+        if len(self._found) >= 2 * MOST_METERS:
+            self._found.clear()
+        self._found[cls, source] = meter
+        return meter
 
     def skip(self, type: str, events: int) -> None:
         """There were more events of a type than could be looked at."""

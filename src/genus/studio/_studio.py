@@ -13,7 +13,7 @@ from genus._extras import missing_extra
 from genus.bus import Bus
 from genus.errors import BusError
 from genus.model import Event
-from genus.studio._feed import Feed
+from genus.studio._feed import PAUSE, PAUSE_ALONE, Feed
 from genus.studio._open import source_of
 from genus.studio._questions import Questions
 from genus.studio._security import LOCAL_NAMES, Access, Guard, check_certificate, check_hosts
@@ -98,6 +98,7 @@ def open_studio(
         catalog=None if catalog is None else Path(catalog),
         docs=docs,
         title=title or ", ".join(source.name for source in sources),
+        is_alone=all(isinstance(each, Source) for each in what),
     )
     studio.end_with([each for each in what if isinstance(each, Bus)])
     return studio
@@ -117,7 +118,9 @@ class Studio:
         catalog: Path | None,
         docs: str,
         title: str,
+        is_alone: bool,
     ) -> None:
+        self._pause = PAUSE_ALONE if is_alone else PAUSE
         self._sources, self._socket, self._access = sources, listening, access
         self.host, self.port = listening.getsockname()[:2]
         """Where it listens."""
@@ -150,7 +153,7 @@ class Studio:
         except ImportError as missing:
             raise missing_extra("Studio needs Starlette and uvicorn", "studio") from missing
 
-        feed = Feed(self._sources, self._types)
+        feed = Feed(self._sources, self._types, pause=self._pause)
         questions = Questions(self._known_types, lambda: self._types.catalog)
         app = StudioApp(self._sources, feed, taps, questions, **options)
         config = uvicorn.Config(
