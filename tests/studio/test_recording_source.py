@@ -14,7 +14,7 @@ from genus.errors import BusError, RecordingError
 from genus.studio._recording_source import BATCH, RecordingSource
 from genus.studio._reel import Reel
 from genus.studio._rows import ChannelRow, SourceRow
-from genus.studio._source import EventSource, PlayedSource, Source
+from genus.studio._source import EventSource, PlayedSource, Source, WaitingSource
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
 BEGIN_US = round(BEGIN.timestamp() * 1e6)
@@ -58,11 +58,20 @@ def write(path: Path, times_ms: list[float], make: Callable[[int], Event] = lamb
 class Played:
     """A source without threads, and what came out of it."""
 
-    def __init__(self, path: Path, clock: Hands, types: tuple[type, ...] = (Gate,), **options: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Hands,
+        types: tuple[type, ...] = (Gate,),
+        is_looked_at: bool = True,
+        **options: bool,
+    ) -> None:
         self.source = RecordingSource(path, types, name="r", clock=clock, threaded=False, **options)
         self.clock = clock
         self.events: list[tuple[float, Event, str | None]] = []
         self.end = self.source.tap(self._receive)
+        if is_looked_at:
+            self.source.looked_at()
 
     def _receive(self, at_ns: int, event: Event, publisher: str | None) -> None:
         self.events.append(((at_ns // 1000 - BEGIN_US) / 1000, event, publisher))
@@ -110,6 +119,61 @@ def test_events_come_when_they_are_due(path: Path, clock: Hands) -> None:
     assert played.times_ms == [0, 100, 250, 900]
     assert played.row().state == "ended"
     assert played.time_ms == 900
+
+
+def test_it_waits_at_its_beginning_until_a_page_looks(path: Path, clock: Hands) -> None:
+    """A short recording would be over before the page is open."""
+    write(path, [0, 100, 250])
+    played = Played(path, clock, is_looked_at=False)
+    assert isinstance(played.source, WaitingSource)
+    played.pass_s(60.0)
+    assert played.events == []
+    assert (played.row().state, played.row().note, played.time_ms) == ("paused", "waits for a page", 0)
+    played.source.looked_at()
+    played.pass_s(0.15)
+    assert played.times_ms == [0, 100]
+    assert (played.row().state, played.row().note) == ("playing", "")
+    played.pass_s(1.0)
+    played.source.looked_at()
+    assert played.row().state == "ended", "another page does not start it again"
+
+
+def test_a_page_starts_only_what_waits_for_one(path: Path, clock: Hands) -> None:
+    write(path, [0, 100])
+    assert Played(path, clock, plays=False).row().state == "paused"
+    played = Played(path, clock, is_looked_at=False)
+    played.source.pause()
+    played.source.looked_at()
+    assert (played.row().state, played.row().note) == ("paused", "")
+    played.source.play()
+    played.source.pause()
+    played.source.looked_at()
+    assert played.row().state == "paused"
+
+
+def test_a_recording_that_waits_may_be_moved(path: Path, clock: Hands) -> None:
+    write(path, [0, 500, 1000])
+    played = Played(path, clock, is_looked_at=False)
+    played.source.seek(BEGIN_US / 1000 + 400)
+    played.pass_s(1.0)
+    assert (played.row().state, played.time_ms) == ("paused", 400)
+    played.source.looked_at()
+    played.pass_s(0.11)
+    assert played.times_ms == [500]
+
+
+def test_what_does_not_play_has_no_rate_and_keeps_its_history(path: Path, clock: Hands) -> None:
+    write(path, [number * 10 for number in range(500)])
+    played = Played(path, clock)
+    played.pass_s(3.0)
+    history = played.channel("Gate").rates
+    assert played.channel("Gate").rate > 0
+    played.source.pause()
+    assert (played.row().rate, played.channel("Gate").rate) == (0.0, 0.0)
+    assert played.channel("Gate").rates == history
+    played.source.play()
+    played.pass_s(3.0)
+    assert (played.row().state, played.row().rate, played.channel("Gate").rate) == ("ended", 0.0, 0.0)
 
 
 def test_speed_changes_how_fast_time_passes(path: Path, clock: Hands) -> None:
@@ -364,6 +428,7 @@ def test_the_threads_index_and_play(path: Path) -> None:
     assert isinstance(source, RecordingSource)
     done = threading.Event()
     source.tap(lambda at_ns, event, publisher: done.set() if event.number == 19 else None)  # type: ignore[attr-defined]
+    source.looked_at()
     assert done.wait(20)
     source.close()
     source.close()
@@ -383,7 +448,7 @@ def test_while_the_index_is_made_its_progress_is_noted(path: Path, monkeypatch: 
         go_on.wait(20)
 
     monkeypatch.setattr(RecordingSource, "_tell_progress", stop_halfway)
-    source = RecordingSource(path, [Gate], name="r")
+    source = RecordingSource(path, [Gate], name="r", plays=False)
     assert halfway.wait(20)
     row = source.rows(("sources",))["sources"]["r"]
     assert isinstance(row, SourceRow)
@@ -430,6 +495,7 @@ def test_a_page_does_not_wait_for_a_long_stretch_of_unknown_events(path: Path, m
 
     monkeypatch.setattr(Reel, "read", read)
     source = RecordingSource(path, [Gate], name="gates")
+    source.looked_at()
     try:
         assert reads.wait(20)
         row = source.rows(["sources"])["sources"]["gates"]
@@ -446,6 +512,7 @@ def test_a_file_that_is_cut_while_it_is_played_fails(path: Path, clock: Hands) -
     """What is gone of a mapped file must not be touched: that would end the process."""
     write(path, [each * 100.0 for each in range(20_000)])
     source = RecordingSource(path, [Gate], name="gates", clock=clock, threaded=False)
+    source.looked_at()
     source.step()
     os.truncate(path, 8192)
     clock.now += 2000.0

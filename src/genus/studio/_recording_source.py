@@ -1,7 +1,7 @@
 """A recording as a source: played on the page, with play, pause, seek and speed.
 
-A thread plays it, another one makes the index that seeking needs. Counters go on over seeks; rates are in the time of
-the recording, and begin anew after a seek.
+A thread plays it, another one makes the index that seeking needs. It begins when the first page looks, which would miss
+the beginning otherwise. Counters go on over seeks; rates are in the time of the recording, and begin anew after a seek.
 """
 
 import logging
@@ -46,7 +46,7 @@ class RecordingSource:
         path: The file, or the folder.
         types: The event types, with those below them; without any, all that are declared.
         name: Its name on the page.
-        plays: Whether it plays at once.
+        plays: Whether it plays as soon as somebody looks; else it is paused until `play`.
         clock: Replaces `time.monotonic`.
         threaded: Whether threads make the index and play; else the index is made first, and `step` plays.
 
@@ -85,8 +85,8 @@ class RecordingSource:
         """Rows and counters as they were last seen."""
         self._is_closed = False
         self._threads: list[threading.Thread] = []
-        if plays:
-            self._playback.play(clock())
+        self._is_waiting = plays
+        """Whether it waits for a page to play."""
         if threaded:
             self._start()
         else:
@@ -162,9 +162,17 @@ class RecordingSource:
 
     # -- playing -----------------------------------------------------------------------------------------------------
 
+    def looked_at(self) -> None:
+        """A page looks: play if that was waited for."""
+        if self._is_waiting:  # asked first without the lock, which the thread that plays may hold for long
+            with self._changed:
+                if self._is_waiting:
+                    self.play()
+
     def play(self) -> None:
         """Go on; from the beginning if it has ended."""
         with self._changed:
+            self._is_waiting = False
             if self._playback.state in ("ended", "failed"):
                 self._leap()
             self._problem = ""
@@ -172,8 +180,9 @@ class RecordingSource:
             self._changed.notify_all()
 
     def pause(self) -> None:
-        """Stop."""
+        """Stop; one that waits for a page waits no more, and stays paused."""
         with self._changed:
+            self._is_waiting = False
             self._playback.pause(self._clock())
             self._changed.notify_all()
 
@@ -315,6 +324,8 @@ class RecordingSource:
 
     def _notes(self) -> Iterator[str]:
         """What a person should know."""
+        if self._is_waiting:
+            yield "waits for a page"
         if self._problem:
             yield self._problem
         elif self._index is None:
