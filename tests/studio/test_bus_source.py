@@ -194,3 +194,15 @@ def test_events_that_come_too_fast_to_be_measured_are_counted(bus: Bus, monkeypa
         found = {row.publisher: row.events for row in channels(source).values()}
     assert found == {"gate": 15, "(others)": 15}
     assert sum(found.values()) == bus.traffic().published["studio.Counted"]
+
+
+def test_a_subscription_is_named_by_its_handler_and_has_its_last_error(bus: Bus) -> None:
+    def on_counted(event: Counted) -> None:
+        raise ValueError(f"cannot count {event.number}")
+
+    source = BusSource(bus, name="here")
+    bus.collection(Counted).subscribe(on_counted)
+    bus.inbox("studio.Other")
+    bus.publish(Counted(number=3))
+    rows = [row for row in source.rows(["subscriptions"])["subscriptions"].values() if isinstance(row, SubscriptionRow)]
+    assert {(row.owner, row.error) for row in rows} == {("on_counted", "ValueError: cannot count 3"), ("inbox", "")}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.studio._feed import BEAT_S, SLOW_S, TURN_S, TURNS_KEPT, Feed
-from genus.studio._rows import ChannelRow, Tables
+from genus.studio._rows import ChannelRow, ProblemRow, SourceRow, Tables
 from genus.studio._source import Receive
 from genus.studio._taps import Taps
 from genus.studio._type_table import LOOK_S, TypeTable
@@ -214,3 +214,38 @@ def test_texts_that_are_no_unicode_are_sent_nevertheless(source: MadeSource, clo
     feed.advance()
     sent = json.loads(feed.turn.cells["channels"])["made|Loop|"]
     assert (sent["publisher"], sent["rate"], sent["events"]) == ("\ud800", None, 2**70)
+
+
+def test_a_source_may_have_problems_of_its_own(source: MadeSource, clock: Clock) -> None:
+    feed = make_feed(source, clock)
+    feed.join("page", ["problems"])
+    row = ProblemRow(severity="warn", source="made", what="the door is open", since_ms=0.0, view="overview")
+    source.tables["problems"] = {"made|door": row}
+    feed.advance()
+    assert rows_of(feed, "problems")["made|door"]["what"] == "the door is open"
+
+
+def test_the_last_minute_of_a_source_is_in_its_row(source: MadeSource, clock: Clock) -> None:
+    feed = make_feed(source, clock)
+    feed.join("page", ["sources"])
+    for rate in (1.0, 2.0, 3.0):
+        source.tables["sources"]["made"] = SourceRow(kind="bus", address="made:", rate=rate)
+        clock.now += BEAT_S
+        feed.advance()
+    clock.now += TURN_S
+    feed.advance()
+    assert rows_of(feed, "sources")["made"]["rates"] == [1.0, 2.0, 3.0]
+
+
+def test_a_source_that_waits_is_told_of_the_first_page(clock: Clock) -> None:
+    class Waiting(MadeSource):
+        looks = 0
+
+        def looked_at(self) -> None:
+            self.looks += 1
+
+    source = Waiting()
+    feed = make_feed(source, clock)
+    feed.join("one", ["sources"])
+    feed.join("two", ["sources"])
+    assert source.looks == 1

@@ -1,5 +1,7 @@
 """What is wrong now: states, and counters while they grow."""
 
+import msgspec
+
 from genus.studio._problems import RECENT_S, Problems
 from genus.studio._rows import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
 
@@ -70,3 +72,20 @@ def test_the_worst_come_first() -> None:
         0.0,
     )
     assert [row.severity for row in rows.values() if isinstance(row, ProblemRow)] == ["bad", "warn"]
+
+
+def test_a_source_of_which_hardly_anything_can_be_read_is_wrong_at_once() -> None:
+    """As a recording whose types were not named: its counter does not grow."""
+    row = SourceRow(kind="recording", address="x", events=2, lost=158, note="unknown type Lamp: 158")
+    assert "unknown type Lamp" in found(Problems(), 0.0, sources=row)["overview"].what
+
+
+def test_a_handler_that_raises_is_named_with_its_error() -> None:
+    problems = Problems()
+    row = SubscriptionRow(source="made", owner="on_truck", text="Loop", failed=0)
+    found(problems, 0.0, subscriptions=row)
+    later = msgspec.structs.replace(row, failed=3, error="KeyError: 'lane'")
+    assert (
+        found(problems, 1.0, subscriptions=later)["subscriptions"].what
+        == "Loop: handler on_truck raises KeyError: 'lane'"
+    )

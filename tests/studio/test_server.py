@@ -27,7 +27,7 @@ from tests.studio.pages import Page, ask, stream
 PATIENCE_S = 20.0
 
 
-class Roadside(Kind): ...
+class Roadside(Kind, name="studio.Roadside"): ...
 
 
 class StudioLoop(Event, Roadside, name="studio.Loop"):
@@ -371,6 +371,24 @@ def test_events_are_kept_for_a_page_that_comes_later(bus: Bus, studio: Studio) -
         bus.publish(StudioLoop(lane=1))
         first_events(found, 1)
         assert [one["values"]["lane"] for one in ask(studio, "/api/events?q=studio.Loop").json["events"]] == ["1"]
+
+
+def test_events_are_listened_for_where_nobody_did_before(bus: Bus, studio: Studio) -> None:
+    """One question is enough: it takes what comes within a second, and nothing from before."""
+    ends = threading.Event()
+
+    def publish() -> None:
+        while not ends.wait(0.01):
+            bus.publish(StudioLoop(lane=7))
+
+    publishing = threading.Thread(target=publish)
+    publishing.start()
+    try:
+        events = ask(studio, "/api/events?q=studio.Loop&most=5").json["events"]
+    finally:
+        ends.set()
+        publishing.join()
+    assert [event["values"]["lane"] for event in events] == ["7"] * 5
 
 
 def test_points_of_a_plot_by_source(bus: Bus, studio: Studio) -> None:

@@ -114,6 +114,24 @@ def test_a_taker_that_comes_back_in_time_finds_the_tap_open() -> None:
     assert len(source.receivers) == 1
 
 
+def test_what_was_kept_before_nobody_listened_is_forgotten() -> None:
+    source, clock = MadeSource(), Clock()
+    taps = Taps([source], clock)
+    end = taps.follow(["made"], lambda events, skipped: None)
+    source.emit(Tapped(number=1))
+    taps.turn(wants_last=False)
+    end()
+    taps.turn(wants_last=False)
+    clock.now += LINGER_S + 0.1
+    taps.turn(wants_last=False)
+    assert not taps.are_open(["made"])
+    assert numbers(taps.kept(["made"])) == [1]
+    taps.follow(["made"], lambda events, skipped: None)
+    source.emit(Tapped(number=2))
+    taps.turn(wants_last=False)
+    assert numbers(taps.kept(["made"])) == [2]
+
+
 def test_sources_without_events_have_no_tap() -> None:
     class Silent:
         name = "silent"

@@ -72,7 +72,7 @@ class Listener(Generic[T]):
 
     __slots__ = (
         "__weakref__", "_bus", "_counts", "_filter", "counted", "deliver", "failures", "handler", "index",
-        "is_cancelled", "on_cancel", "refuses", "subscription", "suppressed",
+        "is_cancelled", "last_error", "on_cancel", "refuses", "subscription", "suppressed",
     )  # fmt: skip
 
     def __init__(self, bus: ListenerOwner, subscription: Subscription, handler: Handler[T]) -> None:
@@ -88,6 +88,8 @@ class Listener(Generic[T]):
         self.suppressed = 0
         """Deliveries that were no new event: the flavour `set`."""
         self.failures = 0
+        self.last_error = ""
+        """What the handler raised last, as text."""
         self.on_cancel: Callable[[], None] = lambda: None
         self._bus = bus
         self._counts: list[EventCounts] = []
@@ -155,6 +157,7 @@ class Listener(Generic[T]):
         if self._is_refusal(problem):
             return problem
         self.failures += 1
+        self.last_error = _error_text(problem)
         self._bus.report_error(self, event, problem)
         return None
 
@@ -275,6 +278,15 @@ class AsyncListener(Inbox[T]):
             self.failed(event, RuntimeError(f"the handler was cancelled from within: {problem!r}"))  # type: ignore[arg-type]
         except Exception as problem:
             self.failed(event, problem)  # type: ignore[arg-type]
+
+
+def _error_text(problem: Exception) -> str:
+    """The class and the message of an error; only the class if it cannot say more."""
+    name = type(problem).__name__
+    try:
+        return f"{name}: {problem}"[:200]
+    except Exception:  # of a `__str__` of the user's
+        return name
 
 
 def is_async(handler: Callable[..., object]) -> bool:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Source,
         Timeline,
         TimelineSource,
+        WaitingSource,
     )
     from genus.studio._studio import Studio, open_studio
 
@@ -67,6 +68,7 @@ __all__ = [
     "TimelineSource",
     "TypeChangeRow",
     "TypeRow",
+    "WaitingSource",
     "bundle",
     "open_simulation",
     "open_source",
@@ -88,7 +90,8 @@ if not TYPE_CHECKING:
         _simulated_system="SimulatedSystem SimulationMaker parse_simulation",
         _simulation="open_simulation",
         _source=(
-            "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source Timeline TimelineSource"
+            "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source Timeline TimelineSource "
+            "WaitingSource"
         ),
         _studio="Studio open_studio",
     )

@@ -1,6 +1,7 @@
 """The application behind the page: its files, `/api/...` as JSON, and the streams."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
@@ -38,6 +39,8 @@ from genus.studio._taps import Seen, Taps
 from genus.studio._texts import encode, number_of, value_text
 
 MOST_SERIES = 20
+LISTEN_S, LONGEST_WAIT_S = 1.0, 30.0
+"""How long `/api/events` listens if nobody did before, and at most."""
 MOST_ASKED = 1000
 MOST_ASKING = 4
 """How many questions a lake is asked at the same time: each may take minutes, and others need the threads too."""
@@ -162,10 +165,12 @@ class StudioApp:
         return _stream(followed(self.ticker, self._taps, names, stream, b"events", lambda kept: kept[-MOST_PAST:]))
 
     async def _events(self, request: Request) -> Any:
-        """The events of now, and of sources that hold some and are asked: those that match."""
+        """The last events that match; where nobody listens yet, those of the next moment."""
         asked = self._asked(request)
         most = max(1, min(int(_number(request, "most", 100)), MOST_ASKED))
         names = self._names(request)
+        wait_s = _number(request, "wait", 0.0 if self._taps.are_open(names) else LISTEN_S)
+        await self._listen(names, max(0.0, min(wait_s, LONGEST_WAIT_S)))
         found = await run_in_threadpool(_last_of, self._taps.kept(names), tester(asked), most)
         for name in names if "source" in request.query_params else ():
             source = self._sources[name]
@@ -174,6 +179,18 @@ class StudioApp:
                     rows = await run_in_threadpool(source.ask, asked, most)
                 found += [_row_json(name, number, row) for number, row in enumerate(rows, 1)]
         return {"events": found}
+
+    async def _listen(self, names: list[str], seconds: float) -> None:
+        """Take the events of some sources for a while; they are kept."""
+        end = self._taps.follow(names, lambda events, skipped: None)
+        self.ticker.join(end)
+        try:
+            ends = time.monotonic() + seconds
+            while (left := ends - time.monotonic()) > 0 and not self.ticker.is_closed:
+                await self.ticker.wait(left)
+        finally:
+            self._feed.leave(end)
+            end()
 
     async def _stream_plot(self, request: Request) -> Response:
         by = request.query_params.get("by", "none")
@@ -335,12 +352,13 @@ def _row_json(source: str, number: int, row: Any) -> dict[str, Any]:
     """A row of a source that was asked, in the form of an event."""
     values = {name: value for name, value in row.items() if value is not None and name != "type"}
     numbers = ((name, number_of(value)) for name, value in values.items())
+    at = values.get("time")
     return {
         "n": -number,
         "source": source,
         "publisher": None,
         "type": str(row.get("type", "")),
-        "at_ms": round(time.timestamp() * 1000, 3) if isinstance(time := values.get("time"), datetime) else None,
+        "at_ms": round(at.timestamp() * 1000, 3) if isinstance(at, datetime) else None,
         "values": {name: value_text(value) for name, value in values.items()},
         "numbers": {name: value for name, value in numbers if value is not None},
         "why": None,

@@ -17,10 +17,10 @@ from genus.studio._meters import Meters
 from genus.studio._rates import Rates
 from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
 from genus.studio._source import Receive
-from genus.studio._texts import LONGEST, three_digits
+from genus.studio._texts import LONGEST, cut, three_digits
 
 if TYPE_CHECKING:
-    from genus.net import NetLink
+    from genus.net import NetLink, Participant
 
 MOST_ROWS = 1000
 """Most channels, subscriptions or participants that are told apart."""
@@ -29,6 +29,8 @@ RING = 65_536
 LOSSES = ("lost", "dropped", "rejected", "unknown")
 """How counters of a link begin that tell of losses."""
 LATE = ("late", "expired")
+GONE_S = 60.0
+"""How long a participant that left is shown."""
 
 
 class BusSource:
@@ -59,6 +61,8 @@ class BusSource:
         self._rates, self._meters = Rates(), Meters(by_source=watch is not None)
         self._texts: dict[Subscription, str] = {}
         self._receivers: tuple[Receive, ...] = ()
+        self._present: dict[str, Participant] = {}
+        self._left: dict[str, tuple[Participant, float]] = {}
         self._listener: Listener[Any] | None = None
         self._ring: deque[tuple[int, Event]] = deque()
         self._missed: Counter[str] = Counter()
@@ -173,7 +177,7 @@ class BusSource:
             rate=three_digits(self._rates.rate("")),
             lost=dropped + _sum(link, LOSSES),
             late=_sum(link, LATE),
-            nodes=None if nodes is None else len(nodes) + 1,
+            nodes=None if nodes is None else len(nodes),
             can_publish=not self._bus.is_closed,
         )
 
@@ -181,6 +185,8 @@ class BusSource:
         """The counters of the link that tell of losses, largest first."""
         losses = [(count, name) for name, count in link.items() if count and name.startswith(LOSSES)]
         texts = [f"{name}: {count:,}" for count, name in sorted(losses, reverse=True)[:3]]
+        if self._watch is not None and any("unknown type" in name for _, name in losses):
+            texts.append("name the types of events with -t")
         return "; ".join(["the bus is closed"] * self._bus.is_closed + texts)
 
     def _channels(self, published: Mapping[str, int], now: float) -> Iterator[ChannelRow]:
@@ -218,10 +224,12 @@ class BusSource:
                 key,
                 SubscriptionRow(
                     source=self.name,
+                    owner=_handler(listener),
                     text=self._text(listener.subscription),
                     delivered=counters.delivered,
                     rate=three_digits(self._rates.rate(key)),
                     failed=counters.failed,
+                    error=cut(listener.last_error),
                     dropped=counters.dropped,
                     waiting=counters.waiting,
                     capacity=listener.queue.capacity if isinstance(listener, Inbox) else None,
@@ -270,19 +278,39 @@ class BusSource:
         wants: dict[str, list[str]] = {}
         for want in link.want_texts():
             wants.setdefault(want.speaker, []).append(want.text[:LONGEST])
-        for each in link.participants()[:MOST_ROWS]:
-            about = each.about
+        present = link.participants()[:MOST_ROWS]
+        for each in present:
             heard = link.heard_ago(each.uid)
-            yield NodeRow(
-                source=self.name,
-                name=_program(about, each.uid),
-                uid=each.uid,
-                host=str(about.get("host", ""))[:LONGEST],
-                pid=about.get("pid") if isinstance(about.get("pid"), int) else None,
-                program=str(about.get("program", ""))[:LONGEST],
-                heard_ms=None if heard is None else round(time.time() - heard) * 1000,
-                wants=tuple(sorted(wants.get(each.uid, ()))[:20]),
-            )
+            heard_ms = None if heard is None else round(time.time() - heard) * 1000
+            yield self._node(each, "up", heard_ms, tuple(sorted(wants.get(each.uid, ()))[:20]))
+        for each, gone_at in self._gone(present, time.monotonic()):
+            yield self._node(each, "gone", round(time.time() - (time.monotonic() - gone_at)) * 1000)
+
+    def _gone(self, present: list["Participant"], now: float) -> list[tuple["Participant", float]]:
+        """Those who left in the last minute, and when: whether they wanted to, the medium does not tell."""
+        uids = {each.uid for each in present}
+        for uid, each in self._present.items():
+            if uid not in uids:
+                self._left[uid] = each, now
+        self._present = {each.uid: each for each in present}
+        self._left = {
+            uid: (each, at) for uid, (each, at) in self._left.items() if uid not in uids and now - at < GONE_S
+        }
+        return list(self._left.values())
+
+    def _node(self, each: "Participant", state: str, heard_ms: int | None, wants: tuple[str, ...] = ()) -> NodeRow:
+        about = each.about
+        return NodeRow(
+            source=self.name,
+            name=_program(about, each.uid),
+            uid=each.uid,
+            host=str(about.get("host", ""))[:LONGEST],
+            pid=about.get("pid") if isinstance(about.get("pid"), int) else None,
+            program=str(about.get("program", ""))[:LONGEST],
+            state=state,
+            heard_ms=heard_ms,
+            wants=wants,
+        )
 
 
 def _busiest(listeners: list[Listener[Any]]) -> list[Listener[Any]]:
@@ -290,6 +318,14 @@ def _busiest(listeners: list[Listener[Any]]) -> list[Listener[Any]]:
     if len(listeners) <= MOST_ROWS:
         return listeners
     return sorted(listeners, key=lambda one: -one.counters.delivered)[:MOST_ROWS]
+
+
+def _handler(listener: Listener[Any]) -> str:
+    """The name of the function that handles the events of a subscription."""
+    if type(listener) is Inbox:
+        return "inbox"
+    handler = listener.handler
+    return cut(str(getattr(handler, "__qualname__", "") or type(handler).__qualname__).rpartition("<locals>.")[2])
 
 
 def _program(about: Mapping[str, Any], uid: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from genus.studio._problems import Problems
 from genus.studio._rows import TABLES, Row, SourceRow, Tables
-from genus.studio._source import Source
+from genus.studio._source import AskedSource, EventSource, Source, WaitingSource
 from genus.studio._texts import cut
 from genus.studio._texts import encode as _encode
 from genus.studio._type_table import TypeTable
@@ -25,6 +25,7 @@ SLOW_S = 0.5
 BEAT_S = 1.0
 ALIVE_S = 2.0
 """A page hears at least this often."""
+MINUTE = 60
 TURNS_KEPT = 4
 """A page that is no more turns behind than this gets the changes, and else a snapshot."""
 PAUSE, PAUSE_ALONE = 20, 9
@@ -69,6 +70,9 @@ class Feed:
         self._due: dict[str, float] = dict.fromkeys(TABLES, 0.0)
         self._viewed: dict[object, frozenset[str]] = {}
         self._snapshots: dict[str, tuple[int, bytes]] = {}
+        self._minutes: dict[str, deque[float]] = {}
+        """The rate of each source in the last 60 seconds."""
+        self._with_events = {each.name for each in sources if isinstance(each, EventSource | AskedSource)}
         self._beat_at = clock()
         self._cost_s = 0.0
 
@@ -76,6 +80,10 @@ class Feed:
 
     def join(self, viewer: object, tables: Collection[str]) -> None:
         """A page looks at some tables."""
+        if not self._viewed:
+            for source in self.sources:
+                if isinstance(source, WaitingSource):
+                    self._failures.ask(source, "looked_at", source.looked_at, None)
         for table in frozenset(tables) - self._viewed_tables():
             self._due[table] = 0.0
         self._viewed[viewer] = frozenset(tables)
@@ -129,6 +137,8 @@ class Feed:
             self._beat_at = max(self._beat_at + BEAT_S, began - BEAT_S)
             wanted |= JUDGED | {"problems", "type_changes"}
         self.gather(wanted, is_beat=is_beat)
+        if is_beat:
+            self._note_minutes()
         self._cost_s += (self._cpu() - spent - self._cost_s) / 8
 
     def gather(self, wanted: Collection[str], *, is_beat: bool = False) -> None:
@@ -160,9 +170,25 @@ class Feed:
         if "types" in due or "type_changes" in due:
             self._types.update(self.sources, now, self._wall())
             found |= {"types": dict(self._types.rows), "type_changes": dict(self._types.changes)}
+        if "sources" in found:
+            found["sources"] = {name: self._completed(name, row) for name, row in found["sources"].items()}
         if "problems" in due:
-            found["problems"] = self._problems.find(found, now, self._wall())
+            own = found.pop("problems", {})
+            found["problems"] = {**own, **self._problems.find(found, now, self._wall())}
         return found
+
+    def _completed(self, name: str, row: Row) -> Row:
+        """The row of a source with what Studio knows better: the last minute, and whether there are events."""
+        if not isinstance(row, SourceRow):
+            return row
+        minute = tuple(self._minutes.get(name, ()))
+        return msgspec.structs.replace(row, rates=minute, has_events=row.has_events and name in self._with_events)
+
+    def _note_minutes(self) -> None:
+        """Note the rates of all sources, once a second."""
+        for name, row in self._rows["sources"].items():
+            if isinstance(row, SourceRow):
+                self._minutes.setdefault(name, deque(maxlen=MINUTE)).append(row.rate)
 
     def _rows_of(self, source: Source, asked: Collection[str]) -> Tables:
         """The rows of a source; one that raises is shown as failed, and asked again in the next turn."""

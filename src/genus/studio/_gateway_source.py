@@ -87,7 +87,7 @@ class GatewaySource:
             note="; ".join(self._notes(status)),
             events=sum(side.crossed for side in status.sides),
             rate=self._rate(_ALL),
-            lost=sum(side.lost + side.limited for side in status.sides),
+            lost=sum(side.lost for side in status.sides),
             has_events=False,
         )
 

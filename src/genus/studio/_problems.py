@@ -116,6 +116,9 @@ def _of_source(key: str, row: SourceRow) -> Iterator[Sign]:
         yield Sign("failed", "bad", key, row.note or "does not work", "overview", key)
     if row.load is not None and row.load >= BUSY:
         yield Sign("load", "warn", key, f"the bus is busy for {row.load:.0%} of the time", "can", key)
+    if row.lost > row.events:
+        what = f"more events were lost or could not be read ({row.lost:,}) than came ({row.events:,})"
+        yield Sign("unread", "bad", key, f"{what}: {row.note}" if row.note else what, "overview", key)
     yield Sign("lost", "bad", key, "events lost, dropped or rejected", "overview", key, row.lost)
 
 
@@ -136,7 +139,8 @@ def _of_subscription(key: str, row: SubscriptionRow) -> Iterator[Sign]:
         what = f"{row.text}: queue full, events dropped"
         yield Sign("dropped", "bad", row.source, what, "subscriptions", key, row.dropped)
     if row.failed is not None:
-        yield Sign("failing", "bad", row.source, f"{row.text}: its handler raises", "subscriptions", key, row.failed)
+        what = f"{row.text}: handler {row.owner} raises {row.error}".replace("  ", " ").rstrip()
+        yield Sign("failing", "bad", row.source, what, "subscriptions", key, row.failed)
     if row.capacity and row.waiting is not None and row.waiting >= FULL * row.capacity:
         what = f"{row.text}: {row.waiting:,} of {row.capacity:,} places in the queue taken"
         yield Sign("queue", "warn", row.source, what, "subscriptions", key)

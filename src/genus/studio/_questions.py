@@ -13,7 +13,7 @@ from genus.studio._texts import cut, number_of, value_text, values_of
 
 Json: TypeAlias = dict[str, Any]
 
-MOST_NAMED = 100
+MOST_NAMED = 10_000
 """Most types that an answer names."""
 LONGEST_TEXT = 10_000
 LONGEST_ANSWER = 20_000

@@ -29,6 +29,8 @@ State: TypeAlias = Literal["live", "playing", "paused", "ended", "failed"]
 class SourceRow(Row, frozen=True, kw_only=True):
     """`sources`: what Studio looks at. The key is the name."""
 
+    history: ClassVar[tuple[str, ...]] = ("rates",)
+
     kind: Literal["bus", "can", "world", "recording", "lake", "gateway"]
     address: str
     state: State = "live"
@@ -54,9 +56,11 @@ class SourceRow(Row, frozen=True, kw_only=True):
     can_seek: bool = False
     can_publish: bool = False
     has_events: bool = True
-    """Whether the views Events and Plot can ask it."""
+    """Whether the views Events and Plot can ask it; False for a source without `tap`."""
     has_timeline: bool = False
     """Whether the view of the CAN bus can draw it."""
+    rates: tuple[float, ...] = ()
+    """The rate of each of the last 60 seconds, the oldest first; Studio fills it in."""
 
 
 class ProblemRow(Row, frozen=True, kw_only=True):
@@ -145,11 +149,13 @@ class SubscriptionRow(Row, frozen=True, kw_only=True):
 
     source: str
     owner: str = ""
-    """The participant or node that asked; empty for this process."""
+    """The participant or node that asked, or the name of the handler in this process."""
     text: str
     delivered: int | None = None
     rate: float | None = None
     failed: int | None = None
+    error: str = ""
+    """The last error of the handler."""
     dropped: int | None = None
     waiting: int | None = None
     capacity: int | None = None
@@ -166,8 +172,9 @@ class NodeRow(Row, frozen=True, kw_only=True):
     pid: int | None = None
     program: str = ""
     state: str = "up"
-    """`up`, `down`, `starting`, `error passive`, `bus off`, `not synchronised`, `standing by`."""
+    """`up`, `gone`, `down`, `starting`, `error passive`, `bus off`, `not synchronised`, `standing by`."""
     is_well: bool = True
+    """False makes the state a problem."""
     role: str = ""
     offset_us: float | None = None
     """How far its clock is off the time of the bus, which the time master has; known in a simulation only."""

@@ -74,6 +74,14 @@ class PlayedSource(Source, Protocol):
         """Go on from a time; BusError if this source cannot."""
 
 
+@runtime_checkable
+class WaitingSource(Source, Protocol):
+    """A source that begins when somebody looks, such as a recording."""
+
+    def looked_at(self) -> None:
+        """The first page looks, or the first one again after there was none."""
+
+
 class FrameSpan(NamedTuple):
     """A frame on a CAN bus. Times are microseconds of the source's time."""
 

@@ -1,6 +1,7 @@
 """`Studio`: the page with its server, from sources to a URL."""
 
 import asyncio
+import errno
 import os
 import socket
 import threading
@@ -177,7 +178,7 @@ class Studio:
     @property
     def url(self) -> str:
         """The address of the page, with the token if one is needed."""
-        host = self.host if self.host not in ("0.0.0.0", "::") else min(self._access.hosts - LOCAL_NAMES)
+        host = self.host if self.host not in ("0.0.0.0", "::") else min(self._access.hosts - LOCAL_NAMES or LOCAL_NAMES)
         token = "" if self._access.token is None else f"?token={self._access.token}"
         return f"{self._access.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/{token}"
 
@@ -272,7 +273,8 @@ def _bind(host: str, port: int) -> socket.socket:
             raise
     except (OSError, OverflowError) as problem:
         why = getattr(problem, "strerror", None) or problem
-        raise BusError(f"Studio cannot listen at {host}:{port}: {why}") from problem
+        hint = "; port 0 is any free one" if getattr(problem, "errno", None) == errno.EADDRINUSE else ""
+        raise BusError(f"Studio cannot listen at {host}:{port}: {why}{hint}") from problem
     return made
 
 

@@ -62,11 +62,23 @@ class Tap:
         """Take the events from now on."""
         self._idle_since = None
         if self._end is None:
+            self._forget()
             ring, numbers = self._ring, self._numbers
             self._end = self.source.tap(lambda at, event, who: ring.append((next(numbers), at, event, who)))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes events."""
+        return self._end is not None
+
+    def _forget(self) -> None:
+        """Keep nothing from before a time in which nobody listened: what is kept has no gaps."""
+        self.kept.clear()
+        self._sizes.clear()
+        self._size = 0
+
     def close(self) -> None:
-        """Take no more; what was taken is kept."""
+        """Take no more; what was taken is kept until it is opened again."""
         end, self._end = self._end, None
         if end is not None:
             end()
@@ -128,6 +140,10 @@ class Taps:
     def names(self) -> list[str]:
         """The sources that have events."""
         return list(self._taps)
+
+    def are_open(self, names: Iterable[str]) -> bool:
+        """Whether the events of all these sources that have some are being taken."""
+        return all(self._taps[name].is_open for name in names if name in self._taps)
 
     def follow(self, names: Iterable[str], take: Take) -> Callable[[], None]:
         """Call a function with the events of some sources, turn by turn; returns a function that ends it."""
