@@ -231,13 +231,13 @@ def test_rows_by_keyboard(browser: "Browser", bus: Bus, studio: Studio) -> None:
 def test_an_event_is_published_from_the_form(browser: "Browser", bus: Bus, studio: Studio) -> None:
     with view_page(browser, studio, "events?q=SeenLoop") as page:
         is_connected(page)
-        page.get_by_text("Publish an event").click()
+        page.get_by_role("button", name="Publish an event").click()
         page.get_by_label("type of the event").select_option("SeenLoop")
         page.locator(".publish input[name=lane]").fill("two")
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Publish", exact=True).click()
         expect(page.locator(".publish-said.bad")).to_contain_text("lane")
         page.locator(".publish input[name=lane]").fill("2")
-        page.get_by_role("button", name="Publish").click()
+        page.get_by_role("button", name="Publish", exact=True).click()
         expect(page.locator("tr.event")).to_have_count(1)
         assert rows(page)[0][-1] == "2"
 

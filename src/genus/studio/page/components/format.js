@@ -127,3 +127,17 @@ function formatIso(value) {
   if (!isNumber(value) || Math.abs(value) > 8.64e15) return DASH;
   return new Date(value).toISOString().replace(/^[+-]\d\d(\d{4})/, "$1");
 }
+
+/** A text with its control characters as signs, so that they neither hide nor turn round what is beside them; `hasLines` leaves line breaks and tabs. */
+export function visibleText(text, hasLines = false) {
+  return text.replace(CONTROL_CHARACTERS, (found) => {
+    if (hasLines && /^(?:\r?\n|\t)$/.test(found)) return found;
+    if (/^[\r\n\u0085\u2028\u2029]/.test(found)) return "⏎";
+    const code = found.codePointAt(0);
+    if (code < 0x20) return String.fromCodePoint(0x2400 + code); // control pictures
+    return code === 0x7f ? "\u2421" : `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+  });
+}
+
+// Controls, line breaks, and marks, embeddings, overrides and isolates of direction.
+const CONTROL_CHARACTERS = /\r\n|[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;

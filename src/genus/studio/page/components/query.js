@@ -132,7 +132,7 @@ class QueryInput {
   // -- completion ----------------------------------------------------------------------------------------------------
 
   onInput() {
-    this.hideMark();
+    this.hideError();
     this.message.classList.add("old");
     this.copied.hidden = true;
     this.checkSoon(QUERY_CHECK_MS);
@@ -173,7 +173,8 @@ class QueryInput {
 
   open(items, from) {
     this.items = items;
-    clear(this.list).append(...items.map((item, n) => this.option(item, n)));
+    clear(this.list).append(...items.map((item, n) => this.option(item, n)), h("li", { class: "query-foot", role: "presentation" }, "Enter or Tab to take, Esc to close"));
+    this.hideError();
     this.list.style.left = `${this.leftOf(from)}px`;
     this.list.hidden = false;
     this.list.scrollTop = 0;
@@ -229,7 +230,7 @@ class QueryInput {
     input.value = start + after;
     input.setSelectionRange(start.length, start.length);
     this.alignLayer();
-    this.hideMark();
+    this.hideError();
     this.checkSoon(QUERY_CHECK_MS);
     if (isSpaced) this.complete();
   }
@@ -241,12 +242,19 @@ class QueryInput {
     else if (move && isOpen) this.activate(this.moved(move));
     else if (event.key === "ArrowDown" || (event.key === " " && event.ctrlKey)) this.complete();
     else if (event.key === "Enter" && isOpen && this.active >= 0) this.take(this.active);
+    else if (event.key === "Enter" && isOpen && this.isHalf()) this.take(0);
     else if (event.key === "Enter") this.run();
     else if (event.key === "Tab" && isOpen && !event.shiftKey) this.take(Math.max(this.active, 0));
     else if (event.key === "Escape" && isOpen) this.close();
     else return;
     event.preventDefault();
     event.stopPropagation();
+  }
+
+  /** Whether the word at the cursor is only the beginning of what is offered. */
+  isHalf() {
+    const [{ from, to, text, isWhole }] = this.items, word = this.input.value.slice(from, to).toLowerCase();
+    return !isWhole && word !== "" && text.toLowerCase().startsWith(word) && !this.items.some((item) => item.text.toLowerCase() === word);
   }
 
   /** The next option; beyond the last and the first one is none, that is, the text as it was typed. */
@@ -303,6 +311,13 @@ class QueryInput {
     this.after.textContent = `${text.slice(place + this.mark.textContent.length)}  `;
     this.mark.hidden = false;
     this.alignLayer();
+  }
+
+  /** What is still being typed is not wrong yet. */
+  hideError() {
+    this.hideMark();
+    setAttribute(this.input, "aria-invalid", null);
+    if (this.message.classList.contains("bad")) this.write("", "", "");
   }
 
   hideMark() {

@@ -11,7 +11,7 @@ const TABLE_SORT_MS = 1000;
  *
  * Columns are {id, title, note, width (rem), end (numbers), value(row, key) to sort by, text(row, key), or
  * make(cell) and write(cell, row, key) for more than a text, tone(row) "bad" | "warn" | "", search(row, key) the text that the
- * filter looks at, docs (an address), isFixed (its value never changes), isLong (its text is its title too), class}.
+ * filter looks at, docs (an address), grows (it shares the room that is left), isFixed (its value never changes), isLong (its text is its title too), class}.
  * The first column is the head of the row. Options: `label`; `detail(key, row)` gives {element, update(row), close()} for an
  * opened row; `tone(row)` of a whole row; `sort` {id, down}; `filter` text; `filters` [{id, label, note, test(row)}];
  * `onFilter(text)`; `word` for a row ("channel"); `empty` text; `tools` elements beside the filter; `filterFrom`: the
@@ -47,9 +47,9 @@ class LiveTable {
   #build() {
     const { label, isShort } = this.options;
     this.heads = this.columns.map((column) => this.#buildHead(column));
-    const widths = this.columns.map(({ width }, n) => (n ? `${width}rem` : `min(${width}rem, 46vw)`));
+    const widths = this.columns.map(({ width }, n) => (n ? `${width}rem` : `min(${width}rem, 46vw)`)), isNarrow = (n) => !this.columns[n].grows;
     this.table = h("table", { class: "table", "aria-label": label, style: { width: `max(100%, ${widths.join(" + ")})` } },
-      h("colgroup", {}, widths.map((width) => h("col", { style: { width } }))),
+      h("colgroup", {}, widths.map((width, n) => h("col", { style: isNarrow(n) ? { width } : {} }))),
       h("thead", {}, h("tr", { "aria-rowindex": 1 }, this.heads.map(({ cell }) => cell))));
     this.none = h("tbody", { class: "none", hidden: true }, h("tr", {}, h("td", { colspan: this.columns.length }, "")));
     this.table.append(this.none);
@@ -108,7 +108,7 @@ class LiveTable {
       if (line) this.#write(key, line);
       if (!isOther && !this.known.has(key)) isOther = true;
     }
-    if (isOther) this.#reorder();
+    if (isOther || !this.sortedAt) this.#reorder(); // also if there are no rows: then the table says so
     else if (set.size) this.#reorderLater();
   }
 

@@ -1,6 +1,6 @@
 // All values of one event, and which parts of the subscription it fails.
 import { h, clear, copyButton } from "../components/dom.js";
-import { date } from "../components/format.js";
+import { date, visibleText } from "../components/format.js";
 import { attributesOf, eventJson, foundText } from "./event-log.js";
 
 /**
@@ -51,7 +51,7 @@ function reasons(why) {
   return h("div", { class: "event-why" }, h("h3", {}, "Why it does not match"),
     h("ul", {}, why.map((part) => h("li", { class: part.truth === "unknown" ? "warn" : "bad" },
       h("span", { class: "sign", "aria-hidden": "true" }, part.truth === "unknown" ? "?" : "✗"),
-      h("div", {}, h("code", {}, part.stage === "where" ? part.part : `${part.stage} ${part.part}`), ` is ${part.truth}`, part.values ? h("small", {}, foundText(part)) : null)))));
+      h("div", {}, h("code", {}, part.stage === "where" ? part.part : `${part.stage} ${part.part}`), ` is ${part.truth}`, part.values ? h("small", {}, h("bdi", {}, visibleText(foundText(part)))) : null)))));
 }
 
 function valueTable(event, types, plotOf) {
@@ -62,6 +62,6 @@ function valueTable(event, types, plotOf) {
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "attribute"), h("th", { scope: "col" }, "value"), h("th", { scope: "col" }, h("span", { class: "spoken" }, "plot")))),
     h("tbody", {}, names.map((name) => h("tr", {},
       h("th", { scope: "row" }, name),
-      h("td", {}, h("span", { class: "event-value" }, event.values[name]), units.get(name) ? h("small", {}, ` ${units.get(name)}`) : null),
+      h("td", {}, event.values[name] === "" ? h("span", { class: "event-value event-blank", title: "an empty text" }, '""') : h("bdi", { class: "event-value" }, visibleText(event.values[name], true)), units.get(name) ? h("small", {}, ` ${units.get(name)}`) : null),
       h("td", { class: "end" }, name in (event.numbers ?? {}) ? h("a", { href: plotOf(event.type, name), "aria-label": `plot ${name}` }, "Plot") : null)))));
 }

@@ -9,6 +9,7 @@ const MOST_TYPES = 8;
 const WIDEST = 30;
 const WIDEST_NAME = 24;
 const DAY_MS = 86_400_000;
+const LONGEST_PART = 40; // so that what the event has there is seen, too
 /** Attributes that every event may carry. */
 export const CONTEXT = ["place", "source", "time", "deadline", "expires"];
 
@@ -46,8 +47,11 @@ export class EventLog {
     return added;
   }
 
-  hold() {
-    this.held ??= [...this.events];
+  /** Keep these events, which are seen at the moment; what came after them is new. */
+  hold(seen) {
+    if (this.held) return;
+    this.held = seen;
+    this.fresh = this.events.length - 1 - this.events.lastIndexOf(seen.at(-1));
   }
 
   release() {
@@ -144,9 +148,10 @@ export class EventColumns {
   }
 }
 
-/** A part of a subscription that an event fails, as a text. */
+/** A part of a subscription that an event fails, as a text; a long one without its middle. */
 export function partText({ stage, part, truth }) {
-  return stage === "where" ? `${part} is ${truth}` : `${stage} ${part}`;
+  const short = part.length > LONGEST_PART ? `${part.slice(0, LONGEST_PART / 2)} … ${part.slice(-LONGEST_PART / 2)}` : part;
+  return stage === "where" ? `${short} is ${truth}` : `${stage} ${short}`;
 }
 
 /** What the event has there. */

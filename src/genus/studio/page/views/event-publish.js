@@ -2,7 +2,7 @@
 import { h, clear, setText } from "../components/dom.js";
 import { CONTEXT, attributesOf } from "./event-log.js";
 
-/** The form. `types()` promises the rows of the table `types`, `sources()` gives names, `publish(body)` promises the answer. */
+/** The form and the button that opens it, as {element, opener}. `types()` promises the rows of the table `types`, `sources()` gives names, `publish(body)` promises the answer. */
 export function publishForm({ types, sources, publish }) {
   const source = h("select", { class: "input", "aria-label": "publish on" }), type = h("select", { class: "input", "aria-label": "type of the event" });
   const fields = h("div", { class: "publish-fields" });
@@ -10,7 +10,8 @@ export function publishForm({ types, sources, publish }) {
   const form = h("form", { class: "publish-form", novalidate: true },
     h("div", { class: "toolbar" }, h("label", { class: "field" }, "on", source), h("label", { class: "field" }, "type", type)),
     fields, h("div", { class: "toolbar" }, h("button", { class: "button primary" }, "Publish"), said));
-  const element = h("details", { class: "card publish" }, h("summary", {}, "Publish an event"), form);
+  const element = h("section", { class: "card publish", id: "publish", "aria-label": "publish an event", hidden: true }, form);
+  const opener = h("button", { type: "button", class: "button", "aria-expanded": "false", "aria-controls": "publish", onclick: () => toggle() }, "Publish an event");
   let rows = {};
 
   const drawFields = () => clear(fields).append(...ownFirst(attributesOf(rows, type.value)).map(attributeField));
@@ -24,7 +25,13 @@ export function publishForm({ types, sources, publish }) {
     said.className = `publish-said ${look}`;
     setText(said, text);
   };
-  element.addEventListener("toggle", () => { if (element.open) refresh().catch((problem) => say("bad", `✗ ${problem.message}`)); });
+  const toggle = async () => {
+    element.hidden = !element.hidden;
+    opener.setAttribute("aria-expanded", String(!element.hidden));
+    if (element.hidden) return;
+    await refresh().catch((problem) => say("bad", `✗ ${problem.message}`));
+    type.focus();
+  };
   type.addEventListener("change", drawFields);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
@@ -36,7 +43,7 @@ export function publishForm({ types, sources, publish }) {
       say("bad", `✗ ${problem.message}`);
     }
   });
-  return element;
+  return { element, opener };
 }
 
 /** Write the options of a select anew, and keep what is chosen. */

@@ -1,6 +1,6 @@
 // The table of the view Events: only the rows in view exist, and only cells whose text changed are written.
 import { h, clear, setText, setAttribute } from "../components/dom.js";
-import { time, date } from "../components/format.js";
+import { time, date, visibleText } from "../components/format.js";
 import { failureText } from "./event-log.js";
 
 const BEYOND = 4; // rows above and below what is seen
@@ -11,7 +11,7 @@ function fixedColumns(columns, { hasSources, hasWhy }) {
   return [
     { label: day ? `${day} (UTC)` : "time (UTC)", width: hasDays ? 22 : day ? 15 : 12, read: (event) => (hasDays ? date : time)(event.at_ms, 3) },
     { label: "type", width: names.type, read: (event) => event.type },
-    hasWhy && { label: "why not", width: 36, read: (event) => failureText(event) || "✓ matches" },
+    hasWhy && { label: "why not", width: 46, isWrapped: true, read: (event) => failureText(event) || "✓ matches" },
     hasSources && { label: "seen on", width: names.source, read: (event) => event.source },
     names.publisher && { label: "publisher", width: names.publisher, read: (event) => event.publisher ?? "" },
   ].filter(Boolean);
@@ -47,6 +47,10 @@ export class EventTable {
     this.element = h("div", { class: "event-scroll" }, this.grid);
     this.element.addEventListener("scroll", () => this.onScroll());
     this.grid.addEventListener("keydown", (event) => this.onKey(event));
+    // a row that is pressed must be the same one when it is let go
+    this.body.addEventListener("pointerdown", () => { this.isPressed = true; });
+    this.letGo = () => { if (this.isPressed) setTimeout(() => { this.isPressed = false; }); };
+    ["pointerup", "pointercancel", "blur"].forEach((name) => addEventListener(name, this.letGo));
     this.body.addEventListener("click", (event) => {
       const row = event.target.closest("tr.event");
       if (row && !String(getSelection()).trim()) this.open(row.event);
@@ -57,6 +61,7 @@ export class EventTable {
 
   destroy() {
     this.sizes.disconnect();
+    ["pointerup", "pointercancel", "blur"].forEach((name) => removeEventListener(name, this.letGo));
   }
 
   // -- columns -------------------------------------------------------------------------------------------------------
@@ -65,10 +70,14 @@ export class EventTable {
   setColumns(columns, options) {
     this.columns = [
       ...fixedColumns(columns, options),
-      ...columns.shown().map((column) => ({ ...column, label: column.name, isAttribute: true, read: (event) => event.values[column.name] ?? "" })),
+      ...columns.shown().map((column) => ({ ...column, label: column.name, isAttribute: true, read: (event) => event.values[column.name] ?? null })),
     ];
+    this.element.classList.toggle("has-why", options.hasWhy);
+    if (options.hasWhy !== this.hasWhy) [this.hasWhy, this.rowHeight] = [options.hasWhy, 0]; // rows have another height
     const focused = this.head.contains(document.activeElement) ? document.activeElement.dataset.column : null;
-    clear(this.group).append(...this.columns.map((column) => h("col", { style: { width: `calc(${column.width}ch + 1.2rem)` } })), h("col", {}));
+    const isLastWide = this.columns.at(-1).isAttribute && !this.columns.at(-1).isNumber; // then it has the room that is left
+    const widths = this.columns.map((column) => `calc(${column.width}ch + 1.2rem)`);
+    clear(this.group).append(...widths.map((width, n) => h("col", { style: isLastWide && n === widths.length - 1 ? {} : { width } })), h("col", { style: isLastWide ? { width: "0" } : {} }));
     clear(this.head).append(...this.columns.map((column) => this.headCell(column)), h("th", { class: "event-rest", "aria-hidden": "true" }));
     if (focused !== null) [...this.head.querySelectorAll("button")].find((button) => button.dataset.column === focused)?.focus();
     this.grid.style.minWidth = `calc(${this.columns.reduce((sum, column) => sum + column.width, 0)}ch + ${1.2 * this.columns.length}rem)`;
@@ -92,7 +101,7 @@ export class EventTable {
 
   /** Show these events, the oldest first; with `isFollowing`, go to the newest. */
   show(events, isFollowing) {
-    this.events = events;
+    this.events = [...events]; // the log goes on
     if (isFollowing) this.toNewest();
     this.draw();
   }
@@ -169,7 +178,7 @@ export class EventTable {
   }
 
   makeRow(n) {
-    const row = h("tr", { class: "event", id: `event-row-${n}` }, this.columns.map((column) => h("td", { class: column.isNumber ? "end" : null }, h("div", { class: "event-cell" }))), h("td", {}));
+    const row = h("tr", { class: "event", id: `event-row-${n}` }, this.columns.map((column) => h("td", { class: column.isNumber ? "end" : null }, h("div", { class: column.isWrapped ? "event-cell wrapped" : "event-cell" }))), h("td", {}));
     row.cells_ = [...row.querySelectorAll(".event-cell")];
     return row;
   }
@@ -180,7 +189,15 @@ export class EventTable {
     if (row.event === event) return;
     row.event = event;
     row.className = event.why ? "event other" : "event";
-    this.columns.forEach((column, n) => setText(row.cells_[n], column.read(event)));
+    this.columns.forEach((column, n) => this.writeCell(row.cells_[n], column, column.read(event)));
+  }
+
+  /** A value that is absent is blank, an empty text is not. */
+  writeCell(cell, column, value) {
+    const isEmpty = value === "" && Boolean(column.isAttribute);
+    setText(cell, isEmpty ? '""' : visibleText(value ?? ""));
+    if (cell.isEmpty !== isEmpty) cell.classList.toggle("event-blank", (cell.isEmpty = isEmpty));
+    if (column.isWrapped) setAttribute(cell, "title", value);
   }
 
   // -- pointer and keyboard --------------------------------------------------------------------------------------------

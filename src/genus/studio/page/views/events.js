@@ -25,6 +25,8 @@ class EventsView {
     this.why = ""; // why the table does not follow: "", "pause", "scroll" or "row"
     this.totals = { matched: 0, seen: 0, skipped: 0 };
     this.types = {};
+    this.live = this.asked = [];
+    this.question = 0; // the number of the last question; answers to others are dropped
     this.build(root);
     this.readTypes().catch(() => {});
     this.drawSources();
@@ -53,23 +55,23 @@ class EventsView {
       types: () => this.readTypes(), publish: (body) => ctx.post("publish", body),
       sources: () => [...ctx.store.rows("sources")].filter(([, row]) => row.can_publish).map(([name]) => name),
     });
-    root.append(h("div", { class: "card event-query" }, this.query.element), this.buildTools(),
+    root.append(h("div", { class: "card event-query" }, this.query.element), this.buildTools(), this.publish.element,
       h("div", { class: "event-split" },
         h("div", { class: "event-main" }, this.table.element, this.hint, this.more), this.details.element));
-    if (ctx.config.allow_publish) root.append(this.publish);
   }
 
   buildTools() {
     const button = (label, onclick, more = {}) => h("button", { type: "button", class: "button", onclick, ...more }, label);
-    this.sources = sourceChoice("All live", (chosen) => this.choose(chosen));
+    this.sources = sourceChoice("All", (chosen) => this.choose(chosen));
     this.ask = button("Ask", () => this.askNow(), { hidden: true });
     this.others = button("Why not", () => this.showOthers(!this.hasOthers), { "aria-pressed": String(this.hasOthers), title: "show events that do not match as well, and which part they fail" });
     this.pause = button("Pause", () => (this.why ? this.follow() : this.hold("pause")));
-    this.order = button("", () => this.setOrder(!this.table.isNewestFirst));
+    this.order = button("newest first", () => this.setOrder(!this.table.isNewestFirst), { title: "the newest events at the top, or else at the bottom" });
     this.chooser = button("Columns", (event) => this.showChooser(event.currentTarget), { "aria-haspopup": "dialog" });
     this.counts = h("p", { class: "event-counts", hidden: true });
     this.said = h("p", { class: "event-said", role: "status" });
-    return h("div", { class: "toolbar event-tools" }, this.sources.element, this.ask, this.others, this.pause, button("Clear", () => this.clear()), this.order, this.chooser, this.counts, this.said);
+    return h("div", { class: "toolbar event-tools" }, this.sources.element, this.ask, this.others, this.pause, button("Clear", () => this.clear()), this.order, this.chooser,
+      this.ctx.config.allow_publish ? this.publish.opener : null, this.counts, this.said);
   }
 
   /** Which sources there are; those that are asked, such as a lake, answer once. */
@@ -77,20 +79,31 @@ class EventsView {
     const rows = [...this.ctx.store.rows("sources")].filter(([, row]) => row.has_events || row.kind === "lake");
     const key = rows.map(([name, row]) => `${name}|${row.kind}`).join();
     if (key === this.sourcesKey) return;
-    const wasKnown = this.sourcesKey !== undefined;
+    const wasKnown = this.sourcesKey !== undefined, hadStream = this.needsStream();
     this.sourcesKey = key;
     this.asked = rows.filter(([, row]) => row.kind === "lake").map(([name]) => name);
     this.live = rows.filter(([, row]) => row.kind !== "lake").map(([name]) => name);
     this.sources.draw([...this.live, ...this.asked], this.chosen);
     this.noteAsked();
     this.setColumns();
-    if (wasKnown && this.chosen.size) this.open(); // what is a lake decides whether there is a stream
+    if (wasKnown && (this.chosen.size || hadStream !== this.needsStream())) this.open(); // what is a lake decides whether there is a stream
+  }
+
+  /** The sources to ask: the chosen ones of that kind, or all if there are no others. */
+  askedNames() {
+    return this.asked.filter((name) => (this.chosen.size ? this.chosen.has(name) : !this.live.length));
+  }
+
+  /** Whether a source sends events by itself, or may: the sources come a moment after the page. */
+  needsStream() {
+    return this.chosen.size ? this.live.some((name) => this.chosen.has(name)) : this.live.length > 0 || !this.asked.length;
   }
 
   noteAsked() {
-    const names = this.asked.filter((name) => this.chosen.has(name));
+    const names = this.askedNames();
     this.ask.hidden = !names.length;
     setText(this.ask, `Ask ${names.length === 1 ? names[0] : plural(names.length, "lake")}`);
+    this.others.disabled = this.pause.disabled = !this.needsStream();
   }
 
   choose(chosen) {
@@ -107,10 +120,9 @@ class EventsView {
     this.text = text;
     this.ctx.setParams({ q: text });
     this.open();
-    if (!this.ask.hidden) this.askNow();
   }
 
-  /** Begin anew with the present subscription and sources. */
+  /** Begin anew with the present subscription and sources; those that are asked are asked once there is a subscription. */
   open() {
     this.stream?.close();
     this.stream = null;
@@ -119,8 +131,10 @@ class EventsView {
     this.measured = this.leftOut = null;
     this.counts.hidden = true;
     setText(this.said, "");
+    this.question += 1;
+    if (this.askedNames().length && this.ctx.params.q) this.askNow();
+    if (!this.needsStream()) return;
     const names = this.live.filter((name) => this.chosen.has(name));
-    if (this.chosen.size && !names.length) return;
     const asked = new URLSearchParams([["q", this.text], ...names.map((name) => ["source", name]), ["others", this.hasOthers ? "1" : "0"]]);
     this.stream = this.ctx.sse(`events/stream?${asked}`, { events: (data) => this.receive(data) }, (state) => this.noteState(state));
   }
@@ -160,19 +174,22 @@ class EventsView {
   }
 
   async askNow() {
-    const names = this.asked.filter((name) => this.chosen.has(name)), { text } = this;
-    this.ask.disabled = true;
-    setText(this.said, "Asking …");
+    const names = this.askedNames(), question = (this.question += 1);
+    this.ask.disabled = this.isAsking = true;
+    setText(this.said, `Asking ${names.join(", ")} …`);
     try {
-      const asked = new URLSearchParams([["q", text], ...names.map((name) => ["source", name]), ["most", MOST_ASKED]]);
+      const asked = new URLSearchParams([["q", this.text], ...names.map((name) => ["source", name]), ["most", MOST_ASKED]]);
       const { events } = await this.ctx.api(`events?${asked}`);
-      if (this.isGone || text !== this.text) return;
+      if (this.isGone || question !== this.question) return;
       this.take(events);
-      setText(this.said, `${plural(events.length, "event")} found${events.length >= MOST_ASKED ? " (the first ones)" : ""}`);
+      setText(this.said, `${plural(events.length, "event")} found in ${names.join(", ")}${events.length >= MOST_ASKED ? " (the first ones)" : ""}`);
     } catch (problem) {
-      setText(this.said, `✗ ${problem.message}`);
+      if (question === this.question) setText(this.said, `✗ ${problem.message}`);
     } finally {
-      this.ask.disabled = false;
+      if (question === this.question) {
+        this.ask.disabled = this.isAsking = false;
+        this.schedule();
+      }
     }
   }
 
@@ -180,7 +197,7 @@ class EventsView {
 
   draw() {
     if (this.columns.version !== this.drawnVersion) this.setColumns();
-    if (!this.why) this.table.show(this.log.shown, true);
+    if (!this.why && !this.table.isPressed) this.table.show(this.log.shown, true);
     this.more.hidden = !this.why || !this.log.fresh;
     if (!this.more.hidden) setText(this.more, `${this.table.isNewestFirst ? "↑" : "↓"} ${plural(this.log.fresh, "new event")}`);
     this.drawHint();
@@ -197,8 +214,8 @@ class EventsView {
   drawHint() {
     this.hint.hidden = this.log.shown.length > 0;
     if (this.hint.hidden) return;
-    const { seen } = this.totals;
-    setText(this.hint, !this.stream ? "A lake answers once: press Ask." : seen ? `None of ${plural(seen, "event")} matched yet.` : "No events yet.");
+    const { seen } = this.totals, noStream = this.isAsking ? "Asking …" : this.ctx.params.q ? "No event matches." : "Write a subscription and press Run: a lake answers once.";
+    setText(this.hint, !this.stream ? noStream : seen ? `None of ${plural(seen, "event")} matched yet.` : "No events yet.");
   }
 
   drawCounts() {
@@ -212,7 +229,7 @@ class EventsView {
   // -- following and holding -----------------------------------------------------------------------------------------------
 
   hold(why) {
-    if (!this.why) this.log.hold();
+    if (!this.why) this.log.hold(this.table.events);
     this.why = why;
     this.drawPause();
   }
@@ -270,8 +287,7 @@ class EventsView {
   }
 
   setOrder(isNewestFirst) {
-    setText(this.order, isNewestFirst ? "Newest first" : "Newest last");
-    setAttribute(this.order, "aria-label", isNewestFirst ? "newest first; change to newest last" : "newest last; change to newest first");
+    setAttribute(this.order, "aria-pressed", String(isNewestFirst));
     try {
       localStorage.setItem(ORDER_KEY, isNewestFirst ? "first" : "last");
     } catch { /* a browser may forbid it */ }

@@ -12,25 +12,25 @@ const signed = (value) => (isNumber(value) && value > 0 ? `+${micros(value)}` : 
 
 const columns = (store) => [
   {
-    id: "name", title: "Node", width: 10, isFixed: true, ...about("node"), value: (row) => row.name, search: (row) => `${row.name}\n${row.program}\n${row.host}`,
+    id: "name", title: "Node", width: 8.5, grows: true, isFixed: true, ...about("node"), value: (row) => row.name, search: (row) => `${row.name}\n${row.program}\n${row.host}`,
     make: (cell) => cell.append(h("strong", { class: "weak" }), h("small")),
     write: (cell, row) => {
       const [isOther, isOtherToo] = [setText(cell.firstChild, row.name), setText(cell.lastChild, [row.role, row.program].filter(Boolean).join(", "))];
       if (isOther || isOtherToo) cell.title = [row.name, row.role, row.program, row.host].filter(Boolean).join("\n");
     },
   },
-  { id: "number", title: "Number", width: 4.6, end: true, note: "The number of the node on its CAN bus.", docs: docsOf("node"), value: (row) => row.number, text: (row) => count(row.number) },
+  { id: "number", title: "Number", width: 4.4, end: true, note: "The number of the node on its CAN bus.", docs: docsOf("node"), value: (row) => row.number, text: (row) => count(row.number) },
   {
-    id: "state", title: "State", width: 8.6, note: "up, down, starting, error passive, bus off, not synchronised, standing by", docs: docsOf("bus off"), value: (row) => `${row.is_well ? 1 : 0} ${row.state}`, search: (row) => row.state,
+    id: "state", title: "State", width: 7.2, note: "up, down, starting, error passive, bus off, not synchronised, standing by", docs: docsOf("bus off"), value: (row) => `${row.is_well ? 1 : 0} ${row.state}`, search: (row) => row.state,
     make: (cell) => cell.append(h("span", { class: "chip" })), write: (cell, row) => drawNodeState(cell.firstChild, row),
   },
-  { id: "heard_ms", title: "Last heard", width: 5.8, end: true, note: "When something was last received from it, in the time of the source.", docs: docsOf("wants"), value: (row) => row.heard_ms, text: (row) => ago(row.heard_ms, sourceNow(store, row)) },
+  { id: "heard_ms", title: "Last heard", width: 5.6, end: true, note: "When something was last received from it, in the time of the source.", docs: docsOf("wants"), value: (row) => row.heard_ms, text: (row) => ago(row.heard_ms, sourceNow(store, row)) },
   { id: "offset_us", title: "Clock offset", width: 6.2, end: true, ...about("offset"), value: (row) => (isNumber(row.offset_us) ? Math.abs(row.offset_us) : null), text: (row) => `${isOff(row) ? "✕ " : ""}${signed(row.offset_us)}`, tone: (row) => (isOff(row) ? "bad" : "") },
-  { id: "precision_us", title: "Precision", width: 5, end: true, ...about("precision"), value: (row) => row.precision_us, text: (row) => (isNumber(row.precision_us) ? `± ${micros(row.precision_us)}` : DASH) },
-  { id: "source", title: "Source", width: 5.8, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
-  { id: "wants", title: "Wants", width: 5.2, ...about("wants"), isLong: true, value: (row) => row.wants.length, text: (row) => row.wants.join("; ") || DASH, search: (row) => row.wants.join("\n") },
+  { id: "precision_us", title: "Precision", width: 5.5, end: true, ...about("precision"), value: (row) => row.precision_us, text: (row) => (isNumber(row.precision_us) ? `± ${micros(row.precision_us)}` : DASH) },
+  { id: "source", title: "Source", width: 8.2, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
+  { id: "wants", title: "Wants", width: 6, grows: true, ...about("wants"), isLong: true, value: (row) => row.wants.length, text: (row) => row.wants.join("; ") || DASH, search: (row) => row.wants.join("\n") },
   { id: "filters", title: "Filters", width: 3.8, end: true, ...about("acceptance filter"), value: (row) => row.filters.length, text: (row) => (row.filters.length ? count(row.filters.length) : DASH) },
-  { id: "uid", title: "Unique id", width: 8.8, isFixed: true, isLong: true, class: "mono", note: "The number that the node was made with, or that its participant chose.", docs: docsOf("node"), value: (row) => row.uid, text: (row) => row.uid || DASH, search: (row) => row.uid },
+  { id: "uid", title: "Unique id", width: 9.3, isFixed: true, isLong: true, class: "mono", note: "The number that the node was made with, or that its participant chose.", docs: docsOf("node"), value: (row) => row.uid, text: (row) => row.uid || DASH, search: (row) => row.uid },
 ];
 
 export default {
@@ -48,7 +48,7 @@ export default {
     if (store.has("nodes")) view.setRows(store.rows("nodes"));
     if (params.of) view.reveal(params.of);
     const all = () => ({ set: new Set(store.rows("nodes").keys()), gone: new Set() });
-    const timer = setInterval(() => view.change(all(), store.rows("nodes")), 1000); // so that "ago" goes on
+    const timer = setInterval(() => { if (store.has("nodes")) view.change(all(), store.rows("nodes")); }, 1000); // so that "ago" goes on
     return {
       update: ({ nodes }) => nodes && view.change(nodes, store.rows("nodes")),
       unmount: () => { clearInterval(timer); view.destroy(); },

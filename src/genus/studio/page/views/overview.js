@@ -1,9 +1,9 @@
 // Overview: what is wrong now, then the great figures, then a line for each source.
 import { h, setText, setAttribute } from "../components/dom.js";
-import { count, date, duration, isNumber, percent, plural, rate, short, time } from "../components/format.js";
+import { DASH, count, date, duration, isNumber, percent, plural, rate, short, time } from "../components/format.js";
 import { sparkline } from "../components/spark.js";
 import { term } from "../terms.js";
-import { drawState, sourceRates } from "./sources-bar.js";
+import { drawState, isAsked, sourceRates } from "./sources-bar.js";
 
 const SHOWN_PROBLEMS = 50;
 const GROWING_MS = 10_000;
@@ -19,12 +19,13 @@ export default {
     const drawAll = () => { problems.update(); figures.update(ctx.store.rows("sources")); lines.update(); };
     const timer = setInterval(() => { problems.tell(); figures.update(ctx.store.rows("sources")); lines.drawRates(); }, 1000);
     if (ctx.store.has("sources")) drawAll();
+    const endStatus = ctx.store.onStatus(() => problems.update());
     return {
       update(changes) {
         if (changes.problems) problems.update();
         if (changes.sources) [figures.update(ctx.store.rows("sources")), lines.update()];
       },
-      unmount() { clearInterval(timer); },
+      unmount() { clearInterval(timer); endStatus(); },
     };
   },
 };
@@ -36,14 +37,17 @@ class ProblemList {
     this.cards = new Map();
     this.list = h("ul", { class: "problems" });
     this.well = h("p", { class: "all-well", hidden: true }, h("span", { "aria-hidden": "true" }, "✓"), "Nothing is wrong.");
+    this.unknown = h("p", { class: "empty", hidden: true }, "Not known: the server does not answer.");
     this.more = h("p", { class: "note", hidden: true });
     this.head = h("h2", { id: "problems-title" }, "What is wrong now");
-    this.element = h("section", { "aria-labelledby": "problems-title" }, this.head, this.well, this.list, this.more);
+    this.element = h("section", { "aria-labelledby": "problems-title" }, this.head, this.well, this.unknown, this.list, this.more);
   }
 
   update() {
     const rows = this.ctx.store.rows("problems"), isKnown = this.ctx.store.has("problems");
-    this.well.hidden = !isKnown || rows.size > 0;
+    const isGone = ["gone", "reconnecting"].includes(this.ctx.store.status.state);
+    this.well.hidden = isGone || !isKnown || rows.size > 0;
+    this.unknown.hidden = !isGone;
     this.head.classList.toggle("spoken", rows.size === 0);
     const wanted = [...rows].sort(([, a], [, b]) => (a.severity === b.severity ? b.since_ms - a.since_ms : a.severity === "bad" ? -1 : 1));
     const shown = wanted.slice(0, SHOWN_PROBLEMS), keys = new Set(shown.map(([key]) => key));
@@ -153,7 +157,7 @@ class SourceLines {
     for (const [key, line] of this.lines) if (!rows.has(key)) [line.element.remove(), this.lines.delete(key)];
     for (const [key, row] of rows) {
       if (!this.lines.has(key)) {
-        this.lines.set(key, new SourceLine(key));
+        this.lines.set(key, new SourceLine(key, this.ctx));
         this.body.append(this.lines.get(key).element);
         if (key === this.ctx.params.of) this.#find(this.lines.get(key).element);
       }
@@ -173,8 +177,10 @@ class SourceLines {
 }
 
 class SourceLine {
-  constructor(key) {
+  constructor(key, ctx) {
+    [this.key, this.ctx] = [key, ctx];
     this.kind = h("small");
+    this.name = h("a", { class: "name" }, key);
     this.state = h("span", { class: "chip" });
     this.note = h("small", { class: "source-note" });
     this.cells = Object.fromEntries(["time", "rate", "late", "lost", "nodes", "load"].map((name) => [name, h("span")]));
@@ -182,17 +188,20 @@ class SourceLine {
     this.bar = h("i");
     this.gauge = h("span", { class: "gauge", "aria-hidden": "true" }, this.bar);
     const { cells } = this, end = (cell) => h("td", { class: "end" }, cell);
-    this.element = h("tr", {}, h("th", { scope: "row" }, h("span", { class: "name" }, key), this.kind), h("td", {}, this.state, this.note), h("td", {}, cells.time),
+    this.element = h("tr", {}, h("th", { scope: "row" }, this.name, this.kind), h("td", {}, this.state, this.note), h("td", {}, cells.time),
       end(cells.rate), h("td", {}, this.spark), end(cells.late), end(cells.lost), end(cells.nodes), h("td", { class: "load" }, cells.load, this.gauge));
   }
 
   update(row) {
+    const view = { lake: "lake", gateway: "gateways" }[row.kind] ?? "channels";
     setText(this.kind, `${row.kind}, ${row.address}`);
-    drawState(this.state, row.state, row.note);
+    setAttribute(this.name, "href", this.ctx.href(view, view === "channels" ? { filter: this.key } : {}));
+    setAttribute(this.name, "title", view === "channels" ? "its channels" : `to the ${row.kind}`);
+    drawState(this.state, row);
     setText(this.note, row.note);
     setText(this.cells.time, time(row.time_ms, 1));
     setAttribute(this.cells.time, "title", isNumber(row.time_ms) ? `${date(row.time_ms, 3)} UTC` : null);
-    setText(this.cells.rate, rate(row.rate));
+    setText(this.cells.rate, isAsked(row) ? DASH : rate(row.rate));
     for (const name of ["late", "lost"]) {
       setText(this.cells[name], short(row[name]));
       this.cells[name].classList.toggle("bad-value", row[name] > 0);

@@ -6,8 +6,9 @@ const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 50, 100];
 const KEPT_RATES = 60;
 const KEPT_MS = 1500; // how long what the user chose stands against what the server says
 export const STATE_SIGNS = {
-  live: ["●", "good"], playing: ["▶", "good"], paused: ["❚❚", "warn"], ended: ["■", ""], failed: ["✕", "bad"],
+  live: ["●", "good"], playing: ["▶", "good"], paused: ["❚❚", "warn"], ended: ["■", ""], failed: ["✕", "bad"], "on request": ["◇", ""],
 };
+const ERROR_MS = 6000; // how long an error is shown
 
 /** The rates of each source of the last minute, one a second, the oldest first. */
 export const sourceRates = new Map();
@@ -48,8 +49,14 @@ export function isPlayed(row) {
   return isNumber(row.speed) || row.can_seek || ["playing", "paused"].includes(row.state);
 }
 
-/** A state as a chip with a sign. */
-export function drawState(chip, state, note) {
+/** Whether it sends nothing by itself, but answers when it is asked. */
+export function isAsked(row) {
+  return row.kind === "lake";
+}
+
+/** The state of a source as a chip with a sign. */
+export function drawState(chip, row) {
+  const { note } = row, state = isAsked(row) && row.state === "live" ? "on request" : row.state;
   const [sign, tone] = STATE_SIGNS[state] ?? ["", ""];
   setText(chip, `${sign} ${state}`);
   setAttribute(chip, "class", `chip${tone && ` state-${tone}`}`);
@@ -71,7 +78,8 @@ class SourceItem {
     setText(this.name, this.label);
     setAttribute(this.name, "title", group.map(([name, one]) => `${name}: ${one.kind}, ${one.address}`).join("\n"));
     setAttribute(this.element, "aria-label", this.label);
-    drawState(this.state, row.state, row.note);
+    drawState(this.state, row);
+    this.rate.hidden = isAsked(row);
     setText(this.rate, `${rate(group.reduce((sum, [, one]) => sum + one.rate, 0))}/s`);
     setText(this.note, row.note);
     setAttribute(this.note, "title", row.note || null);
@@ -107,7 +115,8 @@ class PlayedItem extends SourceItem {
     this.isRunning = row.state === "playing" || row.state === "live";
     setText(this.button, this.isRunning ? "❚❚" : "▶");
     setAttribute(this.button, "aria-label", `${this.isRunning ? "pause" : "play"} ${this.label}`);
-    setAttribute(this.button, "title", this.isRunning ? "Pause" : "Play");
+    this.button.disabled = row.state === "ended" && !row.can_seek;
+    setAttribute(this.button, "title", this.button.disabled ? "It has ended, and its time cannot go back: start Studio again to see it from the beginning." : this.isRunning ? "Pause" : "Play");
     setAttribute(this.slider, "aria-label", `time of ${this.label}`);
     setAttribute(this.speed, "aria-label", `speed of ${this.label}`);
     if (performance.now() > this.keptUntil && document.activeElement !== this.speed) this.#showSpeed(row.speed ?? 1);
@@ -160,6 +169,13 @@ class PlayedItem extends SourceItem {
     this.#send("seek", this.#chosen());
   }
 
+  #fail(message) {
+    setText(this.error, message);
+    this.error.hidden = false;
+    clearTimeout(this.errorTimer);
+    this.errorTimer = setTimeout(() => { this.error.hidden = true; }, ERROR_MS);
+  }
+
   async #send(action, value = 0) {
     this.keptUntil = performance.now() + (action === "seek" || action === "speed" ? KEPT_MS : 0);
     this.error.hidden = true;
@@ -169,8 +185,7 @@ class PlayedItem extends SourceItem {
       this.keptUntil = 0;
       this.#showSpeed(this.row.speed ?? 1);
       this.#showTime(this.row.time_ms);
-      setText(this.error, error.message);
-      this.error.hidden = false;
+      this.#fail(error.message);
     }
   }
 }

@@ -9,20 +9,20 @@ const about = (name) => ({ note: explain(name), docs: docsOf(name) });
 const isFull = (row) => isNumber(row.capacity) && row.capacity > 0 && row.waiting >= row.capacity;
 const isTroubled = (row) => Boolean(row.failed || row.dropped || isFull(row));
 const counter = (id, title) => ({
-  id, title, width: 5, end: true, ...about(id), value: (row) => row[id], text: (row) => count(row[id]), tone: (row) => (row[id] > 0 ? "bad" : ""),
+  id, title, width: 4.8, end: true, ...about(id), value: (row) => row[id], text: (row) => count(row[id]), tone: (row) => (row[id] > 0 ? "bad" : ""),
 });
 
 const columns = () => [
   {
-    id: "text", title: "Subscription", width: 22, isFixed: true, ...about("subscription"), value: (row) => row.text, search: (row) => row.text,
+    id: "text", title: "Subscription", width: 23, grows: true, isFixed: true, ...about("subscription"), value: (row) => row.text, search: (row) => row.text,
     make: (cell) => cell.append(h("code")), write: (cell, row) => { if (setText(cell.firstChild, row.text)) cell.title = row.text; },
   },
-  { id: "owner", title: "Owner", width: 8, isFixed: true, isLong: true, note: "The participant or node that asked.", docs: docsOf("node"), value: (row) => row.owner, text: (row) => row.owner || "this process", search: (row) => row.owner || "this process" },
-  { id: "source", title: "Source", width: 6, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
-  { id: "delivered", title: "Delivered", width: 6, end: true, ...about("delivered"), value: (row) => row.delivered, text: (row) => count(row.delivered) },
+  { id: "owner", title: "Owner", width: 7.2, isFixed: true, isLong: true, note: "The participant or node that asked.", docs: docsOf("node"), value: (row) => row.owner, text: (row) => row.owner || "this process", search: (row) => row.owner || "this process" },
+  { id: "source", title: "Source", width: 8.8, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
+  { id: "delivered", title: "Delivered", width: 5.6, end: true, ...about("delivered"), value: (row) => row.delivered, text: (row) => count(row.delivered) },
   { id: "rate", title: "Rate", width: 4.5, end: true, ...about("rate"), value: (row) => row.rate, text: (row) => (isNumber(row.rate) ? `${rate(row.rate)}/s` : DASH) },
   counter("failed", "Failed"), counter("dropped", "Dropped"),
-  { id: "waiting", title: "Queue", width: 8, ...about("queue"), class: "tall", value: (row) => (isNumber(row.capacity) ? row.waiting / row.capacity : row.waiting), make: makeQueue, write: writeQueue },
+  { id: "waiting", title: "Queue", width: 6.4, ...about("queue"), class: "tall", value: (row) => (isNumber(row.capacity) ? row.waiting / row.capacity : row.waiting), make: makeQueue, write: writeQueue },
 ];
 
 export default {
@@ -85,9 +85,9 @@ function drawTargets({ targets }) {
 
 function drawTarget(target) {
   const { name, text, problem, residual, bits = [] } = target;
-  return h("li", { class: "card" }, h("h3", {}, name, problem && h("small", {}, " does not run here")),
+  return h("li", { class: "card" }, h("div", { class: "target-head" }, h("h3", {}, name, problem && h("small", {}, " does not run here")), text && copyButton("copy", () => text)),
     problem && h("p", { class: "verdict warn" }, h("span", { class: "sign", "aria-hidden": "true" }, "⚠ "), problem),
     bits.map((one) => h("div", { class: "bits-line" }, h("span", { class: "bits-label" }, one.label), drawBits({ ...one, lowFirst: name === "attributes" }))),
     residual && h("p", { class: "note" }, term("residual", "Left to the receiver"), ": ", h("code", {}, residual)),
-    text && h("div", { class: "code-box" }, h("pre", { class: "code", tabindex: 0, "aria-label": `code of the target ${name}` }, text), copyButton("copy", () => text)));
+    text && h("pre", { class: "code wrap", tabindex: 0, "aria-label": `code of the target ${name}` }, text));
 }
