@@ -14,7 +14,7 @@ from genus.errors import BusError, RecordingError
 from genus.studio._recording_source import BATCH, RecordingSource
 from genus.studio._reel import Reel
 from genus.studio._rows import ChannelRow, SourceRow
-from genus.studio._source import EventSource, PlayedSource, Source, WaitingSource
+from genus.studio._source import EventSource, PlayedSource, Source, TimedSource, WaitingSource
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
 BEGIN_US = round(BEGIN.timestamp() * 1e6)
@@ -302,8 +302,13 @@ def test_rates_are_in_the_recordings_time_and_begin_anew_after_a_seek(path: Path
     assert played.row().rate == pytest.approx(100, rel=0.1)
     channel = played.channel("Gate", "g1")
     assert channel.rate == pytest.approx(50, rel=0.1)
-    assert channel.jitter_ms == 0.0
+    assert isinstance(played.source, TimedSource)
+    for _ in range(20):
+        played.pass_s(0.05)
+        of_types = played.source.rates_of(played.source.counts())
+    assert of_types == {"Gate": pytest.approx(100, rel=0.1)}
     assert len(channel.rates) == 20
+    assert channel.jitter_ms == 0.0
     before = played.row().events
     played.source.seek(BEGIN_US / 1000 + 90_000)
     played.pass_s(0.3)
@@ -313,6 +318,7 @@ def test_rates_are_in_the_recordings_time_and_begin_anew_after_a_seek(path: Path
     assert played.channel("Gate", "g1").jitter_ms == 0.0
     played.source.pause()
     assert played.row().rate == 0.0
+    assert played.source.rates_of(played.source.counts()) == {"Gate": 0.0}
     assert played.source.counts() == {"Gate": played.row().events}
 
 

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -10,24 +11,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Soft, UInt16, open_bus
+from genus import Event, Soft, Subscription, UInt16, open_bus
 from genus.bus import Bus
 from genus.can import World
 from genus.errors import BusError, GenusError
-from genus.studio import EventSource, PlayedSource, SourceRow, TimelineSource, parse_simulation
+from genus.studio import (
+    ChannelRow,
+    EventSource,
+    PlayedSource,
+    Source,
+    SourceRow,
+    SubscriptionRow,
+    TimedSource,
+    TimelineSource,
+    parse_simulation,
+)
+from genus.studio._simulated_sources import SimulatedWorldSource
 from genus.studio._simulated_system import ENTRY_POINTS, ScenarioOptions, SimulatedSystem
 from genus.studio._simulation import (
     CHUNK_NS,
     MEASURED_S,
     STEP_S,
     Pace,
-    SimulatedWorldSource,
     Simulation,
     find_system,
     open_simulation,
 )
 
 SECOND = 1_000_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SYSTEM = """
 [bus]
 bitrate = 500_000
@@ -91,10 +103,12 @@ def run_for(simulation: Simulation, clock: Clock, seconds: float) -> None:
         clock.now_s = end_s if wait_s is None else clock.now_s + max(wait_s, 1e-6)
 
 
-def started(cost: float = 0.0, end_ns: int | None = None) -> tuple[Simulation, Idle, Clock]:
+def started(
+    cost: float = 0.0, end_ns: int | None = None, make: Callable[[], SimulatedSystem] | None = None
+) -> tuple[Simulation, Idle, Clock]:
     clock = Clock()
     system = Idle(clock, cost, end_ns)
-    simulation = Simulation(system, clock=clock)
+    simulation = Simulation(system, make=make, clock=clock)
     simulation.start()
     return simulation, system, clock
 
@@ -204,6 +218,31 @@ def test_when_its_time_is_over_it_has_ended() -> None:
     assert simulation.fields()["state"] == "ended"
 
 
+def test_one_that_has_ended_is_made_again_by_play() -> None:
+    again = Idle(Clock(), end_ns=7 * SECOND)
+    simulation, system, clock = started(end_ns=6 * SECOND, make=lambda: again)
+    run_for(simulation, clock, 5.0)
+    assert simulation.state == "ended"
+    simulation.play()
+    assert (simulation.state, simulation.note) == ("playing", "starting again")
+    run_for(simulation, clock, 1.0)
+    assert (simulation.state, simulation.note, system.is_closed) == ("playing", "", True)
+    assert again.now_ns - again.begin_ns == pytest.approx(SECOND, rel=0.05)
+    assert simulation.fields()["end_ms"] == 7000
+    run_for(simulation, clock, 5.0)
+    assert simulation.state == "ended"
+    assert not again.is_closed
+
+
+def test_one_that_was_paused_is_not_made_again() -> None:
+    simulation, system, clock = started(make=lambda: pytest.fail("it has not ended"))
+    run_for(simulation, clock, 1.0)
+    simulation.pause()
+    simulation.play()
+    run_for(simulation, clock, 1.0)
+    assert system.now_ns - system.begin_ns == pytest.approx(2 * SECOND, rel=0.05)
+
+
 # -- in its thread -----------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +263,43 @@ def test_an_error_of_the_simulation_is_told_and_ends_it() -> None:
     wait_until(lambda: system.is_closed)
     assert (simulation.state, simulation.note) == ("failed", "the bridge is down")
     simulation.close()
+
+
+def test_one_that_failed_is_made_again_by_play() -> None:
+    """Also if it could not be made at first."""
+    system, again = Idle(Clock()), Idle(Clock())
+    system.problem = GenusError("the bridge is down")
+    made: list[SimulatedSystem | GenusError] = [again, GenusError("there is no steel")]
+
+    def make() -> SimulatedSystem:
+        found = made.pop()
+        if isinstance(found, GenusError):
+            raise found
+        return found
+
+    simulation = Simulation(system, make=make)
+    simulation.open()
+    wait_until(lambda: simulation.note == "the bridge is down")
+    simulation.play()
+    wait_until(lambda: simulation.note == "there is no steel")
+    assert simulation.state == "failed"
+    simulation.play()
+    wait_until(lambda: len(again.steps) > 3)
+    assert (simulation.state, simulation.note) == ("playing", "")
+    simulation.close()
+    assert again.is_closed
+
+
+def test_one_that_has_other_worlds_when_it_is_made_again_is_refused() -> None:
+    with World("another") as world:
+        other = Idle(Clock())
+        other.worlds = {"another": world}
+        simulation, _, clock = started(end_ns=6 * SECOND, make=lambda: other)
+        run_for(simulation, clock, 5.0)
+        simulation.play()
+        with pytest.raises(BusError, match="has other worlds now; open it again"):
+            simulation.turn()
+        assert other.is_closed
 
 
 def test_closing_ends_the_thread_and_the_system() -> None:
@@ -307,6 +383,32 @@ def test_nothing_is_lost_or_made_up_when_it_is_sampled_while_it_runs(system_file
     assert result.lost == 0
 
 
+def test_a_system_file_that_has_ended_is_played_again(system_file: Path) -> None:
+    """The sources stay, with those who tap them, and so do the types: subscriptions of a page go on."""
+    (source,) = open_simulation(f"{system_file}?seconds=0.2")
+    assert isinstance(source, SimulatedWorldSource)
+    seen: list[Event] = []
+    try:
+        end = source.tap(lambda _, event, __: seen.append(event))
+        wait_until(lambda: source.simulation.state == "ended")
+        first, types, world = [str(event) for event in seen], list(source.types()), source.world
+        assert len(first) > 10
+        assert source.counts()["Tide"] == len(first)
+        seen.clear()
+        source.play()
+        wait_until(lambda: source.simulation.state == "ended")
+        assert [str(event) for event in seen] == first
+        assert list(source.types()) == types
+        assert {type(event) for event in seen} == set(types)
+        assert (source.counts()["Tide"], world.is_closed) == (len(first), True)
+        end()
+        source.play()
+        wait_until(lambda: source.simulation.state == "ended")
+        assert len(seen) == len(first), "a tap that was ended hears nothing"
+    finally:
+        source.close()
+
+
 def test_a_world_of_a_bus_that_is_closed_by_the_simulation_can_be_made_again(system_file: Path) -> None:
     for _ in range(2):
         (source,) = open_simulation(str(system_file))
@@ -359,7 +461,8 @@ class Weather:
     types: Collection[type] = (Rain,)
     end_ns = None
 
-    def __init__(self) -> None:
+    def __init__(self, late: timedelta = timedelta(milliseconds=30)) -> None:
+        self.late = late
         self.world = World("weather", catalog=[Rain])
         self.bus = open_bus("local:")
         self.worlds: Mapping[str, World] = {"sky": self.world}
@@ -379,7 +482,7 @@ class Weather:
 
     def advance(self, until_ns: int) -> None:
         self.world.run_ns(until_ns - self.now_ns)
-        self.bus.publish(Rain(drops=2))
+        self.bus.publish(Rain(drops=2, time=EPOCH + timedelta(microseconds=self.now_ns // 1000) - self.late))
 
     def close(self) -> None:
         self.world.close()
@@ -417,6 +520,123 @@ def test_packages_add_simulations_with_worlds_and_buses(monkeypatch: pytest.Monk
         assert all(begin_ns < at < begin_ns + 60 * SECOND for at in times)
     finally:
         ground.close()
+
+
+class Looked:
+    """A simulation of the weather without a thread, and the rows of its sources, which are looked at as it runs."""
+
+    def __init__(self, system: Weather, make: Callable[[], SimulatedSystem] | None = None) -> None:
+        self.clock = Clock()
+        self.simulation = Simulation(system, make=make, clock=self.clock)
+        self.sky, self.ground = self.simulation.sources
+        self.simulation.start()
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / 0.05)):
+            run_for(self.simulation, self.clock, 0.05)
+            self.row(self.sky)
+            self.row(self.ground)
+
+    def row(self, source: Source) -> SourceRow:
+        row = source.rows(["sources", "channels", "subscriptions"])["sources"][source.name]
+        assert isinstance(row, SourceRow)
+        return row
+
+    def channel(self, source: Source) -> ChannelRow:
+        (row,) = source.rows(["channels"])["channels"].values()
+        assert isinstance(row, ChannelRow)
+        return row
+
+    def rates(self) -> set[float | None]:
+        """All that is shown as a rate."""
+        found: set[float | None] = set()
+        for source in (self.sky, self.ground):
+            tables = source.rows(["sources", "channels", "subscriptions"])
+            found |= {row.rate for rows in tables.values() for row in rows.values()}  # type: ignore[attr-defined]
+            assert isinstance(source, TimedSource)
+            found |= set(source.rates_of(source.counts()).values())
+        return found
+
+
+@pytest.fixture
+def looked() -> Iterator[Looked]:
+    made = Looked(Weather())
+    yield made
+    made.simulation.close()
+
+
+def test_a_bus_is_measured_in_the_time_of_the_simulation(looked: Looked) -> None:
+    """Its own clock is that of the system, which has nothing to do with the times of the events."""
+    assert isinstance(looked.ground, EventSource)
+    end = looked.ground.tap(lambda at, event, who: None)
+    looked.run(1.0)
+    channel = looked.channel(looked.ground)
+    assert (channel.latency_ms, channel.worst_latency_ms) == (30.0, 30.0)
+    assert channel.jitter_ms is not None
+    assert channel.jitter_ms < 5
+    end()
+    looked.run(1.0)
+    looked.ground.tap(lambda at, event, who: None)
+    looked.run(1.0)
+    assert looked.channel(looked.ground).jitter_ms < 5, "no interval is as long as the time without a tap"  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("speed", [1, 20, 100])
+def test_all_rates_are_of_the_time_of_the_simulation(looked: Looked, speed: float) -> None:
+    """It rains a hundred times a second; the ground hears once a step, which is of 20 ms or at most 50 ms."""
+    looked.simulation.system.buses["ground"].subscribe(Subscription(Rain), lambda event: None)
+    looked.simulation.set_speed(speed)
+    looked.run(3.0)
+    steps = 50 if speed == 1 else 20
+    assert looked.row(looked.sky).rate == pytest.approx(100, rel=0.1)
+    assert looked.row(looked.ground).rate == pytest.approx(steps, rel=0.15)
+    assert looked.channel(looked.ground).rate == pytest.approx(steps, rel=0.15)
+    assert looked.channel(looked.ground).rates[-1] == pytest.approx(steps, rel=0.15)
+    (subscription,) = looked.ground.rows(["subscriptions"])["subscriptions"].values()
+    assert isinstance(subscription, SubscriptionRow)
+    assert subscription.rate == pytest.approx(steps, rel=0.15)
+
+
+def test_while_it_does_not_run_there_are_no_rates_and_histories_stay(looked: Looked) -> None:
+    looked.run(3.0)
+    histories = [looked.channel(source).rates for source in (looked.sky, looked.ground)]
+    assert all(histories)
+    assert 0.0 not in {looked.row(source).rate for source in (looked.sky, looked.ground)}
+    looked.simulation.pause()
+    assert looked.rates() == {0.0}
+    assert [looked.channel(source).rates for source in (looked.sky, looked.ground)] == histories
+    looked.simulation.play()
+    looked.run(0.5)
+    assert looked.row(looked.sky).rate > 0
+    looked.simulation.state = "ended"
+    assert looked.rates() == {0.0}
+
+
+def test_played_again_all_sources_follow_the_new_system() -> None:
+    class Shower(Weather):
+        @property
+        def end_ns(self) -> int:  # type: ignore[override]
+            return self.begin_ns + SECOND
+
+    looked = Looked(Shower(), lambda: Shower(late=timedelta(milliseconds=70)))
+    heard: list[tuple[int, Event]] = []
+    assert isinstance(looked.ground, EventSource)
+    looked.ground.tap(lambda at, event, who: heard.append((at, event)))
+    looked.run(2.0)
+    assert looked.row(looked.ground).state == "ended"
+    count, begin_ms = len(heard), looked.row(looked.ground).begin_ms
+    assert begin_ms is not None
+    heard.clear()
+    looked.simulation.play()
+    looked.run(0.5)
+    rows = [looked.row(source) for source in (looked.sky, looked.ground)]
+    assert [row.state for row in rows] == ["playing", "playing"]
+    assert [row.time_ms for row in rows] == pytest.approx([begin_ms + 500] * 2, abs=150)
+    assert 0 < len(heard) < count
+    assert looked.row(looked.ground).events == len(heard)
+    assert looked.channel(looked.ground).latency_ms == 70.0, "what was measured before is of another run"
+    assert looked.row(looked.sky).rate == pytest.approx(100, rel=0.3)
+    looked.simulation.close()
 
 
 def test_a_package_that_cannot_be_loaded_is_named(monkeypatch: pytest.MonkeyPatch, system_file: Path) -> None:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PublishingSource,
         SlotSpan,
         Source,
+        TimedSource,
         Timeline,
         TimelineSource,
         WaitingSource,
@@ -64,6 +65,7 @@ __all__ = [
     "SourceRow",
     "Studio",
     "SubscriptionRow",
+    "TimedSource",
     "Timeline",
     "TimelineSource",
     "TypeChangeRow",
@@ -90,8 +92,8 @@ if not TYPE_CHECKING:
         _simulated_system="SimulatedSystem SimulationMaker parse_simulation",
         _simulation="open_simulation",
         _source=(
-            "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source Timeline TimelineSource "
-            "WaitingSource"
+            "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source TimedSource Timeline "
+            "TimelineSource WaitingSource"
         ),
         _studio="Studio open_studio",
     )

@@ -82,6 +82,7 @@ class RecordingSource:
         """Guards all of this, and tells the thread that plays."""
         self._shown: dict[str, Mapping[str, Row]] = {}
         self._counted: Mapping[str, int] = {}
+        self._type_rates: Mapping[str, float] = {}
         """Rows and counters as they were last seen."""
         self._is_closed = False
         self._threads: list[threading.Thread] = []
@@ -140,6 +141,18 @@ class RecordingSource:
             finally:
                 self._changed.release()
         return self._counted
+
+    def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
+        """How many events of each type there are in a second of the recording; those of before while it is busy."""
+        if self._changed.acquire(timeout=PATIENCE_S):
+            try:
+                position_us = self._playback.position_us(self._clock())
+                for name, count in counts.items() if position_us is not None else ():
+                    self._rates.note(f"type {name}", count, (position_us or 0) / 1e6)
+                self._type_rates = {name: self._rate(f"type {name}") for name in counts}
+            finally:
+                self._changed.release()
+        return self._type_rates
 
     def tap(self, receive: Receive) -> Callable[[], None]:
         """Call a function with each event that is played; returns a function that ends it."""

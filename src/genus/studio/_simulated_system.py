@@ -6,6 +6,7 @@ behind `sim:`, and returns a system, or None if the text is not for it.
 
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
@@ -127,7 +128,8 @@ class ScenarioSystem:
     buses: Mapping[str, Bus] = {}
 
     def __init__(self, path: Path, options: ScenarioOptions) -> None:
-        prepared = PreparedSystem.of(load_system(path))
+        found = path.stat()
+        prepared = _prepare(path, found.st_mtime_ns, found.st_size)
         system = prepared.typed.system
         self._run = ScenarioRun(
             Scenario(
@@ -172,6 +174,12 @@ class ScenarioSystem:
     def close(self) -> None:
         """End all programs."""
         self._run.world.close()
+
+
+@lru_cache(maxsize=16)
+def _prepare(path: Path, mtime_ns: int, size: int) -> PreparedSystem:
+    """The plan and the types of a file: they stay the same while it does, also when it is played again."""
+    return PreparedSystem.of(load_system(path))
 
 
 def make_scenario(text: str) -> SimulatedSystem | None:

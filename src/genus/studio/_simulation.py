@@ -2,22 +2,19 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
-
-from genus.bus import Bus
-from genus.can import World
 from genus.errors import BusError
-from genus.model import Event
-from genus.studio._bus_source import BusSource
-from genus.studio._rows import Row, SourceRow, State, Tables
+from genus.studio._rows import State
+from genus.studio._simulated_sources import SimulatedBusSource, SimulatedWorldSource
 from genus.studio._simulated_system import ENTRY_POINTS, SimulatedSystem, SimulationMaker, make_scenario
-from genus.studio._source import Receive, Source
+from genus.studio._source import Source
 from genus.studio._texts import three_digits
-from genus.studio._world_source import WorldSource
+
+T = TypeVar("T")
 
 STEP_S = 0.02
 """How often time is moved on, in real time: quick enough for the eye, and little work."""
@@ -81,30 +78,41 @@ class Simulation:
 
     Args:
         system: What runs; it is started, advanced and closed by one thread.
+        make: Makes the system again, to play it once more when it has ended; without it, it cannot be.
         address: What it was opened by.
         clock: Replaces `time.monotonic`.
     """
 
     def __init__(
-        self, system: SimulatedSystem, *, address: str = "sim:", clock: Callable[[], float] = time.monotonic
+        self,
+        system: SimulatedSystem,
+        *,
+        make: Callable[[], SimulatedSystem] | None = None,
+        address: str = "sim:",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.system = system
         self.player = f"{address} {next(_NUMBERS)}"
         """Its name among all that plays something."""
         self.state: State = "playing"
         self.note = "starting"
-        self.sources: list[Source] = [
-            *(
-                SimulatedWorldSource(self, world, name=name, address=address, types=system.types)
-                for name, world in system.worlds.items()
-            ),
-            *(SimulatedBusSource(self, bus, name=name, address=address) for name, bus in system.buses.items()),
-        ]
-        self._clock = clock
+        self._worlds = {
+            name: SimulatedWorldSource(self, world, name=name, address=address, types=system.types)
+            for name, world in system.worlds.items()
+        }
+        self._buses = {
+            name: SimulatedBusSource(self, bus, name=name, address=address) for name, bus in system.buses.items()
+        }
+        self._make, self._clock = make, clock
         self._pace = Pace()
-        self._has_started = self._is_closing = False
+        self._is_again = self._is_closing = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
+
+    @property
+    def sources(self) -> list[Source]:
+        """Its worlds and buses; they stay the same when it is played again."""
+        return [*self._worlds.values(), *self._buses.values()]
 
     @property
     def speed(self) -> float:
@@ -119,10 +127,12 @@ class Simulation:
         self._thread.start()
 
     def play(self) -> None:
-        """Go on; BusError if it has ended."""
+        """Go on; from the beginning if it has ended or failed, BusError if it cannot be made again."""
         with self._changed:
             if self.state in ("ended", "failed"):
-                raise BusError(f"the simulation has {self.state}; open it again to see it from the beginning")
+                if self._make is None:
+                    raise BusError(f"the simulation has {self.state}; open it again to see it from the beginning")
+                self._is_again, self.note = True, "starting again"
             self.state = "playing"
             self._restart()
 
@@ -178,16 +188,42 @@ class Simulation:
 
     def _run(self) -> None:
         try:
-            self.start()
+            self._attempt(self.start)
             while not self._is_closing:
-                wait_s = self.turn()
+                wait_s = self._attempt(self.turn)
                 with self._changed:
-                    if not self._is_closing and (wait_s is None or wait_s > 0):
+                    if wait_s is None:
+                        self._changed.wait_for(lambda: self._is_closing or self.state == "playing")
+                    elif not self._is_closing:
                         self._changed.wait(wait_s)
-        except Exception as problem:
-            self.state, self.note = "failed", str(problem) or type(problem).__name__
         finally:
             self.system.close()
+
+    def _attempt(self, step: Callable[[], T]) -> T | None:
+        """What a step returns; what it raises ends the system, which may be played again."""
+        try:
+            return step()
+        except Exception as problem:
+            with self._changed:
+                self.state, self.note = "failed", str(problem) or type(problem).__name__
+            self.system.close()
+            return None
+
+    def _begin_again(self, make: Callable[[], SimulatedSystem]) -> None:
+        """Make the system anew; its sources show that one from now on."""
+        self._is_again = False
+        self.system.close()  # first, as worlds have names
+        system = make()
+        if system.worlds.keys() != self._worlds.keys() or system.buses.keys() != self._buses.keys():
+            system.close()
+            raise BusError("the simulation has other worlds now; open it again")
+        with self._changed:
+            self.system = system
+            for name, world in system.worlds.items():
+                self._worlds[name].follow(world)
+            for name, bus in system.buses.items():
+                self._buses[name].follow(bus)
+        self.start()
 
     def start(self) -> None:
         """Get the system ready."""
@@ -196,7 +232,7 @@ class Simulation:
             if self._is_closing:
                 return
         with self._changed:
-            self.note, self._has_started = "", True
+            self.note = ""
             self._restart()
 
     def turn(self) -> float | None:
@@ -205,6 +241,8 @@ class Simulation:
         Returns:
             How long to wait before the next turn, in seconds; None: until something is changed.
         """
+        if self._is_again and self._make is not None:
+            self._begin_again(self._make)
         with self._changed:
             if self.state != "playing":
                 return None
@@ -226,91 +264,6 @@ class Simulation:
             return BREATH_S if behind_s > STEP_S else max(0.0, STEP_S - (now_s - began_s))
 
 
-# -- its sources -------------------------------------------------------------------------------------------------------
-
-
-class _Played:
-    """A source whose time is that of a simulation."""
-
-    simulation: Simulation
-
-    def play(self) -> None:
-        """Go on, with all sources of the simulation."""
-        self.simulation.play()
-
-    def pause(self) -> None:
-        """Stop, with all sources of the simulation."""
-        self.simulation.pause()
-
-    def set_speed(self, speed: float) -> None:
-        """Let time pass so many times as fast as in reality, on all sources of the simulation."""
-        self.simulation.set_speed(speed)
-
-    def seek(self, time_ms: float) -> None:
-        """BusError: a simulation only goes forward."""
-        self.simulation.seek(time_ms)
-
-    def close(self) -> None:
-        """End the simulation."""
-        self.simulation.close()
-
-
-class SimulatedWorldSource(_Played, WorldSource):
-    """A world of a simulation."""
-
-    def __init__(
-        self, simulation: Simulation, world: World, *, name: str, address: str, types: Collection[type]
-    ) -> None:
-        super().__init__(world, name=name, address=address, types=types)
-        self.simulation = simulation
-
-    def _played(self) -> Mapping[str, Any]:
-        return self.simulation.fields()
-
-
-class SimulatedBusSource(_Played):
-    """A bus that a simulation feeds: its events have the times of the simulation."""
-
-    def __init__(self, simulation: Simulation, bus: Bus, *, name: str, address: str) -> None:
-        self.name = name
-        self.simulation = simulation
-        self._source = BusSource(bus, name=name, address=address, types=simulation.system.types)
-
-    def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables."""
-        self._source.name = self.name  # Studio may give it another one
-        found = dict(self._source.rows(wanted))
-        row = found.get("sources", {}).get(self.name)
-        if isinstance(row, SourceRow):
-            time_ms = self.simulation.system.now_ns // 1_000_000
-            rows: dict[str, Row] = {
-                self.name: msgspec.structs.replace(row, time_ms=time_ms, **self.simulation.fields())
-            }
-            found["sources"] = rows
-        return found
-
-    def types(self) -> Collection[type]:
-        """The types of the simulation."""
-        return self._source.types()
-
-    def counts(self) -> Mapping[str, int]:
-        """How many events of each type there were."""
-        return self._source.counts()
-
-    def tap(self, receive: Receive) -> Callable[[], None]:
-        """Call a function with each event from now on."""
-        return self._source.tap(lambda _, event, publisher: receive(self.simulation.system.now_ns, event, publisher))
-
-    def publish(self, event: Event) -> None:
-        """Publish an event."""
-        self._source.publish(event)
-
-    def close(self) -> None:
-        """End the simulation, which closes the bus."""
-        super().close()
-        self._source.close()
-
-
 # -- opening -----------------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +273,7 @@ def open_simulation(text: str) -> list[Source]:
     Raises:
         BusError: Nothing is named so, or it cannot be simulated; the message says what could be meant.
     """
-    simulation = Simulation(find_system(text), address=f"sim:{text}")
+    simulation = Simulation(find_system(text), make=partial(find_system, text), address=f"sim:{text}")
     simulation.open()
     return simulation.sources
 

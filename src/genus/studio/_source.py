@@ -82,6 +82,18 @@ class WaitingSource(Source, Protocol):
         """The first page looks, or the first one again after there was none."""
 
 
+@runtime_checkable
+class TimedSource(Source, Protocol):
+    """A source whose rates are of a time of its own, such as a recording: a hundred a second, however fast it plays."""
+
+    def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
+        """How many events of each type there are in a second of its time; 0 while that stands still.
+
+        Args:
+            counts: What `counts` has returned now.
+        """
+
+
 class FrameSpan(NamedTuple):
     """A frame on a CAN bus. Times are microseconds of the source's time."""
 

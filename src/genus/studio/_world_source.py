@@ -76,6 +76,12 @@ class WorldSource:
             found[result.event] = found.get(result.event, 0) + result.published
         return found
 
+    def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
+        """How many events of each type there are in a second of virtual time."""
+        for name, count in counts.items():
+            self._rates.note(f"type {name}", count, self.world.now_ns / 1e9)
+        return {name: self._rate(f"type {name}") for name in counts}
+
     def tap(self, receive: Receive) -> Callable[[], None]:
         """Call a function with each event that a program publishes from now on."""
         return self.world.watch(lambda node, event, time_ns: receive(time_ns, event, node))
@@ -104,6 +110,14 @@ class WorldSource:
             if plan is not None and channel.name not in used:
                 yield ChannelResult.without_events(channel, plan.verdict(channel.name))
 
+    @property
+    def _is_running(self) -> bool:
+        return not self.world.is_closed
+
+    def _rate(self, key: str) -> float:
+        """Counts in a second of virtual time; 0 while that stands still."""
+        return three_digits(self._rates.rate(key)) if self._is_running else 0.0
+
     def _channel(self, key: str, result: ChannelResult, now_ns: int) -> ChannelRow:
         self._rates.note(key, result.published, now_ns / 1e9)
         is_sent = result.sent > 0
@@ -113,7 +127,7 @@ class WorldSource:
             publisher=result.node,
             qos=result.qos,
             events=result.published,
-            rate=three_digits(self._rates.rate(key)),
+            rate=self._rate(key),
             jitter_ms=_milliseconds(result.jitter_ns),
             latency_ms=_milliseconds(result.mean_ns) if is_sent else None,
             worst_latency_ms=_milliseconds(result.worst_ns) if is_sent else None,
@@ -131,7 +145,7 @@ class WorldSource:
                 alike[each.text] = number = alike.get(each.text, 0) + 1
                 key = f"{self.name}|{state.name}|{each.text}" + (f"|{number}" if number > 1 else "")
                 self._rates.note(key, each.delivered, now_ns / 1e9)
-                rate = three_digits(self._rates.rate(key))
+                rate = self._rate(key)
                 yield (
                     key,
                     SubscriptionRow(
@@ -168,7 +182,7 @@ class WorldSource:
             note="the world is closed" if is_closed else "",
             time_ms=(self.world.start_ns + now_ns) // 1_000_000,
             events=events,
-            rate=three_digits(self._rates.rate("")),
+            rate=self._rate(""),
             lost=sum(result.lost + result.refused for result in results),
             late=sum(missed_deadlines(result) + result.expired for result in results),
             nodes=len(self.world.stations),
