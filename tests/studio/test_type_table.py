@@ -1,5 +1,6 @@
 """The table of types: codes, bits and event tags of the catalog, and what changed since Studio was opened."""
 
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Annotated
@@ -75,6 +76,42 @@ def test_types_that_are_declared_later_are_changes() -> None:
     table.update([source], LOOK_S, 1002.0)
     assert changes(table) == [("table.Below", "added")]
     assert "table.Below" in table.rows
+
+
+class TimedSource(MadeSource):
+    """A source that says itself how many events there are in a second of its time."""
+
+    rate = 0.0
+
+    def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
+        return dict.fromkeys(counts, self.rate)
+
+
+def test_rates_of_played_sources_are_of_their_own_time() -> None:
+    """They are added to those of others, and what they count in real time is in no rate."""
+    live, played = MadeSource(types=[Base]), TimedSource("played")
+    table = TypeTable(Taps([live, played]))
+    for second in range(5):
+        live.counted, played.counted, played.rate = {"table.Base": 3 * second}, {"table.Base": 500 * second}, 5.0
+        table.update([live, played], float(second), 1000.0)
+    assert (row(table, "table.Base").rate, row(table, "table.Base").events) == (8.0, 2012)
+    played.rate = 0.0
+    table.update([live, played], 4.5, 1000.0)
+    assert row(table, "table.Base").rate < 4
+
+
+def test_a_class_that_was_generated_has_nothing_to_say_of_itself() -> None:
+    """One of the program with the same name does."""
+    catalog = Catalog()
+    catalog.register(Below)
+    made = [catalog.declare(name, generated=True) for name in ("table.Side", "table.Below")]
+    source = MadeSource(types=made)
+    table = table_of(source)
+    table.update([source], 0.0, 1000.0)
+    assert [row(table, name).doc for name in ("table.Side", "table.Below")] == ["", ""]
+    source.declared = [*made, Side, Late]
+    table.update([source], LOOK_S, 1001.0)
+    assert row(table, "table.Side").doc == "At the road."
 
 
 def test_a_catalog_file_is_followed(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import msgspec
 
 from genus.catalog import Catalog, Finding, TypeEntry
 from genus.errors import GenusError
-from genus.model import Attribute, Event, name_of
+from genus.model import Attribute, Event, is_generated, name_of
 from genus.studio._rates import Rates
 from genus.studio._rows import AttributeCell, Row, TypeChangeRow, TypeRow
-from genus.studio._source import Failures, Source
+from genus.studio._source import Failures, Source, TimedSource
 from genus.studio._taps import Taps
 from genus.studio._texts import event_text, three_digits
 
@@ -38,6 +38,9 @@ class TypeTable:
         self._known: set[type] = set()
         self._described: dict[str, TypeRow] = {}
         self._rates = Rates()
+        """Of sources that are not timed."""
+        self._timed: Mapping[str, float] = {}
+        """The rates that timed sources give, in sum."""
         self._looked_at: float | None = None
         self._numbers = count(1)
 
@@ -46,19 +49,25 @@ class TypeTable:
         if self._looked_at is None or now - self._looked_at >= LOOK_S:
             self._look(sources, wall)
             self._looked_at = now
-        counted: dict[str, int] = {}
+        counted, untimed, timed = Counter[str](), Counter[str](), dict[str, float]()
         for source in sources:
-            for name, number in self._counts_of(source).items():
-                counted[name] = counted.get(name, 0) + number
-        for name, number in counted.items():
+            counts = self._counts_of(source)
+            counted.update(counts)
+            if not isinstance(source, TimedSource):
+                untimed.update(counts)
+                continue
+            for name, rate in self._rates_of(source, counts).items():
+                timed[name] = timed.get(name, 0.0) + rate
+        for name, number in untimed.items():
             self._rates.note(name, number, now)
-        self.rows = {name: self._live(name, row, counted.get(name, 0)) for name, row in self._described.items()}
+        self._timed = timed
+        self.rows = {name: self._live(name, row, counted[name]) for name, row in self._described.items()}
 
     def _live(self, name: str, row: TypeRow, events: int) -> TypeRow:
         last = self._taps.last.get(name)
         if not events and last is None:
             return row
-        rate = three_digits(self._rates.rate(name))
+        rate = three_digits(self._rates.rate(name) + self._timed.get(name, 0.0))
         if last is None:
             return msgspec.structs.replace(row, events=events, rate=rate)
         return msgspec.structs.replace(row, events=events, rate=rate, last=event_text(last.event), last_ms=last.at_ms)
@@ -77,7 +86,7 @@ class TypeTable:
             except (GenusError, ValueError) as problem:
                 found.append(Finding("refused", name_of(cls), str(problem)))
         if found or is_first:
-            docs = {name_of(cls): (cls.__doc__ or "").partition("\n")[0] for cls in self._known}
+            docs = {name_of(cls): line for cls in self._known if (line := _line_about(cls))}
             self._described = describe_types(self.catalog, docs)
         for finding in [] if is_first else found:
             self._note(finding, wall)
@@ -90,6 +99,9 @@ class TypeTable:
 
     def _counts_of(self, source: Source) -> Mapping[str, int]:
         return self.failures.ask(source, "counters", source.counts, {})
+
+    def _rates_of(self, source: TimedSource, counts: Mapping[str, int]) -> Mapping[str, float]:
+        return self.failures.ask(source, "rates", lambda: source.rates_of(counts), {})
 
     def _types_of(self, source: Source) -> Collection[type]:
         return self.failures.ask(source, "types", lambda: tuple(source.types()), ())
@@ -115,6 +127,11 @@ class TypeTable:
         self.changes[f"{number}"] = TypeChangeRow(at_ms=round(wall * 1000), type=finding.subject, what=text)
         if len(self.changes) > MOST_CHANGES:
             del self.changes[next(iter(self.changes))]
+
+
+def _line_about(cls: type) -> str:
+    """The first line of what a class says of itself; empty if it was generated from a catalog, which has no words."""
+    return "" if is_generated(cls) else (cls.__doc__ or "").partition("\n")[0]
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:
