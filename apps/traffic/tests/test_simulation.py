@@ -1,5 +1,6 @@
 """A city that runs while somebody looks: the same city as the demo's, made as time passes."""
 
+import threading
 from pathlib import Path
 
 import msgspec
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import BusError, GenusError
-from genus.studio import SimulatedSystem
+from genus.studio import ChannelRow, EventSource, SimulatedSystem, open_simulation
 from genus_traffic.commands import _print_results
 from genus_traffic.live_city import CENTRE, CitySystem, make_city
 from genus_traffic.road.city import default_city
@@ -108,6 +109,42 @@ def test_what_the_gateways_forward_arrives_at_the_centre_once() -> None:
     run(city, 5)
     assert sources == set(city.worlds)
     city.close()
+
+
+def test_an_event_arrives_at_the_centre_at_its_time_within_a_step() -> None:
+    """Whatever the length of the steps: Studio measures by this time how long events took."""
+    arrivals: list[list[tuple[int, str]]] = []
+    for step_ns in (20_000_000, 50_000_000):
+        city = CitySystem(default_city(sites=1, minutes=1, seed=2))
+        start(city)
+        found: list[tuple[int, str]] = []
+        city.centre.bus.subscribe("Roadside", lambda event, c=city, f=found: f.append((c.now_ns, str(event))))  # type: ignore[misc]
+        run(city, 5, step_ns)
+        assert city.now_ns == city.begin_ns + 5 * SECOND
+        arrivals.append(found)
+        city.close()
+    assert len(arrivals[0]) > 15
+    assert arrivals[0] == arrivals[1]
+    times = [at_ns for at_ns, _ in arrivals[0]]
+    assert times == sorted(times)
+
+
+def test_on_the_page_the_centre_is_in_the_time_of_the_city() -> None:
+    sources = {source.name: source for source in open_simulation("traffic?sites=1&minutes=1&seed=2")}
+    centre, pause = sources[CENTRE], threading.Event()
+    try:
+        assert isinstance(centre, EventSource)
+        centre.tap(lambda at_ns, event, who: None)
+        for _ in range(3000):
+            if pause.wait(0.01) or sum(centre.counts().values()) >= 20:
+                break
+        rows = [row for row in centre.rows(["channels"])["channels"].values() if isinstance(row, ChannelRow)]
+    finally:
+        centre.close()
+    took = [row.worst_latency_ms for row in rows if row.worst_latency_ms is not None]
+    assert took
+    assert 0 < min(took) <= max(took) < 30_000
+    assert all(row.jitter_ms is None or row.jitter_ms < 30_000 for row in rows)
 
 
 def test_the_programs_of_the_centre_are_subscribed_and_count() -> None:

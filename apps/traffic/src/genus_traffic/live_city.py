@@ -112,8 +112,8 @@ class CitySystem:
 
     @property
     def now_ns(self) -> int:
-        """How far all of its segments have come."""
-        return min(world.time_ns for world in self.worlds.values())
+        """How far it has come: its segments first, and the centre after them."""
+        return self.centre.now_ns
 
     def start(self) -> Iterator[str]:
         """Switch the segments on, one after the other: clocks are synchronised and channels bound."""
@@ -128,7 +128,7 @@ class CitySystem:
         for name, segment in self.segments.items():
             segment.world.run_ns(max(0, until_ns - segment.world.time_ns))
             self.centre.take(name, segment.gateway.take())
-        self.centre.advance(until_ns // 1000)
+        self.centre.advance(until_ns)
         if self._is_refitted():
             self.centre.collector.subscribe_to_confidence()
 

@@ -21,6 +21,8 @@ class LiveCentre:
     def __init__(self, start_us: int, seed: int) -> None:
         self.bus = open_bus("local:")
         self.collector = StatisticsCollector(self.bus, lambda: self._time.now_us)
+        self.now_ns = start_us * 1000
+        """How far it has come; while an event is published, when that arrives."""
         self._time = CityTime(start_us)
         self._uplink = Uplink()
         self._seed = seed
@@ -39,12 +41,14 @@ class LiveCentre:
             arrives_us = arrival.at_us + self._uplink.delay_us(random)
             heapq.heappush(self._coming, (arrives_us, self._taken, arrival.event))
 
-    def advance(self, until_us: int) -> None:
-        """Publish what has arrived by then."""
-        while self._coming and self._coming[0][0] <= until_us:
+    def advance(self, until_ns: int) -> None:
+        """Publish what has arrived by then, each event at its time."""
+        while self._coming and self._coming[0][0] * 1000 <= until_ns:
             at_us, _, event = heapq.heappop(self._coming)
             self._time.advance(at_us)
+            self.now_ns = max(self.now_ns, at_us * 1000)
             self.bus.publish(event)
+        self.now_ns = max(self.now_ns, until_ns)
 
 
 def _receive(event: Event) -> None:
