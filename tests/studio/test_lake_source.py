@@ -94,7 +94,7 @@ def test_tables_and_commits_are_those_of_the_ledger(path: Path, store: Store) ->
     assert (ferries.events, ferries.types) == (31, ("FastFerry", "Ferry"))
     assert (ferries.first_ms, ferries.last_ms) == (
         DAY.timestamp() * 1000,
-        (DAY + timedelta(days=2)).timestamp() * 1000,
+        (DAY + timedelta(hours=29)).timestamp() * 1000,
     )
     assert ferries.files == 3
     assert ferries.bytes > 0
@@ -111,6 +111,56 @@ def test_tables_and_commits_are_those_of_the_ledger(path: Path, store: Store) ->
     assert (row.kind, row.state, row.note, row.events, row.lost, row.has_events) == ("lake", "live", "", 32, 0, True)
     assert row.time_ms == commits[0].at_ms
     assert seen.source.counts() == {"Ferry": 30, "FastFerry": 1, "Crane": 1}
+
+
+def test_the_first_and_last_events_are_shown_with_their_times(path: Path, store: Store) -> None:
+    seen = Seen(path)
+
+    def shown() -> tuple[float, float]:
+        row = seen.rows("lake_tables")["l|Crane"]
+        return row.first_ms / 1000 - DAY.timestamp(), row.last_ms / 1000 - DAY.timestamp()
+
+    assert shown() == (0.0, 0.0)
+    add_events(store, [Crane(load=1.0, time=DAY + timedelta(seconds=90.25))], DAY)
+    assert shown() == (0.0, 90.25)
+    add_events(store, [Crane(load=1.0, time=DAY - timedelta(days=3, seconds=5))], DAY)
+    add_events(store, [Crane(load=1.0)], DAY + timedelta(hours=7))
+    assert shown() == (-3 * 86400 - 5, 7 * 3600), "an event without a time has the one of its recording"
+
+
+@pytest.mark.parametrize("why", ["mixed", "too many", "damaged"])
+def test_where_the_times_are_not_known_whole_days_are_shown(
+    path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    if why == "mixed":  # the footer does not say when those without a time were recorded
+        add_events(store, [Crane(load=1.0), Crane(load=1.0, time=DAY + timedelta(hours=3))], DAY)
+    elif why == "too many":
+        monkeypatch.setattr("genus.lake._local.time_bounds.MOST_FILES", 0)
+    else:
+        (file,) = [path / part.folder / part.files[0].name for part in store.state().table("Crane")]
+        file.write_bytes(b"no parquet")
+    row = Seen(path).rows("lake_tables")["l|Crane"]
+    assert (row.first_ms, row.last_ms) == (DAY.timestamp() * 1000, (DAY + timedelta(days=1)).timestamp() * 1000)
+    assert Seen(path).row().state == "live"
+
+
+def test_footers_are_read_once(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from genus.lake._local import scan
+
+    read: list[str] = []
+    whole = scan.read_footer
+
+    def count(file: scan.DataFile) -> scan.Footer:
+        read.append(file.path)
+        return whole(file)
+
+    monkeypatch.setattr(scan, "read_footer", count)
+    seen = Seen(path)
+    files = sum(len(part.files) for part in store.state().parts.values())
+    assert len(read) == files
+    add_events(store, [Crane(load=1.0, time=DAY)], DAY)
+    seen.source.look()
+    assert len(read) == len(set(read)) == files + 1
 
 
 def test_new_commits_come_and_old_ones_go(path: Path, store: Store) -> None:

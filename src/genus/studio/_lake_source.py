@@ -160,7 +160,10 @@ class LakeSource:
         name = self.name
         now, before = reader.refresh(), self._summary if name == self._named else None
         if before is None or (now.version, now.commit) != (before.version, before.commit):
-            self._tables = {f"{self.name}|{each.table}": self._table_row(each) for each in reader.stats()}
+            bounds = reader.time_bounds()
+            self._tables = {
+                f"{self.name}|{each.table}": self._table_row(each, bounds.get(each.table)) for each in reader.stats()
+            }
             self._counts = reader.type_counts()
             self._commits = self._last_commits(reader, now, before)
             self._summary = now
@@ -210,15 +213,16 @@ class LakeSource:
             lost=letters,
         )
 
-    def _table_row(self, stats: "TableStats") -> LakeTableRow:
+    def _table_row(self, stats: "TableStats", bounds: tuple[datetime, datetime] | None) -> LakeTableRow:
+        """The row of a table; where the times of its events are not known, those of whole days."""
         return LakeTableRow(
             source=self.name,
             table=stats.table,
             events=stats.rows,
             files=stats.files,
             bytes=stats.bytes,
-            first_ms=_day_ms(stats.first_day),
-            last_ms=_day_ms(stats.last_day, after=1),
+            first_ms=_day_ms(stats.first_day) if bounds is None else bounds[0].timestamp() * 1000,
+            last_ms=_day_ms(stats.last_day, after=1) if bounds is None else bounds[1].timestamp() * 1000,
             types=stats.type_names,
         )
 

@@ -12,6 +12,7 @@ from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.lake._local.events import FoundPart, FoundTable, LocalEvents
 from genus.lake._local.part_counts import PartCounts
+from genus.lake._local.time_bounds import TimeBounds
 from genus.lake._query.result_columns import ADDED, attribute_columns, family_of, subtype_columns
 from genus.lake._tables.commits import Part
 from genus.lake._tables.files import local_path
@@ -61,6 +62,7 @@ class LakeReader(LakeFolder):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(Store(path))
         self._followers = FollowerSearch(self.store)
+        self._time_bounds = TimeBounds(self.store.path)
 
     @staticmethod
     def can_open(path: str | os.PathLike[str]) -> bool:
@@ -121,6 +123,14 @@ class LakeReader(LakeFolder):
     def stats(self) -> list[TableStats]:
         """Figures of each table, dead letters included; only the ledger is read."""
         return table_stats(self.state())
+
+    def time_bounds(self) -> Mapping[str, tuple[datetime, datetime]]:
+        """The first and the last time of the events of each table, by the footers of some of its files.
+
+        Tables of which that is not known are left out: those of lakes that are not in a local folder, those with
+        thousands of files on their first and last day, and those with files without statistics. `stats` has their days.
+        """
+        return self._time_bounds.find(self.state())
 
     def type_counts(self) -> dict[str, int]:
         """The number of events of each type, by the ledger; parts of old lakes that did not count them are left out."""
