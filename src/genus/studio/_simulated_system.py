@@ -68,7 +68,8 @@ class SimulatedSystem(Protocol):
 SimulationMaker: TypeAlias = Callable[[str], SimulatedSystem | None]
 """Makes a system of the text behind `sim:`; None if that is not for it, BusError if something is wrong with it.
 
-The first line of its docstring is shown to people who look for what can be simulated.
+It is called with the same text again, after the system is closed, when one that has ended is played again. The first
+line of its docstring is shown to people who look for what can be simulated.
 """
 
 
