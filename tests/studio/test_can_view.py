@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from genus.studio import FrameSpan, SlotSpan, SourceRow, Studio, Timeline, open_studio
@@ -79,7 +80,7 @@ def test_an_answer_that_comes_too_late_is_not_shown(browser: "Browser", studio: 
         held: list[Route] = []
         page.route(re.compile("/api/can[?]"), lambda route: route.continue_() if held else held.append(route))
         page.get_by_role("button", name="earlier").click()
-        page.wait_for_function("document.querySelector('.can-time').textContent === 'from 0.980000 s'")
+        expect(page.locator(TIME)).to_have_text("from 0.980000 s")
         page.get_by_role("button", name="earlier").click()
         expect(page.locator(TIME)).to_have_text("from 0.960000 s")
         with page.expect_response(re.compile("start_us=970000")) as late:
@@ -122,6 +123,36 @@ def test_source_span_and_lanes_are_chosen_and_stay_in_the_address(browser: "Brow
         expect(page.locator(AREA)).to_have_attribute("aria-label", re.compile("Timeline of bench: 50 frames"))
     with view_page(browser, studio, "can?source=bench") as page:
         expect(page.locator("label", has_text="Span").locator("select")).to_have_value("1000")
+
+
+def test_where_it_was_stopped_stays_in_the_address(browser: "Browser", studio: Studio, road: MadeBus) -> None:
+    """With the bus and the span, also if nobody chose them."""
+    with view_page(browser, studio, "can") as page:
+        expect(page).to_have_url(re.compile(r"#can\?source=road&span=50$"))
+        expect(page.locator(TIME)).to_have_text("from 0.950000 s")
+        page.get_by_role("button", name="pause the timeline").click()
+        page.get_by_role("button", name="earlier").click()
+        expect(page).to_have_url(re.compile(r"#can\?source=road&span=50&at=925000$"))
+        road.now_us = 1_500_000
+        page.reload()
+        expect(page.locator(TIME)).to_have_text("from 0.925000 s")
+        page.get_by_role("button", name="follow the bus live").click()
+        expect(page.locator(TIME)).to_have_text("from 1.450000 s")
+        expect(page).to_have_url(re.compile(r"#can\?source=road&span=50$"))
+
+
+def test_a_span_without_frames_can_be_widened(browser: "Browser", studio: Studio, road: MadeBus) -> None:
+    """And a bus whose time stands still is not called live only."""
+    road.now_us = 2_006_000  # the last frames began 8 and 10 ms ago
+    with view_page(browser, studio, "can?source=road&span=5") as page:
+        expect(page.locator(".can-none")).to_contain_text("No frame in this span.")
+        page.get_by_role("button", name="Widen the span").click()
+        expect(page.locator(AREA)).to_have_attribute("aria-label", re.compile("2 frames.* in 10.0 ms"))
+        expect(page.locator(".can-none")).to_be_hidden()
+        expect(page).to_have_url(re.compile("span=10$"))
+        row = msgspec.structs.replace(road.tables["sources"]["road"], state="paused")
+        road.tables["sources"] = {"road": row}
+        expect(page.get_by_text("Its time is paused")).to_be_visible()
 
 
 def test_without_a_bus_the_view_says_so(browser: "Browser") -> None:

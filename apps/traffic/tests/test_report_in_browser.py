@@ -17,6 +17,7 @@ from .test_report import NASTY, renamed
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+expect = pytest.importorskip("playwright.sync_api", reason="a browser needs playwright").expect
 GOOD = made_results(sites=3, minutes=6)
 change = msgspec.structs.replace
 
@@ -43,7 +44,7 @@ def opened(browser: "Browser", results: Results, folder: Path, **options: Any) -
 def scroll_through(page: "Page") -> None:
     """Unfold everything, so that all pictures are drawn."""
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    page.wait_for_function("[...document.querySelectorAll('.chart')].every((one) => one.childElementCount > 0)")
+    expect(page.locator(".chart:not(:has(*))")).to_have_count(0)
 
 
 def test_every_picture_is_drawn_in_its_place(browser: "Browser", tmp_path: Path) -> None:

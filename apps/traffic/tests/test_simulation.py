@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from genus import Subscription
 from genus.errors import BusError, GenusError
 from genus.studio import ChannelRow, EventSource, SimulatedSystem, open_simulation
 from genus_traffic.commands import _print_results
@@ -20,6 +21,7 @@ from genus_traffic.run_folder import MARKER, OUTPUTS, RunFolder
 from genus_traffic.segment.processes import segment_of
 from genus_traffic.segment.segment import SegmentRun
 from genus_traffic.subscribers import CONFIDENT, SUBSCRIPTIONS
+from genus_traffic.types import Roadside
 
 from .examples import examples
 from .made_results import made_results
@@ -105,7 +107,7 @@ def test_what_the_gateways_forward_arrives_at_the_centre_once() -> None:
     lost = sum(result.lost for world in city.worlds.values() for result in world.channels())
     assert lost == 0
     sources = set()
-    city.centre.bus.subscribe("Roadside", lambda event: sources.add(event.source))
+    city.centre.bus.subscribe(Subscription(Roadside), lambda event: sources.add(event.source))
     run(city, 5)
     assert sources == set(city.worlds)
     city.close()
@@ -118,7 +120,10 @@ def test_an_event_arrives_at_the_centre_at_its_time_within_a_step() -> None:
         city = CitySystem(default_city(sites=1, minutes=1, seed=2))
         start(city)
         found: list[tuple[int, str]] = []
-        city.centre.bus.subscribe("Roadside", lambda event, c=city, f=found: f.append((c.now_ns, str(event))))  # type: ignore[misc]
+        city.centre.bus.subscribe(
+            Subscription(Roadside),
+            lambda event, c=city, f=found: f.append((c.now_ns, str(event))),  # type: ignore[misc]
+        )
         run(city, 5, step_ns)
         assert city.now_ns == city.begin_ns + 5 * SECOND
         arrivals.append(found)
