@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from genus.bus import Bus, open_bus
-from genus.studio import Studio
+from genus.studio import SourceRow, Studio, open_studio
+from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, SeenGate, SeenLoop, view_page
 
 if TYPE_CHECKING:
@@ -110,6 +111,32 @@ def test_completion_by_keyboard(browser: "Browser", studio: Studio) -> None:
         expect(page.get_by_role("button", name="Run")).to_be_focused()
 
 
+def test_enter_completes_half_a_word_and_runs_a_whole_one(browser: "Browser", studio: Studio) -> None:
+    """While completions are offered, nothing is called wrong: the word is still being typed."""
+    with view_page(browser, studio, "events") as page:
+        query, listed = page.locator(".query-input"), page.locator(".query-list")
+        type_query(page, "SeenLoop where spede > 3")
+        expect(page.locator(".query-message.bad")).to_be_visible()
+        query.fill("")
+        query.press_sequentially("SeenLoop where spe")
+        expect(page.get_by_role("option", name="speed")).to_be_visible()
+        expect(listed).to_contain_text("Enter or Tab to take, Esc to close")
+        with page.expect_response(re.compile("/api/check.*spee$")):
+            query.press_sequentially("e")  # what is wrong with this text comes while the list is open
+        expect(page.locator(".query-message.bad")).to_have_count(0)
+        assert query.get_attribute("aria-invalid") is None
+        query.press("Enter")
+        expect(query).to_have_value("SeenLoop where speed")
+        query.press_sequentially(" > 3")
+        query.press("Escape")
+        query.press("Enter")
+        expect(page).to_have_url(re.compile("speed"))
+        query.fill("")
+        query.press_sequentially("SeenGate")
+        query.press("Enter")
+        expect(page).to_have_url(re.compile("q=SeenGate$"))
+
+
 def test_an_answer_out_of_order_is_dropped(browser: "Browser", studio: Studio) -> None:
     with view_page(browser, studio, "events") as page:
         held: list[Route] = []
@@ -208,6 +235,61 @@ def test_rows_stay_while_somebody_reads_and_new_ones_are_counted(browser: "Brows
         assert page.locator(".event-scroll").evaluate("element => element.scrollTop") == 0
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_a_row_that_is_clicked_stays_and_is_marked(
+    browser: "Browser", bus: Bus, studio: Studio, is_paused: bool
+) -> None:
+    """However many events come before, while and after it is pressed."""
+    with view_page(browser, studio, "events?q=SeenLoop") as page:
+        is_connected(page)
+        for lane in range(30):
+            bus.publish(SeenLoop(lane=lane))
+        expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "31")
+        expect(page.locator(".event-counts")).to_contain_text("30 seen")
+        if is_paused:
+            page.locator(".event-tools").get_by_role("button", name="Pause").click()
+        row = page.locator("tr.event").filter(has=page.get_by_text("25", exact=True))
+        before = row.bounding_box()
+        assert before is not None
+        if is_paused:
+            publish_seen(page, bus, 40)
+        page.mouse.move(before["x"] + 20, before["y"] + before["height"] / 2)
+        page.mouse.down()
+        publish_seen(page, bus, 40)
+        page.mouse.up()
+        chosen = page.locator("tr.event[aria-selected=true]")
+        expect(chosen.locator(".event-cell").last).to_have_text("25")
+        publish_seen(page, bus, 50)
+        expect(chosen.locator(".event-cell").last).to_have_text("25")
+        after = chosen.bounding_box()
+        assert after is not None and after["y"] == before["y"]
+        ground = "element => getComputedStyle(element.firstElementChild).backgroundColor"
+        assert chosen.evaluate(ground) != page.locator("tr.event[aria-selected=false]").first.evaluate(ground)
+
+
+def publish_seen(page: "Page", bus: Bus, number: int) -> None:
+    """Publish events, and wait until the page has taken them."""
+    counts = page.locator(".event-counts")
+    found = re.search(r"(\d+) seen", counts.inner_text())
+    assert found is not None
+    for _ in range(number):
+        bus.publish(SeenLoop(lane=99))
+    expect(counts).to_contain_text(f"{int(found[1]) + number} seen")
+
+
+def test_what_cannot_be_seen_in_a_text_is_shown(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    """An empty text is not an absent one; line breaks and changes of direction have signs, and the details have all of it."""
+    with view_page(browser, studio, "events?q=SeenLoop") as page:
+        is_connected(page)
+        for note in (None, "", "two\nlines", "a\u202eevil\u2066b"):
+            bus.publish(SeenLoop(lane=1, note=note))
+        expect(page.locator("tr.event")).to_have_count(4)
+        assert [row[-1] for row in rows(page)] == ["a⟨U+202E⟩evil⟨U+2066⟩b", "two⏎lines", '""', ""]
+        expect(page.locator("tr.event").nth(2).locator(".event-cell").last).to_have_class(re.compile("event-blank"))
+        page.locator("tr.event").nth(1).click()
+        assert page.locator("bdi.event-value").last.text_content() == "two\nlines"
+
+
 def test_rows_by_keyboard(browser: "Browser", bus: Bus, studio: Studio) -> None:
     with view_page(browser, studio, "events?q=SeenLoop") as page:
         is_connected(page)
@@ -240,6 +322,29 @@ def test_an_event_is_published_from_the_form(browser: "Browser", bus: Bus, studi
         page.get_by_role("button", name="Publish", exact=True).click()
         expect(page.locator("tr.event")).to_have_count(1)
         assert rows(page)[0][-1] == "2"
+
+
+class AskedLake(MadeSource):
+    """A lake: it sends nothing, and answers when it is asked."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, types=[SeenLoop])
+        self.tables["sources"] = {name: SourceRow(kind="lake", address="lake/")}
+
+    def ask(self, subscription: object, most: int) -> list[dict[str, Any]]:
+        return [{"type": "SeenLoop", "lane": lane} for lane in (1, 2)]
+
+
+def test_a_lake_alone_is_asked_by_run(browser: "Browser") -> None:
+    """It is not called live, and the address asks it again."""
+    with open_studio(AskedLake("old"), port=0) as studio, view_page(browser, studio, "events") as page:
+        expect(page.locator(".event-empty")).to_contain_text("a lake answers once")
+        expect(page.get_by_role("group", name="old")).to_have_text("old ◇ on request", use_inner_text=True)
+        type_query(page, "SeenLoop")
+        expect(page.locator("tr.event")).to_have_count(2)
+        expect(page.locator(".event-said")).to_have_text("2 events found in old")
+        page.reload()
+        expect(page.locator("tr.event")).to_have_count(2)
 
 
 def test_without_permission_there_is_no_form(browser: "Browser", bus: Bus) -> None:

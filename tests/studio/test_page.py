@@ -40,13 +40,13 @@ class Player(MadeSource):
     def __init__(self, name: str, player: str = "") -> None:
         super().__init__(name)
         self.state: State = "paused"
-        self.player, self.speed, self.time_ms = player, 1.0, 0.0
+        self.player, self.speed, self.time_ms, self.can_seek = player, 1.0, 0.0, True
         self.show()
 
     def show(self) -> None:
         row = SourceRow(
             kind="recording", address="hour.genus", state=self.state, time_ms=self.time_ms, begin_ms=0.0, end_ms=3.6e6,
-            speed=self.speed, can_seek=True, player=self.player,
+            speed=self.speed, can_seek=self.can_seek, player=self.player,
         )  # fmt: skip
         self.tables["sources"] = {self.name: row}
 
@@ -219,6 +219,31 @@ def test_the_time_of_a_recording(browser: "Browser") -> None:
         assert source.speed == 10
 
 
+def test_what_has_ended_is_not_played_again(browser: "Browser") -> None:
+    """Unless it can be sought; and why it cannot be played is said."""
+    source = Player("hour")
+    source.state, source.can_seek = "ended", False
+    source.show()
+    with open_studio(source, port=0) as studio, view_page(browser, studio, "overview") as page:
+        button = page.get_by_role("button", name="play hour")
+        expect(button).to_be_disabled()
+        expect(button).to_have_attribute("title", re.compile("ended, and its time cannot go back"))
+        source.can_seek = True
+        source.show()
+        expect(button).to_be_enabled()
+
+
+def test_an_error_of_the_bar_goes_away(browser: "Browser") -> None:
+    """It would stand on every view for ever."""
+    with open_studio(Player("hour"), port=0) as studio, view_page(browser, studio, "overview") as page:
+        page.clock.install()
+        bar = page.get_by_role("group", name="hour")
+        bar.get_by_role("combobox").select_option("100")
+        expect(bar.get_by_role("alert")).to_have_text(re.compile("too fast"))
+        page.clock.fast_forward(6_100)
+        expect(bar.get_by_role("alert")).to_be_hidden()
+
+
 def test_sources_of_one_player_are_one_item(browser: "Browser") -> None:
     """What is played together has one button."""
     sources = [Player(name, player="both") for name in ("north", "south")]
@@ -237,3 +262,22 @@ def test_no_view_is_wider_than_the_window(browser: "Browser", source: MadeSource
             page.evaluate(f"location.hash = '{view}'")
             expect(page.locator(f"main.view-{view} h1")).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
+
+
+def test_no_view_is_taller_than_the_window(browser: "Browser", studio: Studio) -> None:
+    """With few rows nothing scrolls, so that the focus never moves the bar of sources under the head."""
+    with view_page(browser, studio, "overview", viewport={"width": 1280, "height": 900}) as page:
+        expect(page.get_by_role("group", name="made")).to_be_visible()
+        for view in ("overview", "types", "channels", "subscriptions", "nodes", "lake", "events", "plot"):
+            page.evaluate(f"location.hash = '{view}'")
+            expect(page.locator(f"main.view-{view} h1")).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0, view
+
+
+def test_nothing_is_known_of_a_server_that_is_gone(browser: "Browser", source: MadeSource) -> None:
+    """What was well when it was last heard may not be now."""
+    with open_studio(source, port=0) as studio, view_page(browser, studio, "overview") as page:
+        expect(page.get_by_text("Nothing is wrong.")).to_be_visible()
+        studio.close()
+        expect(page.get_by_text("Not known: the server does not answer.")).to_be_visible()
+        expect(page.get_by_text("Nothing is wrong.")).to_be_hidden()

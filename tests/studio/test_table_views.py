@@ -254,3 +254,18 @@ def test_300_channels_20_times_a_second(browser: "Browser", source: MadeSource, 
         )
         assert ticks - before > 15  # it did change meanwhile
         assert frames > 20  # 60 on an idle machine
+
+
+@pytest.mark.parametrize(
+    ("view", "words"),
+    [
+        ("channels", "Nobody has published anything yet."),
+        ("subscriptions", "Nobody has subscribed to anything."),
+        ("nodes", "No source has told of a node."),
+        ("lake", "The lake has no tables yet."),
+    ],
+)
+def test_a_table_without_rows_says_so(browser: "Browser", view: str, words: str) -> None:
+    """It is never blank."""
+    with open_studio(MadeSource("made"), port=0) as studio, view_page(browser, studio, view) as page:
+        expect(page.get_by_text(words)).to_be_visible()

@@ -22,7 +22,7 @@ export function lineLook(n) {
 export function chartNumber(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
-  if (size !== 0 && (size >= 1e9 || size < 1e-3)) return value.toExponential(3).replace("-", "−");
+  if (size !== 0 && (size >= 1e9 || size < 1e-3)) return value.toExponential(3).replaceAll("-", "−");
   return value.toLocaleString("en", { maximumSignificantDigits: size < 1e4 ? 4 : 9 }).replace("-", "−");
 }
 
@@ -267,7 +267,7 @@ class ChartFrame {
     const { isZeroBased } = this.settings;
     const range = (_, low, high) => {
       if (low === null || low === undefined || !Number.isFinite(low)) return [0, 1];
-      return isZeroBased ? [0, high > 0 ? high * 1.05 : 1] : window.uPlot.rangeNum(low, high, 0.1, true);
+      return finiteRange(...(isZeroBased ? [0, high > 0 ? high * 1.05 : 1] : window.uPlot.rangeNum(low, high, 0.1, true)), low, high);
     };
     return { y: { range }, y2: { range } };
   }
@@ -285,7 +285,7 @@ class ChartFrame {
       scale: n ? "y2" : "y", side: n ? 1 : 3, label: unit || undefined, space: 28, ...(n ? { grid: { show: false } } : {}),
       // charts one below the other begin at the same place if they have the same room for their axes
       size: (_, texts) => Math.max((settings.room ?? 0) - (unit ? 16 : 0), 14 + 6.4 * Math.max(3, ...(texts ?? []).map((text) => text.length))),
-      values: (_, at) => at.map(chartNumber),
+      values: (_, at) => at.map(chartNumber), incrs: (_, __, low, high) => axisSteps(high - low),
     }));
   }
 
@@ -353,6 +353,19 @@ function nearestValue(column, place) {
 function xRange(xs) {
   const low = xs[0] ?? 0, high = xs.at(-1) ?? low;
   return low === high ? [low - 1, high + 1] : [low, high];
+}
+
+/** The range from `from` to `to`, or the widest one that has numbers at both ends and between them, for values up to 1e308. */
+function finiteRange(from, to, low, high) {
+  if (Number.isFinite(to - from)) return [from, to];
+  if (low >= 0) return [0, Number.MAX_VALUE];
+  return high <= 0 ? [-Number.MAX_VALUE, 0] : [-Number.MAX_VALUE / 2.01, Number.MAX_VALUE / 2.01];
+}
+
+/** Distances between the labels of an axis that suit its span: 1, 2, 2.5 and 5 times powers of ten. */
+function axisSteps(span) {
+  const power = Math.floor(Math.log10(span || 1));
+  return [-4, -3, -2, -1, 0].flatMap((less) => [1, 2, 2.5, 5].map((part) => Number(`${part}e${power + less}`))).filter((step) => step > 0 && Number.isFinite(step));
 }
 
 function chartAxis(more) {

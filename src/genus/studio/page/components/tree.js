@@ -1,6 +1,6 @@
 // The tree of event types: codes as primes, event tags as bits, what is published of each; and the attributes of a type.
 import { h, setText, setAttribute } from "./dom.js";
-import { count, rate, time } from "./format.js";
+import { count, rate, time, visibleText } from "./format.js";
 import { drawBits } from "./bits.js";
 
 const TAG_BITS = 14;
@@ -228,7 +228,7 @@ class TypeTree {
     if (!item || !row || !this.options.isLive) return;
     setText(item.rates, row.events ? `${rate(row.rate)}/s` : "");
     setAttribute(item.rates, "title", row.events ? `${count(row.events)} events so far` : null);
-    setText(item.last, row.last_ms === null ? "" : `${time(row.last_ms)}  ${row.last}`);
+    setText(item.last, row.last_ms === null ? "" : visibleText(`${time(row.last_ms)}  ${row.last}`));
     setAttribute(item.last, "title", row.last || null);
   }
 

@@ -13,17 +13,17 @@ const SHOWN_EVENTS = 20;
 
 const stateText = (frame) => (!frame.ok ? "corrupted" : frame.isLate ? "late" : "");
 const COLUMNS = [
-  { id: "start", title: "Start", width: 10, end: true, value: (frame) => frame.start, text: (frame) => instantText(frame.start), isFixed: true },
-  { id: "channel", title: "Channel", width: 15, value: (frame) => frame.channel, text: (frame) => frame.channel, search: (frame) => frame.channel, isLong: true },
-  { id: "node", title: "Node", width: 9, value: (frame) => frame.node, text: (frame) => frame.node, search: (frame) => frame.node },
-  { id: "kind", title: "Class", width: 10, value: (frame) => frame.kind, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind, search: (frame) => `${frame.kind} ${FRAME_KINDS[frame.kind]}` },
-  { id: "identifier", title: "Identifier", width: 8, end: true, value: (frame) => frame.identifier, text: (frame) => identifierText(frame.identifier), search: (frame) => identifierText(frame.identifier), class: "mono" },
-  { id: "priority", title: "Priority", width: 6, end: true, value: (frame) => frame.priority, text: (frame) => count(frame.priority) },
-  { id: "length", title: "Length", width: 6, end: true, value: (frame) => frame.end - frame.start, text: (frame) => micros(frame.end - frame.start) },
-  { id: "waited", title: "Waited", width: 6, end: true, value: (frame) => frame.waited, text: (frame) => micros(frame.waited) },
-  { id: "spare", title: "To deadline", width: 8, end: true, value: (frame) => (frame.deadline === null ? null : frame.deadline - frame.end), text: (frame) => micros(frame.deadline === null ? null : frame.deadline - frame.end), tone: (frame) => (frame.isLate ? "bad" : "") },
-  { id: "state", title: "State", width: 7, value: stateText, text: stateText, search: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
-  { id: "beaten", title: "Beat", width: 16, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
+  { id: "start", title: "Start", width: 6.6, end: true, value: (frame) => frame.start, text: (frame) => instantText(frame.start), isFixed: true },
+  { id: "channel", title: "Channel", width: 8.5, grows: true, value: (frame) => frame.channel, text: (frame) => frame.channel, search: (frame) => frame.channel, isLong: true },
+  { id: "node", title: "Node", width: 5.5, value: (frame) => frame.node, text: (frame) => frame.node, search: (frame) => frame.node },
+  { id: "kind", title: "Class", width: 6.5, value: (frame) => frame.kind, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind, search: (frame) => `${frame.kind} ${FRAME_KINDS[frame.kind]}` },
+  { id: "identifier", title: "Identifier", width: 6.3, end: true, value: (frame) => frame.identifier, text: (frame) => identifierText(frame.identifier), search: (frame) => identifierText(frame.identifier), class: "mono" },
+  { id: "priority", title: "Priority", width: 4.6, end: true, value: (frame) => frame.priority, text: (frame) => count(frame.priority) },
+  { id: "length", title: "Length", width: 4.8, end: true, value: (frame) => frame.end - frame.start, text: (frame) => micros(frame.end - frame.start) },
+  { id: "waited", title: "Waited", width: 4.9, end: true, value: (frame) => frame.waited, text: (frame) => micros(frame.waited) },
+  { id: "spare", title: "To deadline", width: 6.1, end: true, value: (frame) => (frame.deadline === null ? null : frame.deadline - frame.end), text: (frame) => micros(frame.deadline === null ? null : frame.deadline - frame.end), tone: (frame) => (frame.isLate ? "bad" : "") },
+  { id: "state", title: "State", width: 5.2, value: stateText, text: stateText, search: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
+  { id: "beaten", title: "Beat", width: 7, grows: true, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
 ];
 
 /** A span that has about 20 events at the rate of a source. */
@@ -45,7 +45,8 @@ class CanView {
     this.spanMs = SPANS_MS.includes(Number(ctx.params.span)) ? Number(ctx.params.span) : null;
     this.lanes = ctx.params.lanes === "channel" ? "channel" : "node";
     this.isShortened = ctx.params.idle !== "full"; // on a busy bus there is nothing to shorten
-    this.isLive = true;
+    this.startUs = ctx.params.at && Number.isFinite(Number(ctx.params.at)) ? Number(ctx.params.at) : null; // where it was stopped
+    this.isLive = this.startUs === null;
     this.data = null;
     this.stream = null;
     this.timeline = null;
@@ -71,14 +72,17 @@ class CanView {
     this.gaugeBox = h("span", { class: "gauge can-load" }, this.gauge);
     this.time = h("span", { class: "note can-time" });
     this.problem = h("p", { class: "verdict bad", role: "alert", hidden: true });
+    this.state = h("p", { class: "verdict warn", role: "status", hidden: true });
+    this.widen = h("button", { type: "button", class: "button small", onclick: () => this.setSpan(this.widerSpan()) }, "Widen the span");
+    this.none = h("p", { class: "can-none", hidden: true }, "No frame in this span. ", this.widen);
     this.place = h("figure", { class: "can-figure" });
     this.empty = h("p", { class: "empty", hidden: true }, "No source has a CAN bus. Open one with ", h("code", {}, "genus studio can:..."), ", ", h("code", {}, "sim:..."), " or the file of a trace.");
-    this.table = table({ columns: COLUMNS, label: "Frames", word: "frame", sort: { id: "start", down: true }, tone: (frame) => (!frame.ok ? "warn" : frame.isLate ? "bad" : "") });
+    this.table = table({ columns: COLUMNS, label: "Frames", word: "frame", sort: { id: "start", down: true }, tone: (frame) => (!frame.ok ? "warn" : frame.isLate ? "bad" : ""), empty: "No frame in this span." });
     this.frames = h("details", { class: "section", ontoggle: () => this.drawTable(true) }, h("summary", {}, "The frames as a table"), this.table);
     this.controls = h("div", {},
       h("div", { class: "toolbar" }, this.sourceField, h("span", { class: "switch" }, this.earlier, this.toggle, this.later), h("label", { class: "field" }, "Span", this.spans), lanes,
         h("label", { class: "field" }, idle, "shorten idle stretches")),
-      this.problem, this.place, this.frames);
+      this.problem, this.state, this.place, this.none, this.frames);
     root.append(this.empty, this.controls);
   }
 
@@ -104,7 +108,17 @@ class CanView {
     this.sources.value = this.source;
     this.spanMs ??= usualSpan(this.ctx.store.rows("sources").get(this.source));
     this.spans.value = String(this.spanMs);
+    this.ctx.setParams({ source: this.source, span: this.spanMs });
+    this.drawState();
     if (this.isLive && !this.stream) this.play();
+    else if (!this.isLive && !this.data && !this.asked) this.showStopped(this.startUs);
+  }
+
+  /** A bus whose own time stands still shows nothing new, however live the view is. */
+  drawState() {
+    const state = this.ctx.store.rows("sources").get(this.source)?.state;
+    this.state.hidden = !["paused", "ended", "failed"].includes(state);
+    setText(this.state, state === "paused" ? "❚❚ Its time is paused: press ▶ in the bar of sources to go on." : state === "ended" ? "■ It has ended: nothing new will come." : "✕ It has failed: nothing new will come.");
   }
 
   unmount() {
@@ -123,6 +137,7 @@ class CanView {
     this.isLive = true;
     this.askedStart = null;
     this.drawToggle();
+    this.ctx.setParams({ at: "" });
     this.stream = this.ctx.sse(`can/stream?${this.query()}`, { timeline: (data) => this.show(data) });
   }
 
@@ -135,7 +150,18 @@ class CanView {
     this.stop();
     this.isLive = false;
     this.drawToggle();
+    this.keepPlace();
     this.drawTable(true);
+  }
+
+  showStopped(start) {
+    this.drawToggle();
+    this.ask(start);
+  }
+
+  /** Where it was stopped is in the address, too. */
+  keepPlace() {
+    if (!this.isLive && this.data) this.ctx.setParams({ at: Math.round(this.data.start_us) });
   }
 
   move(share) {
@@ -152,6 +178,7 @@ class CanView {
       if (mine !== this.asked || this.isLive) return;
       this.askedStart = null;
       this.show(data);
+      this.keepPlace();
     } catch (error) {
       this.fail(error);
     }
@@ -169,10 +196,16 @@ class CanView {
     this.timeline = null;
     this.data = null;
     this.restart();
+    this.drawState();
+  }
+
+  widerSpan() {
+    return SPANS_MS.find((ms) => ms > this.spanMs);
   }
 
   setSpan(ms) {
     this.spanMs = ms;
+    this.spans.value = String(ms);
     this.restart();
   }
 
@@ -213,6 +246,8 @@ class CanView {
     setText(this.load, percent(data.load));
     setAttribute(this.gaugeBox, "class", `gauge can-load${data.load > MOST_LOAD ? " high" : ""}`);
     this.gauge.style.transform = `scaleX(${Math.min(Math.max(data.load, 0), 1)})`;
+    this.none.hidden = data.frames.length > 0;
+    this.widen.hidden = !this.widerSpan();
     this.drawTable(false);
   }
 

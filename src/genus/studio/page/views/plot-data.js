@@ -9,6 +9,9 @@ export const MOST_POINTS = 5000;
 export const MOST_LINES = 40;
 const THINNED_COLUMNS = 1600; // leaves 3,200 points, so that thinning is rare
 const REAL_TIME_MS = 5000;
+const LEAST_GAP_MS = 2000;
+const SAMPLED_INTERVALS = 200;
+const FEW_INTERVALS = 5; // too few to tell what is usual
 
 /** Whether an attribute of this type is drawn: a number, bool as 0 or 1, a duration in seconds, choices of numbers. */
 export function isPlotted(type) {
@@ -63,7 +66,7 @@ export class PlotData {
   /** The points of a line in a span of time, with one before and one after it, at most two for each column of pixels. */
   points(name, key, from, to, columns) {
     const line = this.series.get(name)?.lines.get(key) ?? [];
-    const part = line.slice(Math.max(0, placeOf(line, from) - 1), placeOf(line, to) + 1);
+    const part = broken(line.slice(Math.max(0, placeOf(line, from) - 1), placeOf(line, to) + 1), longestInterval(line));
     return part.length > 2 * columns ? extremes(part, (to - from) / columns) : part;
   }
 
@@ -98,6 +101,25 @@ export class PlotData {
   clear() {
     this.keep(new Set());
   }
+}
+
+/**
+ * From which time between two points on a line is not drawn, as nobody listened: far longer than is usual for this line,
+ * also if its events come in bursts.
+ */
+export function longestInterval(line) {
+  const step = Math.max(1, Math.floor(line.length / SAMPLED_INTERVALS)), intervals = [];
+  for (let n = 1; n < line.length; n += step) if (line[n][1] !== null && line[n - 1][1] !== null) intervals.push(line[n][0] - line[n - 1][0]);
+  if (intervals.length < FEW_INTERVALS) return Infinity;
+  intervals.sort((a, b) => a - b);
+  const part = (share) => intervals[Math.floor(share * (intervals.length - 1))];
+  return Math.max(LEAST_GAP_MS, 10 * part(0.5), 3 * part(0.9));
+}
+
+/** Points with a gap wherever two are further apart than `longest`. */
+function broken(points, longest) {
+  const isGap = (point, n) => n > 0 && point[0] - points[n - 1][0] > longest;
+  return points.some(isGap) ? points.flatMap((point, n) => (isGap(point, n) ? [[points[n - 1][0] + 0.001, null], point] : [point])) : points;
 }
 
 /** Both lists in the order of time, without the points that come twice, as after a reconnection. */

@@ -51,7 +51,7 @@ class PlotView {
     this.window_ = h("select", { class: "input", onchange: (event) => this.setWindow(Number(event.target.value)) }, WINDOWS.map(([seconds, text]) => h("option", { value: seconds }, text)));
     this.window_.value = String(this.window);
     this.by_ = h("select", { class: "input", onchange: (event) => this.setBy(event.target.value) },
-      h("option", { value: "none" }, "all events"), h("option", { value: "source" }, "each source"), h("option", { value: "publisher" }, "each publisher"));
+      h("option", { value: "none" }, "all events"), h("option", { value: "source" }, "each value of `source`"), h("option", { value: "publisher" }, "each publisher"));
     this.by_.value = this.by;
     this.pause = h("button", { type: "button", class: "button", "aria-pressed": "false", onclick: () => this.setPaused(!this.isPaused) }, "Pause");
     this.sources = sourceChoice("All", (chosen) => this.choose(chosen));

@@ -46,8 +46,9 @@ class TypesView {
     this.changes = h("details", { class: "type-changes", hidden: true });
     this.panel = h("aside", { class: "card type-panel", "aria-label": "The chosen type", hidden: true });
     this.loading = h("p", { class: "loading" }, "Loading …");
-    this.body = h("div", { class: "types-body" }, h("div", { class: "card types-tree" }, treeLegend(), this.tree), this.panel);
-    root.append(h("p", { class: "lead" }, "The ", term("catalog"), " gives each ", term("type"), " a ", term("code"), ", a product of primes that contains the codes of its supertypes, and blocks of ", term("event tag", "event tags"), " that contain those of its subtypes."),
+    this.body = h("div", { class: "types-body" }, h("div", { class: "card types-tree" }, treeLegend(), h("div", { class: "type-heads", "aria-hidden": "true" }, ["Type", "Code", "Event tag", "Rate", "Last event"].map((word) => h("span", {}, word))), this.tree), this.panel);
+    root.append(h("p", { class: "lead" }, "Each event has a ", term("type"), ", and who subscribes to a type gets the events of all types below it, too. The ", term("code"), " of a type is a product of primes: one division tells whether a type is below another. The ",
+        term("event tag"), " is the number of a type on a CAN bus: a controller that compares the fixed bits takes a type and all below it, and nothing else."),
       h("div", { class: "toolbar", role: "search" }, input, button("open all", () => this.tree.openAll(true)), button("close all", () => this.tree.openAll(false)), this.counted),
       this.changes, this.loading, this.body);
     if (this.filterText) this.tree.filter(this.filterText);
