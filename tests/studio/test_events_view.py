@@ -262,7 +262,8 @@ def test_a_row_that_is_clicked_stays_and_is_marked(
         publish_seen(page, bus, 50)
         expect(chosen.locator(".event-cell").last).to_have_text("25")
         after = chosen.bounding_box()
-        assert after is not None and after["y"] == before["y"]
+        assert after is not None
+        assert after["y"] == before["y"]
         ground = "element => getComputedStyle(element.firstElementChild).backgroundColor"
         assert chosen.evaluate(ground) != page.locator("tr.event[aria-selected=false]").first.evaluate(ground)
 
@@ -278,7 +279,7 @@ def publish_seen(page: "Page", bus: Bus, number: int) -> None:
 
 
 def test_what_cannot_be_seen_in_a_text_is_shown(browser: "Browser", bus: Bus, studio: Studio) -> None:
-    """An empty text is not an absent one; line breaks and changes of direction have signs, and the details have all of it."""
+    """An empty text is not an absent one; line breaks and changes of direction have signs; the details have all."""
     with view_page(browser, studio, "events?q=SeenLoop") as page:
         is_connected(page)
         for note in (None, "", "two\nlines", "a\u202eevil\u2066b"):

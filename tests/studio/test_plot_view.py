@@ -142,3 +142,26 @@ def test_points_before_and_after_a_step_in_time_are_not_connected(browser: "Brow
             }"""
         )
         assert line == [[1000, 1], [2000, 2], [3000, None], [90000, 9]]
+
+
+def test_a_time_in_which_nobody_listened_is_not_drawn(browser: "Browser", studio: Studio) -> None:
+    """A line has a gap there; events that come in bursts, or seldom, are connected."""
+    with view_page(browser, studio, "plot") as page:
+        gaps = page.evaluate(
+            """async () => {
+                const { PlotData } = await import("/page/views/plot-data.js");
+                const gaps = (times) => {
+                    const data = new PlotData(), points = times.map((time) => [time, 1]);
+                    data.receive({ at: 0, series: { "A.x": { unit: null, lines: { "": points } } } });
+                    const drawn = data.points("A.x", "", 0, 1e6, 1e4);
+                    return drawn.filter((point) => point[1] === null).map((point) => Math.round(point[0]));
+                };
+                const many = (size, time) => Array.from({ length: size }, (_, n) => time(n));
+                return [
+                    gaps([...many(50, (n) => 100 * n), ...many(50, (n) => 40000 + 100 * n)]),
+                    gaps(many(60, (n) => 5000 * Math.floor(n / 6) + n % 6)),
+                    gaps(many(20, (n) => 30000 * n)),
+                ];
+            }"""
+        )
+        assert gaps == [[4900], [], []]

@@ -261,12 +261,14 @@ export class Store {
   }
 
   #beat() {
-    const channels = this.tables.get("channels");
-    if (!channels?.size) return;
-    const changed = this.#changed("channels");
-    for (const [key, row] of channels) {
-      row.rates = [...(row.rates ?? []).slice(1 - KEPT_RATES), row.rate ?? 0];
-      markSet(changed, key);
+    for (const name of ["channels", "sources"]) {
+      const table = this.tables.get(name);
+      if (!table?.size) continue;
+      const changed = this.#changed(name);
+      for (const [key, row] of table) {
+        row.rates = [...(row.rates ?? []).slice(1 - KEPT_RATES), row.rate ?? 0];
+        markSet(changed, key);
+      }
     }
   }
 

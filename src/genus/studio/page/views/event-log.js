@@ -150,8 +150,11 @@ export class EventColumns {
 
 /** A part of a subscription that an event fails, as a text; a long one without its middle. */
 export function partText({ stage, part, truth }) {
-  const short = part.length > LONGEST_PART ? `${part.slice(0, LONGEST_PART / 2)} … ${part.slice(-LONGEST_PART / 2)}` : part;
-  return stage === "where" ? `${short} is ${truth}` : `${stage} ${short}`;
+  return stage === "where" ? `${withoutMiddle(part)} is ${truth}` : `${stage} ${withoutMiddle(part)}`;
+}
+
+function withoutMiddle(text) {
+  return text.length > LONGEST_PART ? `${text.slice(0, LONGEST_PART / 2)} … ${text.slice(-LONGEST_PART / 2)}` : text;
 }
 
 /** What the event has there. */
@@ -164,7 +167,7 @@ export function failureText(event) {
   if (!event.why) return "";
   const [first, ...others] = event.why;
   if (!first) return "does not match";
-  return `${partText(first)}: ${foundText(first)}${others.length ? ` (and ${others.length} more)` : ""}`;
+  return `${partText(first)}: ${withoutMiddle(foundText(first))}${others.length ? ` (and ${others.length} more)` : ""}`;
 }
 
 /** An event as JSON to copy. */

@@ -11,7 +11,7 @@ function fixedColumns(columns, { hasSources, hasWhy }) {
   return [
     { label: day ? `${day} (UTC)` : "time (UTC)", width: hasDays ? 22 : day ? 15 : 12, read: (event) => (hasDays ? date : time)(event.at_ms, 3) },
     { label: "type", width: names.type, read: (event) => event.type },
-    hasWhy && { label: "why not", width: 46, isWrapped: true, read: (event) => failureText(event) || "✓ matches" },
+    hasWhy && { label: "why not", width: 42, isWrapped: true, read: (event) => failureText(event) || "✓ matches" },
     hasSources && { label: "seen on", width: names.source, read: (event) => event.source },
     names.publisher && { label: "publisher", width: names.publisher, read: (event) => event.publisher ?? "" },
   ].filter(Boolean);
@@ -197,7 +197,7 @@ export class EventTable {
     const isEmpty = value === "" && Boolean(column.isAttribute);
     setText(cell, isEmpty ? '""' : visibleText(value ?? ""));
     if (cell.isEmpty !== isEmpty) cell.classList.toggle("event-blank", (cell.isEmpty = isEmpty));
-    if (column.isWrapped) setAttribute(cell, "title", value);
+    if (column.isWrapped) setAttribute(cell, "title", visibleText(value));
   }
 
   // -- pointer and keyboard --------------------------------------------------------------------------------------------

@@ -170,7 +170,8 @@ class EventsView {
     const isBroken = state === "broken";
     if (isBroken === this.isBroken) return;
     this.isBroken = isBroken;
-    setText(this.said, isBroken ? "No connection: trying again" : "");
+    const { checked } = this.query, isWrong = checked?.text === this.text && !checked.result.ok;
+    setText(this.said, isBroken ? (isWrong ? "Not run: the subscription is not valid." : "No connection: trying again") : "");
   }
 
   async askNow() {

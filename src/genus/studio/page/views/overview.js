@@ -3,7 +3,7 @@ import { h, setText, setAttribute } from "../components/dom.js";
 import { DASH, count, date, duration, isNumber, percent, plural, rate, short, time } from "../components/format.js";
 import { sparkline } from "../components/spark.js";
 import { term } from "../terms.js";
-import { drawState, isAsked, sourceRates } from "./sources-bar.js";
+import { drawState, isAsked } from "./sources-bar.js";
 
 const SHOWN_PROBLEMS = 50;
 const GROWING_MS = 10_000;
@@ -172,7 +172,7 @@ class SourceLines {
   }
 
   drawRates() {
-    for (const [key, line] of this.lines) line.spark.update(sourceRates.get(key) ?? []);
+    for (const [key, line] of this.lines) line.spark.update(this.ctx.store.rows("sources").get(key)?.rates ?? []);
   }
 }
 
@@ -184,7 +184,7 @@ class SourceLine {
     this.state = h("span", { class: "chip" });
     this.note = h("small", { class: "source-note" });
     this.cells = Object.fromEntries(["time", "rate", "late", "lost", "nodes", "load"].map((name) => [name, h("span")]));
-    this.spark = sparkline(sourceRates.get(key) ?? [], { width: 140, height: 26 });
+    this.spark = sparkline(ctx.store.rows("sources").get(key)?.rates ?? [], { width: 140, height: 26 });
     this.bar = h("i");
     this.gauge = h("span", { class: "gauge", "aria-hidden": "true" }, this.bar);
     const { cells } = this, end = (cell) => h("td", { class: "end" }, cell);

@@ -9,7 +9,7 @@ export const MOST_POINTS = 5000;
 export const MOST_LINES = 40;
 const THINNED_COLUMNS = 1600; // leaves 3,200 points, so that thinning is rare
 const REAL_TIME_MS = 5000;
-const LEAST_GAP_MS = 2000;
+const LEAST_GAP_MS = 5000;
 const SAMPLED_INTERVALS = 200;
 const FEW_INTERVALS = 5; // too few to tell what is usual
 

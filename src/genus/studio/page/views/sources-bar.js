@@ -3,20 +3,15 @@ import { h, setText, setAttribute } from "../components/dom.js";
 import { date, duration, isNumber, rate, time } from "../components/format.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 50, 100];
-const KEPT_RATES = 60;
 const KEPT_MS = 1500; // how long what the user chose stands against what the server says
 export const STATE_SIGNS = {
   live: ["●", "good"], playing: ["▶", "good"], paused: ["❚❚", "warn"], ended: ["■", ""], failed: ["✕", "bad"], "on request": ["◇", ""],
 };
 const ERROR_MS = 6000; // how long an error is shown
 
-/** The rates of each source of the last minute, one a second, the oldest first. */
-export const sourceRates = new Map();
-
 /** Show the sources in `root` for as long as the page lives. */
 export function mountSources(root, ctx) {
   const items = new Map();
-  setInterval(() => keepRates(ctx.store.rows("sources")), 1000);
   ctx.store.onChange("sources", () => {
     const groups = groupSources(ctx.store.rows("sources"));
     for (const [id, item] of items) if (!groups.has(id)) [item.element.remove(), items.delete(id)];
@@ -37,11 +32,6 @@ function groupSources(rows) {
     groups.set(id, [...(groups.get(id) ?? []), [key, row]]);
   }
   return groups;
-}
-
-function keepRates(rows) {
-  for (const key of sourceRates.keys()) if (!rows.has(key)) sourceRates.delete(key);
-  for (const [key, row] of rows) sourceRates.set(key, [...(sourceRates.get(key) ?? []).slice(1 - KEPT_RATES), row.rate]);
 }
 
 /** Whether its time can be stopped. */
