@@ -13,17 +13,17 @@ const SHOWN_EVENTS = 20;
 
 const stateText = (frame) => (!frame.ok ? "corrupted" : frame.isLate ? "late" : "");
 const COLUMNS = [
-  { id: "start", title: "Start", width: 6.6, end: true, value: (frame) => frame.start, text: (frame) => instantText(frame.start), isFixed: true },
-  { id: "channel", title: "Channel", width: 8.5, grows: true, value: (frame) => frame.channel, text: (frame) => frame.channel, search: (frame) => frame.channel, isLong: true },
-  { id: "node", title: "Node", width: 5.5, value: (frame) => frame.node, text: (frame) => frame.node, search: (frame) => frame.node },
-  { id: "kind", title: "Class", width: 6.5, value: (frame) => frame.kind, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind, search: (frame) => `${frame.kind} ${FRAME_KINDS[frame.kind]}` },
-  { id: "identifier", title: "Identifier", width: 6.3, end: true, value: (frame) => frame.identifier, text: (frame) => identifierText(frame.identifier), search: (frame) => identifierText(frame.identifier), class: "mono" },
-  { id: "priority", title: "Priority", width: 4.6, end: true, value: (frame) => frame.priority, text: (frame) => count(frame.priority) },
-  { id: "length", title: "Length", width: 4.8, end: true, value: (frame) => frame.end - frame.start, text: (frame) => micros(frame.end - frame.start) },
-  { id: "waited", title: "Waited", width: 4.9, end: true, value: (frame) => frame.waited, text: (frame) => micros(frame.waited) },
-  { id: "spare", title: "To deadline", width: 6.1, end: true, value: (frame) => (frame.deadline === null ? null : frame.deadline - frame.end), text: (frame) => micros(frame.deadline === null ? null : frame.deadline - frame.end), tone: (frame) => (frame.isLate ? "bad" : "") },
-  { id: "state", title: "State", width: 5.2, value: stateText, text: stateText, search: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
-  { id: "beaten", title: "Beat", width: 7, grows: true, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
+  { id: "start", title: "Start", width: 8.7, end: true, value: (frame) => frame.start, text: (frame) => instantText(frame.start), isFixed: true },
+  { id: "channel", title: "Channel", width: 9, value: (frame) => frame.channel, text: (frame) => frame.channel, search: (frame) => frame.channel, isLong: true },
+  { id: "node", title: "Node", width: 4.9, value: (frame) => frame.node, text: (frame) => frame.node, search: (frame) => frame.node },
+  { id: "kind", title: "Class", width: 6.9, value: (frame) => frame.kind, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind, search: (frame) => `${frame.kind} ${FRAME_KINDS[frame.kind]}` },
+  { id: "identifier", title: "Identifier", width: 5.9, end: true, value: (frame) => frame.identifier, text: (frame) => identifierText(frame.identifier), search: (frame) => identifierText(frame.identifier), class: "mono" },
+  { id: "priority", title: "Priority", width: 4.5, end: true, value: (frame) => frame.priority, text: (frame) => count(frame.priority) },
+  { id: "length", title: "Length", width: 4.5, end: true, value: (frame) => frame.end - frame.start, text: (frame) => micros(frame.end - frame.start) },
+  { id: "waited", title: "Waited", width: 4.7, end: true, value: (frame) => frame.waited, text: (frame) => micros(frame.waited) },
+  { id: "spare", title: "To deadline", width: 5.9, end: true, value: (frame) => (frame.deadline === null ? null : frame.deadline - frame.end), text: (frame) => micros(frame.deadline === null ? null : frame.deadline - frame.end), tone: (frame) => (frame.isLate ? "bad" : "") },
+  { id: "state", title: "State", width: 5.1, value: stateText, text: stateText, search: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
+  { id: "beaten", title: "Beat", width: 5.5, grows: true, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
 ];
 
 /** A span that has about 20 events at the rate of a source. */
