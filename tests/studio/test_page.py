@@ -219,18 +219,16 @@ def test_the_time_of_a_recording(browser: "Browser") -> None:
         assert source.speed == 10
 
 
-def test_what_has_ended_is_not_played_again(browser: "Browser") -> None:
-    """Unless it can be sought; and why it cannot be played is said."""
+def test_what_has_ended_is_played_again(browser: "Browser") -> None:
+    """The button says that it begins at the beginning."""
     source = Player("hour")
     source.state, source.can_seek = "ended", False
     source.show()
     with open_studio(source, port=0) as studio, view_page(browser, studio, "overview") as page:
         button = page.get_by_role("button", name="play hour")
-        expect(button).to_be_disabled()
-        expect(button).to_have_attribute("title", re.compile("ended, and its time cannot go back"))
-        source.can_seek = True
-        source.show()
-        expect(button).to_be_enabled()
+        expect(button).to_have_attribute("title", re.compile("from the beginning"))
+        button.click()
+        expect(page.get_by_role("group", name="hour")).to_contain_text("playing")
 
 
 def test_an_error_of_the_bar_goes_away(browser: "Browser") -> None:

@@ -105,8 +105,7 @@ class PlayedItem extends SourceItem {
     this.isRunning = row.state === "playing" || row.state === "live";
     setText(this.button, this.isRunning ? "❚❚" : "▶");
     setAttribute(this.button, "aria-label", `${this.isRunning ? "pause" : "play"} ${this.label}`);
-    this.button.disabled = row.state === "ended" && !row.can_seek;
-    setAttribute(this.button, "title", this.button.disabled ? "It has ended, and its time cannot go back: start Studio again to see it from the beginning." : this.isRunning ? "Pause" : "Play");
+    setAttribute(this.button, "title", this.isRunning ? "Pause" : row.state === "ended" ? "It has ended: play it again from the beginning" : "Play");
     setAttribute(this.slider, "aria-label", `time of ${this.label}`);
     setAttribute(this.speed, "aria-label", `speed of ${this.label}`);
     if (performance.now() > this.keptUntil && document.activeElement !== this.speed) this.#showSpeed(row.speed ?? 1);
