@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.studio._feed import BEAT_S, SLOW_S, TURN_S, TURNS_KEPT, Feed
+from genus.studio._feed import BEAT_S, BUSY_TURN_S, SLOW_S, TURN_S, TURNS_KEPT, Feed
 from genus.studio._rows import ChannelRow, ProblemRow, SourceRow, Tables
 from genus.studio._source import Receive
 from genus.studio._taps import Taps
@@ -249,3 +249,15 @@ def test_a_source_that_waits_is_told_of_the_first_page(clock: Clock) -> None:
     feed.join("one", ["sources"])
     feed.join("two", ["sources"])
     assert source.looks == 1
+
+
+def test_a_program_that_is_busy_is_looked_at_less_often(source: MadeSource, clock: Clock) -> None:
+    feed = make_feed(source, clock)
+    feed.join("page", ["channels"])
+    assert feed.pause_s == TURN_S
+    for _ in range(20):
+        feed.note_lateness(0.005)  # what a thread waits for another one that does not stop
+    assert feed.pause_s == BUSY_TURN_S
+    for _ in range(20):
+        feed.note_lateness(0.001)
+    assert feed.pause_s == TURN_S

@@ -28,6 +28,9 @@ ALIVE_S = 2.0
 MINUTE = 60
 TURNS_KEPT = 4
 """A page that is no more turns behind than this gets the changes, and else a snapshot."""
+BUSY_TURN_S, BUSY_LATE_S = 0.1, 0.003
+"""How often rows are gathered while other threads of the program leave Studio waiting for this long: Python has one
+thread run at a time, and each turn takes it from them."""
 PAUSE, PAUSE_ALONE = 20, 9
 """A turn that takes long is followed by a pause of so many times as long: gathering takes 5 % of a core at most, and
 10 % in a process that does nothing else."""
@@ -74,7 +77,7 @@ class Feed:
         """The rate of each source in the last 60 seconds."""
         self._with_events = {each.name for each in sources if isinstance(each, EventSource | AskedSource)}
         self._beat_at = clock()
-        self._cost_s = 0.0
+        self._cost_s = self._late_s = 0.0
 
     # -- pages -------------------------------------------------------------------------------------------------------
 
@@ -126,7 +129,12 @@ class Feed:
     @property
     def pause_s(self) -> float:
         """How long to wait before the next turn."""
-        return max(TURN_S if self._viewed else BEAT_S, self._pause * self._cost_s)
+        turn_s = BUSY_TURN_S if self._late_s > BUSY_LATE_S and self._pause == PAUSE else TURN_S
+        return max(turn_s if self._viewed else BEAT_S, self._pause * self._cost_s)
+
+    def note_lateness(self, seconds: float) -> None:
+        """A turn began so much later than it was due."""
+        self._late_s += (seconds - self._late_s) / 8
 
     def advance(self) -> None:
         """Gather what pages look at and is due; once a second also what problems are found in."""

@@ -55,13 +55,15 @@ class Ticker:
 
     async def run(self) -> None:
         """Take turns until it is closed."""
+        loop = asyncio.get_running_loop()
         while not self.is_closed:
             self._try_turn()
             self._has_joined.clear()
+            due = loop.time() + self.feed.pause_s
             try:
-                await asyncio.wait_for(self._has_joined.wait(), self.feed.pause_s)
+                await asyncio.wait_for(self._has_joined.wait(), due - loop.time())
             except TimeoutError:
-                continue
+                self.feed.note_lateness(loop.time() - due)
 
     def _try_turn(self) -> None:
         """Take a turn; what goes wrong in it is logged once, and the next one is taken."""
