@@ -61,8 +61,8 @@ def studio(
     """Show buses, simulations, recordings and lakes in the browser.
 
     ADDRESS is that of a bus (ipc:city, zenoh:, mqtt://HOST, can:...), a simulation (sim:traffic, sim:crossing.toml, or
-    sim:FOLDER of `genus demo traffic`), or the path of a recording, a lake or a gateway file. Several are shown on one
-    page. Ctrl-C ends it.
+    sim:FOLDER of `genus demo traffic`), or the path of a recording, a CAN trace, a lake or a gateway file. Several are
+    shown on one page. Ctrl-C ends it.
 
     \b
     genus studio sim:traffic

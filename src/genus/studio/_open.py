@@ -14,6 +14,8 @@ from genus.studio._source import Source
 LOAD = Callable[[str], list[type]]
 """Loads the event types of a module or file."""
 LAKE_CATALOG = "catalog.json"
+TRACE = b'{"file":"genus can trace"'
+"""How a trace file begins."""
 
 
 def source_of(what: Any) -> list[Source]:
@@ -75,7 +77,7 @@ def open_source(
         raise BusError("local: stays within its program, so nothing could be seen here; call bus.studio() there")
     path = Path(address)
     if path.exists():
-        return list(_open_path(path, types, load))
+        return list(_open_path(path, types, load, catalog))
     if not colon:
         raise BusError(f"{address!r} is no file or folder, and no address of a bus, such as ipc:city or sim:traffic")
     asked = Subscription.parse(only, [Event, *types])
@@ -84,11 +86,24 @@ def open_source(
     return [BusSource(bus, name=shown, address=shown, watch=asked, owned=True, types=types)]
 
 
-def _open_path(path: Path, types: Collection[type], load: LOAD | None) -> Iterator[Source]:
+def is_trace(path: Path) -> bool:
+    """Whether a file is a trace of a simulated CAN bus, by its first bytes."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(TRACE)) == TRACE
+    except OSError:
+        return False
+
+
+def _open_path(path: Path, types: Collection[type], load: LOAD | None, catalog: Path | None) -> Iterator[Source]:
     if path.is_dir() and (path / LAKE_CATALOG).exists():
         from genus.studio._lake_source import LakeSource
 
         yield LakeSource(path, name=path.name)
+    elif path.is_file() and is_trace(path):
+        from genus.studio._trace_source import TraceSource
+
+        yield TraceSource(path, catalog, name=path.name)
     elif path.suffix == ".toml":
         yield from _open_toml(path, load)
     else:

@@ -226,9 +226,10 @@ class Trace:
     def load_file(cls, path: str | os.PathLike[str]) -> "Trace":
         """Read a trace file; RecordingError if it cannot be read or is none."""
         try:
-            return cls.from_bytes(Path(path).read_bytes())
+            content = Path(path).read_bytes()
         except OSError as problem:
             raise RecordingError(f"cannot read {path}: {problem.strerror}") from None
+        return cls.from_bytes(content)
 
     def _read_line(self, line: bytes) -> None:
         try:
