@@ -9,7 +9,7 @@ import pytest
 from genus.bus import Bus, open_bus
 from genus.studio import SourceRow, Studio, open_studio
 from tests.studio.made_sources import MadeSource
-from tests.studio.view_page import HOSTILE, SeenGate, SeenLoop, view_page
+from tests.studio.view_page import HOSTILE, SeenGate, SeenLoop, studio_of, view_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -22,14 +22,12 @@ expect = api.expect
 @pytest.fixture
 def bus() -> Iterator[Bus]:
     with open_bus("local:") as opened:
-        for cls in (SeenLoop, SeenGate):
-            opened.collection(cls)
         yield opened
 
 
 @pytest.fixture
 def studio(bus: Bus) -> Iterator[Studio]:
-    with bus.studio(port=0, allow_publish=True) as opened:
+    with studio_of(bus, allow_publish=True) as opened:
         yield opened
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from genus.bus import Bus, open_bus
 from genus.studio import Studio
-from tests.studio.view_page import SeenGate, SeenLoop, view_page
+from tests.studio.view_page import SeenLoop, studio_of, view_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -21,14 +21,12 @@ expect = api.expect
 @pytest.fixture
 def bus() -> Iterator[Bus]:
     with open_bus("local:") as opened:
-        for cls in (SeenLoop, SeenGate):
-            opened.collection(cls)
         yield opened
 
 
 @pytest.fixture
 def studio(bus: Bus) -> Iterator[Studio]:
-    with bus.studio(port=0) as opened:
+    with studio_of(bus) as opened:
         yield opened
 
 

@@ -175,3 +175,13 @@ def test_a_catalog_file_that_cannot_be_read_is_told_once(tmp_path: Path) -> None
     for turn in range(1, 5):
         table.update([source], turn * LOOK_S, 0.0)
     assert [type_ for type_, _ in changes(table)] == [str(path)]
+
+
+def test_of_two_classes_of_one_name_one_is_taken_and_all_others_with_it() -> None:
+    first = type("Clash", (Event,), {"__annotations__": {"number": int}})
+    second = type("Clash", (Event,), {"__annotations__": {"number": str}})
+    others = [type(f"Clash{number}", (Event,), {"__annotations__": {"lane": int}}) for number in range(9)]
+    source = MadeSource(types=[first, *others, second])
+    table = table_of(source)
+    table.update([source], 0.0, 1000.0)
+    assert {"Clash", *(f"Clash{number}" for number in range(9))} <= table.rows.keys()

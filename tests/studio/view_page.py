@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
-from genus import Event, Maybe, Unit
-from genus.studio import Studio
+from genus import Bus, Event, Maybe, Unit
+from genus.studio import Studio, open_studio
+from genus.studio._bus_source import BusSource
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -25,6 +26,12 @@ class SeenGate(Event):
     """A barrier moved."""
 
     open: bool
+
+
+def studio_of(bus: Bus, **options: Any) -> Studio:
+    """The page of a bus with these types alone: the process of the tests has declared thousands of others."""
+    source = BusSource(bus, name="this process", address="this process", types=(SeenLoop, SeenGate))
+    return open_studio(source, **options)
 
 
 @contextmanager

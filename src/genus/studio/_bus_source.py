@@ -4,6 +4,7 @@ A bus that Studio opened itself, to a network, has no other subscriber, so Studi
 bus of the program that it runs in, nothing is subscribed to until a page shows events.
 """
 
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -95,7 +96,7 @@ class BusSource:
         """The types that were given or that the medium brings; without any, all that are declared by now."""
         if self._types:
             return (*self._types, *self._bus.types.values())
-        return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not cls.__module__.startswith("genus.")]
+        return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not _is_own(cls)]
 
     def counts(self) -> Mapping[str, int]:
         """How many events of each type there were."""
@@ -311,6 +312,12 @@ class BusSource:
             heard_ms=heard_ms,
             wants=wants,
         )
+
+
+def _is_own(cls: type) -> bool:
+    """Whether a class is one of Genus itself; one that a program makes by calling `type` has a module of Genus, too."""
+    module = sys.modules.get(cls.__module__) if cls.__module__.startswith("genus.") else None
+    return module is not None and getattr(module, cls.__name__, None) is cls
 
 
 def _busiest(listeners: list[Listener[Any]]) -> list[Listener[Any]]:

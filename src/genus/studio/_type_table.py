@@ -78,18 +78,24 @@ class TypeTable:
         """Take what is declared by now into the catalog, and note what is new."""
         is_first = self._looked_at is None
         found = self._reloaded()
-        for cls in self._new_classes(sources):
-            try:
-                before = set(self.catalog.types)
-                self.catalog.register(cls)
-                found += [Finding("added", name) for name in self.catalog.types if name not in before]
-            except (GenusError, ValueError) as problem:
-                found.append(Finding("refused", name_of(cls), str(problem)))
+        found += self._register(self._new_classes(sources))
         if found or is_first:
             docs = {name_of(cls): line for cls in self._known if (line := _line_about(cls))}
             self._described = describe_types(self.catalog, docs)
         for finding in [] if is_first else found:
             self._note(finding, wall)
+
+    def _register(self, classes: list[type]) -> list[Finding]:
+        """Take classes into the catalog, all at once; if one is refused, those of each half, down to that one."""
+        if not classes:
+            return []
+        try:
+            return [Finding("added", name) for name in self.catalog.register(*classes).types]
+        except (GenusError, ValueError) as problem:
+            if len(classes) == 1:
+                return [Finding("refused", name_of(classes[0]), str(problem))]
+        half = len(classes) // 2
+        return self._register(classes[:half]) + self._register(classes[half:])
 
     def _new_classes(self, sources: Sequence[Source]) -> list[type]:
         declared = {cls for source in sources for cls in self._types_of(source)}
