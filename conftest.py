@@ -63,6 +63,7 @@ CHROMIUM = Path("/usr/bin/chromium")
 _CHROMIUM_OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP evil.example 127.0.0.1",  # a site whose owner lets its name lead to this machine
 )  # fmt: skip
 
 

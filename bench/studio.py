@@ -71,7 +71,7 @@ def publish(address: str, types: str, rate: int, times: str) -> None:
         assert isinstance(bus.link, InterestLink)
         while not bus.link.wanted_by(marker(number=0)):
             time.sleep(0.01)
-        number = sent = markers = 0
+        sent = markers = 0
         began = marked = time.monotonic()
         while not _is_over():
             now = time.monotonic()
@@ -85,7 +85,6 @@ def publish(address: str, types: str, rate: int, times: str) -> None:
                 bus.publish(marker(number=markers))
                 log.write(f"{markers} {at_ms:.3f}\n")
                 log.flush()
-            number += 1
             time.sleep(max(0.0, step_s - (time.monotonic() - now)))
         print(json.dumps({"rate": sent / (time.monotonic() - began)}))
 

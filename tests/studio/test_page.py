@@ -111,6 +111,21 @@ def test_a_hidden_page_closes_its_stream(browser: "Browser", source: MadeSource,
         expect(page.locator("tr.row")).to_contain_text("Loop")
 
 
+def test_a_foreign_name_that_leads_to_this_machine_shows_nothing(browser: "Browser", studio: Studio) -> None:
+    """As a page of another site would try it: the browser sends that site's name as Host."""
+    page = browser.new_page()
+    try:
+        for path in ("", "api/sources", "page/app.js"):
+            answer = page.goto(f"http://evil.example:{studio.port}/{path}")
+            assert answer is not None
+            assert answer.status == 403
+        answer = page.goto(f"http://localhost:{studio.port}/")
+        assert answer is not None
+        assert answer.status == 200
+    finally:
+        page.close()
+
+
 class ChangingSource(MadeSource):
     """A source that has changed whenever it is looked at."""
 

@@ -35,8 +35,6 @@ PAUSE, PAUSE_ALONE = 20, 9
 """A turn that takes long is followed by a pause of so many times as long: gathering takes 5 % of a core at most, and
 10 % in a process that does nothing else."""
 SLOW_TABLES = frozenset(TABLES) - {"sources", "channels", "types"}
-DERIVED = frozenset({"types", "type_changes", "problems"})
-"""Tables that are made here from all sources."""
 JUDGED = frozenset({"sources", "channels", "subscriptions", "nodes", "gateways"})
 """Tables that problems are found in."""
 

@@ -14,8 +14,6 @@ from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, State, Table
 from genus.studio._source import FrameSpan, Timeline
 from genus.studio._texts import three_digits
 
-ETAG_BITS, PRIORITY_SHIFT = (1 << 14) - 1, 21
-"""The event tag and the priority in an identifier of 29 bits."""
 SECOND_NS, MINUTE = 1_000_000_000, 60
 SLOWEST, FASTEST = 1e-6, 1e3
 """Limits of the speed: a millisecond of a bus may be looked at for minutes."""
@@ -194,11 +192,11 @@ class TraceSource:
             kind=passage.traffic_class.value,
             identifier=passage.id,
             ok=passage.outcome.is_good,
-            priority=passage.id >> PRIORITY_SHIFT & 0xFF,
+            priority=passage.frame.priority,
         )
 
     def _channel(self, passage: Passage) -> str:
-        etag = passage.id & ETAG_BITS
+        etag = passage.frame.etag
         if etag not in self._names:
             name = None if self._catalog is None else self._catalog.type_of(etag)
             self._names[etag] = name or f"event tag {etag:#06x}"

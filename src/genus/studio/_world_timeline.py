@@ -8,8 +8,6 @@ from genus.studio._source import FrameSpan, SlotSpan, Timeline
 
 LONGEST_FRAME_NS = 50_000_000
 """A frame that ends later than this after a span has not begun in it."""
-PRIORITY_SHIFT = 21
-"""The priority is the first 8 of the 29 bits of an identifier."""
 
 
 def draw_span(world: World, start_ns: int, end_ns: int) -> Timeline:
@@ -72,7 +70,7 @@ def _frames(
             kind=passage.traffic_class.value,
             identifier=passage.id,
             ok=passage.outcome.is_good,
-            priority=passage.id >> PRIORITY_SHIFT & 0xFF,
+            priority=passage.frame.priority,
             deadline_us=None if deadline is None else (since_1970 + deadline) / 1000,
             waited_us=None if own is None else (passage.start_ns - own.published_ns) / 1000,
             beaten=beaten,
