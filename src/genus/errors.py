@@ -29,6 +29,7 @@ __all__ = [
     "RecordingError",
     "RequestRefused",
     "RequestTimeout",
+    "SpanError",
     "SubscriptionError",
     "SubscriptionWarning",
     "SyntaxProblem",
@@ -46,6 +47,10 @@ class DeclarationError(GenusError, TypeError):
 
 class EventError(GenusError, TypeError):
     """An event lacks a required attribute or has a value that its type does not allow. Correct the event."""
+
+
+class SpanError(GenusError, ValueError):
+    """A length of time cannot be read. Write seconds as a number, text such as `"100ms"`, or a timedelta."""
 
 
 class SubscriptionError(GenusError, ValueError):

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from genus.bus._codec import Rejected
-from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, NonReal, QoS, Soft
 from genus.can import World
 from genus.can._machine import Accept, Call, Load, Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts, TxChannel, TxCounts, layout_of, trouble_calls
@@ -49,7 +49,7 @@ from genus.can._world.world import uid_of
 from genus.catalog import Catalog
 from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
-from genus.model import Event, name_of
+from genus.model import Event, name_of, nanoseconds
 from genus.model._types import micros_of_time
 from genus.targets.can import SharedFilters, compile
 from tests.devices.c_library import (

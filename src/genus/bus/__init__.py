@@ -29,7 +29,7 @@ from genus.bus._link import (
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link, shown_address
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, Span, format_qos, nanoseconds, parse_qos
+from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, format_qos, parse_qos
 from genus.bus._queue import WhenFull
 from genus.bus._traffic import Traffic
 
@@ -87,7 +87,6 @@ __all__ = [
     "SlotPublisher",
     "SlotTimes",
     "Soft",
-    "Span",
     "TaskTiming",
     "TimeReading",
     "Timer",
@@ -96,7 +95,6 @@ __all__ = [
     "WhenFull",
     "WhenInvalid",
     "format_qos",
-    "nanoseconds",
     "open_bus",
     "parse_event",
     "parse_qos",

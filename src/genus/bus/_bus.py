@@ -32,14 +32,14 @@ from genus.bus._link import (
 )
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
-from genus.bus._qos import Keep, NonReal, QoS, Span, keep_of, nanoseconds, qos_of
+from genus.bus._qos import Keep, NonReal, QoS, keep_of, qos_of
 from genus.bus._queue import EventQueue, WhenFull
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, Kind, check, name_of, subtypes
+from genus.model import Event, Kind, Span, check, name_of, nanoseconds, subtypes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute

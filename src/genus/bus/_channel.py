@@ -6,9 +6,9 @@ from typing import Generic, Protocol, TypeVar
 from genus.bus._clock import LateStart, PeriodicTask
 from genus.bus._last_values import LastValuePublisher
 from genus.bus._link import Publisher, SlotPublisher, SlotTimes, TroubleHandler
-from genus.bus._qos import Keep, QoS, Span, nanoseconds
+from genus.bus._qos import Keep, QoS
 from genus.errors import BusError
-from genus.model import is_event_type, is_type, name_of, vector
+from genus.model import Span, is_event_type, is_type, name_of, nanoseconds, vector
 
 T = TypeVar("T")
 

@@ -18,11 +18,10 @@ from genus.bus._listener import (
     RoundRobin,
     is_async,
 )
-from genus.bus._qos import Span
 from genus.bus._queue import EventQueue, WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.model import Event, is_event_type, name_of
+from genus.model import Event, Span, is_event_type, name_of
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute

@@ -1,39 +1,12 @@
 """Quality of service: what a channel promises about time. A medium that cannot keep a promise refuses the channel."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import TypeAlias
 
 import msgspec
 
 from genus.errors import BusError
-
-Span: TypeAlias = timedelta | str
-"""A length of time: a timedelta, or text such as `10ms`, `250us`, `1.5s`."""
-
-_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000}
-
-
-def nanoseconds(span: Span, what: str = "a time") -> int:
-    """A length of time in nanoseconds; BusError if it cannot be read. `what` names it in the message.
-
-    >>> nanoseconds("10ms"), nanoseconds("1.5 s"), nanoseconds(timedelta(microseconds=3))
-    (10000000, 1500000000, 3000)
-    >>> nanoseconds("soon", "period")
-    Traceback (most recent call last):
-    genus.errors.BusError: period is 'soon', which is no time; write a number and one of ns, us, µs, ms, s, min
-    """
-    if isinstance(span, timedelta) and span >= timedelta():
-        return (span.days * 86_400 + span.seconds) * 1_000_000_000 + span.microseconds * 1_000
-    text = span.strip() if isinstance(span, str) else ""
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyzµ")
-    try:
-        found = float(number) * _UNITS[text[len(number) :].strip()]
-        if not 0 <= found < 2**62:
-            raise ValueError
-    except (ValueError, KeyError):
-        raise BusError(f"{what} is {span!r}, which is no time; write a number and one of {', '.join(_UNITS)}") from None
-    return round(found)
+from genus.model import Span, format_span, nanoseconds
 
 
 class Hard(msgspec.Struct, frozen=True):
@@ -111,15 +84,19 @@ def keep_of(keep: int, keep_by: str | Iterable[str] | None) -> Keep | None:
 def promises_same(one: "QoS", other: "QoS") -> bool:
     """Whether two qualities of service are equal, however their times are written.
 
-    >>> promises_same(Soft(deadline="20ms"), Soft(deadline=timedelta(milliseconds=20)))
+    >>> promises_same(Soft(deadline="20ms"), Soft(deadline=0.02))
     True
     """
     return type(one) is type(other) and _plain(one) == _plain(other)
 
 
 def _plain(qos: "QoS") -> list[object]:
-    values = (getattr(qos, field) for field in qos.__struct_fields__)
-    return [nanoseconds(value) if isinstance(value, timedelta | str) else value for value in values]
+    values = ((field, getattr(qos, field)) for field in qos.__struct_fields__)
+    return [nanoseconds(value) if field in _SPANS and value is not None else value for field, value in values]
+
+
+_SPANS = frozenset({"period", "deadline", "expires"})
+"""The fields of a quality of service that are spans."""
 
 
 QoS: TypeAlias = Hard | Soft | NonReal
@@ -191,12 +168,7 @@ def format_qos(qos: QoS) -> str:
 
 
 def _short(span: Span | None) -> str:
-    """A length of time in the largest unit in which it is a whole number."""
-    if span is None:
-        return ""
-    time_ns = nanoseconds(span)
-    unit = next(name for name in ("s", "ms", "us", "ns") if time_ns % _UNITS[name] == 0)
-    return f"{time_ns // _UNITS[unit]}{unit}"
+    return "" if span is None else format_span(span)
 
 
 def qos_of(quality: object) -> QoS:
@@ -219,5 +191,5 @@ def qos_of(quality: object) -> QoS:
 
 def _positive(**spans: Span | None) -> None:
     for what, span in spans.items():
-        if span is not None and nanoseconds(span, what) == 0:
-            raise BusError(f"{what} is zero")
+        if span is not None:
+            nanoseconds(span, what, zero=False)

@@ -20,10 +20,9 @@ from msgspec.structs import replace
 from genus.bus._interested import Interested
 from genus.bus._link import Link, ParticipantLink, Timer, WaitFor
 from genus.bus._listener import Listener, RoundRobin
-from genus.bus._qos import Span, nanoseconds
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
-from genus.model import Event, IntType, Maybe, UInt32, attributes, name_of
+from genus.model import Event, IntType, Maybe, Span, UInt32, attributes, name_of, nanoseconds
 
 GRACE_S = 1.0
 """How long others may take to become known: the receiver of a request, and the requester to its server."""

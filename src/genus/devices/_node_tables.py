@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, qos_of
+from genus.bus._qos import Hard, NonReal, QoS, Soft, qos_of
 from genus.can._node.channels import TxChannel
 from genus.can._node.membership import PROTOCOL_FILTER, class_of
 from genus.can._plan.admission import Plan
@@ -19,7 +19,7 @@ from genus.catalog import Catalog
 from genus.devices._program import Program
 from genus.errors import BusError, DeviceError
 from genus.filters._subscription import Subscription
-from genus.model import Event, attributes, name_of
+from genus.model import Event, attributes, name_of, nanoseconds
 from genus.targets._conformance import registered_types
 from genus.targets.can import Pair, fit_bank
 

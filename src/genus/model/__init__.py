@@ -17,6 +17,7 @@ from genus.model._signature import (
     tagged_attributes,
     vector,
 )
+from genus.model._span import Span, duration, format_span, nanoseconds, seconds
 from genus.model._types import (
     AttributeType,
     BoolType,
@@ -68,6 +69,7 @@ __all__ = [
     "OpaqueType",
     "Renamed",
     "Signature",
+    "Span",
     "TextType",
     "TimeType",
     "UInt8",
@@ -78,6 +80,8 @@ __all__ = [
     "attributes",
     "check",
     "conforms",
+    "duration",
+    "format_span",
     "is_attribute_name",
     "is_event_type",
     "is_generated",
@@ -85,9 +89,11 @@ __all__ = [
     "micros_of_duration",
     "micros_of_time",
     "name_of",
+    "nanoseconds",
     "parents",
     "parse_type",
     "pure_kind",
+    "seconds",
     "signature",
     "subtypes",
     "tagged_attributes",

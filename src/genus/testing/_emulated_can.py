@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from genus._extras import missing_extra
-from genus.bus._qos import Span, nanoseconds
 from genus.can._live.error_frames import (
     ACTIVE,
     BUS_ERROR,
@@ -33,6 +32,7 @@ from genus.can._sim.trace import Trace, TraceHeader
 from genus.can._wire.frame import Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
+from genus.model import Span, nanoseconds
 
 try:
     import can

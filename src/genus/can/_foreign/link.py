@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from genus.bus._qos import Keep, NonReal, QoS, nanoseconds
+from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import ForeignInterest
 from genus.can._foreign.sender import ForeignAnnouncement
@@ -11,7 +11,7 @@ from genus.can._node.link import NodeDriver, log
 from genus.can._node.troubles import TroubleHandler
 from genus.errors import BusError
 from genus.filters import Subscription
-from genus.model import Event, name_of
+from genus.model import Event, name_of, nanoseconds
 
 CLOSING_MARGIN_S, LONGEST_CLOSING_S = 0.5, 15.0
 """How long to wait for long messages when a bus is closed: what they take and this more; at most as the longest one."""

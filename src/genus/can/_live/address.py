@@ -7,10 +7,10 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from genus.bus._qos import nanoseconds
 from genus.can._plan.units import read_bitrate
 from genus.can._wire.length import Timing
 from genus.errors import BusError
+from genus.model import nanoseconds
 
 _INTEGERS = ("uid", "number", "banks")
 _BITRATES = ("bitrate", "data_bitrate")

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import Hard, QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, QoS, Soft
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import OutgoingEvent
@@ -19,7 +19,7 @@ from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.model import Event, Vector, attributes, name_of
+from genus.model import Event, Vector, attributes, name_of, nanoseconds
 
 ECHO_NS = 20_000_000
 """An equal frame with the same sequence number within this time is a retransmission by the controller."""

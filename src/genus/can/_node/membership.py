@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from genus.bus._qos import Hard, QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, QoS, Soft
 from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
 from genus.can._node.context import Context
@@ -31,7 +31,7 @@ from genus.can._wire.frame import ETAG_MASK, RESERVED_ETAGS, Frame, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
-from genus.model import Event, is_event_type, name_of, subtypes
+from genus.model import Event, is_event_type, name_of, nanoseconds, subtypes
 from genus.targets.can import SharedFilters
 
 PROTOCOL_FILTER = (0, ETAG_MASK & ~(RESERVED_ETAGS - 1))

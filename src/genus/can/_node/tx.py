@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft, nanoseconds, promises_same
+from genus.bus._qos import Hard, NonReal, QoS, Soft, promises_same
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
 from genus.can._node.context import Context
 from genus.can._node.error_state import ErrorRecovery, ErrorState
@@ -29,7 +29,7 @@ from genus.can._plan.units import format_span
 from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull
-from genus.model import Event, name_of
+from genus.model import Event, name_of, nanoseconds
 from genus.model._types import micros_of_time
 
 MAX_QUEUE = 1024

@@ -6,9 +6,9 @@ from difflib import get_close_matches
 from math import isfinite
 from typing import NoReturn
 
-from genus.bus._qos import nanoseconds
 from genus.can._plan.units import read_bitrate
 from genus.errors import BusError, PlanError
+from genus.model import nanoseconds
 
 
 class TomlTable:

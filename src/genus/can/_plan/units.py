@@ -3,7 +3,7 @@
 import re
 from decimal import Decimal
 
-from genus.bus._qos import nanoseconds
+from genus.model import nanoseconds
 
 TIME_UNITS = tuple((nanoseconds(f"1{unit}"), unit) for unit in ("s", "ms", "us", "ns"))
 """The units of time with their lengths in nanoseconds, the longest first."""

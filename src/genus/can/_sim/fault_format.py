@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from genus.bus._qos import nanoseconds
 from genus.can._sim.trace import TrafficClass
 from genus.errors import BusError
+from genus.model import nanoseconds
 
 _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
 

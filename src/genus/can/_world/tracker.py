@@ -10,13 +10,13 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import Hard, QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, QoS, Soft
 from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
 from genus.can._plan.calendar import Slot
 from genus.can._sim.trace import make_room
 from genus.can._spread import Spread
 from genus.can._wire.payload import PayloadCodec
-from genus.model import Event
+from genus.model import Event, nanoseconds
 
 REMEMBERED = 4096
 """How many finished events of a channel are remembered."""

@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from genus.bus._clock import datetime_of
-from genus.bus._qos import Span, nanoseconds
 from genus.can._node.node import SYNC_PERIOD_NS, Node
 from genus.can._plan import Plan, System, load_system
 from genus.can._plan import plan as make_plan
@@ -39,7 +38,7 @@ from genus.can._world.station import HandlerQueue, Station
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
 from genus.errors import BusError, did_you_mean
-from genus.model import Event
+from genus.model import Event, Span, nanoseconds
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from genus.bus._qos import nanoseconds
 from genus.errors import BusError, did_you_mean
+from genus.model import nanoseconds
 
 PORT: Final = 5683
 SECURE_PORT: Final = 5684

@@ -5,9 +5,9 @@ from typing import NoReturn
 
 import msgspec
 
-from genus.bus._qos import Hard, Keep, QoS, Soft, nanoseconds
+from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.errors import BusError
-from genus.model import name_of
+from genus.model import name_of, nanoseconds
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Abilities, Sending
 
 ROUND_TRIPS = 20

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
-from genus.bus._qos import QoS, Soft, nanoseconds
-from genus.model import Event
+from genus.bus._qos import QoS, Soft
+from genus.model import Event, nanoseconds
 from genus.net._envelope import SOFT_TIMES
 from genus.net._link.outgoing import Outgoing
 from genus.net._link.steady import steady_us

@@ -7,9 +7,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from genus.bus._qos import nanoseconds
 from genus.bus._queue import WhenFull
 from genus.errors import BusError, did_you_mean
+from genus.model import nanoseconds
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883

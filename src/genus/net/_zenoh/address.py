@@ -24,8 +24,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from genus.bus._qos import nanoseconds
 from genus.errors import BusError, did_you_mean
+from genus.model import nanoseconds
 
 REALM = "genus"
 PORT = 17447

@@ -1,0 +1,47 @@
+"""A length of time means the same however it is written, and anything else is one clear error."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus.errors import SpanError
+from genus.model import duration, format_span, nanoseconds, seconds
+
+UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+UNITS |= {"days": 86_400 * 10**9, "weeks": 7 * 86_400 * 10**9, "": 10**9}
+
+
+@given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]))
+def test_a_text_is_a_number_of_its_unit(number: int, unit: str, space: str) -> None:
+    assert nanoseconds(f"{number}{space}{unit}") == number * UNITS[unit]
+
+
+@given(st.timedeltas(timedelta(), timedelta(days=36_500)))
+def test_numbers_texts_and_timedeltas_mean_the_same(span: timedelta) -> None:
+    micros = span // timedelta(microseconds=1)
+    assert nanoseconds(span) == nanoseconds(f"{micros}us") == micros * 1000
+    assert nanoseconds(micros // 10**6) == nanoseconds(f"{micros // 10**6} s") == micros // 10**6 * 10**9
+    assert duration(span) == span
+    assert seconds(span) == pytest.approx(span.total_seconds())
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_the_text_of_a_span_is_the_same_span(length: int) -> None:
+    assert nanoseconds(format_span(f"{length}ns")) == length
+
+
+WRONG = ["", "soon", "5 parsecs", "-1ms", "1.2.3s", "nan", "inf s", "1e999999999 s", "1e30 years"]
+
+
+@pytest.mark.parametrize("wrong", [*WRONG, -1, float("nan"), float("inf"), None, True, b"1s", [1], timedelta(-1)])
+def test_anything_else_is_refused_by_name(wrong: object) -> None:
+    with pytest.raises(SpanError, match=r"^timeout is "):
+        nanoseconds(wrong, "timeout")  # type: ignore[arg-type]
+
+
+def test_zero_is_refused_where_it_means_nothing() -> None:
+    assert nanoseconds(0) == 0
+    with pytest.raises(SpanError, match="must be above zero"):
+        nanoseconds("0ms", "period", zero=False)
