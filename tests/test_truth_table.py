@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,9 +33,11 @@ from genus.targets.index import SubscriptionIndex
 from genus.targets.topics import Dialect
 from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing import _generators as generators
+from genus.testing._generators import pool
 
 from .devices.compiled import NOT_WANTED, OK, UNKNOWN_TYPE, device_of, frame_of
 from .lake.stored import add_events, answers, create_lake
+from .scalars import scalars
 
 Table = list[list[bool]]
 Target = Callable[[Sequence[Subscription], Sequence[Event]], Table]
@@ -341,6 +344,26 @@ def test_a_source_that_is_a_number_is_absent_for_subscriptions_that_mean_a_text(
 def test_every_operator_at_every_edge_value(target: str, attribute: str, every: int) -> None:
     """Each comparison of each attribute type with each edge value, plain and negated, present, absent and NaN."""
     check(target, list(edge_subscriptions(attribute))[::every], edge_events(attribute))
+
+
+SCALARS = ("flag", "tiny", "number", "real", "single", "text", "blob", "span", "time")
+"""Attributes of every type that has values of numpy or pandas."""
+
+
+@pytest.mark.parametrize("target", [each for each in TARGETS if each not in ("spark", *SAME_VALUES)])
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+def test_values_of_numpy_and_pandas_are_the_plain_values_that_they_equal(target: str) -> None:
+    """Also in events that were not made by a constructor, and in every operator; constants are plain at once."""
+    for name in SCALARS[:: 3 if target in COSTLY else 1]:
+        pairs = [
+            (Sampler(**{name: value}), msgspec.structs.replace(Sampler(), **{name: scalar}))
+            for value in pool(vector(Sampler).find(name).type)
+            for scalar in scalars(value)
+        ]
+        plain, foreign = [one for one, _ in pairs], [other for _, other in pairs]
+        asked = list(edge_subscriptions(name))[:: EVERY * 2]
+        assert oracle(asked, foreign) == oracle(asked, plain)
+        check(target, asked, foreign)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -13,6 +13,7 @@ __all__ = [
     "CatalogUnavailable",
     "DbcError",
     "DeclarationError",
+    "DeclarationWarning",
     "DeviceError",
     "EtagsExhausted",
     "EventError",
@@ -45,8 +46,12 @@ class DeclarationError(GenusError, TypeError):
     """A class cannot be an event type as it is written. Change the class."""
 
 
+class DeclarationWarning(UserWarning):
+    """A class is defined again with another declaration, in a notebook, say. Subscribe again, or restart."""
+
+
 class EventError(GenusError, TypeError):
-    """An event lacks a required attribute or has a value that its type does not allow. Correct the event."""
+    """An event lacks a required attribute, or has one or a value that its type does not allow. Correct the event."""
 
 
 class SpanError(GenusError, ValueError):
@@ -184,3 +189,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
     close = get_close_matches(word, list(known), n=1)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+def some_names(names: Iterable[str], most: int = 5) -> str:
+    """Names for an error message: the first few, and how many there are if some are left out.
+
+    >>> some_names("abc"), some_names("abcdefg")
+    ('a, b, c', 'a, b, c, d, e ... of 7')
+    """
+    found = list(names)
+    return ", ".join(found[:most]) + (f" ... of {len(found)}" if len(found) > most else "")

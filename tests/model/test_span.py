@@ -2,12 +2,15 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import SpanError
 from genus.model import duration, format_span, nanoseconds, seconds
+
+from ..scalars import scalars
 
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 UNITS |= {"days": 86_400 * 10**9, "weeks": 7 * 86_400 * 10**9, "": 10**9}
@@ -32,10 +35,19 @@ def test_the_text_of_a_span_is_the_same_span(length: int) -> None:
     assert nanoseconds(format_span(f"{length}ns")) == length
 
 
+@given(st.timedeltas(timedelta(), timedelta(days=36_500)))
+def test_scalars_of_numpy_and_pandas_mean_the_same(span: timedelta) -> None:
+    assert {nanoseconds(scalar) for scalar in scalars(span)} == {nanoseconds(span)}
+    assert {nanoseconds(scalar) for scalar in scalars(span.days)} == {nanoseconds(span.days)}
+
+
 WRONG = ["", "soon", "5 parsecs", "-1ms", "1.2.3s", "nan", "inf s", "1e999999999 s", "1e30 years"]
 
+OTHERS = [-1, float("nan"), float("inf"), None, True, b"1s", [1], timedelta(-1)]
+SCALARS = [np.timedelta64(1500, "fs"), np.timedelta64("NaT"), np.timedelta64(1), np.bool_(True), np.array([1])]
 
-@pytest.mark.parametrize("wrong", [*WRONG, -1, float("nan"), float("inf"), None, True, b"1s", [1], timedelta(-1)])
+
+@pytest.mark.parametrize("wrong", [*WRONG, *OTHERS, *SCALARS])
 def test_anything_else_is_refused_by_name(wrong: object) -> None:
     with pytest.raises(SpanError, match=r"^timeout is "):
         nanoseconds(wrong, "timeout")  # type: ignore[arg-type]

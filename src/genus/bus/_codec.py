@@ -18,7 +18,7 @@ from genus.bus._attribute_map import UNITS_OF, MapReader, UnreadValues, decode_u
 from genus.errors import EventError
 from genus.model import Event, is_event_type, micros_of_time, name_of, subtypes
 from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
-from genus.model._read_back import plain_value
+from genus.model._plain import encodable_value
 
 FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
 """The times of recording that a packet may have: the years 1 to 9999."""
@@ -27,7 +27,7 @@ MOST_UNKNOWN = 10_000
 """Names of unknown types that a decoder remembers, not to search for them again."""
 
 _RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
-_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 
 
 class Recorded(msgspec.Struct, frozen=True):

@@ -60,15 +60,30 @@ def _nearest(cls: type, found: set[type]) -> dict[type, None]:
 
 
 def load_module(source: str | Path) -> ModuleType:
-    """Import a Python module by name, or run a `.py` file as one.
+    """Import a Python module by name, or a `.py` file as one.
 
-    Raises HierarchyError that says why it cannot be imported. A file is run again at each call.
+    A file is run once: if the program itself, or a module that it imported, comes from that file, this is it. Otherwise
+    there would be two classes of one name, and events of one are not delivered to subscribers of the other.
+
+    Raises HierarchyError that says why it cannot be imported.
 
     >>> load_module("numbers").__name__
     'numbers'
     """
     path = Path(source)
-    return _load(path) if path.suffix == ".py" else _import(str(source))
+    if path.suffix != ".py":
+        return _import(str(source))
+    return _find_loaded(path) or _load(path)
+
+
+def _find_loaded(path: Path) -> ModuleType | None:
+    """The module that was made from a file, under whatever name; None if there is none yet."""
+    beside = [module for module in list(sys.modules.values()) if _file_of(module).name == path.name]
+    return next((module for module in beside if _file_of(module).resolve() == path.resolve()), None)
+
+
+def _file_of(module: ModuleType) -> Path:
+    return Path(getattr(module, "__file__", None) or "")
 
 
 def _load(path: Path) -> ModuleType:
@@ -87,10 +102,8 @@ def _load(path: Path) -> ModuleType:
 
 
 def _free_name(path: Path) -> str:
-    """The name of a file's module: its stem, unless a module from elsewhere has that name."""
-    known = sys.modules.get(path.stem)
-    same = known is None or getattr(known, "__file__", None) in (str(path), str(path.resolve()))
-    return path.stem if same else str(path.with_suffix(""))
+    """The name of a file's module: its stem, unless another module has that name."""
+    return path.stem if path.stem not in sys.modules else str(path.resolve().with_suffix(""))
 
 
 def _import(name: str) -> ModuleType:

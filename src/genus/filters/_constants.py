@@ -22,6 +22,7 @@ from genus.model import (
     TextType,
     TimeType,
 )
+from genus.model._plain import PLAIN_CLASSES, explain_unplain, plain_value
 from genus.model._types import INT64_MAX, INT64_MIN, MICROSECOND, is_encodable, micros_of_duration
 
 BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()
@@ -84,10 +85,12 @@ def convert(literal: object, other: x.Value | None = None, wanted: AttributeType
     Raises SubscriptionError if it does not fit.
     """
     constant = check_literal(literal).value
-    value: Any = constant.value if isinstance(constant, Enum) else constant
+    value: Any = plain_value(constant.value if isinstance(constant, Enum) else constant)
     if other is not None and isinstance(wanted, ChoiceType):
         return _convert_choice(value, other, wanted)
     match value:
+        case _ if type(value) not in PLAIN_CLASSES:
+            raise SubscriptionError(describe_unplain(value))
         case bool():
             return x.Literal(value, BOOL)
         case int() if isinstance(wanted, FloatType):
@@ -97,16 +100,22 @@ def convert(literal: object, other: x.Value | None = None, wanted: AttributeType
         case float():
             if math.isnan(value):
                 raise SubscriptionError("a comparison with NaN is never true; test for presence instead")
-            return x.Literal(float.__float__(value), FLOAT)
+            return x.Literal(value, FLOAT)
         case str():
             return x.Literal(check_encodable(value), TEXT)
         case bytes():
-            return x.Literal(bytes(value), BYTES)
+            return x.Literal(value, BYTES)
         case datetime():
             return x.Literal(_in_utc(value), TIME)
         case timedelta():
             return x.Literal(_in_range(micros_of_duration(value)) * MICROSECOND, DURATION)
-    raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
+    raise SubscriptionError(describe_unplain(value))
+
+
+def describe_unplain(value: object) -> str:
+    """A message that a constant has no class that attributes have."""
+    advice = explain_unplain(value)
+    return f"{value!r} is a {type(value).__name__}, which no attribute can be compared with{advice}"
 
 
 def _convert_choice(value: Any, other: x.Value, wanted: ChoiceType) -> x.Literal:

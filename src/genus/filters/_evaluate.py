@@ -7,12 +7,14 @@ import math
 import operator
 import struct
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, NoReturn, TypeAlias
 
 import genus.filters._expression as x
 from genus.errors import EventError
 from genus.filters._like import is_like
 from genus.model import AttributeType, ChoiceType, DurationType, Event, FloatType, TextType, TimeType, check
+from genus.model._plain import plain_value
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
 
 Truth: TypeAlias = bool | None
@@ -33,6 +35,8 @@ COMPUTE: dict[str, Callable[[Any, Any], Any]] = {
     "//": operator.floordiv,
     "%": operator.mod,
 }
+WRONG_VALUE = (TypeError, AttributeError, OverflowError, ValueError)
+"""What a test may raise on a value of another type; ValueError by an array of numpy."""
 DIVISIONS = frozenset({"/", "//", "%"})
 """The operators that have no result for a right operand of zero."""
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "length": len}
@@ -60,7 +64,7 @@ def evaluate(node: x.Predicate, event: Event) -> Truth:
             return read_attribute(event, attribute.name, attribute.type) is not None
         case x.Compare(op, left, right):
             first, second = evaluate_value(left, event), evaluate_value(right, event)
-            return None if first is None or second is None else COMPARE[op](first, second)
+            return None if first is None or second is None else bool(COMPARE[op](first, second))
         case x.OneOf(item, options):
             found = evaluate_value(item, event)
             return None if found is None else any(found == evaluate_value(option, event) for option in options)
@@ -119,7 +123,7 @@ def read_attribute(event: Event, name: str, type_: AttributeType | None) -> Any:
     Only `source` may have another type in the event's family than in `Event`, an integer instead of text.
     """
     is_known = name in event.__struct_fields__ and not is_hidden(event, name, type_)
-    return getattr(event, name) if is_known else None
+    return plain_value(getattr(event, name)) if is_known else None
 
 
 def is_hidden(event: Event, name: str, type_: AttributeType | None) -> bool:
@@ -137,10 +141,18 @@ def normalize(found: Any, type_: object) -> Any:
         case FloatType(bits):
             return round_to_float32(found) if bits == 32 else found * 1.0
         case TimeType():
-            return micros_of_time(found)
+            return micros_of_time(exactly(found, datetime))
         case DurationType():
-            return micros_of_duration(found)
+            return micros_of_duration(exactly(found, timedelta))
     return found
+
+
+def exactly(found: Any, cls: type) -> Any:
+    """A value as a plain value of a class; TypeError if it is none, such as a time with nanoseconds."""
+    plain = plain_value(found)
+    if type(plain) is not cls:
+        raise TypeError(f"{found!r} is no {cls.__name__}")
+    return plain
 
 
 def round_to_float32(number: float) -> float:

@@ -9,7 +9,7 @@ import msgspec
 
 from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem, did_you_mean
 from genus.filters._bind import Binder, bind
-from genus.filters._evaluate import evaluate, raise_event_error, read_attribute
+from genus.filters._evaluate import WRONG_VALUE, evaluate, raise_event_error, read_attribute
 from genus.filters._expression import AttributeRef, Compare, Predicate, as_predicate, format_expression
 from genus.filters._parser import (
     NULL_WORDS,
@@ -163,7 +163,7 @@ class Subscription(Generic[E]):
                 and all(self._read(event, name) is None for name in self.lacks)
                 and (self.where is None or evaluate(self.where, event) is True)
             )
-        except (TypeError, AttributeError, OverflowError) as problem:
+        except WRONG_VALUE as problem:
             raise_event_error(event, problem)
 
     def _read(self, event: Event, name: str) -> object:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 from datetime import date, datetime
+from enum import Enum
 from typing import Any, NoReturn
 
 from genus.errors import SubscriptionError
-from genus.filters._constants import check_text
+from genus.filters._constants import check_text, describe_unplain
 from genus.filters._expression import (
     AttributeRef,
     Compare,
@@ -25,6 +26,7 @@ from genus.filters._expression import (
     refuse_truth,
 )
 from genus.filters._like import read_pattern
+from genus.model._plain import PLAIN_CLASSES, plain_value
 
 
 class Term:
@@ -36,6 +38,7 @@ class Term:
 
     __hash__ = None  # type: ignore[assignment]
     __slots__ = ("node",)
+    __array_ufunc__ = None  # so that numpy.int64(2) < this.lane is left to the methods below
 
     def __init__(self, node: Value) -> None:
         self.node = node
@@ -199,16 +202,16 @@ def as_value(thing: object) -> Value:
 
 
 def _literal(value: Any) -> Literal:
+    value = plain_value(value)
     if value is None:
         raise SubscriptionError("nothing equals an absent value: use .is_absent() or .is_present(), not None")
     if isinstance(value, date) and not isinstance(value, datetime):
         raise SubscriptionError(f"{value!r} is a date; write the instant, {python_time(value)}")
-    if not isinstance(value, Constant):
-        raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
+    if type(value) not in PLAIN_CLASSES and not isinstance(value, Enum):
+        raise SubscriptionError(describe_unplain(value))
     return Literal(value)
 
 
 def _text_literal(op: str, part: object) -> Literal:
     """The constant of a text test, which must be a text: not an enum, even if its values are texts."""
-    check_text(op, part)
-    return Literal(part)  # type: ignore[arg-type]
+    return Literal(check_text(op, part))

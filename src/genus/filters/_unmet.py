@@ -9,7 +9,7 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.filters._covering import Selection, conjuncts
-from genus.filters._evaluate import evaluate, normalize, raise_event_error, read_attribute
+from genus.filters._evaluate import WRONG_VALUE, evaluate, normalize, raise_event_error, read_attribute
 from genus.model import AttributeType, Event, FloatType, conforms, is_type, name_of, vector
 
 MAX_VALUE = 200
@@ -43,7 +43,7 @@ def find_unmet(subscription: Selection, event: Event) -> tuple[Unmet, ...]:
             found += stage(subscription, event)
             if stage is _types and found:
                 break
-    except (TypeError, AttributeError, OverflowError) as problem:
+    except WRONG_VALUE as problem:
         if not found:  # else `matches` is false before it comes to what fails
             raise_event_error(event, problem)
     return tuple(found)

@@ -16,10 +16,13 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.errors import DeclarationError, EventError
+from genus.errors import DeclarationError, EventError, did_you_mean, some_names
+from genus.model._again import class_before, declaration, define_again
+from genus.model._plain import UNCHANGED, plain_value
 from genus.model._types import (
     INT64_MAX,
     INT64_MIN,
+    ChoiceType,
     IntType,
     TimeType,
     former_names,
@@ -27,11 +30,13 @@ from genus.model._types import (
     read_annotation,
     with_one_bound,
 )
+from genus.model._values import describe_value, is_valid
 from genus.model._vector import RETYPABLE, Attribute, Family, Vector
 
 T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
 INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
+_create: Any = msgspec.StructMeta.__call__
 
 _CONFIG: Mapping[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False, "forbid_unknown_fields": True}
 """Options of `Event`, which all event types inherit. Unknown names must not vanish: decoders count them."""
@@ -201,11 +206,12 @@ class MissingAttribute(EventError, msgspec.ValidationError):
     """An event was created or decoded without an attribute that its type requires."""
 
 
-def _set_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) -> None:
+def _set_default(owner: str, attribute: Attribute, note: object, namespace: dict[str, Any]) -> None:
     """Set the default of a declared attribute: None if it is optional and has no other.
 
-    msgspec does not encode a value that equals its default, unless the default comes from a function. A reader might
-    have another default, so every default but None becomes a function.
+    DeclarationError if the attribute may not have it; what a function returns is not tested. msgspec does not encode a
+    value that equals its default, unless the default comes from a function. A reader might have another default, so
+    every default but None becomes a function.
     """
     if attribute.optional:
         namespace.setdefault(attribute.name, None)
@@ -219,7 +225,11 @@ def _set_default(owner: str, attribute: Attribute, namespace: dict[str, Any]) ->
         namespace[attribute.name] = msgspec.field(default_factory=lambda: factory())
     elif default is msgspec.NODEFAULT:
         namespace.pop(attribute.name, None)
-    elif default is not None:
+    elif default is not None or not attribute.optional:
+        default = plain_value(default)
+        if default is None or not is_valid(attribute, _decoder_annotation(attribute, note), default):
+            wrong = describe_value(owner, attribute, note, default).message.replace(" is ", " has the default ", 1)
+            raise DeclarationError(wrong + ("; write Maybe[...] if it may be absent" if default is None else ""))
         namespace[attribute.name] = msgspec.field(default_factory=lambda: copy(default))
 
 
@@ -247,6 +257,24 @@ def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[
     return fail
 
 
+def _raise_misuse(cls: type, args: tuple[object, ...], given: Mapping[str, object]) -> None:
+    """Raise EventError if attributes are not given by name, or one that the class does not have is given."""
+    names: list[str] = [each.name for each in vars(cls)["__genus_attributes__"]]
+    own = sorted(names, key=_is_context)
+    if args:
+        example = ", ".join(f"{name}={value!r}" for name, value in zip(own, args, strict=False))
+        raise EventError(f"{cls.__name__} takes its attributes by name: write {cls.__name__}({example})")
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names)
+            raise EventError(f"{cls.__name__} has no attribute {name!r}; {hint}its attributes are {some_names(own)}")
+
+
+def _is_context(name: str) -> bool:
+    """Whether an attribute is one of `Event`, to name others first."""
+    return name in Event.__struct_fields__
+
+
 def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
     """The attributes of a class: the inherited ones, replaced where they are declared again, then the new ones."""
     narrowed = {attribute.name: attribute for attribute in declared}
@@ -259,15 +287,21 @@ class KindMeta(type):
 
     def __new__(mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], /, **options: Any) -> Any:
         """Create a kind; DeclarationError if it has attributes or a base that is not a kind."""
-        if fields := [field for field in _annotations(name, namespace, sys._getframe(1)) if not field.startswith("_")]:
+        frame = sys._getframe(1)
+        if fields := [field for field in _annotations(name, namespace, frame) if not field.startswith("_")]:
             raise DeclarationError(
                 f"kind {name} declares {', '.join(fields)}, but a kind has no attributes; "
                 "derive from Event to carry attributes, or keep only methods and properties"
             )
         if others := [base.__name__ for base in bases if not isinstance(base, KindMeta)]:
             raise DeclarationError(f"kind {name} derives from {', '.join(others)}, which is no kind")
+        label = _label(name, options)
+        declared = declaration(label, bases, {}, namespace, ())
+        before = class_before(name, namespace, frame)
+        if before is not None and define_again(before, declared, namespace):
+            return before
         namespace.setdefault("__slots__", ())
-        namespace["__genus_name__"] = _label(name, options)
+        namespace |= {"__genus_name__": label, "__genus_declaration__": declared}
         return super().__new__(mcls, name, bases, namespace)
 
 
@@ -314,14 +348,19 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         """Create an event type; DeclarationError says what to change if it cannot be one."""
         label = _label(name, options)
         base = _state_base(name, bases)
-        notes = _annotations(name, namespace, sys._getframe(1))
+        frame = sys._getframe(1)
+        notes = _annotations(name, namespace, frame)
+        namespace["__genus_declaration__"] = said = declaration(label, bases, notes, namespace, tagged)
+        before = class_before(name, namespace, frame)
+        if before is not None and define_again(before, said, namespace):
+            return before
         declared = tuple(_attribute(name, field, note) for field, note in notes.items())
         family = _family(label, base, declared)
         for attribute in declared:
             _check_narrowing(name, attribute, base)
             if family is not None:
                 family.check(name, attribute)
-            _set_default(name, attribute, namespace)
+            _set_default(name, attribute, notes[attribute.name], namespace)
         if family is not None:
             family.check_names(name, declared)
             declared = tuple(map(family.complete, declared))
@@ -339,7 +378,29 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         if family is not None:
             family.append_new(declared)
             family.tagged = names or family.tagged
+        UNCHANGED.update(each.type.enum for each in declared if isinstance(each.type, ChoiceType) and each.type.enum)
         return cls
+
+    def __setattr__(cls, name: str, value: object) -> None:
+        if name == "__dataclass_params__":
+            raise DeclarationError(f"{cls.__name__} is an event type and needs no @dataclass; leave that out")
+        super().__setattr__(name, value)
+
+    if not typing.TYPE_CHECKING:  # type checkers would take it for the constructor of event types
+
+        def __call__(cls, /, *args: object, **given: object) -> "Event":
+            """Create an event with plain values; EventError names what is given wrongly."""
+            for value in given.values():
+                if value.__class__ not in UNCHANGED:
+                    given = {name: plain_value(value) for name, value in given.items()}
+                    break
+            if args:
+                _raise_misuse(cls, args, given)
+            try:
+                return _create(cls, **given)
+            except TypeError:
+                _raise_misuse(cls, args, given)
+                raise
 
 
 @typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))

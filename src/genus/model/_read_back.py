@@ -1,48 +1,19 @@
 """Whether a value is the same after it was written and read: the test of values that msgspec does not know as they are.
 
-msgspec encodes built-in classes and no subclasses of them, so `plain_value` converts these, in every encoder.
+msgspec encodes built-in classes and no subclasses of them, so `encodable_value` converts these, in every encoder.
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
+from genus.model._plain import encodable_value, plain_value
 from genus.model._types import micros_of_time
 
-
-def plain_value(value: Any) -> Any:
-    """The value of a built-in class that a subclass of it stands for: the `enc_hook` of encoders.
-
-    NotImplementedError if there is none.
-
-    >>> class Celsius(float): ...
-    >>> plain_value(Celsius(21.5))
-    21.5
-    """
-    for base, convert in _PLAIN.items():
-        if isinstance(value, base):
-            return convert(value)
-    raise NotImplementedError(f"a {type(value).__name__} cannot be encoded")
-
-
-def _plain_datetime(value: datetime) -> datetime:
-    date, time = (value.year, value.month, value.day), (value.hour, value.minute, value.second, value.microsecond)
-    return datetime(*date, *time, tzinfo=value.tzinfo, fold=value.fold)
-
-
-_PLAIN: dict[type, Any] = {
-    int: int.__int__,  # the methods of the base class: a subclass may have others
-    float: float.__float__,
-    str: str.__str__,
-    bytes: lambda value: b"".join((value,)),
-    datetime: _plain_datetime,
-    timedelta: lambda value: timedelta(value.days, value.seconds, value.microseconds),
-}
-
-_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 
 
 class ReadBack:
@@ -69,12 +40,12 @@ class ReadBack:
 
 
 def is_same(value: Any, back: Any) -> bool:
-    """Whether a value that was read is the one that was written.
+    """Whether a value that was read is the one that was written: an equal value of the same kind.
 
     NaN is the same as NaN, an integer is the same as the nearest float, and times are the same if they are the same
-    instant. A tuple and a list are not the same.
+    instant. A tuple, a list and a set are of different kinds, and so are bytes and a bytearray.
     """
-    match value:
+    match value := plain_value(value):
         case float() | int():
             return _is_same_number(value, back)
         case datetime():
@@ -84,16 +55,18 @@ def is_same(value: Any, back: Any) -> bool:
         case dict():
             return isinstance(back, dict) and _are_same(value, back) and _are_same(value.values(), back.values())
         case set() | frozenset():
-            return value == back or sorted(map(_encode, value)) == sorted(map(_encode, back))
+            return isinstance(value, type(back)) and (value == back or _encoded(value) == _encoded(back))
         case msgspec.Struct():
             return type(value) is type(back) and _are_same(_fields(value), _fields(back))
-    return bool(value == back)
+    return type(value) is type(back) and bool(value == back)
 
 
 def _is_same_number(value: float | int, back: Any) -> bool:
     if isinstance(value, bool) or isinstance(back, bool):
         return value is back
-    return bool(value == back or (value != value and back != back) or (type(back) is float and float(value) == back))
+    if isinstance(value, float):
+        return isinstance(back, float) and bool(value == back or (value != value and back != back))
+    return bool(value == back or (type(back) is float and float(value) == back))
 
 
 def _is_same_time(value: datetime, back: Any) -> bool:
@@ -105,6 +78,11 @@ def _is_same_time(value: datetime, back: Any) -> bool:
 
 def _are_same(values: Iterable[Any], backs: Iterable[Any]) -> bool:
     return all(is_same(value, back) for value, back in zip(values, backs, strict=True))
+
+
+def _encoded(values: Iterable[Any]) -> list[bytes]:
+    """The values of a set in an order, by which one with NaN can be compared."""
+    return sorted(map(_encode, values))
 
 
 def _fields(value: msgspec.Struct) -> list[Any]:

@@ -6,6 +6,7 @@ from numbers import Real
 from typing import TypeAlias
 
 from genus.errors import SpanError
+from genus.model._plain import plain_value
 
 Span: TypeAlias = float | str | timedelta
 """A length of time: seconds as a number, text such as `"100ms"`, `"5 min"` or `"90 days"`, or a timedelta."""
@@ -77,6 +78,7 @@ def duration(span: Span, what: str = "span", *, zero: bool = True) -> timedelta:
 
 
 def _nanoseconds(span: object) -> int:
+    span = plain_value(span)
     if isinstance(span, timedelta):
         below_micros: int = getattr(span, "nanoseconds", 0)  # of a pandas.Timedelta
         return (span.days * 86_400 + span.seconds) * _SECOND + span.microseconds * 1_000 + below_micros
@@ -84,8 +86,8 @@ def _nanoseconds(span: object) -> int:
         text = span.strip()
         number = text.rstrip(_LETTERS)
         return _whole(Decimal(number) * _UNITS[text[len(number) :].strip()])
-    if isinstance(span, bool) or not isinstance(span, Real):
-        raise TypeError
+    if isinstance(span, bool) or not isinstance(span, Real) or hasattr(span, "dtype"):
+        raise TypeError  # for numpy, a timedelta64 is a number too
     return _whole(Decimal(repr(float(span))) * _SECOND)
 
 

@@ -42,17 +42,11 @@ from genus.model import (
     attributes,
     name_of,
 )
-from genus.model._check import (
-    LONGEST,
-    SHORTEST,
-    describe_invalid,
-    has_own_bounds,
-    invalid_decoded_finders,
-    invalid_finders,
-)
-from genus.model._read_back import plain_value
+from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
+from genus.model._plain import encodable_value
 from genus.model._signature import retyped_attributes
 from genus.model._types import int_range, is_encodable
+from genus.model._values import LONGEST, SHORTEST, own_bounds
 from genus.net._envelope import NUMBERS, Origin
 from genus.records import RecordWriter, Rejected
 from genus.records._fields import NO_SOURCE, describe_version
@@ -149,7 +143,7 @@ class _Envelope(msgspec.Struct, omit_defaults=True, gc=False):
     genushops: int = 0
 
 
-_encode = msgspec.json.Encoder(enc_hook=plain_value).encode
+_encode = msgspec.json.Encoder(enc_hook=encodable_value).encode
 
 
 class CloudEventWriter:
@@ -252,7 +246,7 @@ def _usual_tester(cls: type[Event]) -> Callable[[Event], bool]:
     lines = ["def is_usual(e):"]
     fields = {field.name: field.type for field in msgspec.structs.fields(cls)}
     for number, attribute in enumerate(attributes(cls)):
-        test = "False" if has_own_bounds(fields[attribute.name], attribute) else _usual_test(attribute.type, number)
+        test = "False" if own_bounds(fields[attribute.name], attribute) else _usual_test(attribute.type, number)
         names[f"enum{number}"] = getattr(attribute.type, "enum", None)
         present = "v is not None and " if attribute.optional else ""
         lines += [f"    v = e.{attribute.name}", f"    if {present}not ({test}): return False"]

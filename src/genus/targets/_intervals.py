@@ -157,7 +157,7 @@ class Times(Domain):
 
     def key(self, value: Any) -> int | None:
         """The microseconds of an aware datetime."""
-        if not isinstance(value, datetime) or value.tzinfo is None:
+        if type(value) is not datetime or value.tzinfo is None:
             return None
         return micros_of_time(value)
 
@@ -167,7 +167,7 @@ class TimeSpans(Domain):
 
     def key(self, value: Any) -> int | None:
         """The microseconds of a timedelta of 64 bits."""
-        if not isinstance(value, timedelta):
+        if type(value) is not timedelta:
             return None
         micros = micros_of_duration(value)
         return micros if self.low <= micros <= self.high else None

@@ -6,6 +6,7 @@ in microseconds), floats as float64. NaN stays NaN in arithmetic and becomes nul
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial, reduce
 from operator import attrgetter
 from typing import Any, ClassVar, TypeAlias
@@ -37,6 +38,7 @@ from genus.model import (
     name_of,
     vector,
 )
+from genus.model._plain import UNCHANGED, plain_value
 from genus.model._signature import retyped_attributes
 from genus.model._types import INT64_MIN, micros_of_duration
 from genus.model._vector import RETYPABLE
@@ -196,11 +198,15 @@ def _column(events: Sequence[Event], classes: Sequence[type], attribute: Attribu
 
 def _store_values(values: list[Any], type_: AttributeType) -> list[Any]:
     """Values in the form their column stores; integers in a float attribute become floats."""
+    if not UNCHANGED.issuperset(map(type, values)):
+        values = list(map(plain_value, values))
     match type_:
         case ChoiceType():
             return [getattr(value, "_value_", value) for value in values]
         case OpaqueType():
             return [None if value is None else msgspec.json.encode(value) for value in values]
+        case TimeType() if not {datetime, type(None)}.issuperset(map(type, values)):
+            raise ValueError("a value is no datetime, or has parts of a microsecond")
         case TimeType() if any(value is not None and value.tzinfo is None for value in values):
             raise ValueError("a datetime has no time zone")
         case DurationType():  # pyarrow's own conversion refuses the ends of the range

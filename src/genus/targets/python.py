@@ -8,7 +8,7 @@ a class always carries are not tested for presence; those it never carries are d
 import builtins
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, TypeAlias, TypeVar
 from unicodedata import is_normalized
 
@@ -17,10 +17,22 @@ import msgspec
 import genus.filters._expression as x
 from genus.filters._bind import type_of
 from genus.filters._covering import OPPOSITE, conjuncts
-from genus.filters._evaluate import DIVISIONS, normalize, raise_event_error, round_to_float32
+from genus.filters._evaluate import DIVISIONS, WRONG_VALUE, exactly, normalize, raise_event_error, round_to_float32
 from genus.filters._like import matcher
 from genus.filters._subscription import Subscription
-from genus.model import AttributeType, ChoiceType, Event, FloatType, IntType, TextType, TimeType, attributes, name_of
+from genus.model import (
+    AttributeType,
+    ChoiceType,
+    DurationType,
+    Event,
+    FloatType,
+    IntType,
+    TextType,
+    TimeType,
+    attributes,
+    name_of,
+)
+from genus.model._plain import plain_value
 from genus.model._signature import hidden_attributes, retyped_attributes
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
 from genus.targets._compiler import Compiler
@@ -67,7 +79,7 @@ class PythonFilter:
         """Whether an event matches; EventError if a value that is tested does not have its declared type."""
         try:
             return self._by_class[type(event)](event)
-        except (TypeError, AttributeError, OverflowError) as problem:
+        except WRONG_VALUE as problem:
             raise_event_error(event, problem)
 
     def for_class(self, cls: type) -> Callable[[Event], bool]:
@@ -150,7 +162,9 @@ class PythonCompiler(Compiler):
         self.names: dict[str, object] = {} if names is None else names
         self._cls = cls
         self._attributes = {attribute.name: attribute for attribute in attributes(cls)}
+        subscriptions = tuple(subscriptions)
         self._repeated = {node for node, times in Counter(_shareable(subscriptions)).items() if times > 1}
+        self._computed = {node.name for node in _computed_with(subscriptions)}
         self._loads: dict[str, list[str]] = {}
         self._shared: dict[object, tuple[str, str]] = {}
         self._temporaries = 0
@@ -343,19 +357,32 @@ class PythonCompiler(Compiler):
         read = f"e.{name}" if plain else f"getattr(e, {name!r})"
         lines = self._loads.setdefault(name, [f"{local} = {read}"])
         if as_value and len(lines) == 1:
-            lines += self._normalize_lines(local, self._attributes[name].type)
+            lines += self._normalize_lines(name, local, self._attributes[name].type)
         return local
 
-    def _normalize_lines(self, local: str, type_: AttributeType) -> list[str]:
-        """Statements that convert a value to the form that comparisons need; most values have it already."""
-        if isinstance(type_, FloatType) and type_.bits == 32:
-            self.names["round_to_float32"] = round_to_float32
-            return [f"if {local} is not None: {local} = round_to_float32({local})"]
-        if isinstance(type_, FloatType):
-            return [f"if {local}.__class__ is not float and {local} is not None: {local} = {local} * 1.0"]
-        if isinstance(type_, TimeType):
-            self.names |= {"UTC": UTC, "utc": utc}
-            return [f"if {local} is not None and {local}.tzinfo is not UTC: {local} = utc({local})"]
+    def _normalize_lines(self, name: str, local: str, type_: AttributeType) -> list[str]:
+        """Statements that convert a value to the form that comparisons need; most values have it already.
+
+        Integers of numpy compare as Python's do, but overflow when they are computed with.
+        """
+        match type_:
+            case FloatType(32):
+                self.names["round_to_float32"] = round_to_float32
+                return [f"if {local} is not None: {local} = round_to_float32({local})"]
+            case FloatType():
+                self.names["plain"] = plain_value
+                return [f"if {local}.__class__ is not float and {local} is not None: {local} = plain({local}) * 1.0"]
+            case IntType() if name in self._computed:
+                self.names["plain"] = plain_value
+                return [f"if {local}.__class__ is not int and {local} is not None: {local} = plain({local})"]
+            case TimeType():
+                self.names |= {"UTC": UTC, "datetime": datetime, "utc": utc}
+                is_utc = f"{local}.__class__ is datetime and {local}.tzinfo is UTC"
+                return [f"if {local} is not None and not ({is_utc}): {local} = utc({local})"]
+            case DurationType():
+                self.names |= {"timedelta": timedelta, "exactly": exactly}
+                is_plain = f"{local}.__class__ is timedelta"
+                return [f"if {local} is not None and not {is_plain}: {local} = exactly({local}, timedelta)"]
         return []
 
     def _name(self, prefix: str, value: object) -> str:
@@ -420,6 +447,14 @@ def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Expression]:
             yield from {node for node in subscription.where.walk() if isinstance(node, (*_LEAVES, *_COMPUTED))}
 
 
+def _computed_with(subscriptions: Iterable[Subscription]) -> Iterator[x.AttributeRef]:
+    """The attributes that predicates compute with."""
+    for subscription in subscriptions:
+        if subscription.where is not None:
+            computed = (node for node in subscription.where.walk() if isinstance(node, _COMPUTED))
+            yield from (each for node in computed for each in node.walk() if isinstance(each, x.AttributeRef))
+
+
 def all_of_these(conditions: Iterable[Condition]) -> Condition:
     """One condition from several that must all be true, without repetitions."""
     kept = tuple(dict.fromkeys(part for condition in conditions for part in condition))
@@ -445,7 +480,8 @@ def is_number(operand: Operand) -> Condition:
 
 
 def utc(moment: datetime) -> datetime:
-    """The same instant in UTC; TypeError if it has no zone."""
+    """The same instant in UTC; TypeError if it has no zone or is no plain time."""
+    moment = exactly(moment, datetime)
     if moment.tzinfo is None:
         raise TypeError(f"{moment!r} has no time zone")
     return moment.astimezone(UTC)

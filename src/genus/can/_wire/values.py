@@ -23,7 +23,7 @@ from genus.model import (
     TextType,
     TimeType,
 )
-from genus.model._read_back import plain_value
+from genus.model._plain import encodable_value, plain_value
 from genus.model._types import MICROSECOND, int_range, metas, micros_of_duration, micros_of_time
 
 MAX_BYTES = 0xFFFF
@@ -119,8 +119,9 @@ def encode_time(moment: datetime) -> int:
 
 def encode_bool(value: object) -> int:
     """0 or 1; TypeError for anything but a bool."""
-    if value is True or value is False:
-        return 1 if value else 0
+    plain = plain_value(value)
+    if plain is True or plain is False:
+        return 1 if plain else 0
     raise TypeError(f"{value!r} is not a bool")
 
 
@@ -128,7 +129,7 @@ def encode_opaque(value: object) -> bytes:
     """An opaque value as msgpack; TypeError if it is None."""
     if value is None:
         raise TypeError("it is absent")
-    return msgspec.msgpack.encode(value, enc_hook=plain_value)
+    return msgspec.msgpack.encode(value, enc_hook=encodable_value)
 
 
 def _bool(_: AttributeUse) -> ValueTemplate:

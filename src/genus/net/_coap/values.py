@@ -23,7 +23,7 @@ from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.model import Attribute, Event, attributes, name_of
 from genus.model._check import describe_invalid, invalid_finders
-from genus.model._read_back import plain_value
+from genus.model._plain import encodable_value, plain_value
 from genus.model._types import (
     BoolType,
     BytesType,
@@ -41,7 +41,7 @@ from genus.net._coap.wire import Unreadable, write_cbor
 from genus.net._link.payload import PayloadReader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _decode_any = msgspec.msgpack.Decoder().decode
 
 Convert = Callable[[Any], Any]

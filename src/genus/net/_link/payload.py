@@ -14,11 +14,11 @@ from genus.bus._codec import Rejected
 from genus.errors import EventError
 from genus.model import Event, name_of
 from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
-from genus.model._read_back import plain_value
+from genus.model._plain import encodable_value
 from genus.net._cloudevents import CloudEvent, CloudEventReader
 from genus.records import Rejected as CloudRejected
 
-_encode = msgspec.msgpack.Encoder(enc_hook=plain_value).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 FIRST_OF_ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 """The first bytes of payloads with many events."""

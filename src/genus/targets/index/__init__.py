@@ -22,7 +22,7 @@ except ImportError as missing:
 
 from genus.errors import SubscriptionError
 from genus.filters import Subscription, this
-from genus.filters._evaluate import raise_event_error
+from genus.filters._evaluate import WRONG_VALUE, raise_event_error
 from genus.filters._expression import And, Predicate
 from genus.filters._subscription import rebuild
 from genus.model import Event, FloatType, name_of, pure_kind, vector
@@ -267,7 +267,7 @@ class Families:
         except Misfit:
             matching = [handle for family in families for handle in family if subscription(handle).matches(event)]
             return np.array(matching, np.int64)
-        except (TypeError, AttributeError, OverflowError) as problem:
+        except WRONG_VALUE as problem:
             raise_event_error(event, problem)
 
 

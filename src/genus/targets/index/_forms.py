@@ -6,6 +6,7 @@ true?" or "is it false?", so that no third value is needed for unknown.
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -367,15 +368,17 @@ def _read_choice(type_: ChoiceType) -> Callable[[Any], Any]:
 
 
 def _read_time(_: Any) -> Callable[[Any], Any]:
-    return _micros(micros_of_time)
+    return _micros(datetime, micros_of_time)
 
 
 def _read_duration(_: Any) -> Callable[[Any], Any]:
-    return _micros(micros_of_duration)
+    return _micros(timedelta, micros_of_duration)
 
 
-def _micros(convert: Callable[[Any], int]) -> Callable[[Any], Any]:
+def _micros(kind: type, convert: Callable[[Any], int]) -> Callable[[Any], Any]:
     def read(found: Any) -> int:
+        if type(found) is not kind:
+            raise Misfit
         try:
             micros = convert(found)
         except (TypeError, OverflowError):
