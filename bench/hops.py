@@ -169,8 +169,9 @@ def in_process(follower: Follower) -> None:
         loops.subscribe(lambda event: None, where="lane > 1")
         for _ in range(3):
             loops.publish(Loop(lane=2))
+        event = Loop(lane=2)
         with follower.following():
-            loops.publish(Loop(lane=2))
+            loops.publish(event)
 
 
 def in_the_simulator(follower: Follower) -> None:
@@ -183,8 +184,9 @@ def in_the_simulator(follower: Follower) -> None:
         for _ in range(3):
             loops.publish(Loop(lane=2))
             world.run("20ms")
+        event = Loop(lane=2)
         with follower.following():
-            loops.publish(Loop(lane=2))
+            loops.publish(event)
             world.run("1ms")
     assert len(handled) == 4
 
@@ -202,8 +204,9 @@ def on_a_live_bus(follower: Follower) -> None:
             for _ in range(3):
                 loops.publish(Loop(lane=2))
                 time.sleep(0.05)
+            event = Loop(lane=2)
             with follower.following():
-                loops.publish(Loop(lane=2))
+                loops.publish(event)
                 time.sleep(0.05)
     assert len(handled) == 4
 

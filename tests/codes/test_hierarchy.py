@@ -1,5 +1,8 @@
 """Reading hierarchies: what is understood, and one clear line for what is not."""
 
+import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -97,6 +100,31 @@ def test_a_file_is_a_module_and_replaces_no_other_module(tmp_path: Path) -> None
     assert hasattr(json, "dumps")
 
 
-def test_a_file_loaded_again_is_run_again(tmp_path: Path) -> None:
+def test_a_file_is_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever path it is named, and also if the program imported it or is it."""
+    program = write(tmp_path / "program.py", PROGRAM)
+    assert subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stdout == "True\n"
     first = load_module(write(tmp_path / "again.py", "class A: ...\n"))
-    assert load_module(tmp_path / "again.py").A is not first.A
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path in ("again.py", tmp_path / "again.py", tmp_path / "link" / "again.py", f"../{tmp_path.name}/again.py"):
+        assert load_module(path) is first
+    write(tmp_path / "imported_before.py", "class A: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_module("imported_before.py") is importlib.import_module("imported_before")
+
+
+PROGRAM = """
+from genus.codes import load_module
+class A: ...
+print(load_module(__file__).A is A)
+"""
+
+
+def test_files_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "same.py", "class A: ...\n")
+    one, two = (load_module(tmp_path / folder / "same.py") for folder in ("one", "two"))
+    assert one.A is not two.A
+    assert [load_module(tmp_path / folder / "same.py") for folder in ("one", "two")] == [one, two]

@@ -103,7 +103,7 @@ def _load(path: Path) -> ModuleType:
 
 def _free_name(path: Path) -> str:
     """The name of a file's module: its stem, unless another module has that name."""
-    return path.stem if path.stem not in sys.modules else str(path.resolve().with_suffix(""))
+    return path.stem if path.stem not in sys.modules else str(path.with_suffix(""))
 
 
 def _import(name: str) -> ModuleType:

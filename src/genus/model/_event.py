@@ -36,7 +36,9 @@ from genus.model._vector import RETYPABLE, Attribute, Family, Vector
 T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
 INT64 = msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)
-_create: Any = msgspec.StructMeta.__call__
+
+create_event: Any = msgspec.StructMeta.__call__
+"""Create an event of a class, `create_event(cls, lane=2)`, from values that are plain: decoders need no more."""
 
 _CONFIG: Mapping[str, Any] = {"frozen": True, "omit_defaults": True, "gc": False, "forbid_unknown_fields": True}
 """Options of `Event`, which all event types inherit. Unknown names must not vanish: decoders count them."""
@@ -397,7 +399,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             if args:
                 _raise_misuse(cls, args, given)
             try:
-                return _create(cls, **given)
+                return create_event(cls, **given)
             except TypeError:
                 _raise_misuse(cls, args, given)
                 raise

@@ -12,6 +12,7 @@ import msgspec
 
 from genus.model import Event, OpaqueType
 from genus.model._check import describe_invalid, invalid_finders
+from genus.model._event import create_event
 from genus.records._fields import (
     ENVELOPE,
     FieldNode,
@@ -216,7 +217,8 @@ class _TypeReader:
             if values[name] is None:
                 raise _Fault(self._plan.describe_missing(name))
         try:
-            return self._cls(**values)
+            made: Event = create_event(self._cls, **values)
+            return made
         except Exception as problem:  # of a class's own __post_init__
             raise _Fault(f"not a {self._plan.type.name}", f"not a {self._plan.type.name}: {problem}") from None
 

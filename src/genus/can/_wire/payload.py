@@ -28,6 +28,7 @@ from genus.can._wire.values import BYTE, COMMON_NAMES, AttributeUse, ValueTempla
 from genus.errors import EventError, SubscriptionError
 from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
 from genus.model._check import invalid_finders
+from genus.model._event import create_event
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7
@@ -305,7 +306,7 @@ def _single_encoder(field: PayloadField) -> Callable[[object], object]:
 
 def _generate_decoder(cls: type[Event], fields: Sequence[PayloadField]) -> Decode:
     label = name_of(cls)
-    names = _constants(fields) | {"cls": cls, "StructError": StructError}
+    names = _constants(fields) | {"cls": cls, "create": create_event, "StructError": StructError}
     names |= {f"no{field.key}": Rejected(f"{label}.{field.name} is invalid") for field in fields}
     names |= {"short": Rejected(f"{label} is cut short"), "refusal": lambda why: _refusal(label, why)}
     body = _read_header(_header_size(fields) - 1)
@@ -320,7 +321,7 @@ def _generate_decoder(cls: type[Event], fields: Sequence[PayloadField]) -> Decod
         *_indent(_indent(body)),
         "    except (IndexError, StructError): return short",
         "    if at > size: return short",
-        f"    try: return cls({values})",
+        f"    try: return create(cls, {values})",
         "    except Exception as problem: return refusal(problem)",
     ]
     decode: Decode = define("\n".join(lines), "decode", names)
