@@ -96,7 +96,7 @@ def test_types_are_asked_for_as_classes_or_by_name(catalog: Catalog) -> None:
 def test_what_is_not_registered_is_named() -> None:
     with pytest.raises(NotRegistered, match="'Loop' is not in the catalog"):
         Catalog().code("Loop")
-    with pytest.raises(NotRegistered, match="Roadside is not in the catalog; register Camera"):
+    with pytest.raises(NotRegistered, match=r"^Camera is not in the catalog; register Camera"):
         Catalog().tag(Camera(plate="M"))
     known = Catalog()
     known.register(event_type("Loop", fields={"lane": int}))
@@ -201,6 +201,58 @@ def test_a_deprecated_type_keeps_its_numbers_and_gets_no_children(catalog: Catal
     with pytest.raises(CatalogConflict, match=r"Dome derives from Camera, which is deprecated \(use Loop\)"):
         catalog.register(event_type("Dome", Camera))
     assert reread(catalog).text() == catalog.text()
+
+
+def speeding() -> tuple[Any, Any]:
+    class Sensor(Event):
+        speed: Maybe[float] = None
+        velocity: Maybe[float] = None
+
+    class Radar(Sensor): ...
+
+    return Sensor, Radar
+
+
+def test_a_deprecated_attribute_keeps_its_bit_and_is_declared_by_no_further_type() -> None:
+    sensor, radar = speeding()
+    catalog = Catalog()
+    catalog.register(radar)
+    bits = catalog.tag(sensor(speed=1.5, velocity=2.5))
+    catalog.deprecate(radar, "use velocity", attribute="speed")
+    catalog.deprecate(sensor, "use velocity", attribute="speed")
+    assert dict(catalog.deprecated) == {"Sensor.speed": "use velocity"}
+    assert catalog.tag(sensor(speed=1.5, velocity=2.5)) == bits
+    assert [str(found) for found in catalog.check(sensor, radar)] == ["deprecated: Sensor.speed use velocity"]
+    assert not catalog.register(*speeding())  # classes that have it may still be used
+
+    class Doppler(sensor):
+        speed: float
+
+    with pytest.raises(
+        CatalogConflict, match=r"^Doppler\.speed is deprecated in family Sensor \(use velocity\)"
+    ):
+        catalog.register(Doppler)
+
+
+def test_deprecated_attributes_are_kept_in_the_file_and_only_grow() -> None:
+    sensor, _ = speeding()
+    before = Catalog()
+    before.register(sensor)
+    after = Catalog.parse(before.text())
+    after.deprecate("Sensor", attribute="speed")
+    again = Catalog.parse(after.text())
+    assert again.text() == after.text()
+    assert again.deprecated == {"Sensor.speed": ""}
+    assert '"version": 4' in after.text()
+    assert '"version": 1' in before.text()
+    assert [str(found) for found in before.diff(after)] == ["deprecated: Sensor.speed"]
+    assert (after.extends(before), before.extends(after)) == (True, False)
+    with pytest.raises(CatalogConflict, match=r"Sensor\.speed is deprecated already, with the note ''"):
+        again.deprecate("Sensor", "use velocity", attribute="speed")
+    with pytest.raises(CatalogConflict, match="place cannot be deprecated: every event may carry it"):
+        again.deprecate("Sensor", attribute="place")
+    with pytest.raises(NotRegistered, match="Sensor has no attribute 'sped'; did you mean 'speed'"):
+        again.deprecate("Sensor", attribute="sped")
 
 
 def test_a_note_stays_and_event_cannot_be_deprecated(catalog: Catalog) -> None:

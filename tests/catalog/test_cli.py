@@ -157,6 +157,23 @@ def test_what_is_refused_ends_with_1_and_changes_nothing(roads: Path, tmp_path: 
     assert path.read_text() == text
 
 
+def test_check_says_who_uses_a_deprecated_attribute(roads: Path, tmp_path: Path) -> None:
+    path, asked = str(tmp_path / "city.json"), tmp_path / "asked.txt"
+    asked.write_text("ann: Loop where speed > 30\nbob: Radar has place\ncy: Radar lacks speed\n")
+    run("catalog", "register", path, str(roads))
+    done = run("catalog", "deprecate", path, "Radar", "speed", "--note", "use velocity")
+    assert done.output == "deprecated: Radar.speed\n"
+    found = run("catalog", "check", path, str(roads), "--subscriptions", str(asked))
+    assert found.output.splitlines() == [
+        "deprecated: Loop.speed use velocity",
+        f"deprecated: Loop.speed is used by {asked}: ann; use velocity",
+        f"deprecated: Loop.speed is used by {asked}: cy; use velocity",
+    ]
+    assert found.exit_code == 0
+    assert "speed: float64? (deprecated: use velocity)" in run("catalog", "show", path).output
+    assert run("catalog", "deprecate", path, "Radar", "sped").exit_code == 1
+
+
 def test_deprecate_show_and_diff(roads: Path, tmp_path: Path) -> None:
     path, old = tmp_path / "catalog.json", tmp_path / "old.json"
     run("catalog", "register", path, roads)

@@ -101,7 +101,7 @@ def twice(part: str, index: int) -> Callable[[Data], None]:
 
 
 DAMAGE: dict[str, tuple[Callable[[Data], None], str]] = {
-    "another version": (put("version", 4), "version: is 4; this Genus reads versions 1 to 3"),
+    "another version": (put("version", 5), "version: is 5; this Genus reads versions 1 to 4"),
     "a version in words": (put("version", "1"), "version: is '1'"),
     "another format": (put("format", "phone book"), "format: Invalid enum value 'phone book'"),
     "no types": (drop("", "types"), "top: Object missing required field `types`"),

@@ -114,35 +114,57 @@ class Catalog:
             self._owners = self._entries = None
             return given
 
-    def deprecate(self, name: type | str, note: str | None = None) -> None:
-        """Mark a type as deprecated, with a note: its numbers stay, and no new type can be derived from it.
+    def deprecate(self, name: type | str, note: str | None = None, *, attribute: str | None = None) -> None:
+        """Mark a type, or an attribute of its family, as deprecated, with a note that says what to use instead.
 
-        Raises CatalogConflict for `Event`, and if the type is deprecated already with another note.
+        Numbers and bits stay, and events and subscriptions work as before; but no new type can be derived from the
+        type, and no further type can declare the attribute. `check` names the classes that still use it.
+
+        Raises CatalogConflict for `Event` and its attributes, and if it is deprecated already with another note, and
+        NotRegistered for an attribute that the family does not have.
         """
         with self._lock:
             known = self._table.types[self._name(name)]
+            if attribute is not None:
+                self._deprecate_attribute(known.name, attribute, note or "")
+                return
             if known.name == ROOT:
                 raise CatalogConflict(f"{ROOT} cannot be deprecated: every type derives from it")
-            if known.deprecated is not None and (note or "") != known.deprecated:
-                raise CatalogConflict(f"{known.name} is deprecated already, with the note {known.deprecated!r}")
+            _check_note(known.name, known.deprecated, note or "")
             self._numbers.codes.deprecate(known.name)
             self._table.put(msgspec.structs.replace(known, deprecated=note or ""))
             self._entries = None
 
+    def _deprecate_attribute(self, name: str, attribute: str, note: str) -> None:
+        family = self._table.types[name].family or ROOT
+        known = self._vector(family).get(attribute)
+        if known is None:
+            raise NotRegistered(self._vector(family).describe_unknown(attribute, name))
+        if attribute in self._table.vectors[ROOT]:
+            raise CatalogConflict(f"{attribute} cannot be deprecated: every event may carry it")
+        _check_note(f"{family}.{attribute}", known.deprecated, note)
+        self._table.put_attribute(
+            family, msgspec.structs.replace(self._table.vectors[family][attribute], deprecated=note)
+        )
+        self._vectors = {}
+
     def check(self, *what: type | ModuleType) -> list[Finding]:
         """What registering would add or refuse, and what the catalog has beyond the classes; changes nothing.
 
-        The statuses of the findings are "refused", "added" and "kept". No findings means that everything is registered.
+        The statuses of the findings are "refused", "added", "kept" and, for a class that is deprecated or declares a
+        deprecated attribute, "deprecated". No findings means that everything is registered.
         """
         with self._lock:
-            registration = self._try_registration(order_classes(collect_types(what), self._classes))
+            classes = order_classes(collect_types(what), self._classes)
+            registration = self._try_registration(classes)
             new = [registration.table.types[name] for name in registration.result.types]
             if new and not registration.problems:
                 try:
                     self._numbers.copy().allocate(new, registration.table)
                 except HierarchyError as problem:
                     registration.refuse(new[0].name, f"and the types with it cannot be numbered: {problem}")
-            return registration.problems or [*registration.result.findings(), *registration.kept]
+            old = [found for cls in classes for found in registration.deprecated(cls)]
+            return registration.problems or [*registration.result.findings(), *registration.kept, *old]
 
     def diff(self, other: "Catalog") -> list[Finding]:
         """What another catalog added to this one, deprecated or lacks, and where the two contradict each other.
@@ -175,9 +197,14 @@ class Catalog:
 
     @property
     def deprecated(self) -> Mapping[str, str]:
-        """The deprecated types, each with its note."""
-        types = self._table.types.values()
-        return {declared.name: declared.deprecated for declared in types if declared.deprecated is not None}
+        """The deprecated types and attributes (`family.attribute`), each with its note."""
+        types = {declared.name: declared.deprecated for declared in self._table.types.values()}
+        attributes = {
+            f"{family}.{each.name}": each.deprecated
+            for family, vector in self._table.vectors.items()
+            for each in vector.values()
+        }
+        return {name: note for name, note in (types | attributes).items() if note is not None}
 
     @property
     def entries(self) -> Mapping[str, TypeEntry]:
@@ -350,8 +377,10 @@ class Catalog:
         classes = order_classes([cls], self._classes)
         registration = self._try_registration(classes)
         registration.raise_problems()
+        name = name_of(cls)
         for found in without_names(registration.result).findings():
-            raise NotRegistered(f"{found.subject} is not in the catalog; register {name_of(cls)}")
+            subject = found.subject if name in self._table.types else name
+            raise NotRegistered(f"{subject} is not in the catalog; register {name}")
         self._classes |= {name_of(each): each for each in classes}
 
     # -- declaring ---------------------------------------------------------------------------------------------------
@@ -480,3 +509,9 @@ class Catalog:
     def _write(self, path: str, stored: str | None) -> None:
         if (text := self.text()) != stored:
             replace_text(path, text)
+
+
+def _check_note(subject: str, known: str | None, note: str) -> None:
+    """Raise CatalogConflict if something is deprecated already with another note."""
+    if known is not None and note != known:
+        raise CatalogConflict(f"{subject} is deprecated already, with the note {known!r}")

@@ -75,11 +75,15 @@ def _between_types(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
             yield Finding("conflict", old.name, f"has {field} {now}, but had {before}")
     yield from _between_blocks(old, new)
     yield from _between_attributes(old, new)
-    if old.deprecated != new.deprecated:
-        if old.deprecated is None:
-            yield Finding("deprecated", old.name, new.deprecated or "")
-        else:
-            yield Finding("missing", old.name, f"was deprecated: {old.deprecated}")
+    yield from _between_notes(old.name, old.deprecated, new.deprecated)
+
+
+def _between_notes(subject: str, old: str | None, new: str | None) -> Iterator[Finding]:
+    """What was deprecated since; a note never changes."""
+    if old is None and new is not None:
+        yield Finding("deprecated", subject, new)
+    elif old != new:
+        yield Finding("missing", subject, f"was deprecated: {old}")
 
 
 def _between_blocks(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
@@ -119,6 +123,7 @@ def _between_vectors(old: Vector, new: Vector) -> Iterator[Finding]:
             yield Finding("missing", f"{old.scope}.{before.name}", f"at bit {bit}")
         else:
             yield from _between_bits(f"{old.scope} bit {bit}", before, now)
+            yield from _between_notes(f"{new.scope}.{now.name}", before.deprecated, now.deprecated)
 
 
 def _between_bits(where: str, old: Attribute, new: Attribute) -> Iterator[Finding]:

@@ -3,7 +3,8 @@
 The text is JSON with one line per type and one per attribute, the same bytes for the same catalog. Codes are always
 written as decimal text, because JSON readers that keep numbers as floats would lose the larger ones.
 
-Version 2 adds the names of renamed attributes, version 3 types without event tags. A catalog is written in the earliest
+Version 2 adds the names of renamed attributes, version 3 types without event tags, version 4 deprecated attributes. A
+catalog is written in the earliest
 version that holds it, which earlier releases read; of later ones they say that they cannot.
 
 A file is replaced by renaming a complete one over it, so a reader never sees a partial file and needs no lock. Writers
@@ -155,7 +156,7 @@ def _unavailable(path: str, verb: str, problem: OSError) -> CatalogUnavailable:
 
 
 FORMAT = "genus catalog"
-VERSION, VERSION_WITH_NAMES, VERSION_WITHOUT_ETAGS = 1, 2, 3
+VERSION, VERSION_WITH_NAMES, VERSION_WITHOUT_ETAGS, VERSION_WITH_DEPRECATED = VERSIONS = 1, 2, 3, 4
 
 
 class Damage(Exception):
@@ -180,6 +181,7 @@ class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: str | dict[str, Any]
     unit: str | None = None
     names: tuple[str, ...] = ()
+    deprecated: str | None = None
 
 
 class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -210,6 +212,8 @@ def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagg
 
 def _version_for(entries: Iterable[TypeEntry], vectors: Iterable[Vector]) -> int:
     """The earliest version that holds all this."""
+    if any(each.deprecated is not None for vector in vectors for each in vector):
+        return VERSION_WITH_DEPRECATED
     if not all(entry.kind or entry.blocks for entry in entries):
         return VERSION_WITHOUT_ETAGS
     return VERSION_WITH_NAMES if any(each.names for vector in vectors for each in vector) else VERSION
@@ -238,7 +242,8 @@ def _type_of(entry: TypeEntry) -> dict[str, Any]:
 def _attribute_of(attribute: Attribute) -> dict[str, Any]:
     unit = {} if attribute.unit is None else {"unit": attribute.unit}
     names = {"names": list(attribute.names)} if attribute.names else {}
-    return {"name": attribute.name, "type": attribute.type.describe(), **unit, **names}
+    deprecated = {} if attribute.deprecated is None else {"deprecated": attribute.deprecated}
+    return {"name": attribute.name, "type": attribute.type.describe(), **unit, **names, **deprecated}
 
 
 def _line(value: object) -> str:
@@ -286,8 +291,8 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _read_file(data: object) -> _File:
     version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
-    if version not in (VERSION, VERSION_WITH_NAMES, VERSION_WITHOUT_ETAGS):
-        raise Damage("version", f"is {version!r}; this Genus reads versions {VERSION} to {VERSION_WITHOUT_ETAGS}")
+    if version not in VERSIONS:
+        raise Damage("version", f"is {version!r}; this Genus reads versions {VERSIONS[0]} to {VERSIONS[-1]}")
     try:
         return msgspec.convert(data, _File)
     except msgspec.ValidationError as problem:
@@ -304,7 +309,9 @@ def _read_family(table: TypeTable, family: _Family, where: str) -> None:
         if not is_attribute_name(stored.name) or stored.name in vector:
             why = "is there already" if stored.name in vector else "cannot name an attribute"
             raise Damage(f"{at}.name", f"{stored.name!r} {why}")
-        vector[stored.name] = Attribute(stored.name, _attribute_type(stored, at), True, stored.unit, stored.names)
+        vector[stored.name] = Attribute(
+            stored.name, _attribute_type(stored, at), True, stored.unit, stored.names, stored.deprecated
+        )
     table.vectors[family.name] = {}
     for bit, attribute in enumerate(vector.values()):
         _check_names(attribute, vector, table.renamed.get(family.name, {}), f"{where}.vector[{bit}].names")

@@ -7,7 +7,7 @@ older version of the class that runs beside newer ones, and every event of it is
 attribute under a former name, with the same type and unit.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -57,6 +57,28 @@ class Registration:
         """Add a reason to refuse the whole registration."""
         self.problems.append(Finding("refused", subject, text))
 
+    def deprecated(self, cls: type) -> Iterator[Finding]:
+        """Findings about a registered class that is deprecated, or declares deprecated attributes."""
+        known = self.table.types.get(name_of(cls))
+        if known is None:
+            return
+        if known.deprecated is not None:
+            yield Finding("deprecated", known.name, known.deprecated)
+        for attribute in _own_attributes(cls):
+            note = self._note_of(known.family, self.table.present_name(known.family, attribute.name))
+            if note is not None:
+                yield Finding("deprecated", f"{known.name}.{attribute.name}", note)
+
+    def _note_of(self, family: str | None, name: str) -> str | None:
+        """The note of a deprecated attribute; None if it is not deprecated, or there is no such attribute."""
+        attribute = self.table.vectors.get(family or ROOT, {}).get(name)
+        return None if attribute is None else attribute.deprecated
+
+    def _refuse_deprecated(self, owner: str, family: str | None, name: str) -> None:
+        if (note := self._note_of(family, name)) is not None:
+            why = f" ({note})" if note else ""
+            self.refuse(f"{owner}.{name}", f"is deprecated in family {family}{why}; leave it out of further types")
+
     def raise_problems(self) -> None:
         """Raise CatalogConflict if there is a reason to refuse."""
         if self.problems:
@@ -79,6 +101,8 @@ class Registration:
             self.table.tagged |= {name: tagged_attributes(cls)} if tagged_attributes(cls) else {}
         self._rename_attributes(cls, family)
         own = {self.table.present_name(family, a.name): not a.optional for a in _own_attributes(cls)}
+        for attribute_name in own:
+            self._refuse_deprecated(name, family, attribute_name)
         self.table.put(TypeRecord(name, above, kind, family, own))
         self._types.append(name)
         for attribute in self._present_attributes(cls, family):
@@ -215,6 +239,7 @@ class Registration:
                 "is new and required, but events without it exist; make it Maybe[...], or declare it in a new type",
             )
         known = self.table.types[owner]
+        self._refuse_deprecated(owner, known.family, attribute.name)
         grown = {**known.attributes, attribute.name: not attribute.optional}
         self.table.put(msgspec.structs.replace(known, attributes=grown))
         self._gained.setdefault(owner, []).append(attribute.name)

@@ -11,6 +11,8 @@ from genus.cli._events import load_all
 from genus.cli._format import meant, print_json
 from genus.cli._groups import SectionedGroup
 from genus.cli._types import as_list, show
+from genus.filters import AttributeRef, Subscription, read_subscriptions
+from genus.model import name_of
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 MODULES = click.argument("sources", metavar="MODULE_OR_FILE...", nargs=-1, required=True, shell_complete=complete_files)
@@ -67,18 +69,43 @@ def show_command(path: Path, as_json: bool) -> None:
 @catalog.command("check")
 @click.argument("path", metavar="FILE", type=EXISTING)
 @MODULES
+@click.option(
+    "--subscriptions",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    type=EXISTING,
+    help="Say which of these subscriptions use what is deprecated; may be repeated.",
+)
 @FINDINGS
-def check_command(path: Path, sources: tuple[str, ...], as_json: bool) -> None:
+def check_command(path: Path, sources: tuple[str, ...], files: tuple[Path, ...], as_json: bool) -> None:
     """Compare the event types of modules with a catalog.
 
-    Exit code 1 if they are refused or not all registered.
+    Also says which of them, and which subscriptions of files, use what is deprecated. Exit code 1 if types are refused
+    or not all registered.
 
     \b
     genus catalog check city.json examples/traffic.py
     """
-    findings = list(Catalog.load(path).check(*load_all(sources)))
+    found, types = Catalog.load(path), load_all(sources)
+    findings = list(found.check(*types))
+    for file in files:
+        for subscriber, asked in read_subscriptions(file, lambda text: Subscription.parse(text, types)):
+            findings += _uses(found, f"{file}: {subscriber}", asked)
     _say(findings, as_json, "all registered", "not registered")
-    sys.exit(any(finding.status != "kept" for finding in findings))
+    sys.exit(any(finding.status not in ("kept", "deprecated") for finding in findings))
+
+
+def _uses(catalog: Catalog, who: str, asked: Subscription) -> list[Finding]:
+    """What a subscription uses that is deprecated."""
+    tested = [] if asked.where is None else [each.name for each in asked.where.walk() if isinstance(each, AttributeRef)]
+    used = [f"{asked.vector.scope}.{name}" for name in dict.fromkeys((*asked.has, *asked.lacks, *tested))]
+    notes = {name: catalog.deprecated.get(name) for name in (*map(name_of, asked.types), *used)}
+    return [
+        Finding("deprecated", name, f"is used by {who}" + (f"; {note}" if note else ""))
+        for name, note in notes.items()
+        if note is not None
+    ]
 
 
 @catalog.command("diff")
@@ -105,20 +132,22 @@ def diff_command(old: Path, new: Path, as_json: bool) -> None:
 @catalog.command("deprecate")
 @click.argument("path", metavar="FILE", type=EXISTING)
 @click.argument("type_", metavar="TYPE", shell_complete=complete_catalog_types)
+@click.argument("attribute", metavar="[ATTRIBUTE]", required=False)
 @click.option("--note", metavar="TEXT", help="Why, or what to use instead.")
-def deprecate_command(path: Path, type_: str, note: str | None) -> None:
-    """Mark a type as not to be used any more.
+def deprecate_command(path: Path, type_: str, attribute: str | None, note: str | None) -> None:
+    """Mark a type, or an attribute of it, as not to be used any more.
 
-    Its numbers stay, and nothing can be derived from it.
+    Numbers and bits stay; no new type can be derived from the type or declare the attribute.
 
     \b
     genus catalog deprecate city.json Loop --note "use Detector"
+    genus catalog deprecate city.json Loop speed --note "use velocity"
     """
     with Catalog.editing(path) as found:
         if type_ not in found.types:
             raise click.ClickException(f"{path} has no type {type_}; {meant(type_, found.types)}")
-        found.deprecate(type_, note)
-    click.echo(f"deprecated: {type_}")
+        found.deprecate(type_, note, attribute=attribute)
+    click.echo(f"deprecated: {type_}{f'.{attribute}' if attribute else ''}")
 
 
 @catalog.command("etags")

@@ -108,7 +108,7 @@ def _label(indent: str, entry: TypeEntry, is_new: bool, tagged: tuple[str, ...])
     if is_new:
         label.append(" not registered", "yellow")
     if entry.deprecated is not None:
-        label.append(f" deprecated{': ' if entry.deprecated else ''}{entry.deprecated}", "red")
+        label.append(f" {_deprecated(entry.deprecated)}", "red")
     return label
 
 
@@ -128,7 +128,12 @@ def _bits(catalog: Catalog, entry: TypeEntry) -> str:
 
 def _notes(attribute: Attribute) -> str:
     unit = "" if attribute.unit is None else f" [{attribute.unit}]"
-    return unit + (f" (was {', '.join(attribute.former)})" if attribute.former else "")
+    former = f" (was {', '.join(attribute.former)})" if attribute.former else ""
+    return unit + former + ("" if attribute.deprecated is None else f" ({_deprecated(attribute.deprecated)})")
+
+
+def _deprecated(note: str) -> str:
+    return f"deprecated: {note}" if note else "deprecated"
 
 
 def _attributes(catalog: Catalog, entry: TypeEntry) -> list[tuple[int, Attribute]]:
@@ -151,6 +156,7 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
         "attributes": [
             {"name": a.name, "bit": bit, "type": a.type.describe(), "required": not a.optional, "unit": a.unit}
             | ({"names": list(a.names)} if a.names else {})
+            | ({} if a.deprecated is None else {"deprecated": a.deprecated})
             for bit, a in _attributes(catalog, entry)
         ],
         "deprecated": entry.deprecated,

@@ -22,8 +22,9 @@ class Attribute(msgspec.Struct, frozen=True):
     """A named, typed field of an event type.
 
     `optional` says whether an event may lack it, and `unit` is the symbol given by `Unit`. `names` are all its names if
-    it was renamed, the one that it was declared or registered under first in front; else it is empty. `str()` gives the
-    form used in messages, such as `speed: float64?`.
+    it was renamed, the one that it was declared or registered under first in front; else it is empty. `deprecated` is
+    the note of an attribute that a catalog has as deprecated, else None. `str()` gives the form used in messages, such
+    as `speed: float64?`.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Attribute(msgspec.Struct, frozen=True):
     optional: bool = False
     unit: str | None = None
     names: tuple[str, ...] = ()
+    deprecated: str | None = None
 
     @property
     def former(self) -> tuple[str, ...]:
