@@ -129,7 +129,7 @@ def test_wrong_announcements_and_publications_raise_at_the_call(virtual: Callabl
     with open_bus(virtual(number=1)) as bus:
         with pytest.raises(BusError, match="no slot for Beacon"):
             bus.channel(Beacon, Hard(period="10ms")).announce()
-        with pytest.raises(SubscriptionError, match="its vector is"):
+        with pytest.raises(SubscriptionError, match="its attributes are"):
             bus.channel(Beacon, NonReal()).announce(carries="colours")
         channel = bus.channel(Beacon, NonReal())
         with pytest.raises(BusError, match="was not announced"):

@@ -186,7 +186,7 @@ def test_examples_run(path: str, folder: Path) -> None:
         (["pub", "--typ", "x"], 2, "genus: No such option '--typ'. Did you mean '--types'?"),
         (["types", "road.py", "--catalog", "none.json"], 2, "does not exist. See `genus types --help`"),
         (["explain", "-t", "road.py", "Lop has place"], 1, "did you mean 'Loop'? known: Loop (column 1): Lop has"),
-        (["explain", "-t", "road.py", "Loop has plcae"], 1, "'plcae'; did you mean 'place'? its vector is"),
+        (["explain", "-t", "road.py", "Loop has plcae"], 1, "'plcae'; did you mean 'place'? its attributes are"),
         (["pub", "-t", "road.py", "Lop"], 1, "no event type is called Lop; did you mean 'Loop'?"),
         (["pub", "-t", "road.py", "Loop", "lne=1"], 1, "no attribute lne; did you mean 'lane'?"),
         (["catalog", "deprecate", "city.json", "Lop"], 1, "city.json has no type Lop; did you mean 'Loop'?"),

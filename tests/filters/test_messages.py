@@ -166,13 +166,13 @@ def test_a_text_is_parsed_not_constructed() -> None:
 
 
 def test_a_typo_names_the_type_that_was_written() -> None:
-    message = "Radar has no attribute 'sped'; did you mean 'speed'? the vector of its family Loop is (time"
+    message = "Radar has no attribute 'sped'; did you mean 'speed'? the attributes of its family Loop are lane"
     assert message in refused("Radar where sped > 3")
     assert message in refused("Radar has sped")
     for options in ({"has": "sped"}, {"lacks": ("sped",)}, {"where": this.sped > 3}, {"where": "sped > 3"}):
         with pytest.raises(SubscriptionError, match=re.escape(message)):
             Subscription(Radar, **options)
-    assert "Loop has no attribute 'lan'; did you mean 'lane'? its vector is (time" in refused("Loop where lan > 3")
+    assert "Loop has no attribute 'lan'; did you mean 'lane'? its attributes are lane" in refused("Loop where lan > 3")
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -105,7 +105,7 @@ class TestRefusedAtTheCall:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ({"has": "colour"}, "no attribute 'colour'; its vector is"),
+            ({"has": "colour"}, "no attribute 'colour'; its attributes are"),
             ({"has": 1 << 40}, "reaches outside"),
             ({"has": "place", "lacks": "place"}, "both present and absent"),
             ({"where": this.colour == "red"}, "no attribute 'colour'"),
@@ -160,7 +160,7 @@ class TestRefusedAtTheCall:
 
     def test_a_kind_knows_only_the_context(self) -> None:
         Subscription(Roadside, has="place")
-        with pytest.raises(SubscriptionError, match="Roadside has no attribute 'lane'"):
+        with pytest.raises(SubscriptionError, match=r"Roadside has no attribute 'lane', only those .*; Loop has it: name Loop, or Loop & Roadside"):
             Subscription(Roadside, has="lane")
         Subscription(all_of(Loop, Roadside), has="lane")
 

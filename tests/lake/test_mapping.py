@@ -109,7 +109,7 @@ def test_a_mapping_that_is_not_there_is_named(tmp_path: Path) -> None:
         ('[of.Tram]\na = "lane"', "'Tram' is not an event type"),
         (
             '[type]\nis = "Loop"\n[attributes]\na = "watts"',
-            "[attributes] a: Loop has no attribute 'watts'; its vector is (time: time?, source: str?",
+            "[attributes] a: Loop has no attribute 'watts'; its attributes are lane, speed, ",
         ),
         ('[attributes]\na = "volts"', "[attributes] a: Event has no attribute 'volts'"),
         ('[of.Lamp]\n"b.c" = "lane"', "[of.Lamp] b.c: Lamp has no attribute 'lane'"),

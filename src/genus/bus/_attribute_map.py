@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from genus.errors import EventError, did_you_mean
 from genus.model import Attribute, Event, FloatType, IntType, attributes, name_of, vector
+from genus.model._types import type_text
 from genus.model._units import describe_units, unit_conversion
 
 UNITS_OF = "units of "
@@ -177,7 +178,7 @@ def converter(owner: str, attribute: Attribute, unit: str) -> Convert:
         return conversion.convert
     if isinstance(attribute.type, IntType) and conversion.is_whole:
         return conversion.convert_whole
-    why = f"its values, of type {attribute.type.describe()}, are not converted from {unit}; declare it as float"
+    why = f"its values, of type {type_text(attribute.type)}, are not converted from {unit}; declare it as float"
     return partial(_refuse, f"{subject}, but {why}")
 
 

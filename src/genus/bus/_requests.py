@@ -23,6 +23,7 @@ from genus.bus._listener import Listener, RoundRobin
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
 from genus.model import Event, IntType, Maybe, Span, UInt32, attributes, name_of, nanoseconds
+from genus.model._types import type_text
 
 GRACE_S = 1.0
 """How long others may take to become known: the receiver of a request, and the requester to its server."""
@@ -85,7 +86,7 @@ def check_request_type(cls: type) -> None:
     """Raise BusError if events of a type cannot be requests."""
     declared = {attribute.name: attribute.type for attribute in attributes(cls)}
     if declared.get("request") not in WIDE_ENOUGH:
-        found = "has none" if "request" not in declared else f"has {declared['request'].describe()}"
+        found = "has none" if "request" not in declared else f"has {type_text(declared['request'])}"
         raise BusError(
             f"{name_of(cls)} cannot be a request: it needs an attribute for the number of a request, and {found}; "
             f"declare `request: Maybe[UInt32] = None` in {name_of(cls)}"

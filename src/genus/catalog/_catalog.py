@@ -139,7 +139,7 @@ class Catalog:
         family = self._table.types[name].family or ROOT
         known = self._vector(family).get(attribute)
         if known is None:
-            raise NotRegistered(self._vector(family).describe_unknown(attribute, name))
+            raise NotRegistered(self._vector(family).describe_unknown(attribute))
         if attribute in self._table.vectors[ROOT]:
             raise CatalogConflict(f"{attribute} cannot be deprecated: every event may carry it")
         _check_note(f"{family}.{attribute}", known.deprecated, note)

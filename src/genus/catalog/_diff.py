@@ -8,6 +8,7 @@ import msgspec
 
 from genus.catalog._records import Finding, Status, TypeEntry
 from genus.model import Attribute, ChoiceType, Vector
+from genus.model._types import type_text
 
 
 class CatalogView(Protocol):
@@ -155,7 +156,7 @@ def _between_names(old: Attribute, new: Attribute) -> list[tuple[Status, str]] |
 
 def _describe(attribute: Attribute) -> str:
     unit = f" in {attribute.unit}" if attribute.unit else ""
-    return f"{attribute.name}: {attribute.type.describe()}{unit}"
+    return f"{attribute.name}: {type_text(attribute.type)}{unit}"
 
 
 def _values(attribute: Attribute) -> Sequence[str | int]:

@@ -15,6 +15,7 @@ from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeRecord
 from genus.errors import CatalogConflict
 from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents, tagged_attributes
 from genus.model._signature import retyped_attributes
+from genus.model._types import type_text
 from genus.model._vector import RETYPABLE
 
 
@@ -283,7 +284,7 @@ class Registration:
         elif known.type != attribute.type:
             self.refuse(
                 subject,
-                f"is {attribute.type.describe()}, but {known.type.describe()} in family {family}; "
+                f"is {type_text(attribute.type)}, but {type_text(known.type)} in family {family}; "
                 "rename the attribute or give it the family's type",
             )
         if attribute.unit is not None and attribute.unit != known.unit:
@@ -312,7 +313,7 @@ def _describe_change(known: Attribute, attribute: Attribute) -> str | None:
     """What is different about an attribute under another name: its type or its unit; None if nothing is."""
     are_choices = isinstance(known.type, ChoiceType) and isinstance(attribute.type, ChoiceType)
     if known.type != attribute.type and not are_choices:
-        return f"is {attribute.type.describe()} and that is {known.type.describe()}"
+        return f"is {type_text(attribute.type)} and that is {type_text(known.type)}"
     if attribute.unit not in (None, known.unit):
         return f"is in {attribute.unit} and that is {f'in {known.unit}' if known.unit else 'without a unit'}"
     return None

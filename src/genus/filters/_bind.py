@@ -199,7 +199,7 @@ class Binder:
         return x.AttributeRef(name, type_)
 
     def _find(self, name: str) -> AttributeType:
-        return self.types.get(name) or self.vector.find(name, name_of(self.type)).type
+        return self.types.get(name) or self.vector.find(name, self.type).type
 
     def _property(self, name: str) -> Callable[[Any], Any] | None:
         if not isinstance(name, str):

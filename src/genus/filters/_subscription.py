@@ -24,7 +24,7 @@ from genus.filters._possibility import Reason, describe_types, report_never, war
 from genus.filters._term import Term
 from genus.model import Event, Kind, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._signature import is_generated
-from genus.model._types import read_annotation
+from genus.model._types import read_annotation, type_text
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -343,7 +343,7 @@ def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
         names = ", ".join(f'"{word}"' for word in words)
         raise SubscriptionError(f"{option}={given!r} is one text; give several attributes as a tuple: ({names})")
     listed = _signature_names(scope, given) if isinstance(given, type) else [given] if isinstance(given, str) else given
-    return scope.names_of(scope.tag_of(scope.find(name, name_of(cls)).name for name in listed))
+    return scope.names_of(scope.tag_of(scope.find(name, cls).name for name in listed))
 
 
 def _signature_names(scope: Vector, signature: type) -> list[str]:
@@ -364,7 +364,7 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
         known = scope.find(name)
         if known.type != type_:
             raise SubscriptionError(
-                f"{signature.__name__}.{name} is {type_.describe()}, but in {scope.scope} it is {known.type.describe()}"
+                f"{signature.__name__}.{name} is {type_text(type_)}, but in {scope.scope} it is {type_text(known.type)}"
             )
         wanted += [] if optional else [name]
     return wanted
@@ -432,7 +432,7 @@ def _unknown_name(token: Token, parsed: ParsedSubscription, scope: type, text: s
                 null == token.text and null.lower() in NULL_WORDS
             ):
                 return problem_at(text, token.column, describe_null(name, absent=op == "=="))
-    return problem_at(text, token.column, vector(scope).describe_unknown(token.text, name_of(scope)))
+    return problem_at(text, token.column, vector(scope).describe_unknown(token.text, scope))
 
 
 def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:

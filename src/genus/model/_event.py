@@ -31,7 +31,7 @@ from genus.model._types import (
     with_one_bound,
 )
 from genus.model._values import describe_value, is_valid
-from genus.model._vector import RETYPABLE, Attribute, Family, Vector
+from genus.model._vector import RETYPABLE, Attribute, Family, Vector, own_first
 
 T = TypeVar("T")
 _FIELD: Any = type(msgspec.field(default=0))
@@ -262,7 +262,7 @@ def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[
 def _raise_misuse(cls: type, args: tuple[object, ...], given: Mapping[str, object]) -> None:
     """Raise EventError if attributes are not given by name, or one that the class does not have is given."""
     names: list[str] = [each.name for each in vars(cls)["__genus_attributes__"]]
-    own = sorted(names, key=_is_context)
+    own = own_first(names)
     if args:
         example = ", ".join(f"{name}={value!r}" for name, value in zip(own, args, strict=False))
         raise EventError(f"{cls.__name__} takes its attributes by name: write {cls.__name__}({example})")
@@ -270,11 +270,6 @@ def _raise_misuse(cls: type, args: tuple[object, ...], given: Mapping[str, objec
         if name not in names:
             hint = did_you_mean(name, names)
             raise EventError(f"{cls.__name__} has no attribute {name!r}; {hint}its attributes are {some_names(own)}")
-
-
-def _is_context(name: str) -> bool:
-    """Whether an attribute is one of `Event`, to name others first."""
-    return name in Event.__struct_fields__
 
 
 def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...]) -> tuple[Attribute, ...]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from genus.errors import DeclarationError
+from genus.errors import DeclarationError, some_names
 
 Description: TypeAlias = "str | dict[str, Any]"
 
@@ -211,6 +211,21 @@ AttributeType: TypeAlias = (
     BoolType | IntType | FloatType | TextType | BytesType | TimeType | DurationType | ChoiceType | OpaqueType
 )
 """Any attribute type."""
+
+
+def type_text(type_: AttributeType) -> str:
+    """An attribute type in words, for messages.
+
+    >>> type_text(IntType()), type_text(ChoiceType(("car", "truck"))), type_text(OpaqueType("list[int]"))
+    ('int64', "one of 'car', 'truck'", 'list[int]')
+    """
+    match type_:
+        case ChoiceType(values):
+            return f"one of {some_names(map(repr, values))}"
+        case OpaqueType(text):
+            return text
+    return str(type_.describe())
+
 
 INT64_MIN, INT64_MAX = int_range(64, True)
 MICROSECOND = timedelta(microseconds=1)

@@ -26,6 +26,7 @@ from genus.model._types import (
     int_range,
     is_encodable,
     metas,
+    type_text,
 )
 from genus.model._vector import Attribute
 
@@ -73,7 +74,7 @@ def _describe_type(attribute: Attribute) -> str:
             return f"one of {', '.join(map(str, enum or values))}"
         case OpaqueType(text):
             return f"{text} that can be encoded and decoded"
-    return str(attribute.type.describe())
+    return type_text(attribute.type)
 
 
 def is_valid(attribute: Attribute, annotation: object, value: object) -> bool:

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from genus.errors import DeclarationError, SubscriptionError, did_you_mean
-from genus.model._types import AttributeType
+from genus.errors import DeclarationError, SubscriptionError, did_you_mean, some_names
+from genus.model._types import AttributeType, type_text
+
+CONTEXT = frozenset({"time", "source", "place", "deadline", "expires"})
+"""The attributes of `Event`."""
 
 RETYPABLE = frozenset({"source"})
 """Attributes of `Event` that the root class of a family may declare again as an integer.
@@ -94,8 +97,8 @@ class Vector(msgspec.Struct, frozen=True):
         """The attributes of a class by the names that they have in this vector."""
         return {found.name: attribute for attribute in attributes if (found := self.match(attribute)) is not None}
 
-    def find(self, name: str, owner: str | None = None) -> Attribute:
-        """The attribute of a name; SubscriptionError with the vector in its message if there is none.
+    def find(self, name: str, owner: type | None = None) -> Attribute:
+        """The attribute of a name; SubscriptionError with some attributes in its message if there is none.
 
         `owner` is the type to name in the message, if it is not the family's root.
         """
@@ -103,13 +106,19 @@ class Vector(msgspec.Struct, frozen=True):
             return attribute
         raise SubscriptionError(self.describe_unknown(name, owner))
 
-    def describe_unknown(self, name: str, owner: str | None = None) -> str:
-        """A message that an attribute does not exist, with its present or a likely name, and the vector."""
+    def describe_unknown(self, name: str, owner: type | None = None) -> str:
+        """A message that an attribute does not exist, with its present or a likely name, and some that exist."""
+        label: str = self.scope if owner is None else owner.__genus_name__  # type: ignore[attr-defined]
+        if owner is not None and label == self.scope and (carrier := _find_carrier(owner, name)) is not None:
+            return (
+                f"{label} has no attribute {name!r}, only those that every event may carry; {carrier} has it: "
+                f"name {carrier}" + (f", or {carrier} & {label}" if label != "Event" else "")
+            )
         now = next((attribute.name for attribute in self.attributes if name in attribute.names), None)
         names = [attribute.name for attribute in self.attributes]
         hint = f"it was renamed to {now!r}; " if now else did_you_mean(name, names)
-        whose = "its vector" if owner in (None, self.scope) else f"the vector of its family {self.scope}"
-        return f"{owner or self.scope} has no attribute {name!r}; {hint}{whose} is ({self})"
+        whose = "its attributes" if label == self.scope else f"the attributes of its family {self.scope}"
+        return f"{label} has no attribute {name!r}; {hint}{whose} are {some_names(own_first(names))}"
 
     def tag_of(self, names: Iterable[str]) -> int:
         """The presence bits of some attributes; SubscriptionError if one is not in the vector."""
@@ -119,10 +128,25 @@ class Vector(msgspec.Struct, frozen=True):
     def names_of(self, tag: int) -> tuple[str, ...]:
         """The attributes of some presence bits; SubscriptionError if a bit lies outside the vector."""
         if tag < 0 or tag >> len(self.attributes):
-            raise SubscriptionError(
-                f"bit vector {tag:#b} reaches outside the {len(self)} attributes of {self.scope}: ({self})"
-            )
+            raise SubscriptionError(f"bit vector {tag:#b} reaches outside the {len(self)} attributes of {self.scope}")
         return tuple(attribute.name for bit, attribute in enumerate(self.attributes) if tag >> bit & 1)
+
+
+def own_first(names: Iterable[str]) -> list[str]:
+    """Names of attributes, those that every event may carry last: messages show the first few."""
+    return sorted(names, key=lambda name: name in CONTEXT)
+
+
+def _find_carrier(owner: type, name: str) -> str | None:
+    """A type below `Event` or a kind that has an attribute which these lack; None for types of a family."""
+    if getattr(owner, "__genus_family__", None) is not None:
+        return None
+    below = list(type.__subclasses__(owner))
+    for cls in below:
+        if any(each.name == name for each in vars(cls).get("__genus_attributes__", ())):
+            return str(vars(cls)["__genus_name__"])
+        below += type.__subclasses__(cls)
+    return None
 
 
 def hidden_names(family: Vector, asked: Vector) -> frozenset[str]:
@@ -157,8 +181,8 @@ class Family(msgspec.Struct, eq=False):
         known = self.vector.get(attribute.name) or attribute
         if known.type != attribute.type:
             raise DeclarationError(
-                f"{owner}.{attribute.name} is {attribute.type.describe()}, but in family {self.name} "
-                f"{attribute.name!r} is {known.type.describe()}; rename the attribute or give it the family's type"
+                f"{owner}.{attribute.name} is {type_text(attribute.type)}, but in family {self.name} "
+                f"{attribute.name!r} is {type_text(known.type)}; rename the attribute or give it the family's type"
             )
         if attribute.unit not in (None, known.unit):
             raise DeclarationError(

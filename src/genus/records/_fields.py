@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from genus.model import Attribute, AttributeType, TextType, TimeType
+from genus.model import Attribute, AttributeType, OpaqueType, TextType, TimeType
+from genus.model._types import type_text
 from genus.records._known_types import KnownTypes, RecordType
 from genus.records._mapping import FieldPath, MappedField, Mapping, format_path
 from genus.records._values import ISO, TEXT, ValueFormat
@@ -165,10 +166,7 @@ def describe_version(version: object) -> str:
 
 
 def _must(wanted: WantedField) -> str:
-    described = wanted.type.describe()
-    if isinstance(described, str):
-        return described
-    return f"one of {described['enum']}" if "enum" in described else "JSON"
+    return "JSON" if isinstance(wanted.type, OpaqueType) else type_text(wanted.type)
 
 
 def _hint(wanted: WantedField, value: object) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from genus.errors import MappingError
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
+from genus.model._types import type_text
 from genus.records._known_types import KnownTypes, RecordType
 from genus.records._values import BASE64, ERRORS, HEX, ISO, TEXT, UNITS, ValueFormat, value_reader
 
@@ -187,9 +188,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 read_constant(value, type_)
             except ERRORS:
-                described = type_.describe()
                 raise MappingError(
-                    f"{self.name}: [constants] {attribute} is {value!r}, but must be {described}"
+                    f"{self.name}: [constants] {attribute} is {value!r}, but must be {type_text(type_)}"
                 ) from None
 
     def _types_of(self, location: str, attribute: str, among: list[RecordType]) -> list[AttributeType]:
@@ -213,7 +213,7 @@ def read_constant(value: Any, type_: AttributeType) -> Any:
 
 def _format_problem(value_format: ValueFormat, type_: AttributeType) -> str:
     """Why a format does not fit an attribute type; empty if it does."""
-    described = type_.describe()
+    described = type_text(type_)
     format = value_format.format
     if value_format.scale is not None and not isinstance(type_, IntType | FloatType):
         return f"scale is for numbers, and the attribute is {described}"

@@ -40,7 +40,7 @@ from genus.model import (
 )
 from genus.model._plain import UNCHANGED, plain_value
 from genus.model._signature import retyped_attributes
-from genus.model._types import INT64_MIN, micros_of_duration
+from genus.model._types import INT64_MIN, micros_of_duration, type_text
 from genus.model._vector import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN, Compiler
 
@@ -193,7 +193,7 @@ def _column(events: Sequence[Event], classes: Sequence[type], attribute: Attribu
     try:
         return pa.array(_store_values(values, attribute.type), stored)
     except (ValueError, TypeError, OverflowError, AttributeError) as problem:
-        raise EventError(f"a value does not fit {attribute.type.describe()}: {problem} (at {name})") from problem
+        raise EventError(f"a value does not fit {type_text(attribute.type)}: {problem} (at {name})") from problem
 
 
 def _store_values(values: list[Any], type_: AttributeType) -> list[Any]:

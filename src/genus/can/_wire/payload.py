@@ -29,6 +29,7 @@ from genus.errors import EventError, SubscriptionError
 from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
 from genus.model._check import invalid_finders
 from genus.model._event import create_event
+from genus.model._types import type_text
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7
@@ -187,7 +188,7 @@ def _check_attribute(cls: type[Event], attribute: Attribute, vector: Vector) -> 
         same = agreed == attribute.type
     if not same:
         raise SubscriptionError(
-            f"{name_of(cls)}.{attribute.name} is {attribute.type.describe()}, but {agreed.describe()} in the vector of "
+            f"{name_of(cls)}.{attribute.name} is {type_text(attribute.type)}, but {type_text(agreed)} in the vector of "
             f"{vector.scope}: ({vector})"
         )
 
