@@ -39,7 +39,8 @@ def _durations(value: timedelta) -> Iterator[Any]:
     micros = micros_of_duration(value)
     if micros == INT64_MIN:
         return  # numpy means NaT by it
-    yield from (np.timedelta64(micros // tick, unit) for unit, tick in TICKS if micros % tick == 0)
+    make: Any = np.timedelta64
+    yield from (make(micros // tick, unit) for unit, tick in TICKS if micros % tick == 0)
     if abs(micros) < 2**63 // 1000:
         yield np.timedelta64(micros * 1000, "ns")
         yield pd.Timedelta(value)

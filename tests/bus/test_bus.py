@@ -210,7 +210,10 @@ class TestRefusals:
                 bus.collection(Event).publish("no event")  # type: ignore[arg-type]
 
     def test_an_attribute_outside_the_vector_is_refused_at_the_call(self) -> None:
-        with open_bus() as bus, pytest.raises(SubscriptionError, match=r"no attribute 'weight'; its attributes are lane, "):
+        with (
+            open_bus() as bus,
+            pytest.raises(SubscriptionError, match=r"no attribute 'weight'; its attributes are "),
+        ):
             bus.collection(Loop).subscribe(print, has="weight")
 
     def test_a_closed_bus_says_so(self) -> None:

@@ -459,9 +459,7 @@ def test_an_empty_payload_is_no_event() -> None:
 
 
 def test_an_attribute_outside_the_vector_is_refused_with_the_vector() -> None:
-    with pytest.raises(
-        SubscriptionError, match=r"Loop has no attribute 'angle'; .*its attributes are .*speed"
-    ):
+    with pytest.raises(SubscriptionError, match=r"Loop has no attribute 'angle'; .*its attributes are .*speed"):
         PayloadCodec.of(Radar, Vector("Loop", tuple(attributes(Loop))))
     with pytest.raises(SubscriptionError, match="no attribute 'colour'"):
         layout_of(Loop, ("colour",))

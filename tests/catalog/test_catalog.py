@@ -13,6 +13,7 @@ from genus.catalog._records import TypeTable
 from genus.codes import EtagSpace
 from genus.errors import CatalogConflict, DeclarationError, EtagsExhausted, NotRegistered, SubscriptionError
 from genus.model import vector
+from genus.testing._generators import declare
 
 from .declaring import event_type, kind, reread
 
@@ -225,13 +226,9 @@ def test_a_deprecated_attribute_keeps_its_bit_and_is_declared_by_no_further_type
     assert [str(found) for found in catalog.check(sensor, radar)] == ["deprecated: Sensor.speed use velocity"]
     assert not catalog.register(*speeding())  # classes that have it may still be used
 
-    class Doppler(sensor):
-        speed: float
-
-    with pytest.raises(
-        CatalogConflict, match=r"^Doppler\.speed is deprecated in family Sensor \(use velocity\)"
-    ):
-        catalog.register(Doppler)
+    doppler = declare("Doppler", sensor, {"speed": float})
+    with pytest.raises(CatalogConflict, match=r"^Doppler\.speed is deprecated in family Sensor \(use velocity\)"):
+        catalog.register(doppler)
 
 
 def test_deprecated_attributes_are_kept_in_the_file_and_only_grow() -> None:

@@ -75,7 +75,7 @@ def explain_unplain(value: object) -> str:
         return "; it has no time zone: write pandas.Timestamp(value, tz='UTC')"
     if isinstance(value, datetime | timedelta) or cls.__name__ == "timedelta64":
         return "; write whole microseconds"
-    return "; write one element of it" if hasattr(value, "__array__") and getattr(value, "ndim", 0) else ""
+    return "; write one element of it" if hasattr(value, "__len__") else ""
 
 
 def _converter(cls: type) -> Convert | None:

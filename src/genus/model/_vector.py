@@ -141,7 +141,7 @@ def _find_carrier(owner: type, name: str) -> str | None:
     """A type below `Event` or a kind that has an attribute which these lack; None for types of a family."""
     if getattr(owner, "__genus_family__", None) is not None:
         return None
-    below = list(type.__subclasses__(owner))
+    below: list[type] = list(type.__subclasses__(owner))
     for cls in below:
         if any(each.name == name for each in vars(cls).get("__genus_attributes__", ())):
             return str(vars(cls)["__genus_name__"])

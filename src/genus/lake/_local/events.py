@@ -18,7 +18,7 @@ from genus.model import Attribute, Vector
 
 if TYPE_CHECKING:
     import duckdb
-    import pandas as pd  # type: ignore[import-untyped]
+    import pandas as pd
     import polars as pl
     import pyarrow as pa
 
