@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from genus import Catalog, Event, Subscription, open_bus
-from genus.errors import DeclarationWarning
+from genus.errors import DeclarationError, DeclarationWarning
 
 CELL = """
 from enum import Enum
@@ -119,6 +119,11 @@ def test_another_declaration_is_another_class_with_a_warning(
     assert re.match(f"{message}, so it is another class: ", first)
     assert all("is defined again with a base that was defined again" in each for each in below)
     assert notebook["Loop"] is not loop
+
+
+def test_within_a_family_an_attribute_keeps_its_type(notebook: Notebook) -> None:
+    with pytest.raises(DeclarationError, match=r"Radar\.angle is str, but in family Loop .*, or restart the program"):
+        notebook.run(CELL.replace("angle: Maybe[float]", "angle: Maybe[str]"))
 
 
 def test_a_module_that_is_loaded_again_has_the_same_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_all_tests_come_before_the_first_handler() -> None:
         "    try:",
         "        a_lane = e.lane",
         "        a_speed = e.speed",
-        "        if a_speed.__class__ is not float and a_speed is not None: a_speed = a_speed * 1.0",
+        "        if a_speed.__class__ is not float and a_speed is not None: a_speed = plain(a_speed) * 1.0",
         "        w0 = a_lane == 1",
         "        w2 = a_speed is not None and a_speed > 3.0",
         "    except Exception: return each(e)",
@@ -157,7 +157,7 @@ class Barometer(Reading):
 def test_explain_shows_every_class_that_the_subscription_accepts() -> None:
     """Equal code is shown once, with all classes it is for; code that never matches is last."""
     asked = Subscription.parse("Reading has place where celsius > 3", [Reading])
-    load = "if a_celsius.__class__ is not float and a_celsius is not None: a_celsius = a_celsius * 1.0\n"
+    load = "if a_celsius.__class__ is not float and a_celsius is not None: a_celsius = plain(a_celsius) * 1.0\n"
     assert python.compile(asked).explain() == (
         "python: Reading has place where celsius > 3.0\n"
         "  type: one look-up by class; all other tests are in its function\n"

@@ -75,18 +75,9 @@ def class_before(name: str, namespace: Mapping[str, Any], frame: types.FrameType
 
 
 def define_again(known: type, new: Declaration, namespace: Mapping[str, Any]) -> bool:
-    """Make a class what a class statement that declares the same says, or warn that it declares something else.
-
-    Returns whether it declares the same.
-    """
+    """Give a class the methods and properties of a class statement that declares the same; returns whether it does."""
     before: Declaration = vars(known)["__genus_declaration__"]
-    if (found := before.difference(new)) is not None:
-        warnings.warn(
-            f"{known.__name__} is defined again with {found}, so it is another class: subscriptions to the one before "
-            "do not get its events. Subscribe again, or restart the program",
-            DeclarationWarning,
-            stacklevel=3,
-        )
+    if before.difference(new) is not None:
         return False
     if (cell := namespace.get("__classcell__")) is not None:
         cell.cell_contents = known
@@ -97,6 +88,17 @@ def define_again(known: type, new: Declaration, namespace: Mapping[str, Any]) ->
         _set_member(known, name, namespace[name])
     type.__setattr__(known, "__genus_declaration__", new)
     return True
+
+
+def warn_replaced(known: type, new: Declaration) -> None:
+    """Warn that a class statement, the caller's caller, made another class of the name of a class."""
+    before: Declaration = vars(known)["__genus_declaration__"]
+    warnings.warn(
+        f"{known.__name__} is defined again with {before.difference(new)}, so it is another class: subscriptions to "
+        "the one before do not get its events. Subscribe again, or restart the program",
+        DeclarationWarning,
+        stacklevel=3,
+    )
 
 
 def _set_member(cls: type, name: str, value: Any) -> None:

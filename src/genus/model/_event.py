@@ -17,7 +17,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from genus.errors import DeclarationError, EventError, did_you_mean, some_names
-from genus.model._again import class_before, declaration, define_again
+from genus.model._again import class_before, declaration, define_again, warn_replaced
 from genus.model._plain import UNCHANGED, plain_value
 from genus.model._types import (
     INT64_MAX,
@@ -299,7 +299,10 @@ class KindMeta(type):
             return before
         namespace.setdefault("__slots__", ())
         namespace |= {"__genus_name__": label, "__genus_declaration__": declared}
-        return super().__new__(mcls, name, bases, namespace)
+        cls = super().__new__(mcls, name, bases, namespace)
+        if before is not None:
+            warn_replaced(before, declared)
+        return cls
 
 
 class Kind(metaclass=KindMeta):
@@ -356,7 +359,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         for attribute in declared:
             _check_narrowing(name, attribute, base)
             if family is not None:
-                family.check(name, attribute)
+                family.check(name, attribute, is_again=before is not None)
             _set_default(name, attribute, notes[attribute.name], namespace)
         if family is not None:
             family.check_names(name, declared)
@@ -375,6 +378,8 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         if family is not None:
             family.append_new(declared)
             family.tagged = names or family.tagged
+        if before is not None:
+            warn_replaced(before, said)
         UNCHANGED.update(each.type.enum for each in declared if isinstance(each.type, ChoiceType) and each.type.enum)
         return cls
 

@@ -176,18 +176,23 @@ class Family(msgspec.Struct, eq=False):
     is_partial: bool = False
     """Whether classes of it were generated from a catalog, which may have more types than are declared here."""
 
-    def check(self, owner: str, attribute: Attribute) -> None:
-        """Raise DeclarationError for an attribute whose name has another type or unit in this family."""
+    def check(self, owner: str, attribute: Attribute, *, is_again: bool = False) -> None:
+        """Raise DeclarationError for an attribute whose name has another type or unit in this family.
+
+        `is_again` says that the class is defined again, and the family may have the attribute from the one before.
+        """
+        restart = ", or restart the program, as in it the family keeps what was declared" if is_again else ""
         known = self.vector.get(attribute.name) or attribute
         if known.type != attribute.type:
             raise DeclarationError(
                 f"{owner}.{attribute.name} is {type_text(attribute.type)}, but in family {self.name} "
                 f"{attribute.name!r} is {type_text(known.type)}; rename the attribute or give it the family's type"
+                f"{restart}"
             )
         if attribute.unit not in (None, known.unit):
             raise DeclarationError(
                 f"{owner}.{attribute.name} has the unit {attribute.unit}, but in family {self.name} {attribute.name!r} "
-                f"has {known.unit}; rename the attribute or give it the family's unit"
+                f"has {known.unit}; rename the attribute or give it the family's unit{restart}"
             )
 
     def check_names(self, owner: str, declared: Iterable[Attribute]) -> None:
