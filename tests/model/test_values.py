@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any
@@ -11,11 +12,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from genus import Event, Int16, Maybe, UInt8, Unit, check, this
+from genus import Catalog, Event, Int16, Maybe, UInt8, Unit, check, this
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
+from genus.can._wire.payload import PayloadCodec
 from genus.errors import DeclarationError, EventError, SubscriptionError
 from genus.model import BoolType, DurationType, FloatType, IntType, TimeType, attributes, name_of, subtypes
 from genus.model._read_back import is_same
+from genus.net._coap.values import EventWriter
+from genus.net._link.payload import encode_payload
+from genus.records import Mapping, RecordWriter
 from genus.testing._generators import Sampler, Stranger, declare, pool
 from genus.testing._wild_values import ANNOTATIONS, WILD, Rank, wild_event, wild_type
 
@@ -179,6 +184,29 @@ def test_a_constructor_makes_values_of_numpy_and_pandas_plain(cls: Any) -> None:
                 made = cls(**required | {attribute.name: scalar})
                 assert made == cls(**required | {attribute.name: value})
                 assert type(getattr(made, attribute.name)) is type(value)
+
+
+CATALOG = Catalog()
+CATALOG.register(Sampler)
+PAYLOADS = PayloadCodec.of(Sampler, CATALOG.vector(Sampler))
+WRITERS: dict[str, Callable[[Any], object]] = {
+    "packet": lambda event: encode_event(event, 0),
+    "payload": encode_payload,
+    "record": RecordWriter(Mapping(), Sampler).write,
+    "coap": EventWriter(Sampler, CATALOG).write,
+    "can": lambda event: PAYLOADS.encode(event, 0),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_values_that_were_not_made_plain_are_written_as_the_plain_ones(writer: str) -> None:
+    """As in an event that `msgspec.structs.replace` made."""
+    write = WRITERS[writer]
+    for attribute in attributes(Sampler):
+        for value in pool(attribute.type):
+            for scalar in scalars(value):
+                foreign = msgspec.structs.replace(Sampler(), **{attribute.name: scalar})
+                assert write(foreign) == write(Sampler(**{attribute.name: value}))
 
 
 @pytest.mark.parametrize("type_", [BoolType(), IntType(), FloatType(), DurationType(), TimeType()], ids=str)

@@ -259,17 +259,17 @@ def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[
     return fail
 
 
-def _raise_misuse(cls: type, args: tuple[object, ...], given: Mapping[str, object]) -> None:
-    """Raise EventError if attributes are not given by name, or one that the class does not have is given."""
-    names: list[str] = [each.name for each in vars(cls)["__genus_attributes__"]]
-    own = own_first(names)
+def _describe_misuse(cls: type, args: tuple[object, ...], given: Iterable[str]) -> str | None:
+    """What is wrong with a call: attributes that are not given by name, or one that the class does not have."""
+    names = own_first(each.name for each in vars(cls)["__genus_attributes__"])
     if args:
-        example = ", ".join(f"{name}={value!r}" for name, value in zip(own, args, strict=False))
-        raise EventError(f"{cls.__name__} takes its attributes by name: write {cls.__name__}({example})")
+        example = ", ".join(f"{name}={value!r}" for name, value in zip(names, args, strict=False))
+        return f"{cls.__name__} takes its attributes by name: write {cls.__name__}({example})"
     for name in given:
         if name not in names:
             hint = did_you_mean(name, names)
-            raise EventError(f"{cls.__name__} has no attribute {name!r}; {hint}its attributes are {some_names(own)}")
+            return f"{cls.__name__} has no attribute {name!r}; {hint}its attributes are {some_names(names)}"
+    return None
 
 
 def _override(inherited: tuple[Attribute, ...], declared: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
@@ -397,12 +397,13 @@ class EventMeta(msgspec.StructMeta, KindMeta):
                     given = {name: plain_value(value) for name, value in given.items()}
                     break
             if args:
-                _raise_misuse(cls, args, given)
+                raise EventError(_describe_misuse(cls, args, given))
             try:
                 return create_event(cls, **given)
             except TypeError:
-                _raise_misuse(cls, args, given)
-                raise
+                if (wrong := _describe_misuse(cls, args, given)) is None:
+                    raise
+                raise EventError(wrong) from None
 
 
 @typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
@@ -410,9 +411,10 @@ class Event(msgspec.Struct, metaclass=EventMeta):
     """The root of all event types, with the context and quality attributes every event may carry.
 
     Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen,
-    keyword-only and compare by value. Leaving out a required attribute raises EventError. Values are not checked when
-    an event is created in Python (type checkers do that); they are checked when an event is decoded, and by
-    `genus.check`.
+    keyword-only and compare by value. Leaving out a required attribute, or giving one that the class does not have,
+    raises EventError. Scalars of numpy and pandas become plain Python values. Values are not checked when an event is
+    created in Python (type checkers do that); they are checked when an event is decoded, and by `genus.check`. A
+    default is checked where it is written: DeclarationError.
 
     Class options: `name=` is the type's name in catalogs, recordings and subscription texts. `tagged=` names up to
     eight optional attributes, in a class directly below `Event` only; on a CAN bus their presence bits are then part

@@ -12,6 +12,7 @@ import msgspec
 from genus.errors import EventError, MappingError
 from genus.model import Event, OpaqueType
 from genus.model._check import describe_invalid, invalid_finders
+from genus.model._plain import plain_value
 from genus.model._read_back import is_same
 from genus.records._fields import FieldPlan, show_value
 from genus.records._known_types import DeclaredType
@@ -63,7 +64,7 @@ class RecordWriter:
         for path, name in self._name:
             _put(record, path, name)
         for attribute in self._plan.type.attributes:
-            self._write_attribute(record, attribute.name, getattr(event, attribute.name))
+            self._write_attribute(record, attribute.name, plain_value(getattr(event, attribute.name)))
         return record
 
     def _write_attribute(self, record: dict[str, Any], name: str, value: Any) -> None:

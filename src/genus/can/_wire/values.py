@@ -5,7 +5,7 @@ for the index of a choice in its list, which may grow beyond 255 entries after d
 """
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
@@ -117,6 +117,11 @@ def encode_time(moment: datetime) -> int:
     return found
 
 
+def encode_duration(span: timedelta) -> int:
+    """Microseconds, also of a duration of numpy."""
+    return micros_of_duration(plain_value(span))
+
+
 def encode_bool(value: object) -> int:
     """0 or 1; TypeError for anything but a bool."""
     plain = plain_value(value)
@@ -207,7 +212,7 @@ COMMON_NAMES: Mapping[str, object] = {
     "encode_bool": encode_bool,
     "encode_bytes": encode_bytes,
     "encode_count": encode_count,
-    "encode_duration": micros_of_duration,
+    "encode_duration": encode_duration,
     "encode_opaque": encode_opaque,
     "encode_time": encode_time,
     "single": round_to_float32,

@@ -73,7 +73,7 @@ class EventWriter:
             raise EventError(describe_invalid(event, name).message)
         present = [(field, value) for field in self._fields if (value := getattr(event, field.name)) is not None]
         try:
-            found = {field.number: field.convert(value) for field, value in present}
+            found = {field.number: field.convert(plain_value(value)) for field, value in present}
             return sum(1 << number for number in found), write_cbor(found)
         except Exception as problem:  # of cbor2 and msgspec, and of a value that another thread changes
             raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
@@ -96,11 +96,7 @@ def _writer(attribute: Attribute) -> Convert:
             return lambda value: numbers[value.value]
         case OpaqueType():
             return _encode
-    return _plain
-
-
-def _plain(value: Any) -> Any:
-    return value if value.__class__ in (str, bytes) else plain_value(value)
+    return plain_value
 
 
 class EventReader:
