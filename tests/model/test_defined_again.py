@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from genus import Catalog, Event, Subscription, open_bus
-from genus.errors import DeclarationError, DeclarationWarning
+from genus.errors import DeclarationError, DeclarationWarning, EventError
+from genus.model import attributes
 
 CELL = """
 from enum import Enum
@@ -119,6 +120,9 @@ def test_another_declaration_is_another_class_with_a_warning(
     assert re.match(f"{message}, so it is another class: ", first)
     assert all("is defined again with a base that was defined again" in each for each in below)
     assert notebook["Loop"] is not loop
+    event = notebook["Loop"](**{each.name: 1 for each in attributes(notebook["Loop"]) if not each.optional})
+    with open_bus("local:") as bus, pytest.raises(EventError, match=r"cannot publish a Loop: it is (another class|no)"):
+        bus.collection(loop).publish(event)
 
 
 def test_within_a_family_an_attribute_keeps_its_type(notebook: Notebook) -> None:

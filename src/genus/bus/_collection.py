@@ -21,7 +21,7 @@ from genus.bus._listener import (
 from genus.bus._queue import EventQueue, WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.model import Event, Span, is_event_type, name_of
+from genus.model import Event, Span, is_event_type, is_type, name_of
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -143,9 +143,10 @@ class Collection(Generic[T]):
 
     def _check_type(self, cls: type) -> None:
         if not all(issubclass(cls, wanted) for wanted in self.types) or not issubclass(cls, Event):
-            raise EventError(
-                f"{self!r} cannot publish a {cls.__name__}: it is no {' & '.join(map(name_of, self.types))}"
-            )
+            names = [name_of(wanted) for wanted in self.types]
+            is_namesake = is_type(cls) and name_of(cls) in names
+            why = "it is another class of that name" if is_namesake else f"it is no {' & '.join(names)}"
+            raise EventError(f"{self!r} cannot publish a {cls.__name__}: {why}")
 
     def install(self, cls: type, publish: FunctionType) -> None:
         """Use a method for events of a class; the first one becomes `publish` itself. The bus's lock is held.

@@ -22,7 +22,6 @@ from genus.model._plain import UNCHANGED, plain_value
 from genus.model._types import (
     INT64_MAX,
     INT64_MIN,
-    ChoiceType,
     IntType,
     TimeType,
     former_names,
@@ -380,7 +379,6 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             family.tagged = names or family.tagged
         if before is not None:
             warn_replaced(before, said)
-        UNCHANGED.update(each.type.enum for each in declared if isinstance(each.type, ChoiceType) and each.type.enum)
         return cls
 
     def __setattr__(cls, name: str, value: object) -> None:
