@@ -5,6 +5,8 @@ with bounds of the user's own) are encoded and decoded, and must be the same aft
 """
 
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
+from functools import lru_cache
+from types import CodeType
 from typing import NamedTuple
 
 import msgspec
@@ -81,7 +83,12 @@ def is_valid(attribute: Attribute, annotation: object, value: object) -> bool:
     """Whether an attribute may have a value; the annotation is that of the class, as msgspec decodes by it."""
     test = value_test(attribute, annotation)
     names = {**NAMES, **{f"{name}0": one for name, one in test.names.items()}, "v": plain_value(value)}
-    return bool(eval(test.code.format(n=0), names))
+    return bool(eval(_compile(test.code.format(n=0)), names))
+
+
+@lru_cache
+def _compile(code: str) -> CodeType:
+    return compile(code, "<genus check>", "eval")
 
 
 def value_test(attribute: Attribute, annotation: object) -> ValueTest:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
 import msgspec
+import numpy as np
 
 from genus.model import Event, Float32, Int8, Int16, Int64, UInt8, UInt16, UInt32, attributes
 from genus.model._types import INT64_MAX, INT64_MIN
@@ -116,6 +117,17 @@ WILD: tuple[Any, ...] = (
     *([], [1], [1, "x"], [2**70], [True], [None], (1, 2), (1, "x"), {1}, frozenset({"a"}), {"a": 1}, {1: 2}, [[1]]),
     *([1.5, math.nan], {math.nan}, [3], {"a": math.nan}, range(3), [Size(4)], [object()], {"a": "\ud800"}, [b"x"]),
     *(Position(1.5), Position(math.nan, tags=["a"]), Position(1, seen=datetime(2026, 1, 1)), Position("x")),  # type: ignore[arg-type]
+    *(
+        np.int8(3),
+        np.uint64(2**63),
+        np.float16(0.5),
+        np.float64("nan"),
+        np.longdouble(0.5),
+        np.complex64(1),
+        np.bool_(0),
+    ),
+    *(np.str_("red"), np.bytes_(b"x"), np.datetime64("2026-01-01"), np.timedelta64(3, "ms"), np.timedelta64(3, "ns")),
+    *(np.timedelta64("NaT"), np.array([1]), np.array(1), [np.int64(1)], {"a": np.float64(1.5)}),
     *(Position(0, tags=[1]), {"x": 1.5}, [Position(0.5)], msgspec.msgpack.Ext(5, b"x")),  # type: ignore[list-item]
 )
 """Values of all types: each is one that attributes of some types may have, or one that none may have."""
