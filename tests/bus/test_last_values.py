@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from genus import Event, EventChannel, Kind, Maybe, NonReal, Soft, Subscription, open_bus, this
-from genus.bus import Bus, Delivery, Keep, Publisher, QoS, TroubleHandler
+from genus import Event, EventChannel, Kind, Maybe, NonReal, Subscription, open_bus, this
+from genus.bus import Bus, Capabilities, Delivery, Keep, Link, Publisher, QoS, TroubleHandler
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull
 
@@ -470,8 +470,10 @@ def _publish_and_subscribe() -> None:
 # -- links -------------------------------------------------------------------------------------------------------------
 
 
-class KeepingMemory:
+class KeepingMemory(Link):
     """A link with last values of others, which a test puts in."""
+
+    capabilities = Capabilities(last_values=True)
 
     def __init__(self, refuses: bool = False) -> None:
         self.known: dict[object, Event] = {}
@@ -515,7 +517,7 @@ class KeepingMemory:
         self.deliver(event)
 
 
-class MemoryPublisher:
+class MemoryPublisher(Publisher):
     def __init__(self, link: KeepingMemory) -> None:
         self.link = link
 
@@ -633,21 +635,6 @@ def test_a_link_that_refuses_to_listen_leaves_no_listener_behind() -> None:
             bus.collection(State).subscribe(seen.append)
         link.deliver(State(number=1))
         assert not seen
-
-
-def test_a_link_without_channels_refuses_to_keep() -> None:
-    class Plain:
-        def open(self, deliver: Delivery) -> None: ...
-        def send(self, event: Event) -> None: ...
-        def close(self) -> None: ...
-        def counters(self) -> Mapping[str, int]:
-            return {}
-
-    with Bus(Plain()) as bus:
-        with pytest.raises(BusError, match="this medium keeps no last values"):
-            keeping(bus)
-        with pytest.raises(BusError, match="NonReal"):
-            bus.channel(State, Soft(deadline="1ms"), keep=1).announce()
 
 
 def test_keep_is_zero_or_one_for_type_checkers(bus: Bus) -> None:

@@ -43,6 +43,9 @@ class ManualClock:
     def time_ns(self) -> int:
         return self.true_ns + self.error_ns
 
+    def precision_ns(self) -> int | None:
+        return None
+
     def sleep(self, seconds: float) -> None:
         raise NotImplementedError
 

@@ -170,9 +170,9 @@ def test_a_recording_that_cannot_be_is_refused(arguments: list[str], problem: st
 
 
 ODD_LINK = """
-from genus.bus import register_link
+from genus.bus import Link, register_link
 
-class OddLink:
+class OddLink(Link):
     def open(self, deliver):
         self.deliver = deliver
 

@@ -16,20 +16,7 @@ from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler,
 from genus.bus._delivery import delivery_to, log
 from genus.bus._interested import Interested
 from genus.bus._last_values import CatchUp, KeptEvent, LastValues
-from genus.bus._link import (
-    BatchLink,
-    Clock,
-    ClockLink,
-    KeepingLink,
-    Link,
-    ListeningLink,
-    PreciseClock,
-    Publisher,
-    SharingLink,
-    Timer,
-    TroubleHandler,
-    TypedLink,
-)
+from genus.bus._link import Capabilities, Clock, Link, Publisher, Timer, TroubleHandler
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
 from genus.bus._qos import Keep, NonReal, QoS, keep_of, qos_of
@@ -66,9 +53,12 @@ class Bus:
         source: str | None = None,
         stamp: bool = False,
     ) -> None:
+        if link is not None and not isinstance(link, Link):
+            raise BusError(f"{type(link).__name__} cannot be the link of a bus; derive it from genus.bus.Link")
         self._link = link
-        self._listening_link = link if isinstance(link, ListeningLink) else None
-        self._keeping_link = link if isinstance(link, KeepingLink) else None
+        can = Capabilities() if link is None else link.capabilities
+        self.is_batching = can.send_all
+        self._keeping_link = link if can.last_values else None
         self._last_values = LastValues()
         self._on_error = on_error
         stamping = stamp_with(source, self.now if stamp else None)
@@ -80,8 +70,6 @@ class Bus:
         self.interested = Interested(link, self.route)
         stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._announcer = Announcer(self, link, self._last_values, stamping, stamped)
-        self._batch_link = link if isinstance(link, BatchLink) else None  # asked once: it takes microseconds
-        self.is_batching = self._batch_link is not None
         self._requester: Requester | None = None
         self._requester_lock = threading.Lock()
         self.lock = self._router.lock
@@ -96,7 +84,9 @@ class Bus:
         self._every_event.on_publisher = self._set_publish
         if link is not None:
             link.open(self.receive)
-        self._clock: Clock = link.clock if isinstance(link, ClockLink) else _system_clock(link)
+        clock = None if link is None else link.clock
+        self._has_clock_of_link = clock is not None
+        self._clock: Clock = _system_clock(link) if clock is None else clock
         self.wait_for = self._clock.wait_for
 
     def __enter__(self) -> "Bus":
@@ -123,7 +113,7 @@ class Bus:
 
         On a CAN bus they are those of the databases that its address names.
         """
-        return self._link.types if isinstance(self._link, TypedLink) else {}
+        return {} if self._link is None else self._link.types
 
     # -- publishing and subscribing ----------------------------------------------------------------------------------
 
@@ -327,9 +317,7 @@ class Bus:
         >>> reading.precision_ns < 1_000_000
         True
         """
-        clock = self._clock
-        precision = clock.precision_ns() if isinstance(clock, PreciseClock) else None
-        return TimeReading(clock.time_ns(), precision)
+        return TimeReading(self._clock.time_ns(), self._clock.precision_ns())
 
     def sleep(self, span: Span | float) -> None:
         """Block for a span of the bus's time: seconds, a timedelta, or text such as `100ms`."""
@@ -392,7 +380,7 @@ class Bus:
 
     def _knows_time(self) -> bool:
         """Whether there is a common time: always, unless the medium has a clock that says there is none."""
-        return not isinstance(self._link, ClockLink) or self.time().precision_ns is not None
+        return not self._has_clock_of_link or self.time().precision_ns is not None
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -534,8 +522,8 @@ class Bus:
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""
-        assert self._batch_link is not None
-        self._batch_link.send_all(events)
+        assert self._link is not None
+        self._link.send_all(events)
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
@@ -564,8 +552,8 @@ class Bus:
             catch_up = CatchUp(listener, queue) if is_kept else None
             self._router.add(listener)
         try:
-            if self._listening_link is not None:
-                self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+            if self._link is not None:
+                self._unlisten[listener] = self._link.listen(listener.subscription, on_trouble)
         except BaseException:
             self.remove(listener)
             raise
@@ -633,7 +621,7 @@ class Bus:
         self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None
     ) -> RoundRobin | None:
         """Share events with consumers in other processes that ask the same; None if the link cannot."""
-        if not isinstance(self._link, SharingLink):
+        if self._link is None:
             return None
         group = RoundRobin(self, consumer.subscription, is_shared=True)
         group.join(consumer, on_trouble)

@@ -5,7 +5,7 @@ from typing import Generic, Protocol, TypeVar
 
 from genus.bus._clock import LateStart, PeriodicTask
 from genus.bus._last_values import LastValuePublisher
-from genus.bus._link import Publisher, SlotPublisher, SlotTimes, TroubleHandler
+from genus.bus._link import Publisher, SlotTimes, TroubleHandler
 from genus.bus._qos import Keep, QoS
 from genus.errors import BusError
 from genus.model import Span, is_event_type, is_type, name_of, nanoseconds, vector
@@ -107,7 +107,7 @@ class EventChannel(Generic[T]):
     @property
     def slot(self) -> SlotTimes | None:
         """When the slots of a hard channel are that is announced; None for others."""
-        return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None
+        return None if self._publisher is None else self._publisher.slot
 
     def every_slot(
         self,
@@ -159,7 +159,7 @@ class EventChannel(Generic[T]):
         if not isinstance(self._publisher, LastValuePublisher):
             why = "was not announced" if self.keep is not None else "keeps no last values; give it keep=1"
             raise BusError(f"{self!r} {why}")
-        return self._publisher.forget(key)
+        return self._publisher.forget_where(key)
 
     def cancel(self) -> None:
         """Withdraw the announcement; what was published before is still sent, and last values are still kept.

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from msgspec.structs import replace
 
 from genus.bus._interested import Interested
-from genus.bus._link import Link, ParticipantLink, Timer, WaitFor
+from genus.bus._link import Link, Timer, WaitFor
 from genus.bus._listener import Listener, RoundRobin
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
@@ -304,7 +304,7 @@ class Requester:
 
 def _participant_number(link: Link | None) -> int:
     """20 bits of the uid that a participant has, or random ones."""
-    uid = link.participant if isinstance(link, ParticipantLink) else None
+    uid = None if link is None else link.participant
     return secrets.randbelow(PARTICIPANTS) if uid is None else zlib.crc32(uid.to_bytes(8, "big")) % PARTICIPANTS
 
 

@@ -18,7 +18,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from genus.bus import Bus, KeepingLink, open_bus, shown_address
+from genus.bus import Bus, open_bus, shown_address
 from genus.cli._bus import SUBSCRIPTION, losses_of, shared
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, as_text, load_all, load_for, types_option
@@ -270,7 +270,7 @@ def _seen(uid: str, about: Mapping[str, Any], wants: Iterable[str]) -> Seen:
 
 
 def _last_values(bus: Bus) -> list[str]:
-    kept = bus.link.last_values(Subscription(Event)) if isinstance(bus.link, KeepingLink) else []
+    kept = [] if bus.link is None else bus.link.last_values(Subscription(Event))
     return sorted(map(as_line, kept))
 
 

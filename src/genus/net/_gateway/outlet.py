@@ -68,7 +68,7 @@ class Outlet:
     @property
     def is_connected(self) -> bool:
         """Whether the side is connected, as far as its link tells."""
-        return bool(getattr(self._link, "is_connected", True))
+        return self._link.is_connected
 
     def put(self, arrival: Arrival) -> None:
         """Add an event; calls must not overlap."""
