@@ -52,8 +52,10 @@ def test_a_class_of_links_states_what_it_has_methods_for_or_is_refused(methods: 
     if methods == stated:
         assert made(Plain, methods, stated).capabilities == Capabilities(**dict.fromkeys(stated, True))
         return
-    with pytest.raises(TypeError, match="Made .*(" + "|".join(methods ^ stated) + ")"):
+    with pytest.raises(TypeError) as caught:
         made(Plain, methods, stated)
+    advice = str(caught.value).rpartition("capabilities = ")[2]
+    assert eval(advice) == Capabilities(**dict.fromkeys(methods, True))
 
 
 @given(SOME, SOME)
@@ -62,7 +64,7 @@ def test_statements_are_inherited_with_the_methods(inherited: set[str], own: set
     assert made(base, set(), None).capabilities == base.capabilities
     assert made(base, own, inherited | own).capabilities == Capabilities(**dict.fromkeys(inherited | own, True))
     if own - inherited:
-        with pytest.raises(TypeError, match="nobody would call"):
+        with pytest.raises(TypeError, match="Made states the capabilities"):
             made(base, own, None)
 
 

@@ -51,15 +51,15 @@ class Link(ABC):
 
     def __init_subclass__(cls) -> None:
         """Raise TypeError if a link states a capability without its method, or has the method and does not state it."""
-        for name in Capabilities.__struct_fields__:
-            has_method = getattr(cls, name) is not getattr(Link, name)
-            if has_method and not getattr(cls.capabilities, name):
-                raise TypeError(
-                    f"{cls.__name__} has a method {name} that nobody would call; "
-                    f"write capabilities = Capabilities({name}=True)"
-                )
-            if not has_method and getattr(cls.capabilities, name):
-                raise TypeError(f"{cls.__name__} states the capability {name}, but has no method {name} of its own")
+        names = Capabilities.__struct_fields__
+        own = [name for name in names if getattr(cls, name) is not getattr(Link, name)]
+        stated = [name for name in names if getattr(cls.capabilities, name)]
+        if own != stated:
+            raise TypeError(
+                f"{cls.__name__} states the capabilities {', '.join(stated) or 'none'}, but of their methods it has "
+                f"{', '.join(own) or 'none'}; state what it has: "
+                f"capabilities = Capabilities({', '.join(f'{name}=True' for name in own)})"
+            )
 
     @abstractmethod
     def open(self, deliver: Delivery) -> None:
