@@ -181,6 +181,7 @@ class OddLink(Link):
             self.deliver(Loop(lane=lane))
         return lambda: None
 
+    def wanted_by(self, event): return None
     def send(self, event): ...
     def close(self): ...
     def counters(self): return {}
@@ -204,6 +205,11 @@ def test_events_that_could_not_be_read_back_are_refused_and_said_so(
     assert ("--invalid count goes on" in done.stderr) is (invalid == "raise")
     (file,) = [path for path in (folder / "loops", *(folder.glob("loops/*.genus"))) if path.is_file()]
     assert [one.event.lane for one in read_recording(file)] == [1, 2]  # type: ignore[attr-defined]
+
+
+def test_nothing_is_said_of_subscribers_that_the_medium_cannot_know(folder: Path) -> None:
+    (folder / "road.py").write_text(TYPES + ODD_LINK)
+    assert genus("pub", "Loop", "lane=1", "--bus", "odd:").stderr == "published 1 event\n"
 
 
 def test_replaying_onto_the_bus(listening: Running) -> None:
