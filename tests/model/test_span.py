@@ -2,11 +2,12 @@
 
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.errors import SpanError
+from genus.errors import PlanError, SpanError
 from genus.model import duration, format_span, nanoseconds, seconds
 
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
@@ -32,13 +33,28 @@ def test_the_text_of_a_span_is_the_same_span(length: int) -> None:
     assert nanoseconds(format_span(f"{length}ns")) == length
 
 
+@pytest.mark.parametrize("text", ["0s", "1ns", "1.234567ms", "562us", "20ms", "1.5s", "90s", "2min", "36h", "90d"])
+def test_the_text_of_a_span_is_short(text: str) -> None:
+    assert format_span(text) == text
+
+
 WRONG = ["", "soon", "5 parsecs", "-1ms", "1.2.3s", "nan", "inf s", "1e999999999 s", "1e30 years"]
 
 
-@pytest.mark.parametrize("wrong", [*WRONG, -1, float("nan"), float("inf"), None, True, b"1s", [1], timedelta(-1)])
+@pytest.mark.parametrize(
+    "wrong", [*WRONG, -1, float("nan"), float("inf"), None, True, b"1s", [1], timedelta(-1), np.timedelta64(1, "ns")]
+)
 def test_anything_else_is_refused_by_name(wrong: object) -> None:
     with pytest.raises(SpanError, match=r"^timeout is "):
         nanoseconds(wrong, "timeout")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"^plan.toml: timeout is "):
+        nanoseconds(wrong, "plan.toml: timeout", error=PlanError)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unit", ["m", "parsecs", "months", "e"])
+def test_an_unknown_unit_is_named(unit: str) -> None:
+    with pytest.raises(SpanError, match=f"and '{unit}' is no unit of time; write ns, us, ms, s, min, h"):
+        nanoseconds(f"5 {unit}")
 
 
 def test_zero_is_refused_where_it_means_nothing() -> None:
