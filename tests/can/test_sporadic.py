@@ -186,7 +186,7 @@ def test_only_hard_channels_are_sporadic_in_this_sense() -> None:
 def test_a_simulated_system_keeps_its_sporadic_promises(seed: int) -> None:
     prepared = PreparedSystem.of(parse_system(SYSTEM))
     faults = (parse_fault("exactly count=1 band=hard", {}),)
-    outcome = simulate(Scenario(prepared=prepared, seconds=2, seed=seed, faults=faults, confinement=False))
+    outcome = simulate(Scenario(prepared=prepared, duration=2, seed=seed, faults=faults, confinement=False))
     (alarms,) = outcome.channels
     assert 50 < alarms.published < 150
     assert alarms.sent == alarms.published

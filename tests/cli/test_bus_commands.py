@@ -144,7 +144,7 @@ def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: 
     if number == signal.SIGINT:
         assert "49 events in landing (3 files)" in err
     else:
-        done = genus("record", "landing", "--landing", "--seconds", "0.1")
+        done = genus("record", "landing", "--landing", "--for", "0.1")
         assert "0 events in landing (1 file)" in done.stderr
     files = sorted((folder / "landing").glob("*.genus"))
     assert [file.name for file in files] == [f"events-{place:012}.genus" for place in (1, 2, 3)]
@@ -197,7 +197,7 @@ def test_events_that_could_not_be_read_back_are_refused_and_said_so(
 ) -> None:
     """They come from a link that does not check what it delivers."""
     (folder / "road.py").write_text(TYPES + ODD_LINK)
-    done = genus("record", "loops", "--bus", "odd:", "--seconds", "0.3", "--invalid", invalid, *landing)
+    done = genus("record", "loops", "--bus", "odd:", "--for", "0.3", "--invalid", invalid, *landing)
     assert done.returncode == code
     assert "2 events in loops" in done.stderr
     assert ", 2 events refused" in done.stderr
@@ -213,7 +213,7 @@ def test_nothing_is_said_of_subscribers_that_the_medium_cannot_know(folder: Path
 
 
 def test_replaying_onto_the_bus(listening: Running) -> None:
-    running = Running("record", "loops.genus", "--seconds", "30")
+    running = Running("record", "loops.genus", "--for", "30")
     running.wait_until_it_listens()
     for lane in ("1", "7"):
         genus("pub", "Loop", f"lane={lane}")

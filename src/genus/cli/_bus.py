@@ -43,7 +43,7 @@ from genus.cli._events import (
     pairs,
 )
 from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
-from genus.cli._format import FOR, Span, counted
+from genus.cli._format import FOR, SpanParam, counted
 from genus.cli._metrics import METRICS, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
@@ -116,7 +116,7 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
 @SUBSCRIPTION
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
 @click.option(
-    "--timeout", type=Span(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
+    "--timeout", type=SpanParam(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @METRICS
@@ -255,7 +255,7 @@ RECORD_TICK_S = 0.2
 @click.option("--append", is_flag=True, help="Add to a recording that exists.")
 @FOR
 @click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
-@click.option("--every", type=Span(), help="With --landing: start a new file this often [5s].")
+@click.option("--every", type=SpanParam(), help="With --landing: start a new file this often [5s].")
 @click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000].")
 @click.option("--name", help="With --landing: first part of file names [events].")
 @click.option(

@@ -5,7 +5,7 @@ from decimal import Decimal
 from numbers import Real
 from typing import TypeAlias
 
-from genus.errors import GenusError, SpanError
+from genus.errors import SpanError
 
 Span: TypeAlias = float | str | timedelta
 """A length of time: seconds as a number, text such as `"100ms"`, `"5 min"` or `"90 days"`, or a timedelta."""
@@ -22,17 +22,18 @@ _UNITS = {
 }  # fmt: skip
 """The units of a text with their nanoseconds; a number without one means seconds, a year has 365 days."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyzµμ "
-_MAX_NS = 2**63 - 1
+_MAX_NS = 292 * 365 * _DAY
+"""So that nanoseconds fit 64 bits, and seconds are a timeout that threads can wait for."""
 
 
-def nanoseconds(span: Span, what: str = "span", *, zero: bool = True, error: type[GenusError] = SpanError) -> int:
+def nanoseconds(span: Span, what: str = "span", *, zero: bool = True, error: type[Exception] = SpanError) -> int:
     """Return a length of time in whole nanoseconds.
 
     Args:
         span: Seconds as a number, a number and a unit as text, or a timedelta.
         what: The name of the argument or option, for the message.
         zero: Whether zero is allowed.
-        error: What to raise instead of SpanError; readers of files and addresses give their own error.
+        error: What to raise instead of SpanError; readers of files, addresses and options give their own error.
 
     Raises:
         SpanError: It is none of these, negative, longer than 292 years, or zero where that is not allowed.
@@ -56,7 +57,8 @@ years
         units = "ns, us, ms, s, min, h, days, weeks or years"
         raise error(f"{what} is {_shown(span)}, and {unit} is no unit of time; write {units}") from None
     except (ValueError, TypeError, ArithmeticError):
-        forms = "seconds as a number, text such as '100ms', '5 min' or '90 days', or a timedelta"
+        others = ", or a timedelta" if error is SpanError else ""
+        forms = f"seconds as a number, text such as '100ms', '5 min' or '90 days'{others}"
         raise error(f"{what} is {_shown(span)}; write {forms}") from None
     if not 0 <= found <= _MAX_NS:
         raise error(f"{what} is {_shown(span)}, which is {'negative' if found < 0 else 'longer than 292 years'}")
@@ -65,7 +67,7 @@ years
     return found
 
 
-def seconds(span: Span, what: str = "span", *, zero: bool = True, error: type[GenusError] = SpanError) -> float:
+def seconds(span: Span, what: str = "span", *, zero: bool = True, error: type[Exception] = SpanError) -> float:
     """Return a length of time in seconds; see `nanoseconds`.
 
     >>> seconds("250ms"), seconds(timedelta(minutes=1))
@@ -74,13 +76,16 @@ def seconds(span: Span, what: str = "span", *, zero: bool = True, error: type[Ge
     return nanoseconds(span, what, zero=zero, error=error) / _SECOND
 
 
-def duration(span: Span, what: str = "span", *, zero: bool = True, error: type[GenusError] = SpanError) -> timedelta:
+def duration(span: Span, what: str = "span", *, zero: bool = True, error: type[Exception] = SpanError) -> timedelta:
     """Return a length of time as a timedelta, in whole microseconds; see `nanoseconds`.
 
     >>> duration("5 min"), duration(1.5)
     (datetime.timedelta(seconds=300), datetime.timedelta(seconds=1, microseconds=500000))
     """
-    return timedelta(microseconds=round(nanoseconds(span, what, zero=zero, error=error) / 1000))
+    micros = (nanoseconds(span, what, zero=zero, error=error) + 500) // 1000
+    if not micros and not zero:
+        raise error(f"{what} is {_shown(span)}; it must be at least a microsecond")
+    return timedelta(microseconds=micros)
 
 
 def _nanoseconds(span: object) -> int:
@@ -114,7 +119,11 @@ def format_span(span: Span) -> str:
     >>> format_span("1500ms"), format_span(120), format_span(timedelta(hours=36)), format_span(0.000_5)
     ('1.5s', '2min', '36h', '500us')
     """
-    length = nanoseconds(span)
+    return format_nanoseconds(nanoseconds(span))
+
+
+def format_nanoseconds(length: int) -> str:
+    """Return the text of a number of nanoseconds; see `format_span`."""
     if length and length % _SECOND == 0:
         unit = next(unit for unit in ("d", "h", "min", "s") if length % _UNITS[unit] == 0)
     else:

@@ -280,11 +280,11 @@ class World:
         self._check_open()
         self.simulation.at(time_ns, callback)
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Block a program in virtual time until a condition holds, for at most so many seconds."""
+    def wait_for(self, condition: Callable[[], bool], timeout: Span | None) -> bool:
+        """Block a program in virtual time until a condition holds, for at most a span; returns whether it holds."""
         self._inject_pending()
         longest = FOREVER - self.now_ns if self._runner.is_inside else MAX_WAIT_NS
-        return self._runner.run(self.now_ns + (longest if timeout is None else round(timeout * 1e9)), condition)
+        return self._runner.run(self.now_ns + (longest if timeout is None else nanoseconds(timeout)), condition)
 
     @property
     def is_ready(self) -> bool:
