@@ -133,7 +133,7 @@ def test_two_brokers_do_not_share_their_tables(address: str, broker: Running) ->
 
 
 def test_a_listener_says_that_no_broker_answers(address: str) -> None:
-    done = genus("can", "node", address, "--subscribe", "Loop", "--seconds", "0.1")
+    done = genus("can", "node", address, "--subscribe", "Loop", "--for", "0.1")
     assert "no broker has answered yet" in done.stderr
 
 

@@ -281,7 +281,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_command_shows_every_channel_and_writes_trace_and_picture(file: Path, tmp_path: Path) -> None:
     trace, png = tmp_path / "bus.trace", tmp_path / "bus.png"
-    done = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--trace", str(trace), "--png", str(png)])
+    done = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--trace", str(trace), "--png", str(png)])
     assert done.exit_code == 0, done.output
     assert all(name in done.output for name in ("pulse", "speed", "journal", "every promise was kept"))
     assert len(Trace.load_file(trace)) > 30
@@ -299,7 +299,7 @@ def test_a_picture_shows_the_stretch_that_is_asked_for(
 
     monkeypatch.setattr(World, "draw", draw)
     seconds = []
-    for options in (("--from", "30ms", "--for", "5ms"), ("--from", "0s", "--seconds", "100ms"), ("--for", "100ms")):
+    for options in (("--from", "30ms", "--for", "5ms"), ("--from", "0s", "--duration", "100ms"), ("--for", "100ms")):
         done = CliRunner().invoke(sim, [str(file), "--png", str(tmp_path / "x.png"), "--json", *options])
         assert done.exit_code == 0, done.output
         outcome = json.loads(done.stdout)
@@ -327,16 +327,16 @@ def test_a_picture_shows_what_went_wrong() -> None:
 
 
 def test_the_command_gives_json_and_a_summary_of_many_runs(file: Path) -> None:
-    one = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--json"])
+    one = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--json"])
     assert json.loads(one.stdout)["seed"] == 1
-    many = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--runs", "3", "--clocks", "perfect", "--json"])
+    many = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--runs", "3", "--clocks", "perfect", "--json"])
     assert json.loads(many.stdout)["runs"] == 3
-    shown = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--runs", "3", "--clocks", "perfect"])
+    shown = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--runs", "3", "--clocks", "perfect"])
     assert "3 runs" in shown.output
 
 
 def test_a_broken_promise_is_a_failure_only_if_asked_for(file: Path) -> None:
-    arguments = [str(file), "--seconds", "0.1", "--faults", "exactly count=2"]
+    arguments = [str(file), "--for", "0.1", "--faults", "exactly count=2"]
     assert CliRunner().invoke(sim, arguments).exit_code == 0
     strict = CliRunner().invoke(sim, [*arguments, "--strict"])
     assert strict.exit_code == 1

@@ -103,7 +103,7 @@ def parse_simulation(text: str, options: type[Options]) -> tuple[str, Options]:
 def _option(text: str, field: msgspec.structs.FieldInfo, values: list[str]) -> object:
     """The value of an option: the last one that was given, or all if it is a tuple."""
     given = values if isinstance(field.default, tuple) else values[-1]
-    if field.type == Span:
+    if field.type in (Span, Span | None):
         return seconds(values[-1], f"sim:{text}: {field.name}", error=BusError)
     try:
         return msgspec.convert(given, field.type, strict=False)

@@ -31,7 +31,7 @@ def _with_omissions(setting: Setting, omissions: int) -> PreparedSystem:
     "random frame error",
     injected="every attempt of every frame fails with p; p .01 .05 .1 .2 × omissions 0 to 3, 36,000 hard events each",
     expected="p^(o+1) of the events lost within 3 sigma; each reported once to each subscriber; none late",
-    example='--clocks perfect --no-confinement --faults "errors p=0.1" --seconds 45',
+    example='--clocks perfect --no-confinement --faults "errors p=0.1" --for 45s',
 )
 def random_errors(setting: Setting) -> Observation:
     """Compare lost events with the product of probabilities."""

@@ -13,7 +13,7 @@ import msgspec
 from genus.bus import QoS, open_bus, parse_qos
 from genus.catalog import types_in
 from genus.codes import load_module
-from genus.errors import BusError, GenusError, did_you_mean
+from genus.errors import BusError, GenusError, SpanError, did_you_mean
 from genus.filters import Subscription
 from genus.model import Event, is_type, name_of
 from genus.net._gateway.gateway import Gateway, GatewaySide
@@ -184,7 +184,7 @@ class _Reader:
             self._refuse(f"{key} is {entries!r}; it must be a table of types")
         try:
             return {self._class(key, name): parse(self._text(entries, name, "")) for name in entries}
-        except BusError as problem:
+        except (BusError, SpanError) as problem:
             if str(problem).startswith(self._where):
                 raise
             self._refuse(f"{key}: {problem}")
