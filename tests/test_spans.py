@@ -64,7 +64,7 @@ def _parameters_of(path: str, thing: object) -> Iterator[tuple[str, str, Any]]:
         calls |= {f"{path}.{name}": each for name, each in functions.items() if _is_own(each)}
     for where, call in calls.items():
         try:
-            found = inspect.signature(call).parameters  # type: ignore[arg-type]
+            found = inspect.signature(call).parameters
         except (TypeError, ValueError):
             continue
         for name, parameter in found.items():

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
@@ -13,6 +12,7 @@ from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import ParamType, SpanParam, counted, plain_table, print_json
 from genus.cli._lake_session import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
+from genus.model import format_span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ def keep(
     if as_json:
         print_json({name: age.total_seconds() for name, age in lake.retention.items()})
         return
-    lines = [f"{name}: {age / timedelta(days=1):g} days" for name, age in lake.retention.items()]
+    lines = [f"{name}: {format_span(age)}" for name, age in lake.retention.items()]
     click.echo("\n".join(lines) or "all events are kept")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genus._extras import install_command
 from genus.can._plan.admission import Plan
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.units import format_bitrate, format_bound
@@ -67,7 +68,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as problem:
-        raise GenusError("a picture needs matplotlib; install genus[plot]") from problem
+        raise GenusError(f"a picture needs matplotlib: {install_command('plot')}") from problem
     rows = max(len(plan.calendar.slots), 1)
     with rc_context({"svg.hashsalt": "genus"}):  # the same plan gives the same file
         figure = Figure(figsize=(10, 2.8 + 0.3 * rows), layout="constrained")
