@@ -348,7 +348,7 @@ def test_wrong_options_are_refused(wrong: dict[str, Any], message: str) -> None:
 def test_times_are_spans() -> None:
     """However they are written, the analysis is the same, and so is the text that identifies its results."""
     written = [
-        Pairing(by="lane", within=within, lateness=within) for within in (4, "4s", "4000 ms", timedelta(seconds=4))
+        Pairing(by=("lane",), within=within, lateness=within) for within in (4, "4s", "4000 ms", timedelta(seconds=4))
     ]
     assert len(set(map(repr, written))) == 1
     assert written[0] == written[1] == written[2] == written[3]
