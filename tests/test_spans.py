@@ -12,18 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event
+from genus import Catalog, Event, Soft
 from genus.can import parse_fault
 from genus.can._live.address import parse_address as parse_can_address
 from genus.can._plan.toml_table import TomlTable
 from genus.cli import SpanParam, genus
-from genus.errors import BusError, PlanError
+from genus.errors import BusError, PlanError, SpanError
+from genus.lake import Pairing, Windows
+from genus.lake._tables.retention import time_before
+from genus.net import RateLimit
 from genus.net._coap.address import parse_coap_address
 from genus.net._gateway.rate import parse_rate
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._zenoh.address import parse_zenoh_address
 from genus.studio import parse_simulation
 from genus.studio._simulated_system import ScenarioOptions
+from genus.testing import VirtualClock
 from tests.examples import examples
 from tests.front_doors import DOORS
 
@@ -101,6 +105,26 @@ def test_every_public_parameter_of_time_takes_a_span() -> None:
     wrong = [path for path, annotation in paths.items() if not _takes_a_span(annotation)]
     assert len(paths) > 40
     assert [path for path in wrong if not any(re.fullmatch(known, path) for known in EXCEPTIONS)] == []
+
+
+CALLS: dict[str, Callable[[Any], object]] = {
+    "timeout is": lambda span: Catalog().save("/nowhere/catalog.json", timeout=span),
+    "every is": lambda span: Windows(every=span),
+    "slide is": lambda span: Windows(every=1, slide=span),
+    "within is": lambda span: Pairing(by=("lane",), within=span),
+    "lateness is": lambda span: Pairing(by=("lane",), within=1, lateness=span),
+    "by is": lambda span: VirtualClock().advance(span),
+    "per is": lambda span: RateLimit(1, per=span),
+    "older_than is": lambda span: time_before(span, None),
+    "deadline is": lambda span: Soft(deadline=span),
+}
+
+
+@pytest.mark.parametrize("message", CALLS)
+@pytest.mark.parametrize("wrong", ["soon", "5 m", -1, float("nan"), True, timedelta(seconds=-1)])
+def test_what_is_no_span_is_a_span_error_that_names_the_argument(message: str, wrong: object) -> None:
+    with pytest.raises(SpanError, match=f"^{message} "):
+        CALLS[message](wrong)
 
 
 def options_of(command: click.Command, path: str = "genus") -> Iterator[tuple[str, click.Parameter]]:
