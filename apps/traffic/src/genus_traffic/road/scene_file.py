@@ -67,12 +67,12 @@ def parse_scene(text: str, source: str = "city") -> Scene:
     if not entries:
         raise SceneError(f"{source}: is empty; it needs start, duration and at least one [[site]]")
     _refuse_unknown(source, entries, _ROOT_KEYS)
+    sites = _read_sites(source, entries.pop("site", []))
+    refit = _read_refit(source, entries.pop("refit", None))
     for key in ("start", "duration"):
         if key not in entries:
             raise SceneError(f"{source}: {key} is missing")
     minutes = minutes_of(entries.pop("duration"), f"{source}: duration")
-    sites = _read_sites(source, entries.pop("site", []))
-    refit = _read_refit(source, entries.pop("refit", None))
     return _convert(source, {"seed": 1, **entries, "minutes": minutes, "sites": sites, "refit": refit}, Scene)
 
 
