@@ -24,9 +24,9 @@ from genus.bus._queue import EventQueue, WhenFull
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
-from genus.filters import AllOf, Subscription
+from genus.filters import AllOf, Subscription, TypesByName
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, Kind, Span, check, name_of, nanoseconds, subtypes
+from genus.model import Event, Span, check, nanoseconds
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -283,10 +283,8 @@ class Bus:
 
     def _asked(self, subscription: Subscription | str, strict: bool) -> Subscription:
         """A subscription that was given as it is or as text, in which names of the medium's types mean these."""
-        own = self.types if isinstance(subscription, str) else {}
-        if isinstance(subscription, str) and own:
-            others = (cls for cls in (*subtypes(Event), *subtypes(Kind)) if name_of(cls) not in own)
-            return Subscription.parse(subscription, (*others, *own.values()), strict=strict)
+        if isinstance(subscription, str):
+            return Subscription.parse(subscription, TypesByName(preferred=self.types), strict=strict)
         return ensure_subscription(subscription, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem, did_you_mean
+from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem
 from genus.filters._bind import Binder, bind
 from genus.filters._evaluate import evaluate, raise_event_error, read_attribute
 from genus.filters._expression import AttributeRef, Compare, Predicate, as_predicate, format_expression
@@ -22,8 +22,8 @@ from genus.filters._parser import (
 )
 from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
-from genus.model import Event, Kind, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
-from genus.model._signature import is_generated
+from genus.filters._type_names import TypesByName, find_type
+from genus.model import Event, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._types import read_annotation
 
 T = TypeVar("T")
@@ -234,7 +234,7 @@ class Subscription(Generic[E]):
         """Read the text form of a subscription; types are looked up among those given, or among all declared.
 
         Raises SyntaxProblem, a SubscriptionError, with the column where the text is wrong; with `strict`, also if it
-        can never match.
+        can never match. To parse many texts with the same types, give them as `TypesByName`.
 
         >>> from genus import Event, Subscription
         >>> class Lamp(Event):
@@ -277,7 +277,7 @@ def rebuild(
     return _restore(*_bind_fields(type, exact, has, lacks, where))
 
 
-def parse_again(text: str, types: Iterable[type]) -> Subscription[Any]:
+def parse_again(text: str, types: Iterable[type] | None = None) -> Subscription[Any]:
     """The subscription that `Subscription.parse` reads, without a warning if it can never match."""
     return _read_text(text, types)[1]
 
@@ -376,7 +376,7 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
 def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscription, Subscription[Any]]:
     """A subscription of a text, and the parts of the text that it was made of."""
     parsed = parse_parts(text)
-    known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
+    known = types if isinstance(types, TypesByName) else TypesByName(types)
     found: AllOf[Any] = AllOf(tuple(find_type(token, known, text) for token in parsed.types))
     try:
         scope = drop_implied(found.types)[0]
@@ -388,31 +388,6 @@ def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscript
         return parsed, rebuild(found, exact=parsed.exact, has=has, lacks=lacks, where=parsed.where)
     except SubscriptionError as problem:
         raise problem_at(text, _column_of_error(parsed, scope), str(problem)) from None
-
-
-def meant_by_name(named: Iterable[type]) -> list[type]:
-    """Those of some types with one name that it can mean.
-
-    Of a type that was defined again in the same place, as in a notebook, only the latest is meant; one that was
-    generated from a catalog only if there is no other.
-    """
-    classes = list(named)
-    written = [cls for cls in classes if not is_generated(cls)] or classes
-    return list({(cls.__module__, cls.__qualname__): cls for cls in written}.values())
-
-
-def find_type(token: Token, known: tuple[type, ...], text: str) -> type:
-    """The type of a name; SyntaxProblem if there is none, or several."""
-    found = meant_by_name(cls for cls in known if is_type(cls) and name_of(cls) == token.text)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        places = ", ".join(sorted(f"{cls.__module__}.{cls.__qualname__}" for cls in found))
-        raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
-    names = sorted({name_of(cls) for cls in known if is_type(cls)})
-    shown = "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    hint = did_you_mean(token.text, names)
-    raise problem_at(text, token.column, f"no event type is called {token.text}; {hint}{shown}")
 
 
 def _check_names(parsed: ParsedSubscription, scope: type, text: str) -> None:

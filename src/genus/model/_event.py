@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from genus.errors import DeclarationError, EventError
+from genus.model._declared import add_declared
 from genus.model._types import (
     INT64_MAX,
     INT64_MIN,
@@ -267,8 +268,10 @@ class KindMeta(type):
         if others := [base.__name__ for base in bases if not isinstance(base, KindMeta)]:
             raise DeclarationError(f"kind {name} derives from {', '.join(others)}, which is no kind")
         namespace.setdefault("__slots__", ())
-        namespace["__genus_name__"] = _label(name, options)
-        return super().__new__(mcls, name, bases, namespace)
+        namespace["__genus_name__"] = label = _label(name, options)
+        cls = super().__new__(mcls, name, bases, namespace)
+        add_declared(label, cls)
+        return cls
 
 
 class Kind(metaclass=KindMeta):
@@ -339,6 +342,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         if family is not None:
             family.append_new(declared)
             family.tagged = names or family.tagged
+        add_declared(label, cls)
         return cls
 
 
