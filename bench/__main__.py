@@ -82,6 +82,10 @@ One check whether an event belongs to a type or a topic, less an empty statement
 On CPython 3.11 a class whose metaclass is written in Python (as `Event`'s is, to check declarations) is called without
 vectorcall, which is most of the difference from a bare struct.
 
+## Reading subscriptions as text
+
+{texts}
+
 ## Very many subscriptions on a bus
 
 Subscriptions to one class, each with a handler. *Mixed* has seven forms of predicates: equality, equality and a range,
@@ -325,6 +329,7 @@ def main() -> None:
     found["filters"] = step("filters", lambda: filters.table(filters.run()))
     found["checks"] = step("checks", lambda: filters.checks_table(filters.run_checks()))
     found["creation"] = step("creation", lambda: filters.creation_table(filters.run_creation()))
+    found["texts"] = step("texts", lambda: filters.texts_table(filters.run_texts()))
     found["engine"] = step("a bus with many subscriptions (about five minutes)", engine.table)
     found["codes"] = step("codes", codes.table)
     found["figure"] = codes.figure_table()
