@@ -20,6 +20,7 @@ from genus import (
     this,
 )
 from genus.bus import Reply
+from genus.filters import Predicate, Term
 
 
 class Roadside(Kind):
@@ -30,6 +31,10 @@ class Loop(Event, Roadside):
     lane: int
     category: Maybe[str] = None
     bay: Int8 = 0
+
+    @property
+    def both(self) -> int:
+        return self.lane + self.bay
 
 
 class Camera(Loop):
@@ -88,6 +93,10 @@ def on_camera(event: Camera) -> None:
 
 
 fast: Subscription[Loop] = Subscription(Loop, where=this.lane > 1)
+assert_type(this[Camera.lane] * 2 > this[Loop.bay], Predicate)
+assert_type(~this[Loop.category].isin(["truck"]) | this[Loop.both].between(1, 3), Predicate)
+assert_type(this["lane"].length(), Term)
+named: Subscription[Loop] = Subscription(Loop, where=this[Loop.place].startswith("A8") & this[Loop.time].is_present())
 assert_type(Subscription(Loop), Subscription[Loop])
 assert_type(Subscription(all_of(Loop, Roadside), has="lane", strict=True), Subscription[Loop])
 assert_type(Subscription.parse("Loop where lane > 1"), Subscription[Any])

@@ -1,6 +1,6 @@
 """Type checkers must refuse each line marked `refused`, and no other (test_typing.py asks them)."""
 
-from genus import Event, Kind, Maybe, Subscription, all_of, open_bus
+from genus import Event, Kind, Maybe, Subscription, all_of, open_bus, this
 
 
 class Roadside(Kind):
@@ -69,3 +69,18 @@ loops.serve(number_of)  # refused
 loops.request_sync(Lamp(on=True))  # refused
 loops.request_sync(Loop(lane=1), reply=Lamp)  # refused
 print(loops.request_sync(Loop(lane=1)).lane)  # refused
+loops.subscribe(where=this[Loop.lan] > 1)  # refused
+Subscription(Loop, where=this[Loop.plate].startswith("A"))  # refused
+Subscription(Loop, where=this.lane.startswith(3))  # refused
+Subscription(Loop, where=this.category.lower() == "car")  # refused
+Subscription(Loop, where=this.lane.isin(1, 2))  # refused
+Subscription(Loop, where=this.lane.isin(1))  # refused
+Subscription(Loop, where=len(this.category) > 3)  # refused
+Subscription(Loop, where=this.lane**2 > 3)  # refused
+Subscription(Loop, where=this.lane > 1 & this.category)  # refused
+Subscription(Loop, where=this.category[0] == "c")  # refused
+Subscription(Loop, where=this.lane > None)  # refused
+Subscription(Loop, where=this.lane > [1, 2])  # refused
+Subscription(Loop, where=lambda event: event.lane > 1)  # refused
+Subscription(Loop, where=this.category.is_present)  # refused
+this.lane = 3  # refused

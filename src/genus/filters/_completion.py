@@ -12,8 +12,9 @@ import msgspec
 
 from genus.errors import SubscriptionError
 from genus.filters._completion_where import OpenTest, Proposal, shortened
-from genus.filters._parser import Token, longest_name, token_pattern
+from genus.filters._parser import longest_name, token_pattern
 from genus.filters._subscription import drop_implied
+from genus.filters._token import Token
 from genus.filters._type_names import TypesByName, find_type, meant_by_name
 from genus.model import (
     RESERVED_WORDS,

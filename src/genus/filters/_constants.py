@@ -19,6 +19,7 @@ from genus.model import (
     DurationType,
     FloatType,
     IntType,
+    OpaqueType,
     TextType,
     TimeType,
 )
@@ -109,9 +110,29 @@ def convert(literal: object, other: x.Value | None = None, wanted: AttributeType
     raise SubscriptionError(f"{value!r} is a {type(value).__name__}, which no attribute can be compared with")
 
 
+def describe_type(type_: AttributeType) -> str:
+    """A type, for messages; a long enumeration is shortened."""
+    match type_:
+        case ChoiceType(values):
+            return f"one of {', '.join(map(repr, values[:5]))}{', ...' if len(values) > 5 else ''}"
+        case OpaqueType(text):
+            return text
+    return str(type_.describe())
+
+
+def describe_no_bool(value: x.Value, type_: AttributeType) -> str:
+    """Why a value cannot stand where a predicate must be, which is read as `value == true`."""
+    said = f"{x.format_expression(value)} is {describe_type(type_)}, not true or false: compare it with a value"
+    if isinstance(value, x.AttributeRef):
+        said += f", or write {value.name} is present (in Python .is_present())"
+    return said
+
+
 def _convert_choice(value: Any, other: x.Value, wanted: ChoiceType) -> x.Literal:
     if isinstance(value, str | int) and not isinstance(value, bool) and value in wanted.values:
         return x.Literal(next(known for known in wanted.values if known == value), wanted)
+    if value is True:
+        raise SubscriptionError(describe_no_bool(other, wanted))
     hint = did_you_mean(str(value), map(str, wanted.values))
     values = ", ".join(map(repr, wanted.values))
     raise SubscriptionError(f"{x.format_expression(other)} cannot be {value!r}; {hint}it is one of {values}")

@@ -9,21 +9,21 @@ import msgspec
 
 from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem
 from genus.filters._bind import Binder, bind
+from genus.filters._constants import describe_type
 from genus.filters._evaluate import evaluate, raise_event_error, read_attribute
 from genus.filters._expression import AttributeRef, Compare, Predicate, as_predicate, format_expression
 from genus.filters._parser import (
     NULL_WORDS,
     ParsedSubscription,
-    Token,
     describe_null,
     parse_parts,
     parse_predicate,
-    problem_at,
 )
 from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
+from genus.filters._token import Token, problem_at
 from genus.filters._type_names import TypesByName, find_type
-from genus.model import Event, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
+from genus.model import ChoiceType, Event, TextType, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._types import read_annotation
 
 T = TypeVar("T")
@@ -332,7 +332,7 @@ def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
 
 def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
     """The attribute names given as `has` or `lacks`, in vector order."""
-    if given == ():
+    if isinstance(given, tuple) and not given:
         return ()
     scope = vector(cls)
     if isinstance(given, bool):
@@ -342,8 +342,16 @@ def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
     if isinstance(given, str) and len(words := given.replace(",", " ").split()) > 1:
         names = ", ".join(f'"{word}"' for word in words)
         raise SubscriptionError(f"{option}={given!r} is one text; give several attributes as a tuple: ({names})")
-    listed = _signature_names(scope, given) if isinstance(given, type) else [given] if isinstance(given, str) else given
+    listed = _signature_names(scope, given) if isinstance(given, type) else _listed_names(option, given)
     return scope.names_of(scope.tag_of(scope.find(name, name_of(cls)).name for name in listed))
+
+
+def _listed_names(option: str, given: str | Iterable[str]) -> list[str]:
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for name in names:
+        if not isinstance(name, str):
+            raise SubscriptionError(f"{option} takes names of attributes, such as {option}='place', not {name!r}")
+    return names
 
 
 def _signature_names(scope: Vector, signature: type) -> list[str]:
@@ -364,7 +372,8 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
         known = scope.find(name)
         if known.type != type_:
             raise SubscriptionError(
-                f"{signature.__name__}.{name} is {type_.describe()}, but in {scope.scope} it is {known.type.describe()}"
+                f"{signature.__name__}.{name} is {describe_type(type_)}, but in {scope.scope} it is "
+                f"{describe_type(known.type)}"
             )
         wanted += [] if optional else [name]
     return wanted
@@ -407,7 +416,29 @@ def _unknown_name(token: Token, parsed: ParsedSubscription, scope: type, text: s
                 null == token.text and null.lower() in NULL_WORDS
             ):
                 return problem_at(text, token.column, describe_null(name, absent=op == "=="))
+    if advice := _advise_name(token.text, parsed, scope):
+        return problem_at(text, token.column, advice)
     return problem_at(text, token.column, vector(scope).describe_unknown(token.text, name_of(scope)))
+
+
+_OTHER_CONSTANTS = {"true": "write true", "false": "write false", "nan": "no value equals NaN", "infinity": "write inf"}
+
+
+def _advise_name(name: str, parsed: ParsedSubscription, scope: type) -> str | None:
+    """What to write instead of a constant of another language, a name with an owner, or a text without quotes."""
+    if advice := _OTHER_CONSTANTS.get(name.lower()):
+        return f"{name!r} is not understood: {advice}"
+    owner, _, last = name.rpartition(".")
+    types = {attribute.name: attribute.type for attribute in vector(scope)}
+    if owner and (last in types or isinstance(getattr(scope, last, None), property)):
+        return f"attributes are written without {owner}: write {last}"
+    for test, _column in parsed.tests:
+        match test:
+            case Compare(_, AttributeRef(other), AttributeRef(quoted)) if quoted == name:
+                type_ = types.get(other)
+                if isinstance(type_, TextType) or (isinstance(type_, ChoiceType) and name in type_.values):
+                    return f"{name_of(scope)} has no attribute {name!r}; a text is written in single quotes: {name!r}"
+    return None
 
 
 def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:

@@ -5,7 +5,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from genus.errors import did_you_mean
-from genus.filters._parser import Token, problem_at
+from genus.filters._token import Token, problem_at
 from genus.model import Event, Kind, name_of, subtypes
 from genus.model._declared import declared_types
 from genus.model._event import KindMeta
