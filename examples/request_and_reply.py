@@ -19,7 +19,7 @@ class ValveState(Event):
 
 
 with open_bus("local:", source="valve-7") as bus:  # or ipc:, sim:, can: with valve and controller apart
-    states = bus.channel(ValveState, keep=1)  # the newest of each source is kept
+    states = bus.channel(ValveState, keep=True)  # the newest of each source is kept
     states.announce()
     moves = bus.collection(Move)
 

@@ -3,12 +3,17 @@
 import asyncio
 import logging
 import threading
+from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genus import Event, Kind, Listener, Maybe, all_of, open_bus, this
 from genus.errors import BusError, EventError, QueueFull, SubscriptionError
+from tests.examples import examples
 
 
 class Roadside(Kind):
@@ -76,24 +81,40 @@ def test_all_of_matches_classes_that_conform_to_every_type() -> None:
     assert found == [Camera(lane=2)]
 
 
-def test_subscribing_after_publishing_takes_effect_at_once_also_for_a_kept_publish() -> None:
-    """The generated function is replaced under the feet of whoever kept a reference to it."""
+@examples(60)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("take"), st.booleans()),
+            st.tuples(st.just("subscribe"), st.sampled_from([None, 1, 2])),
+            st.tuples(st.just("cancel"), st.integers(0, 9)),
+            st.tuples(st.just("publish"), st.sampled_from([Loop, Camera]), st.integers(1, 2), st.integers(0, 9)),
+        ),
+        max_size=30,
+    )
+)
+def test_publish_is_one_function_whenever_it_was_taken(steps: list[tuple[Any, ...]]) -> None:
+    """And takes every change of subscriptions into account from the next event on."""
     with open_bus() as bus:
-        loops = bus.collection(Loop)
-        publish = loops.publish
-        publish(Loop(lane=0))
-        publish = loops.publish
-        publish(Loop(lane=1))
-        found: list[Any] = []
-        first = loops.subscribe(found.append)
-        publish(Loop(lane=2))
-        second = bus.collection(Roadside).subscribe(found.append, where=this.place == "A8")
-        publish(Loop(lane=3, place="A8"))
-        first.cancel()
-        publish(Loop(lane=4))
-        publish(Camera(lane=5, place="A8"))
-    assert [event.lane for event in found] == [2, 3, 3, 5]
-    assert second.counters.delivered == 2
+        loops, found, expected = bus.collection(Loop), Counter[int](), Counter[int]()
+        taken: list[Any] = [loops.publish]
+        listeners: dict[int, tuple[Any, int | None]] = {}
+        for number, (what, *step) in enumerate(steps):
+            if what == "take":
+                taken.append(bus.publish if step[0] else loops.publish)
+            elif what == "subscribe":
+                handler = partial(lambda key, event: found.update([key]), number)
+                where = None if step[0] is None else this.lane == step[0]
+                listeners[number] = loops.subscribe(handler, where=where), step[0]
+            elif what == "cancel" and listeners:
+                listeners.pop(list(listeners)[step[0] % len(listeners)])[0].cancel()
+            elif what == "publish":
+                cls, lane, which = step
+                taken[which % len(taken)](cls(lane=lane))
+                expected.update(key for key, (_, wanted) in listeners.items() if wanted in (None, lane))
+        assert found == expected
+        assert {key: one.counters.delivered for key, (one, _) in listeners.items()} == {k: found[k] for k in listeners}
+        assert {each.__func__ for each in taken} <= {loops.publish.__func__, bus.publish.__func__}  # type: ignore[attr-defined]
 
 
 def test_a_type_declared_after_the_subscription_is_delivered_too() -> None:
@@ -208,6 +229,13 @@ class TestRefusals:
                 bus.collection(Loop).publish(Lamp(on=True))  # type: ignore[arg-type]
             with pytest.raises(EventError, match="cannot publish a str"):
                 bus.collection(Event).publish("no event")  # type: ignore[arg-type]
+            a_class = r"cannot publish Lamp itself, which is a class \(create an event: Lamp\(\.\.\.\)\)"
+            with pytest.raises(EventError, match=a_class):
+                bus.publish(Lamp)  # type: ignore[arg-type]
+            with pytest.raises(EventError, match=a_class):
+                bus.collection(Lamp).publish_all([Lamp(on=True), Lamp])  # type: ignore[list-item]
+            with bus.channel(Lamp) as lamps, pytest.raises(BusError, match=a_class):
+                lamps.publish(Lamp)  # type: ignore[arg-type]
 
     def test_an_attribute_outside_the_vector_is_refused_at_the_call(self) -> None:
         with open_bus() as bus, pytest.raises(SubscriptionError, match=r"no attribute 'weight'; its vector is \(time"):

@@ -39,7 +39,7 @@ def bus() -> Iterator[Bus]:
 
 
 def keeping(bus: Bus, type: type[Any] = State, **options: Any) -> EventChannel[Any]:
-    channel = bus.channel(type, NonReal(), keep=1, **options)
+    channel = bus.channel(type, NonReal(), keep=True, **options)
     channel.announce()
     return channel
 
@@ -177,9 +177,9 @@ def test_an_object_that_is_kept_while_it_is_published_may_be_published_again(bus
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep": 2}, "keep=2: a channel keeps the newest event of each key"),
-        ({"keep": -1}, "keep=-1"),
-        ({"keep_by": "valve"}, "needs keep=1"),
+        ({"keep": 2}, "keep=2: write keep=True"),
+        ({"keep": 1}, "keep=1: write keep=True"),
+        ({"keep_by": "valve"}, "needs keep=True"),
     ],
 )
 def test_a_channel_keeps_one_event_or_none(bus: Bus, options: dict[str, Any], message: str) -> None:
@@ -217,10 +217,10 @@ def test_a_value_that_is_no_key_is_refused(bus: Bus) -> None:
 
 def test_forgetting_needs_a_channel_that_keeps_and_names_of_its_key(bus: Bus) -> None:
     with pytest.raises(BusError, match="was not announced"):
-        bus.channel(State, keep=1).forget()
+        bus.channel(State, keep=True).forget()
     with bus.channel(State) as plain:
         plain.announce()
-        with pytest.raises(BusError, match="keeps no last values; give it keep=1"):
+        with pytest.raises(BusError, match="keeps no last values; give it keep=True"):
             plain.forget()
     with pytest.raises(BusError, match="it cannot forget by valve"):
         keeping(bus).forget(valve="v")
@@ -640,4 +640,4 @@ def test_a_link_that_refuses_to_listen_leaves_no_listener_behind() -> None:
 def test_keep_is_zero_or_one_for_type_checkers(bus: Bus) -> None:
     one: Literal[0, 1] = 1
     assert bus.channel(State, keep=one).keep == Keep()
-    assert bus.channel(State, keep=0).keep is None
+    assert bus.channel(State, keep=False).keep is None

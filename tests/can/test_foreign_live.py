@@ -186,8 +186,8 @@ def test_qualities_that_a_fixed_identifier_cannot_keep_are_refused(address: Call
         for qos in (Soft(deadline="5ms"), NonReal(priority=1)):
             with pytest.raises(BusError, match="its identifier is that of the database"):
                 bus.channel(bus.types["Drive"], qos).announce()
-        with pytest.raises(BusError, match="keep=1"):
-            bus.channel(bus.types["Drive"], keep=1).announce()
+        with pytest.raises(BusError, match="keep=True"):
+            bus.channel(bus.types["Drive"], keep=True).announce()
     with open_bus() as local, pytest.raises(BusError, match=r"sent again by themselves; publish it from bus\.every"):
         local.channel(Beacon, NonReal(period="5ms")).announce()
 

@@ -164,7 +164,7 @@ def test_promises_that_coap_cannot_keep_are_refused(qos: Any) -> None:
 
 def test_last_values_by_key_are_refused() -> None:
     with server() as (hub, _), pytest.raises(BusError, match="newest event of a type"):
-        hub.channel(CoapLoop, keep=1).announce()
+        hub.channel(CoapLoop, keep=True).announce()
 
 
 def test_channels_publish_to_observers() -> None:

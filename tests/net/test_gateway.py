@@ -117,7 +117,7 @@ def test_a_handler_may_publish_on_the_bus_that_it_got_an_event_from() -> None:
 
 def test_last_values_cross_to_who_subscribes_later() -> None:
     with open_bus() as road, open_bus() as city, Gateway(road, city) as gateway:
-        signs = road.channel(RoadSign, keep=1)
+        signs = road.channel(RoadSign, keep=True)
         signs.announce()
         for text in (1, 2):
             signs.publish(RoadSign(text=text, source="gate-1"))

@@ -160,7 +160,7 @@ def test_last_values_reach_who_subscribes_later_beyond_a_gateway(addresses: list
         open_bus(addresses[1]) as city,
         Gateway(near, far),
     ):
-        loops = road.channel(NetLoop, keep=1)
+        loops = road.channel(NetLoop, keep=True)
         loops.announce()
         for number in range(4):
             loops.publish(NetLoop(number=number, source=f"loop-{number % 2}"))

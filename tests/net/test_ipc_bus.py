@@ -168,7 +168,7 @@ def test_a_large_event_arrives_and_one_of_more_than_64_mb_is_refused() -> None:
 
 
 def test_the_last_value_of_each_source_comes_to_later_subscribers() -> None:
-    with open_bus("ipc:test") as bus, bus.channel(IpcChime, NonReal(), keep=1) as chimes:
+    with open_bus("ipc:test") as bus, bus.channel(IpcChime, NonReal(), keep=True) as chimes:
         chimes.announce()
         for source, pitch in (("hall", 1), ("roof", 2), ("hall", 3)):
             chimes.publish(IpcChime(pitch=pitch, source=source))

@@ -219,7 +219,7 @@ def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
 
 def test_a_later_subscriber_gets_the_last_value_of_each_source(city: City) -> None:
     here, there = city.bus(), city.bus()
-    channel = here.channel(SeaTide, NonReal(), keep=1)
+    channel = here.channel(SeaTide, NonReal(), keep=True)
     channel.announce()
     for source, level in (("a", 1), ("b", 2), ("a", 3)):
         channel.publish(SeaTide(level=level, source=source))
@@ -546,7 +546,7 @@ def test_a_subscription_that_the_network_refuses_leaves_nothing(city: City, monk
 def test_the_last_losses_of_very_many_keys_are_told(city: City) -> None:
     here, there = city.bus(), city.bus()
     there.collection(SeaTide).subscribe(lambda event: None)
-    channel = here.channel(SeaTide, NonReal(), keep=1)
+    channel = here.channel(SeaTide, NonReal(), keep=True)
     channel.announce()
     for source in range(1500):
         channel.publish(SeaTide(level=1, source=str(source)))

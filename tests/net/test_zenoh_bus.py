@@ -79,7 +79,7 @@ def test_a_subscription_gets_its_events_and_those_of_subtypes_from_another_proce
 
 def test_kept_events_reach_a_later_bus(address: str) -> None:
     with open_bus(address) as early:
-        channel = early.channel(ZenohLamp, NonReal(), keep=1)
+        channel = early.channel(ZenohLamp, NonReal(), keep=True)
         channel.announce()
         for number in range(50):
             channel.publish(ZenohLamp(number=number, source=str(number % 10)))

@@ -164,8 +164,8 @@ async def request() -> int:
     return (await moves.request(Move(axis=1), reply=Moved)).axis
 
 
-assert_type(bus.channel(Loop, NonReal(), keep=1), EventChannel[Loop])
-assert_type(bus.channel(Loop, keep=1, keep_by=("lane", "bay")), EventChannel[Loop])
+assert_type(bus.channel(Loop, NonReal(), keep=True), EventChannel[Loop])
+assert_type(bus.channel(Loop, keep=True, keep_by=("lane", "bay")), EventChannel[Loop])
 assert_type(bus.last_values(fast), list[Loop])
 assert_type(bus.last_values("Loop"), list[Any])
 assert_type(loops.publish_all(Loop(lane=lane) for lane in range(3)), int)

@@ -61,7 +61,7 @@ lamps: Subscription[Lamp] = Subscription(Loop)  # refused
 cameras: Subscription[Camera] = Subscription(Loop)  # refused
 Subscription(Loop, strict="yes")  # refused
 bus.channel(Loop, keep=2)  # refused
-bus.channel(Loop, keep=1, keep_by=1)  # refused
+bus.channel(Loop, keep=True, keep_by=1)  # refused
 lamps_kept: list[Lamp] = bus.last_values(Subscription(Loop))  # refused
 loops.publish_all([Lamp(on=True)])  # refused
 loops.serve(on_camera)  # refused

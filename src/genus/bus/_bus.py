@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
 from genus.bus._channel import EventChannel
@@ -81,7 +81,7 @@ class Bus:
         self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
-        self._every_event.on_publisher = self._set_publish
+        self.publish = self._every_event.publish  # type: ignore[method-assign]
         if link is not None:
             link.open(self.receive)
         clock = None if link is None else link.clock
@@ -148,27 +148,34 @@ class Bus:
         type: type[T],
         qos: QoS | str = NonReal(),  # noqa: B008 - it is frozen
         *,
-        keep: Literal[0, 1] = 0,
+        keep: bool = False,
         keep_by: str | Iterable[str] | None = None,
+        on_trouble: TroubleHandler | None = None,
+        carries: str | Iterable[str] = (),
     ) -> EventChannel[T]:
-        """A channel to publish an event type with a quality of service; a medium that cannot keep it refuses.
+        """Return a channel to publish an event type with a quality of service; use it in a `with` block.
 
-        `qos` is a `Hard`, `Soft` or `NonReal`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
-        With `keep=1` the newest event of each `source` is kept until the bus is closed, and who subscribes later gets
-        it at once. `keep_by` names other attributes whose values make the key.
+        Args:
+            type: The event type; a subtype has a channel of its own.
+            qos: A `Hard`, `Soft` or `NonReal`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
+                Entering the `with` block raises BusError if the medium cannot keep it.
+            keep: Keep the newest event of each `source` until the bus is closed: who subscribes later gets it at once.
+            keep_by: Names of other attributes whose values make the key.
+            on_trouble: Is called with what could not be kept: deadlines missed, events expired or not sent.
+            carries: Names of the context attributes (`time`, `place`, ...) that the events will have besides the
+                type's own: on a medium of small frames they decide how many frames each event takes.
 
         >>> from genus import Event, open_bus
         >>> class Valve(Event):
         ...     number: int
         ...     open: bool
-        >>> with open_bus() as bus, bus.channel(Valve, keep=1, keep_by="number") as valves:
-        ...     valves.announce()
+        >>> with open_bus() as bus, bus.channel(Valve, keep=True, keep_by="number") as valves:
         ...     valves.publish(Valve(number=1, open=False))
         ...     valves.publish(Valve(number=1, open=True))
-        ...     listener = bus.collection(Valve).subscribe(print)
+        ...     listener = bus.subscribe(Valve, print)
         Valve(number=1, open=True)
         """
-        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by))
+        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by), on_trouble, carries)
         with self.lock:
             self._channels.add(channel)
         return channel
@@ -647,10 +654,6 @@ class Bus:
             log().exception("on_error failed")
         if self._on_error is None:
             log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
-
-    def _set_publish(self, publish: Callable[[Any], object]) -> None:
-        """Let `publish` be the function of the collection of all events, which is quicker to call."""
-        self.publish = publish  # type: ignore[method-assign, assignment]
 
     def _listeners(self) -> list[Listener[Any]]:
         with self.lock:

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from types import FunctionType, MethodType
+from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from genus.bus._batch import BatchOwner, publish_at_once, publish_each
+from genus.bus._channel import describe_unfit
 from genus.bus._interested import Interested
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._listener import (
@@ -18,6 +19,7 @@ from genus.bus._listener import (
     RoundRobin,
     is_async,
 )
+from genus.bus._publish_method import PublishMethod, new_class
 from genus.bus._queue import EventQueue, WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
@@ -94,17 +96,19 @@ class Collection(Generic[T]):
     Loop(lane=2)
     """
 
-    def __init__(self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> None:
+    def __init__(
+        self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int, method: PublishMethod
+    ) -> None:
         self.types = types
         self.flavour = flavour
         self.remember = remember
         self.listeners: dict[Listener[T], None] = {}
         self.publishers: dict[type, Callable[[Any], object]] = _Publishers(self)
-        self.on_publisher: Callable[[Callable[[Any], object]], None] = lambda _: None
-        """Is called with the function that `publish` is from now on."""
         self._bus = bus
         self._group: RoundRobin | None = None
+        self._method = method
         self._hot: type | None = None
+        """The class whose code `publish` has."""
 
     def __repr__(self) -> str:
         return f"<Collection of {' & '.join(map(name_of, self.types))}, {self.flavour}>"
@@ -131,40 +135,43 @@ class Collection(Generic[T]):
             return publish_at_once(self._bus, self._deliver_of, events)
         return publish_each(self.publish, events)
 
-    def _deliver_of(self, cls: type) -> Callable[[Any], object]:
-        if cls not in self.publishers:
-            self._check_type(cls)
-        return self._bus.route(cls).deliver
+    def _deliver_of(self, event: object) -> Callable[[Any], object]:
+        if type(event) not in self.publishers:
+            self._check_event(event)
+        return self._bus.route(type(event)).deliver
 
     def make_publisher(self, cls: type) -> Callable[[Any], object]:
-        """A function that publishes events of one class."""
-        self._check_type(cls)
-        return self._bus.route(cls).publisher(self)
+        """Return a function that publishes events of one class, or that refuses them."""
+        return self._bus.route(cls).publisher(self) if self._accepts(cls) else self._check_event
 
-    def _check_type(self, cls: type) -> None:
-        if not all(issubclass(cls, wanted) for wanted in self.types) or not issubclass(cls, Event):
-            raise EventError(
-                f"{self!r} cannot publish a {cls.__name__}: it is no {' & '.join(map(name_of, self.types))}"
-            )
+    def _accepts(self, cls: type) -> bool:
+        return issubclass(cls, Event) and all(issubclass(cls, wanted) for wanted in self.types)
 
-    def install(self, cls: type, publish: FunctionType) -> None:
-        """Use a method for events of a class; the first one becomes `publish` itself. The bus's lock is held.
+    def _check_event(self, event: object) -> None:
+        if not self._accepts(type(event)):
+            wanted = " & ".join(map(name_of, self.types))
+            why = "" if isinstance(event, type) else f": it is no {wanted}"
+            raise EventError(f"{self!r} cannot publish {describe_unfit(event)}{why}")
 
-        It is set in the class, of which there is one for each collection: Python calls a method of a class quicker than
-        a function in an attribute of the object.
-        """
-        self.publishers[cls] = MethodType(publish, self)
+    # -- for routes, with the bus's lock; `_publish_method` explains it ----------------------------------------------
+
+    def install(self, cls: type, code: CodeType) -> None:
+        """Run code to publish events of a class: as `publish` itself, if it has none yet."""
         if self._hot is None:
             self._hot = cls
-            type(self).publish = publish  # type: ignore[method-assign]
-            self.on_publisher(self.publishers[cls])
+            self._method.use(code)
+            self.publishers[cls] = self.publish
+        else:
+            from genus.targets.dispatch import make_function
+
+            self.publishers[cls] = MethodType(make_function(code), self)
 
     def discard(self, cls: type) -> None:
-        """Make the method of a class again with its next event; the bus's lock is held."""
+        """Ask the route for new code with the next event of a class."""
         self.publishers.pop(cls, None)
         if self._hot is cls:
             self._hot = None
-            del type(self).publish
+            self._method.reset()
 
     # -- subscribing -------------------------------------------------------------------------------------------------
 
@@ -302,7 +309,7 @@ class Collection(Generic[T]):
             RequestRefused: A program refused it; `reason` says why.
             BusError: The type has no attribute `request`, or the bus is closed.
         """
-        self._check_type(type(event))
+        self._check_event(event)
         requester = self._bus.requester()
         return await requester.request_async(event, self.publish, timeout, reply)  # type: ignore[arg-type]
 
@@ -328,7 +335,7 @@ class Collection(Generic[T]):
         ...     moves.request_sync(Move(metres=3.5), reply=Moved).metres
         2.0
         """
-        self._check_type(type(event))
+        self._check_event(event)
         return self._bus.requester().request(event, self.publish, timeout, reply)  # type: ignore[arg-type]
 
     @overload
@@ -441,9 +448,9 @@ class Collection(Generic[T]):
 
 
 def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:
-    """A collection with a class of its own, for its `publish`; see `Collection.install`."""
-    cls = type("Collection", (Collection,), {"__doc__": Collection.__doc__, "__module__": Collection.__module__})
-    collection: Collection[Any] = cls(bus, types, flavour, remember)
+    """Return a collection with a class of its own, for its `publish`; see `_publish_method`."""
+    cls, method = new_class(Collection, Collection.publish)
+    collection: Collection[Any] = cls(bus, types, flavour, remember, method)
     return collection
 
 

@@ -1,6 +1,6 @@
 """Last values: the newest event of each key, for those who subscribe later.
 
-A channel with `keep=1` puts each event into `LastValues` and then publishes it. A new subscriber is made known to the
+A channel with `keep=True` puts each event into `LastValues` and then publishes it. A new subscriber is made known to the
 router first, and then gets the kept events. So an event reaches it in at least one of the two ways, and `CatchUp` sees
 to the rest: while a subscriber catches up, events that are published wait behind the kept ones, and one that comes both
 ways is dropped the second time. For that each publication has an object of its own: an event is copied when it is put.

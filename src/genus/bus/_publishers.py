@@ -133,7 +133,7 @@ class Announcer:
         if keep is None:
             return CollectionPublisher(self._bus.collection(cls))
         if self._link is not None:
-            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: this medium keeps no last values")
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=True: this medium keeps no last values")
         here = RoutePublisher(lambda: self._bus.route(cls).deliver)
         return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
 

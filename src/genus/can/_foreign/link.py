@@ -47,7 +47,7 @@ class DatabaseLink:
     ) -> "DatabasePublisher":
         """Prepare to publish a type of a database; BusError if the medium cannot keep what is asked."""
         if keep is not None:
-            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: a CAN bus keeps no last values")
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values")
         if not isinstance(qos, NonReal) or qos.priority:
             raise BusError(
                 f"{name_of(cls)} cannot be announced with {qos}: its identifier is that of the database, and so is its "

@@ -74,7 +74,7 @@ class NodeLink(Link):
         """Prepare to publish a type, waiting until the channel is bound; BusError says why it cannot be."""
         if keep is not None:
             raise BusError(
-                f"{name_of(cls)} cannot be announced with keep=1: a CAN bus keeps no last values; "
+                f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values; "
                 "publish the state again from time to time, or when it is requested"
             )
         publisher = NodePublisher(self, cls, qos, on_trouble or log_refusal, carries)

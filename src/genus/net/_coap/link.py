@@ -192,7 +192,9 @@ class CoapLink(Link, RelayLink):
         if isinstance(qos, Hard | Soft):
             refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "NonReal()")
         if keep is not None:
-            refuse(cls, qos, "coap keeps the newest event of a type, not one of each key", "NonReal() without keep=1")
+            refuse(
+                cls, qos, "coap keeps the newest event of a type, not one of each key", "NonReal() without keep=True"
+            )
         self._check_open()
         self._ensure(cls)
         if self.hub is not None:

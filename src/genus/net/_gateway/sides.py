@@ -204,7 +204,7 @@ class LocalNetwork:
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
         """The channel that keeps the newest event of each source."""
         if cls not in self._keepers:
-            channel = self.bus.channel(cls, keep=1)
+            channel = self.bus.channel(cls, keep=True)
             channel.announce()
             self._keepers[cls] = channel
         return self._keepers[cls]
