@@ -1,17 +1,20 @@
 """Publishing and subscribing within a process."""
 
 import asyncio
+import functools
 import logging
 import threading
 from collections import Counter
 from functools import partial
 from typing import Any
+from unittest.mock import MagicMock, Mock, create_autospec
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Kind, Listener, Maybe, all_of, open_bus, this
+from genus import Event, Kind, Listener, Maybe, Subscription, UInt32, all_of, open_bus, this
+from genus.bus import Counters
 from genus.errors import BusError, EventError, QueueFull, SubscriptionError
 from tests.examples import examples
 
@@ -35,6 +38,10 @@ class Camera(Loop, Powered):
 
 class Lamp(Event, Powered):
     on: bool
+
+
+class Asked(Event):
+    request: Maybe[UInt32] = None
 
 
 class Post(Event, Roadside):
@@ -216,7 +223,7 @@ class TestHandlersThatRaise:
             listener = bus.collection(Loop).subscribe(fail)
             bus.publish(Loop(lane=1))
             bus.publish(Loop(lane=2))
-            await bus.drain()
+            await bus.wait_idle_async()
             await asyncio.sleep(0)
             assert [str(problem) for *_, problem in reports] == ["1", "2"]
             assert listener.counters.failed == 2
@@ -381,7 +388,15 @@ class TestInboxes:
         bus = open_bus()
         full = bus.collection(Loop).inbox(capacity=1, full="block")
         bus.publish(Loop(lane=1))
-        publisher = threading.Thread(target=bus.publish, args=[Loop(lane=2)])
+        told: list[str] = []
+
+        def publish() -> None:
+            try:
+                bus.publish(Loop(lane=2))
+            except (QueueFull, BusError) as problem:  # BusError if the bus was closed before this thread got so far
+                told.append(str(problem))
+
+        publisher = threading.Thread(target=publish)
         empty = bus.collection(Lamp).inbox()
         found: list[Any] = []
         reader = threading.Thread(target=lambda: found.extend(empty))
@@ -392,7 +407,10 @@ class TestInboxes:
         reader.join(60)
         assert not publisher.is_alive()
         assert not reader.is_alive()
-        assert full.counters.waiting == 1
+        assert len(told) == 1
+        assert "closed" in told[0]
+        counted = full.counters
+        assert counted.delivered - counted.dropped == counted.waiting == 1
 
     @pytest.mark.parametrize(("capacity", "full"), [(0, "block"), (5, "explode")])
     def test_impossible_options_are_refused(self, capacity: int, full: Any) -> None:
@@ -526,3 +544,178 @@ def test_many_threads_publish_and_subscribe_without_losing_anything() -> None:
         stop.set()
         churning.join()
     assert sorted(seen) == list(range(2000))
+
+
+class TestEventLoopsThatEnd:
+    """An event for a coroutine function is handled, or dropped, counted and reported; never left waiting for ever."""
+
+    @examples(40)
+    @given(
+        before=st.integers(0, 6),
+        turns=st.integers(0, 6),
+        after=st.integers(0, 3),
+        ending=st.sampled_from(["run", "close", "cancel"]),
+        concurrency=st.integers(1, 3),
+    )
+    def test_all_events_are_accounted_for(
+        self, before: int, turns: int, after: int, ending: str, concurrency: int
+    ) -> None:
+        handled, reported = list[int](), list[int]()
+
+        async def handle(event: Loop) -> None:
+            await asyncio.sleep(0)
+            handled.append(event.lane)
+
+        def report(_: object, event: Any, problem: Exception) -> None:
+            assert "event loop" in str(problem)
+            reported.append(event.lane)
+
+        async def run(bus: Any) -> Listener[Loop]:
+            listener = bus.subscribe(Loop, handle, concurrency=concurrency)
+            for lane in range(before):
+                bus.publish(Loop(lane=lane))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return listener  # type: ignore[no-any-return]
+
+        with open_bus(on_error=report) as bus:
+            loop = asyncio.new_event_loop()
+            try:
+                listener = asyncio.run(run(bus)) if ending == "run" else loop.run_until_complete(run(bus))
+                if ending == "cancel":
+                    listener.cancel()
+                    while not listener.is_idle:  # type: ignore[attr-defined]
+                        loop.run_until_complete(asyncio.sleep(0))
+            finally:
+                for task in asyncio.all_tasks(loop):
+                    task.get_coro().close()  # type: ignore[union-attr]
+                loop.close()
+            for lane in range(before, before + after):
+                bus.publish(Loop(lane=lane))
+        counted = listener.counters
+        assert counted.waiting == 0
+        assert counted.delivered - counted.dropped - counted.failed == len(handled)
+        assert len(reported) == counted.dropped + counted.failed
+        assert sorted(handled + reported) == list(range(before if ending == "cancel" else before + after))
+        assert concurrency > 1 or handled == sorted(handled)
+
+    def test_a_publisher_that_waits_for_room_is_told(self) -> None:
+        async def handle(event: Loop) -> None:
+            await asyncio.sleep(3600)
+
+        async def subscribe(bus: Any) -> Listener[Loop]:
+            listener: Listener[Loop] = bus.subscribe(Loop, handle, capacity=1, full="block")
+            bus.publish(Loop(lane=0))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            bus.publish(Loop(lane=1))
+            waiting = asyncio.to_thread(bus.publish, Loop(lane=2))
+            told = asyncio.create_task(waiting)
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks():
+                if task not in (told, asyncio.current_task()):
+                    task.cancel()
+            with pytest.raises((QueueFull, BusError)):
+                await told
+                raise BusError("it was dropped and reported")
+            return listener
+
+        reported: list[int] = []
+        with open_bus(on_error=lambda _, event, __: reported.append(event.lane)) as bus:  # type: ignore[attr-defined]
+            listener = asyncio.run(subscribe(bus))
+        assert listener.counters == Counters(delivered=3, failed=1, dropped=2, waiting=0)
+        assert sorted(reported) in ([0, 1], [0, 1, 2])
+
+
+async def test_a_coroutine_function_handles_as_many_events_at_a_time_as_it_may() -> None:
+    now, most, done = 0, 0, list[int]()
+
+    async def handle(event: Loop) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == expected:
+            gate.set()
+        await gate.wait()
+        now -= 1
+        done.append(event.lane)
+
+    for concurrency, expected in ((1, 1), (3, 3), (50, 10)):
+        gate, most = asyncio.Event(), 0
+        done.clear()
+        async with open_bus() as bus:
+            bus.subscribe(Loop, handle, concurrency=concurrency)
+            for lane in range(10):
+                bus.publish(Loop(lane=lane))
+        assert most == expected
+        assert sorted(done) == list(range(10))
+        assert concurrency > 1 or done == list(range(10))
+    with open_bus() as bus, pytest.raises(BusError, match="concurrency=2 needs a coroutine function"):
+        bus.subscribe(Loop, print, concurrency=2)
+    with open_bus() as bus, pytest.raises(BusError, match="concurrency is 0"):
+        bus.subscribe(Loop, handle, concurrency=0)
+
+
+class Callable1:
+    def method(self, event: Event) -> None: ...
+    def none(self) -> None: ...
+    def __call__(self, event: Event) -> None: ...
+
+
+class Callable2:
+    def __call__(self, event: Event, more: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        print, [].append, set().add, len, dict, Callable1(), Callable1().method, Mock(), MagicMock(), lambda e: e,
+        lambda e, more=1: e, lambda *events: events, lambda e, *, key=1: e, lambda **names: names, lambda: None,
+        lambda e, more: e, lambda e, *, key: e, partial(lambda key, e: e, 1), partial(lambda e, key: e, key=1),
+        partial(lambda e: e, 1), Callable2(), Callable1().none, Callable1.method, create_autospec(lambda e: e),
+        functools.lru_cache(lambda e: e), functools.lru_cache(lambda: 1),
+    ],
+)  # fmt: skip
+def test_a_handler_that_cannot_take_one_event_is_refused_where_it_is_written(handler: Any) -> None:
+    """What calling it with one argument says is what subscribing says."""
+    with open_bus() as bus:
+        try:
+            handler(Event())
+        except TypeError as problem:
+            is_refused = "argument" in str(problem)
+        else:
+            is_refused = False
+        for subscribe in (bus.collection(Loop).subscribe, bus.collection(Asked).serve, partial(bus.subscribe, Loop)):
+            if is_refused:
+                with pytest.raises(BusError, match="is no handler: it is called with one argument, the event"):
+                    subscribe(handler)
+            else:
+                subscribe(handler)
+
+
+def test_a_handler_that_is_none_is_refused_with_advice() -> None:
+    async def handle(event: Loop) -> None: ...
+
+    with open_bus() as bus:
+        with pytest.raises(BusError, match=r"pass the function itself, without calling it"):
+            bus.subscribe(Loop, handle(Loop(lane=1)))  # type: ignore[call-overload]
+        with pytest.raises(BusError, match="3 is no handler"):
+            bus.subscribe(Loop, 3)  # type: ignore[call-overload]
+        for given in (print, 3, None, Loop(lane=1), int):
+            with pytest.raises(
+                BusError, match=r"cannot be subscribed to; give a type, all_of\(\.\.\.\), a Subscription"
+            ):
+                bus.inbox(given)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("wanted", [Loop, all_of(Loop, Roadside), Subscription(Loop), "Loop"])
+def test_a_bus_subscribes_to_a_type_a_subscription_or_a_text(wanted: Any) -> None:
+    with open_bus() as bus:
+        inbox, found = bus.inbox(wanted), list[Any]()
+        listener = bus.subscribe(wanted, found.append)
+        for event in (Loop(lane=1), Lamp(on=True), Camera(lane=2)):
+            bus.publish(event)
+        assert inbox.drain() == found == [Loop(lane=1), Camera(lane=2)]
+        assert inbox.drain() == []
+        assert listener.counters.delivered == 2
+        assert bus.last_values(wanted) == []

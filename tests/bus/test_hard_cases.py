@@ -98,7 +98,7 @@ class TestAsyncHandlers:
             listener = bus.collection(Tick).subscribe(handle)
             for number in range(3):
                 bus.publish(Tick(number=number))
-            await bus.drain()
+            await bus.wait_idle_async()
             assert listener.counters.failed == 1
         assert done == [1, 2]
         assert "cancelled from within" in str(reports[0][2])
@@ -128,7 +128,8 @@ class TestFlavours:
             second.get(timeout=0)
             jobs.publish(Tick(number=3))
             assert second.get(timeout=0).number == 3
-            assert first.counters.delivered == 1
+            kept = [one.counters.delivered - one.counters.dropped - one.counters.waiting for one in (first, second)]
+            assert kept == [0, 2]  # taken: who is offered an event without room for it, counts it as dropped
 
     def test_cancelled_consumers_of_a_queue_stay_away_while_others_publish(self) -> None:
         with open_bus() as bus:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from genus import Event, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
-from genus.bus import _audience, _class_route
+from genus.bus import Counters, _audience, _class_route
 from genus.bus._class_route import ClassRoute
 from genus.errors import EventError
 from genus.filters import Predicate
@@ -358,7 +358,7 @@ def test_collections_are_cancelled_and_drained_while_others_subscribe(frequent_s
             import asyncio
 
             while not stop.is_set():
-                asyncio.run(bus.drain())
+                asyncio.run(bus.wait_idle_async())
 
         run_threads(subscribe, cancel, cancel, drain)
         vehicles.cancel()
@@ -568,7 +568,8 @@ class TestQueues:
             one.cancel()
             publisher.join(60)
             assert sorted(event.lane for inbox in (one, two) for event in drained(inbox)) == [0, 1, 2]
-            assert (one.counters.delivered, two.counters.delivered) == (1, 2)
+            assert one.counters == Counters(delivered=2, failed=0, dropped=1, waiting=0)
+            assert two.counters == Counters(delivered=2, failed=0, dropped=0, waiting=0)
 
 
 def drained(inbox: Any) -> list[Any]:

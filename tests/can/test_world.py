@@ -266,7 +266,7 @@ def test_async_programs_run_in_virtual_time(world: World) -> None:
 
         with pytest.raises(TimeoutError):
             await read()
-        await logger.drain()
+        await logger.wait_idle_async()
         return handled
 
     assert world.run_async(main()) == [(1, 0.5), (2, 1.0)]

@@ -26,7 +26,7 @@ from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription, TypesByName
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, Span, check, nanoseconds
+from genus.model import Event, Span, check, is_type, nanoseconds, seconds
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -37,6 +37,8 @@ T = TypeVar("T")
 ErrorHandler: TypeAlias = Callable[[Listener[Any], Event, Exception], None]
 """A function that is called with the listener, the event and the error when a handler raises."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Wanted: TypeAlias = type[T] | AllOf[T] | Subscription[T]
+"""What can be subscribed to, besides text."""
 PAGE_ENTRY_POINTS = "genus.pages"
 """The group of entry points in which `Bus.studio` finds its page."""
 
@@ -99,7 +101,7 @@ class Bus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.drain()
+        await self.wait_idle_async()
         self.close()
 
     @property
@@ -181,14 +183,14 @@ class Bus:
         return channel
 
     @overload
-    def last_values(self, subscription: Subscription[T]) -> list[T]: ...
+    def last_values(self, subscription: Wanted[T]) -> list[T]: ...
 
     @overload
     def last_values(self, subscription: str) -> list[Any]: ...
 
-    def last_values(self, subscription: Subscription | str) -> list[Any]:
-        """The newest kept events that a subscription, or its text, matches: what a new subscriber would get."""
-        listener = Listener[Any](self, ensure_subscription(subscription, strict=False), print)
+    def last_values(self, subscription: Wanted[Any] | str) -> list[Any]:
+        """Return the newest kept events that match: what a new subscriber would get."""
+        listener = Listener[Any](self, self._asked(subscription, False), print)
         return [kept.event for kept in self._kept_for(listener)]
 
     def publish(self, event: Event) -> None:
@@ -202,11 +204,12 @@ class Bus:
     @overload
     def subscribe(
         self,
-        subscription: Subscription[T],
+        subscription: Wanted[T],
         handler: Handler[T],
         *,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[T]: ...
@@ -214,11 +217,12 @@ class Bus:
     @overload
     def subscribe(
         self,
-        subscription: Subscription,
+        subscription: Wanted[Any],
         handler: Handler[Event],
         *,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[Any]: ...
@@ -231,32 +235,46 @@ class Bus:
         *,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[Any]: ...
 
     def subscribe(
         self,
-        subscription: Subscription | str,
+        subscription: Wanted[Any] | str,
         handler: Handler[Any],
         *,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
+        concurrency: int = 1,
         on_trouble: TroubleHandler | None = None,
         strict: bool = False,
     ) -> Listener[Any]:
-        """Call a handler with what a ready-made subscription, or its text, matches.
+        """Call a handler with every event that matches.
 
-        Type checkers know what the handler gets of a ready-made one, not of a text. The options are those of
-        `Collection.subscribe`.
+        Args:
+            subscription: An event type or kind, `all_of(...)`, a `Subscription`, or its text. Type checkers know what
+                the handler gets, but for a text.
+            handler: A function or coroutine function of one event.
+
+        The options and errors are those of `Collection.subscribe`.
+
+        >>> from genus import Event, open_bus
+        >>> class Loop(Event):
+        ...     lane: int
+        >>> with open_bus() as bus:
+        ...     listener = bus.subscribe(Loop, print)
+        ...     bus.publish(Loop(lane=1))
+        Loop(lane=1)
         """
         asked = self._asked(subscription, strict)
-        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
+        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble, concurrency)
 
     @overload
     def inbox(
         self,
-        subscription: Subscription[T],
+        subscription: Wanted[T],
         *,
         capacity: int = ...,
         full: WhenFull = ...,
@@ -277,22 +295,29 @@ class Bus:
 
     def inbox(
         self,
-        subscription: Subscription | str,
+        subscription: Wanted[Any] | str,
         *,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
         strict: bool = False,
     ) -> Inbox[Any]:
-        """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
+        """Return a bounded queue of what a type, `all_of(...)`, a `Subscription` or its text matches.
+
+        The options are those of `Collection.inbox`.
+        """
         asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
 
-    def _asked(self, subscription: Subscription | str, strict: bool) -> Subscription:
-        """A subscription that was given as it is or as text, in which names of the medium's types mean these."""
-        if isinstance(subscription, str):
-            return Subscription.parse(subscription, TypesByName(preferred=self.types), strict=strict)
-        return ensure_subscription(subscription, strict=strict)
+    def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
+        """The subscription that is meant; in a text, names of the medium's types mean these."""
+        if isinstance(given, AllOf) or is_type(given):
+            return Subscription(given, strict=strict)
+        if isinstance(given, str):
+            return Subscription.parse(given, TypesByName(preferred=self.types), strict=strict)
+        if not isinstance(given, Subscription):
+            raise BusError(f"{given!r} cannot be subscribed to; give a type, all_of(...), a Subscription, or its text")
+        return ensure_subscription(given, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -324,9 +349,9 @@ class Bus:
         """
         return TimeReading(self._clock.time_ns(), self._clock.precision_ns())
 
-    def sleep(self, span: Span | float) -> None:
-        """Block for a span of the bus's time: seconds, a timedelta, or text such as `100ms`."""
-        self._clock.sleep(span if isinstance(span, int | float) else nanoseconds(span, "span") / 1e9)
+    def sleep(self, span: Span) -> None:
+        """Block for a length of the bus's time: seconds, text such as `100ms`, or a timedelta."""
+        self._clock.sleep(seconds(span))
 
     def call_at(self, time: datetime | int, function: Callable[[], object]) -> Timer:
         """Call a function at a time of the bus: a datetime with a time zone, or nanoseconds since 1970.
@@ -334,7 +359,7 @@ class Bus:
         The function runs in a thread of the bus and should not take long. Returns a timer to `cancel()`. `every` makes
         tasks for many points of time.
         """
-        return self._clock.call_at(time if isinstance(time, int) else _nanoseconds_of(time), function)
+        return self._clock.call_at(_nanoseconds_of(time), function)
 
     def every(
         self,
@@ -364,7 +389,8 @@ class Bus:
             The task: `cancel()` ends it, `timing` says how its starts kept their times.
 
         Raises:
-            BusError: A time cannot be read, the period is zero, or the function cannot be called.
+            SpanError: A length of time cannot be read, or the period is zero.
+            BusError: The function cannot be called.
 
         >>> from genus import open_bus
         >>> with open_bus() as bus:
@@ -375,7 +401,7 @@ class Bus:
         """
         return PeriodicTask(
             self._clock,
-            nanoseconds(period, "period"),
+            nanoseconds(period, "period", zero=False),
             function,
             offset_ns=None if offset is None else nanoseconds(offset, "offset"),
             tolerance_ns=nanoseconds(tolerance, "tolerance"),
@@ -449,7 +475,7 @@ class Bus:
         """
         return self.interested.on_listeners(changed)
 
-    async def drain(self) -> None:
+    async def wait_idle_async(self) -> None:
         """Wait until async handlers have handled what was published before."""
         import asyncio
 
@@ -681,7 +707,11 @@ def _system_clock(link: Link | None) -> SystemClock:
     return SystemClock(precision_ns=(lambda: None) if link is not None else system_resolution)
 
 
-def _nanoseconds_of(time: datetime) -> int:
+def _nanoseconds_of(time: object) -> int:
+    if isinstance(time, int):
+        return time
+    if not isinstance(time, datetime):
+        raise BusError(f"{time!r} is no point of time; give a datetime with a time zone, or nanoseconds since 1970")
     if time.tzinfo is None:
         raise BusError(f"{time.isoformat()} has no time zone; write for example datetime(..., tzinfo=UTC)")
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000

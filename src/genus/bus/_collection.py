@@ -17,6 +17,7 @@ from genus.bus._listener import (
     Listener,
     ListenerOwner,
     RoundRobin,
+    check_handler,
     is_async,
 )
 from genus.bus._publish_method import PublishMethod, new_class
@@ -186,6 +187,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[T]: ...
@@ -200,6 +202,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Callable[[Handler[T]], Listener[T]]: ...
@@ -214,6 +217,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
+        concurrency: int = 1,
         on_trouble: TroubleHandler | None = None,
         strict: bool = False,
     ) -> Listener[T] | Callable[[Handler[T]], Listener[T]]:
@@ -221,7 +225,7 @@ class Collection(Generic[T]):
 
         A function runs in the publisher's thread (on a medium: in the thread of its receiver); a coroutine function
         runs in the event loop it was subscribed from, behind a queue. A handler that raises is reported and counted;
-        other handlers are not affected.
+        other handlers are not affected. So are events for a coroutine function whose event loop has ended.
 
         Args:
             handler: A function or coroutine function of one event.
@@ -231,6 +235,8 @@ class Collection(Generic[T]):
             where: A predicate, or its text.
             capacity: The length of the queue before a coroutine function.
             full: What happens when that queue is full.
+            concurrency: How many events a coroutine function may be handling at a time. With more than 1 the handling
+                of an event may end before that of an earlier one.
             on_trouble: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
             strict: Refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
 
@@ -240,14 +246,15 @@ class Collection(Generic[T]):
         Raises:
             SubscriptionError: The type has no such attribute, or the predicate compares what cannot be compared; with
                 `strict`, also if it can never be true.
-            BusError: The bus is closed, or the handler is a coroutine function and no event loop is running.
+            BusError: The bus is closed, the handler does not take one event, or it is a coroutine function and no event
+                loop is running.
         """
         subscription: Subscription[T] = Subscription(
             AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
         )
 
         def listen(handler: Handler[T]) -> Listener[T]:
-            return self.add_handler(subscription, handler, capacity, full, on_trouble)
+            return self.add_handler(subscription, handler, capacity, full, on_trouble, concurrency)
 
         return listen if handler is None else listen(handler)
 
@@ -384,6 +391,7 @@ class Collection(Generic[T]):
             check_request_type(self.types[0])
 
         def listen(handler: RequestHandler[T]) -> Listener[T]:
+            check_handler(handler)
             server = self._bus.server(handler)
             answer = server.handle_async if is_async(handler) else server.handle
             return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where)  # type: ignore[arg-type]
@@ -399,12 +407,16 @@ class Collection(Generic[T]):
         capacity: int,
         full: WhenFull,
         on_trouble: TroubleHandler | None,
+        concurrency: int,
     ) -> Listener[T]:
         """Call a handler with what a subscription matches."""
-        if not callable(handler):
-            raise BusError(f"{handler!r} is no handler: it cannot be called with an event")
+        check_handler(handler)
+        if concurrency < 1:
+            raise BusError(f"concurrency is {concurrency}; it must be at least 1")
         if is_async(handler):
-            return self._add(AsyncListener(self._bus, subscription, handler, capacity, full), on_trouble)
+            return self._add(AsyncListener(self._bus, subscription, handler, capacity, full, concurrency), on_trouble)
+        if concurrency > 1:
+            raise BusError(f"concurrency={concurrency} needs a coroutine function (async def) as handler")
         return self._add(Listener(self._bus, subscription, handler), on_trouble)
 
     def add_inbox(
