@@ -30,9 +30,9 @@ with open_bus("local:", source="valve-7") as bus:  # or ipc:, sim:, can: with va
         states.publish(ValveState(percent=event.percent))
         return Moved(percent=event.percent)
 
-    print(f"moved to {moves.request_sync(Move(percent=30), timeout='2s', reply=Moved).percent} %")
+    print(f"moved to {moves.request(Move(percent=30), Moved, timeout='2s').percent} %")
     try:
-        moves.request_sync(Move(percent=90), timeout="2s")
+        moves.request(Move(percent=90), Moved, timeout="2s")
     except RequestRefused as problem:
         print(f"refused: {problem.reason}")
 

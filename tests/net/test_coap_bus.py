@@ -330,9 +330,9 @@ def test_requests_are_answered_over_coap() -> None:
             return CoapMoved(percent=event.percent)
 
         moves = one.collection(CoapMove)
-        assert moves.request_sync(CoapMove(percent=30), timeout="5s", reply=CoapMoved).percent == 30
+        assert moves.request(CoapMove(percent=30), CoapMoved, timeout="5s").percent == 30
         with pytest.raises(RequestRefused, match="the valve is locked"):
-            moves.request_sync(CoapMove(percent=90), timeout="5s")
+            moves.request(CoapMove(percent=90), CoapMoved, timeout="5s")
 
 
 async def test_inboxes_work_over_coap() -> None:

@@ -191,7 +191,7 @@ def test_requests_are_answered_beyond_a_gateway(addresses: list[str]) -> None:
         eventually(lambda: wanted_on(city) >= 1)
         moves = city.collection(NetMove)
         replies = [
-            moves.request_sync(NetMove(net_axis=net_axis), timeout="30s", reply=NetMoved) for net_axis in range(3)
+            moves.request(NetMove(net_axis=net_axis), NetMoved, timeout="30s") for net_axis in range(3)
         ]
         assert [reply.net_axis for reply in replies] == [1, 2, 3]
 

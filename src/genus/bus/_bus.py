@@ -526,15 +526,13 @@ class Bus:
     # -- for collections, listeners, channels and links --------------------------------------------------------------
 
     def requester(self) -> "Requester":
-        """The requests of this bus; their replies are subscribed to with the first."""
+        """Return the requests of this bus."""
         from genus.bus._requests import Requester  # with the first request: `import genus` stays quick
 
         self._check_open()
         with self._requester_lock:
             if self._requester is None:
-                requester = Requester(self)
-                self.subscribe(requester.subscription, requester.handle)
-                self._requester = requester
+                self._requester = Requester(self)
             return self._requester
 
     def is_own_request(self, number: int) -> bool:

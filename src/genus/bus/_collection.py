@@ -28,18 +28,19 @@ from genus.model import Event, Span, is_event_type, name_of
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
-    from genus.bus._requests import Reply, Requester, Server
-
-    R = TypeVar("R", bound=Reply)
+    from genus.bus._requests import Requester, Server
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Event)
 L = TypeVar("L", bound=Listener[Any])
 
 Flavour: TypeAlias = Literal["bag", "set", "queue"]
 """bag: every event to every subscriber. set: equal events once. queue: each event to one subscriber, in turn."""
 
-RequestHandler: TypeAlias = Callable[[T], "Reply | None"] | Callable[[T], Awaitable["Reply | None"]]
+RequestHandler: TypeAlias = Callable[[T], Event | None] | Callable[[T], Awaitable[Event | None]]
 """A function or coroutine function of a request that returns its reply."""
+SERVED_AT_ONCE = 16
+"""How many requests a coroutine function handles at a time, unless told otherwise."""
 
 CAPACITY = 1024
 """How many events a queue holds, unless told otherwise."""
@@ -292,20 +293,18 @@ class Collection(Generic[T]):
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    @overload
-    async def request(self, event: T, *, timeout: Span | float = ...) -> "Reply": ...
+    def request(self, event: T, reply: type[R], *, timeout: Span = "2s") -> R:
+        """Publish a request, and block until the first reply of a type that names it.
 
-    @overload
-    async def request(self, event: T, *, timeout: Span | float = ..., reply: "type[R]") -> "R": ...
-
-    async def request(self, event: T, *, timeout: Span | float = "2s", reply: type[Any] | None = None) -> Any:
-        """Publish a request, and wait for the first reply that names it.
+        Not for handlers that run in the thread of a receiver: they keep the reply from being received. In a coroutine,
+        use `request_async`.
 
         Args:
             event: An event with an integer attribute `request`, which is filled in:
                 `request: Maybe[UInt32] = None`.
-            timeout: How long to wait, in the bus's time: text such as `2s`, a timedelta, or seconds.
-            reply: The type of the reply, if not any `Reply`; others are ignored.
+            reply: The type of the reply, which has such an attribute too: `request: UInt32 = 0`. A reply of a subtype
+                is one; others are ignored.
+            timeout: How long to wait, in the bus's time.
 
         Returns:
             The reply. Later ones are ignored, and counted in `bus.traffic().requests`.
@@ -314,36 +313,30 @@ class Collection(Generic[T]):
             RequestTimeout: No reply came in time.
             NoReceiver: Nobody subscribed to the request, as far as the medium knows.
             RequestRefused: A program refused it; `reason` says why.
-            BusError: The type has no attribute `request`, or the bus is closed.
-        """
-        self._check_event(event)
-        requester = self._bus.requester()
-        return await requester.request_async(event, self.publish, timeout, reply)  # type: ignore[arg-type]
-
-    @overload
-    def request_sync(self, event: T, *, timeout: Span | float = ...) -> "Reply": ...
-
-    @overload
-    def request_sync(self, event: T, *, timeout: Span | float = ..., reply: "type[R]") -> "R": ...
-
-    def request_sync(self, event: T, *, timeout: Span | float = "2s", reply: type[Any] | None = None) -> Any:
-        """The same as `request`, but blocks the thread; not for handlers, which keep replies from being received.
+            BusError: A type has no attribute `request`, the bus is closed, or an event loop runs in this thread.
+            SpanError: `timeout` is no length of time.
 
         >>> from genus import Event, Maybe, UInt32, open_bus
-        >>> from genus.bus import Reply
         >>> class Move(Event):
         ...     metres: float
         ...     request: Maybe[UInt32] = None
-        >>> class Moved(Reply):
+        >>> class Moved(Event):
         ...     metres: float
+        ...     request: UInt32 = 0
         >>> with open_bus() as bus:
         ...     moves = bus.collection(Move)
         ...     server = moves.serve(lambda move: Moved(metres=min(move.metres, 2.0)))
-        ...     moves.request_sync(Move(metres=3.5), reply=Moved).metres
+        ...     moves.request(Move(metres=3.5), Moved).metres
         2.0
         """
         self._check_event(event)
-        return self._bus.requester().request(event, self.publish, timeout, reply)  # type: ignore[arg-type]
+        return self._bus.requester().request(event, reply, self.publish, timeout)  # type: ignore[arg-type, return-value]
+
+    async def request_async(self, event: T, reply: type[R], *, timeout: Span = "2s") -> R:
+        """Do the same as `request` without blocking the event loop."""
+        self._check_event(event)
+        requester = self._bus.requester()
+        return await requester.request_async(event, reply, self.publish, timeout)  # type: ignore[arg-type, return-value]
 
     @overload
     def serve(
@@ -354,6 +347,7 @@ class Collection(Generic[T]):
         has: AttributeNames = ...,
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
+        concurrency: int = ...,
     ) -> Listener[T]: ...
 
     @overload
@@ -364,6 +358,7 @@ class Collection(Generic[T]):
         has: AttributeNames = ...,
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
+        concurrency: int = ...,
     ) -> Callable[[RequestHandler[T]], Listener[T]]: ...
 
     def serve(
@@ -374,27 +369,29 @@ class Collection(Generic[T]):
         has: AttributeNames = (),
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
+        concurrency: int = SERVED_AT_ONCE,
     ) -> Listener[T] | Callable[[RequestHandler[T]], Listener[T]]:
-        """Answer requests: call a handler with each that matches, and publish the `Reply` that it returns.
+        """Answer requests: call a handler with each that matches, and publish the reply that it returns.
 
-        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. `request` of the reply
-        is filled in. A handler that raises `RequestRefused` refuses the request, with the error's text as the reason;
+        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. A coroutine function may
+        be handling `concurrency` requests at a time, so that a slow one does not hold up others; give 1 where their
+        order matters. The reply is an event whose type has `request: UInt32 = 0`, which is filled in. A handler that raises `RequestRefused` refuses the request, with the error's text as the reason;
         other errors are reported as those of any handler, and the requester is told that it failed. A handler that
         returns None gives no reply. An event without a request number is handled and not replied to.
 
         Raises:
             BusError: The type has no attribute `request`; and as in `subscribe`.
         """
-        from genus.bus._requests import check_request_type  # with the first server: `import genus` stays quick
+        from genus.bus._requests import check_numbered  # with the first server: `import genus` stays quick
 
         if is_event_type(self.types[0]) and self.types[0] is not Event:
-            check_request_type(self.types[0])
+            check_numbered(self.types[0])
 
         def listen(handler: RequestHandler[T]) -> Listener[T]:
             check_handler(handler)
             server = self._bus.server(handler)
-            answer = server.handle_async if is_async(handler) else server.handle
-            return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where)  # type: ignore[arg-type]
+            answer, at_once = (server.handle_async, concurrency) if is_async(handler) else (server.handle, 1)
+            return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where, concurrency=at_once)  # type: ignore[arg-type]
 
         return listen if handler is None else listen(handler)
 
