@@ -1,10 +1,13 @@
 """Publishing and subscribing within a process."""
 
 import asyncio
+import contextlib
 import functools
 import logging
+import os
 import threading
 from collections import Counter
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 from unittest.mock import MagicMock, Mock, create_autospec
@@ -14,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Listener, Maybe, Subscription, UInt32, all_of, open_bus, this
-from genus.bus import Counters
-from genus.errors import BusError, EventError, QueueFull, SubscriptionError
+from genus.bus import Counters, Hard, Inbox, NonReal, Soft, format_qos
+from genus.can import World
+from genus.errors import BusError, EventError, QueueFull, SpanError, SubscriptionError
 from tests.examples import examples
 
 
@@ -42,6 +46,10 @@ class Lamp(Event, Powered):
 
 class Asked(Event):
     request: Maybe[UInt32] = None
+
+
+class Told(Event):
+    request: UInt32 = 0
 
 
 class Post(Event, Roadside):
@@ -588,7 +596,7 @@ class TestEventLoopsThatEnd:
                         loop.run_until_complete(asyncio.sleep(0))
             finally:
                 for task in asyncio.all_tasks(loop):
-                    task.get_coro().close()  # type: ignore[union-attr]
+                    task.get_coro().close()
                 loop.close()
             for lane in range(before, before + after):
                 bus.publish(Loop(lane=lane))
@@ -705,7 +713,7 @@ def test_a_handler_that_is_none_is_refused_with_advice() -> None:
             with pytest.raises(
                 BusError, match=r"cannot be subscribed to; give a type, all_of\(\.\.\.\), a Subscription"
             ):
-                bus.inbox(given)  # type: ignore[call-overload]
+                bus.inbox(given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wanted", [Loop, all_of(Loop, Roadside), Subscription(Loop), "Loop"])
@@ -719,3 +727,96 @@ def test_a_bus_subscribes_to_a_type_a_subscription_or_a_text(wanted: Any) -> Non
         assert inbox.drain() == []
         assert listener.counters.delivered == 2
         assert bus.last_values(wanted) == []
+
+
+@pytest.mark.parametrize("address", ["local:", f"ipc:closing-{os.getpid()}", "sim:closing?name=a"])
+@pytest.mark.parametrize("end", ["bus", "inbox"])
+def test_what_waits_can_be_taken_after_the_end_on_every_link(address: str, end: str) -> None:
+    """Then `get` says that there is no more, `drain` is empty, and iterations end."""
+    world = World("closing", catalog=[Loop]) if address.startswith("sim:") else None
+    with contextlib.ExitStack() as stack:
+        if world is not None:
+            stack.enter_context(world)
+        bus = stack.enter_context(open_bus(address))
+        inboxes = [bus.inbox(Loop) for _ in range(4)]
+        for lane in range(3):
+            bus.publish(Loop(lane=lane))
+        if world is not None:
+            world.run("1s")
+        for closed in [bus.close] if end == "bus" else [inbox.cancel for inbox in inboxes]:
+            closed()
+        assert_ended(inboxes)
+    _taken, drained, iterated, _awaited = inboxes
+    assert [each.counters.waiting for each in inboxes] == [0, 0, 0, 0]
+    assert [each.counters.delivered for each in inboxes] == [3, 3, 3, 3]
+    assert [drained.drain(), list(iterated)] == [[], []]
+
+
+def assert_ended(inboxes: list[Inbox[Loop]]) -> None:
+    taken, drained, iterated, awaited = inboxes
+    assert [taken.get(timeout=timeout).lane for timeout in (0, None, "1s")] == [0, 1, 2]
+    assert [event.lane for event in drained.drain()] == [event.lane for event in iterated] == [0, 1, 2]
+    assert [asyncio.run(awaited.get_async(timeout)).lane for timeout in (0, None, "1s")] == [0, 1, 2]
+    for timeout in (0, None, "1s"):
+        with pytest.raises(BusError, match="cancelled and empty"):
+            taken.get(timeout)
+        with pytest.raises(BusError, match="cancelled and empty"):
+            asyncio.run(awaited.get_async(timeout))
+
+
+async def test_waiting_for_an_event_ends_in_time() -> None:
+    async with open_bus() as bus:
+        inbox = bus.inbox(Loop)
+        for timeout in (0, "1ms", timedelta(milliseconds=1), 0.001):
+            with pytest.raises(TimeoutError, match="no event for 'Loop' within 0"):
+                await inbox.get_async(timeout)
+        bus.publish(Loop(lane=1))
+        assert (await inbox.get_async(0)).lane == 1
+        waiting = asyncio.create_task(inbox.get_async("60s"))
+        await asyncio.sleep(0)
+        bus.publish(Loop(lane=2))
+        assert (await waiting).lane == 2
+
+
+NO_SPANS = ["soon", -1, float("nan"), True, None, b"1s", "1 parsec", [1]]
+
+
+@pytest.mark.parametrize("given", NO_SPANS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda bus, span: bus.sleep(span),
+        lambda bus, span: bus.every(span, print),
+        lambda bus, span: bus.every("1s", print, tolerance=span),
+        lambda bus, span: bus.inbox(Loop).get(timeout="none" if span is None else span),
+        lambda bus, span: bus.collection(Asked).request(Asked(), Told, timeout=span),
+        lambda bus, span: Hard(span),
+        lambda bus, span: Soft(span),
+        lambda bus, span: NonReal(period="none" if span is None else span),
+        lambda bus, span: bus.channel(Loop, f"soft:{span}"),
+    ],
+)
+def test_what_is_no_span_is_one_error_everywhere(call: Any, given: Any) -> None:
+    with open_bus() as bus:
+        bus.collection(Asked).serve(lambda event: None)
+        with pytest.raises(SpanError):
+            call(bus, given)
+
+
+@pytest.mark.parametrize("span", [0.01, "10ms", "0.01", timedelta(milliseconds=10)])
+def test_a_span_means_the_same_everywhere(span: Any) -> None:
+    with open_bus() as bus:
+        bus.sleep(span)
+        bus.every(span, print, offset=span, tolerance=span).cancel()
+        bus.collection(Asked).serve(lambda event: Told())
+        assert type(bus.collection(Asked).request(Asked(), Told, timeout=span)) is Told
+        with pytest.raises(TimeoutError, match=r"within 0.01 s"):
+            bus.inbox(Loop).get(timeout=span)
+    written = [format_qos(qos) for qos in (Hard(span), Soft(span, expires=span), NonReal(period=span))]
+    assert written == ["hard:10ms", "soft:10ms:10ms", "none:10ms"]
+
+
+@pytest.mark.parametrize("time", ["now", 1.5, None, timedelta(seconds=1), datetime(2026, 1, 1)])
+def test_what_is_no_point_of_time_is_refused(time: Any) -> None:
+    with open_bus() as bus, pytest.raises(BusError, match="time zone"):
+        bus.call_at(time, print)

@@ -5,7 +5,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -108,7 +108,6 @@ def test_events_of_other_channels_are_not_kept(bus: Bus) -> None:
     keeping(bus).publish(State(number=1, source="a"))
     bus.publish(State(number=2, source="a"))
     with bus.channel(State) as plain:
-        plain.announce()
         plain.publish(State(number=3, source="a"))
     assert [event.number for event in bus.last_values(Subscription(State))] == [1]
 
@@ -219,10 +218,8 @@ def test_a_value_that_is_no_key_is_refused(bus: Bus) -> None:
 def test_forgetting_needs_a_channel_that_keeps_and_names_of_its_key(bus: Bus) -> None:
     with pytest.raises(BusError, match="was not announced"):
         bus.channel(State, keep=True).forget()
-    with bus.channel(State) as plain:
-        plain.announce()
-        with pytest.raises(BusError, match="keeps no last values; give it keep=True"):
-            plain.forget()
+    with bus.channel(State) as plain, pytest.raises(BusError, match="keeps no last values; give it keep=True"):
+        plain.forget()
     with pytest.raises(BusError, match="it cannot forget by valve"):
         keeping(bus).forget(valve="v")
 

@@ -424,7 +424,6 @@ class TestStamping:
     def test_a_channel_stamps_as_well(self) -> None:
         with open_bus(source="gate-7") as bus, bus.channel(Lamp) as lamps:
             inbox = bus.collection(Lamp).inbox()
-            lamps.announce()
             lamps.publish(Lamp(watts=1.0))
             assert inbox.get(0).source == "gate-7"
 

@@ -59,8 +59,10 @@ class Site:
         logger.collection(Alarm).subscribe(
             lambda event: self.received.append((event.number, logger.time_ns())), on_trouble=self.told.append
         )
-        self.alarms: EventChannel[Alarm] = self.sensor.channel(Alarm, "hard:10ms:sporadic")
-        self.alarms.announce(self.problems.append)
+        self.alarms: EventChannel[Alarm] = self.sensor.channel(
+            Alarm, "hard:10ms:sporadic", on_trouble=self.problems.append
+        )
+        self.alarms.announce()
         assert world.run("2s", until=lambda: world.is_ready)
         world.run("30ms")
         self.told.clear()

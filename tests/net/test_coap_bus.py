@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from genus import Event, Maybe, Subscription, UInt8, UInt32, all_of, open_bus, this
-from genus.bus import Bus, Hard, Reply, Soft
+from genus.bus import Bus, Hard, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, RequestRefused
 from genus.model._read_back import is_same
@@ -172,7 +172,6 @@ def test_channels_publish_to_observers() -> None:
     with server() as (hub, port), client(port) as one:
         hub.subscribe(Subscription(CoapLoop), heard)
         with one.channel(CoapLoop) as channel:
-            channel.announce()
             channel.publish(CoapLoop(lane=1))
             assert wait_for(lambda: heard.lanes() == [1])
 
@@ -316,8 +315,9 @@ class CoapMove(Event):
     request: Maybe[UInt32] = None
 
 
-class CoapMoved(Reply):
+class CoapMoved(Event):
     percent: UInt8
+    request: UInt32 = 0
 
 
 def test_requests_are_answered_over_coap() -> None:

@@ -145,8 +145,8 @@ def test_what_a_gateway_loses_is_told_at_both_ends() -> None:
     heard, at_receiver, at_sender = Heard(), Heard(), Heard()
     with server() as (hub, port), client(port) as one:
         one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
-        channel = hub.channel(CoapLoop)
-        channel.announce(on_trouble=at_sender)
+        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        channel.announce()
         link_of(hub).lose(Arrival(CoapLoop(lane=1), Origin(b"elsewher", 1)))
         link_of(hub).report_loss(Arrival(CoapLoop(lane=2), Origin(link_of(hub).uid, 1)))
         channel.publish(CoapLoop(lane=3))

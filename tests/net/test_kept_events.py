@@ -195,8 +195,8 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
     here, there = town.bus(), town.bus()
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     told: list[Any] = []
-    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=True)
-    locks.announce(told.append)
+    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=True, on_trouble=told.append)
+    locks.announce()
     locks.publish(Lock(n=1))
     time.sleep(0.01)
     got: list[Event] = []

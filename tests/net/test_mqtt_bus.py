@@ -179,7 +179,6 @@ def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBro
     sent = declare("km/h")
     for number in range(4):
         with open_bus(address(broker, "gusts")) as bus, bus.channel(sent, NonReal(), keep=True) as gusts:
-            gusts.announce()
             gusts.publish(sent(speed=36.0 * number))
     transport, heard = MqttTransport(parse_mqtt_address(address(broker, "gusts").removeprefix("mqtt:"))), Listener()
     transport.open(heard)

@@ -99,8 +99,8 @@ def test_a_loss_while_the_router_is_away_is_told_to_both_ends() -> None:
     with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
         b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=at_receiver.append)
         meet(a, b)
-        channel = a.channel(ZenohLamp, NonReal())
-        channel.announce(on_trouble=at_sender.append)
+        channel = a.channel(ZenohLamp, NonReal(), on_trouble=at_sender.append)
+        channel.announce()
         publish_until(channel.publish, ZenohLamp(number=-1), lambda: bool(got))
         first.kill()
         wait_for(lambda: not link(a).is_connected and not link(b).is_connected)

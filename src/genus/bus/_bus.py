@@ -311,7 +311,7 @@ class Bus:
 
     def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
         """The subscription that is meant; in a text, names of the medium's types mean these."""
-        if isinstance(given, AllOf) or is_type(given):
+        if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
             return Subscription(given, strict=strict)
         if isinstance(given, str):
             return Subscription.parse(given, TypesByName(preferred=self.types), strict=strict)

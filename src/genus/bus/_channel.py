@@ -69,7 +69,7 @@ class EventChannel(Generic[T]):
         self.qos = qos
         self.keep = keep
         self._on_trouble = on_trouble
-        self._carries = carries
+        self._carries = (carries,) if isinstance(carries, str) else tuple(carries)
         self._bus = bus
         self._publisher: Publisher | None = None
 
@@ -84,33 +84,26 @@ class EventChannel(Generic[T]):
     def __exit__(self, *_: object) -> None:
         self.cancel()
 
-    def announce(self, on_trouble: TroubleHandler | None = None, *, carries: str | Iterable[str] = ()) -> None:
+    def announce(self) -> None:
         """Get ready to publish, as entering the `with` block does; a second call does nothing.
 
-        The options are those of `bus.channel`, for programs that have no `with` block.
-
         Raises:
-            BusError: The medium cannot keep the quality of service; the message has the reason. Or options are given to
-                a channel that is announced already.
+            BusError: The medium cannot keep the quality of service; the message has the reason.
         """
         if self._publisher is not None:
-            if on_trouble is None and not carries:
-                return
-            raise BusError(f"{self!r} is announced already; give on_trouble and carries to bus.channel(...)")
+            return
         if not is_event_type(self.type):
             raise BusError(
                 f"{self!r} cannot be announced: {name_of(self.type)} is a kind, which has no events of its own"
             )
-        carries = carries or self._carries
-        names = (carries,) if isinstance(carries, str) else tuple(carries)
-        for name in names:
+        for name in self._carries:
             vector(self.type).find(name)
-        self._publisher = self._bus.announce(self.type, self.qos, on_trouble or self._on_trouble, names, self.keep)
+        self._publisher = self._bus.announce(self.type, self.qos, self._on_trouble, self._carries, self.keep)
 
     def publish(self, event: T) -> None:
         """Publish an event of exactly this type; a subtype has a channel of its own."""
         if self._publisher is None:
-            raise BusError(f"{self!r} is not announced; publish within `with bus.channel(...) as channel:`")
+            raise BusError(f"{self!r} was not announced; publish within `with bus.channel(...) as channel:`")
         if type(event) is not self.type:
             raise BusError(f"{self!r} cannot publish {describe_unfit(event)}; a channel carries one type")
         self._publisher.publish(event)

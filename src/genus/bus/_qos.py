@@ -25,7 +25,7 @@ class Hard(msgspec.Struct, frozen=True):
     sporadic: bool = False
 
     def __post_init__(self) -> None:
-        _positive(period=self.period)
+        nanoseconds(self.period, "period", zero=False)
         if self.omissions < 0:
             raise BusError(f"omissions is {self.omissions}; it must be 0 or more")
 
@@ -43,7 +43,8 @@ class Soft(msgspec.Struct, frozen=True):
     period: Span | None = None
 
     def __post_init__(self) -> None:
-        _positive(deadline=self.deadline, expires=self.expires, period=self.period)
+        nanoseconds(self.deadline, "deadline", zero=False)
+        _positive(expires=self.expires, period=self.period)
         if self.expires is not None and nanoseconds(self.expires) < nanoseconds(self.deadline):
             raise BusError(f"expires is {self.expires}, before the deadline of {self.deadline}")
 

@@ -234,8 +234,10 @@ def node(
         if asked:
             _warn_without_broker(bus.link, stop, min(ends, time.monotonic() + PATIENCE_S))
         if type_name is not None:
-            channel: EventChannel[Any] = bus.channel(event_type(type_name, loaded), qos)
-            channel.announce(show_notice, carries=carries)
+            channel: EventChannel[Any] = bus.channel(
+                event_type(type_name, loaded), qos, on_trouble=show_notice, carries=carries
+            )
+            channel.announce()
             click.echo(f"publishing {type_name} on {address}, {qos}", err=True)
             published, refused = _publish_lines(channel, stop, ends)
             click.echo(f"published {published}" + (f", refused {refused}" if refused else ""), err=True)

@@ -264,10 +264,11 @@ class SyntheticProgram:
     def set_up(self, longest_ns: int) -> None:
         """Announce all channels; while the broker does not answer, try again."""
         for channel in self._published:
-            event_channel = self._bus.channel(self._sources[channel.name].cls, channel.qos)
+            cls = self._sources[channel.name].cls
+            event_channel = self._bus.channel(cls, channel.qos, on_trouble=self._handle)
             while self._channels.get(channel.name) is None and self._world.now_ns < longest_ns:
                 try:
-                    event_channel.announce(self._handle)
+                    event_channel.announce()
                     self._channels[channel.name] = event_channel
                 except BusError:
                     self._bus.sleep("10ms")

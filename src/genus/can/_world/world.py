@@ -125,10 +125,9 @@ class World:
     >>> with World("road", catalog=[Loop]) as world:
     ...     sensor, logger = open_bus("sim:road?name=sensor"), open_bus("sim:road?name=logger")
     ...     inbox = logger.collection(Loop).inbox()
-    ...     loops = sensor.channel(Loop, Soft(deadline="10ms"))
-    ...     loops.announce()
-    ...     loops.publish(Loop(lane=2))
-    ...     inbox.get(timeout=1)
+    ...     with sensor.channel(Loop, Soft(deadline="10ms")) as loops:
+    ...         loops.publish(Loop(lane=2))
+    ...     inbox.get(timeout="1s")
     Loop(lane=2)
     """
 
