@@ -623,9 +623,8 @@ class TestEventLoopsThatEnd:
             for task in asyncio.all_tasks():
                 if task not in (told, asyncio.current_task()):
                     task.cancel()
-            with pytest.raises((QueueFull, BusError)):
+            with contextlib.suppress(QueueFull):  # if the thread waited before the tasks ended
                 await told
-                raise BusError("it was dropped and reported")
             return listener
 
         reported: list[int] = []

@@ -120,9 +120,12 @@ class Collection(Generic[T]):
     def publish(self, event: T) -> None:
         """Give an event of this type to every subscriber whose subscription matches it.
 
-        Raises EventError if the event is not of this type, or if a value that a subscription tests does not have its
-        declared type; the subscribers that do not test the value get the event in any case. Raises QueueFull if a queue
-        with `full="raise"` is full.
+        Raises:
+            EventError: The event is not of this type; or a predicate cannot be tested, as a value does not have its
+                declared type. All other subscribers get the event in that case.
+            QueueFull: A queue with `full="raise"` is full, or one with `full="block"` was closed while this call waited.
+                All other subscribers got the event.
+            BusError: The bus is closed.
         """
         self.publishers[type(event)](event)
 
@@ -373,11 +376,17 @@ class Collection(Generic[T]):
     ) -> Listener[T] | Callable[[RequestHandler[T]], Listener[T]]:
         """Answer requests: call a handler with each that matches, and publish the reply that it returns.
 
-        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. A coroutine function may
-        be handling `concurrency` requests at a time, so that a slow one does not hold up others; give 1 where their
-        order matters. The reply is an event whose type has `request: UInt32 = 0`, which is filled in. A handler that raises `RequestRefused` refuses the request, with the error's text as the reason;
-        other errors are reported as those of any handler, and the requester is told that it failed. A handler that
-        returns None gives no reply. An event without a request number is handled and not replied to.
+        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. The reply is an event
+        whose type has `request: UInt32 = 0`, which is filled in. A handler that raises `RequestRefused` refuses the
+        request, with the error's text as the reason; other errors are reported as those of any handler, and the
+        requester is told that it failed. A handler that returns None gives no reply. An event without a request number
+        is handled and not replied to.
+
+        Args:
+            handler: A function or coroutine function of one request.
+            exact: As in `subscribe`, and so are `has`, `lacks` and `where`.
+            concurrency: How many requests a coroutine function may be handling at a time, so that a slow one does not
+                hold up the others. Give 1 where their order matters.
 
         Raises:
             BusError: The type has no attribute `request`; and as in `subscribe`.

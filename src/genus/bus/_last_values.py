@@ -1,9 +1,10 @@
 """Last values: the newest event of each key, for those who subscribe later.
 
-A channel with `keep=True` puts each event into `LastValues` and then publishes it. A new subscriber is made known to the
-router first, and then gets the kept events. So an event reaches it in at least one of the two ways, and `CatchUp` sees
-to the rest: while a subscriber catches up, events that are published wait behind the kept ones, and one that comes both
-ways is dropped the second time. For that each publication has an object of its own: an event is copied when it is put.
+A channel with `keep=True` puts each event into `LastValues` and then publishes it. A new subscriber is made known to
+the router first, and then gets the kept events. So an event reaches it in at least one of the two ways, and `CatchUp`
+sees to the rest: while a subscriber catches up, events that are published wait behind the kept ones, and one that comes
+both ways is dropped the second time. For that each publication has an object of its own: an event is copied when it is
+put.
 
 This needs no lock around publishing, but that events of one key are published one after the other; if several threads
 publish the same key at once, which one is the newest is not defined.

@@ -29,8 +29,8 @@ Handler: TypeAlias = Callable[[T], object]
 class Counters(msgspec.Struct, frozen=True, gc=False):
     """What became of the events of one subscription.
 
-    `delivered` matched and were given to the handler or queue; of these `failed` made the handler raise, `dropped` found
-    the queue full or closed or their event loop ended, and `waiting` are in the queue. So `delivered - dropped -
+    `delivered` matched and were given to the handler or queue. Of these `failed` made the handler raise, `dropped`
+    found the queue full or closed or lost their event loop, and `waiting` are in the queue: `delivered - dropped -
     waiting` were taken.
     """
 
