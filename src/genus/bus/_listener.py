@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -400,10 +400,13 @@ def check_handler(handler: Callable[..., object]) -> None:
 
 def _takes_one(handler: Callable[..., object]) -> bool:
     """Whether a function can be called with one argument; True if that cannot be known."""
-    if type(handler) is FunctionType:
+    if isinstance(handler, FunctionType):
         return _can_take(handler, 1)
-    if type(handler) is MethodType and type(handler.__func__) is FunctionType:
-        return _can_take(handler.__func__, 2)
+    if isinstance(handler, BuiltinFunctionType):  # such as `inbox.append`: reading its parameters takes long
+        return True
+    function = handler.__func__ if isinstance(handler, MethodType) else type(handler).__call__
+    if isinstance(function, FunctionType):
+        return _can_take(function, 2)
     import inspect
 
     try:
