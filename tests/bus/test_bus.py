@@ -706,6 +706,9 @@ def test_a_handler_that_is_none_is_refused_with_advice() -> None:
     with open_bus() as bus:
         with pytest.raises(BusError, match=r"pass the function itself, without calling it"):
             bus.subscribe(Loop, handle(Loop(lane=1)))  # type: ignore[call-overload]
+        for subscribe in (bus.collection(Loop).subscribe, bus.collection(Asked).serve, partial(bus.subscribe, Loop)):
+            with pytest.raises(BusError, match=r"None is no handler.*without calling it"):
+                subscribe(None)  # type: ignore[call-overload]
         with pytest.raises(BusError, match="3 is no handler"):
             bus.subscribe(Loop, 3)  # type: ignore[call-overload]
         for given in (print, 3, None, Loop(lane=1), int):

@@ -115,6 +115,23 @@ class TestAsyncHandlers:
             loops.subscribe(handle)
         assert len(asyncio.all_tasks()) == before
 
+    async def test_the_tasks_of_a_handler_end_with_the_bus(self) -> None:
+        before, handled = len(asyncio.all_tasks()), list[int]()
+
+        async def handle(event: Tick) -> None:
+            await asyncio.sleep(0)
+            handled.append(event.number)
+
+        bus = open_bus()
+        bus.subscribe(Tick, handle, concurrency=4)
+        for number in range(20):
+            bus.publish(Tick(number=number))
+        await asyncio.sleep(0)
+        bus.close()  # what waits is still handled
+        while len(asyncio.all_tasks()) > before:
+            await asyncio.sleep(0)
+        assert sorted(handled) == list(range(20))
+
 
 class TestFlavours:
     def test_a_queue_goes_to_the_next_who_has_room(self) -> None:

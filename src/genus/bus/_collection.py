@@ -39,6 +39,8 @@ Flavour: TypeAlias = Literal["bag", "set", "queue"]
 
 RequestHandler: TypeAlias = Callable[[T], Event | None] | Callable[[T], Awaitable[Event | None]]
 """A function or coroutine function of a request that returns its reply."""
+_DECORATE: Any = object()
+"""Stands for a handler that is decorated; None would hide that a function was called instead of passed."""
 SERVED_AT_ONCE = 16
 """How many requests a coroutine function handles at a time, unless told otherwise."""
 
@@ -213,7 +215,7 @@ class Collection(Generic[T]):
 
     def subscribe(
         self,
-        handler: Handler[T] | None = None,
+        handler: Handler[T] = _DECORATE,
         *,
         exact: bool = False,
         has: AttributeNames = (),
@@ -260,7 +262,7 @@ class Collection(Generic[T]):
         def listen(handler: Handler[T]) -> Listener[T]:
             return self.add_handler(subscription, handler, capacity, full, on_trouble, concurrency)
 
-        return listen if handler is None else listen(handler)
+        return listen if handler is _DECORATE else listen(handler)
 
     def inbox(
         self,
@@ -366,7 +368,7 @@ class Collection(Generic[T]):
 
     def serve(
         self,
-        handler: RequestHandler[T] | None = None,
+        handler: RequestHandler[T] = _DECORATE,
         *,
         exact: bool = False,
         has: AttributeNames = (),
@@ -402,7 +404,7 @@ class Collection(Generic[T]):
             answer, at_once = (server.handle_async, concurrency) if is_async(handler) else (server.handle, 1)
             return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where, concurrency=at_once)  # type: ignore[arg-type]
 
-        return listen if handler is None else listen(handler)
+        return listen if handler is _DECORATE else listen(handler)
 
     # -- for the bus -------------------------------------------------------------------------------------------------
 

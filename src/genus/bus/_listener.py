@@ -386,7 +386,8 @@ def _error_text(problem: Exception) -> str:
 def check_handler(handler: Callable[..., object]) -> None:
     """Raise BusError if something cannot be called with one event; what does not show its parameters is accepted."""
     if not callable(handler):
-        hint = "; pass the function itself, without calling it" if hasattr(handler, "__await__") else ""
+        is_result = handler is None or hasattr(handler, "__await__")
+        hint = "; pass the function itself, without calling it" if is_result else ""
         close = getattr(handler, "close", None) if hint else None
         if close is not None:
             close()  # a coroutine that nobody awaits would warn
