@@ -91,9 +91,10 @@ vectorcall, which is most of the difference from a bare struct.
 Subscriptions to one class, each with a handler. *Mixed* has seven forms of predicates: equality, equality and a range,
 a box of two ranges, a part of a text, alternatives, arithmetic, and presence with a bound. *Boxes* are two ranges each.
 About 1 % of the subscriptions match an event, and their handlers are called; what calling them takes is left out in
-*without the handlers*. The baseline is generated code with one `if` for each subscription. *A change* is one subscription added or cancelled; with generated code for all of them, the
-next event would wait for new code (0.1 to 0.2 ms for each subscription). In the table of threads each one
-subscribes, publishes 20 events, cancels, and checks that it got each event once.
+*without the handlers*. The baseline is generated code with one `if` for each subscription. *A change* is one
+subscription added or cancelled; with generated code for all of them, the next event would wait for new code (0.1 to
+0.2 ms for each subscription). In the table of threads each one subscribes, publishes 20 events, cancels, and checks
+that it got each event once.
 
 {engine}
 

@@ -125,8 +125,8 @@ def publish_row(size: int, make: Population, event: Callable[[random.Random], Ev
     assert sum(counts.delivered for counts in bus.traffic().subscriptions.values()) * 2 == calls, "they disagree"
     after = after_change_s(bus, make, events, rng)
     handling = least_s(call_each([handle] * round(matches)), events)
-    return [human(ours * 1e9), human((ours - handling) * 1e9), human(baseline * 1e9), f"{baseline / ours:.0f}×", f"{matches:.0f}", human(each * 1e9),
-            human(max(0.0, after - ours) * 1e9)]  # fmt: skip
+    return [human(ours * 1e9), human((ours - handling) * 1e9), human(baseline * 1e9), f"{baseline / ours:.0f}×",
+            f"{matches:.0f}", human(each * 1e9), human(max(0.0, after - ours) * 1e9)]  # fmt: skip
 
 
 def least_s(publish: Callable[[Any], object], events: list[Any]) -> float:

@@ -125,8 +125,8 @@ class Collection(Generic[T]):
         Raises:
             EventError: The event is not of this type; or a predicate cannot be tested, as a value does not have its
                 declared type. All other subscribers get the event in that case.
-            QueueFull: A queue with `full="raise"` is full, or one with `full="block"` was closed while this call waited.
-                All other subscribers got the event.
+            QueueFull: A queue with `full="raise"` is full, or one with `full="block"` was closed while this call
+                waited. All other subscribers got the event.
             BusError: The bus is closed.
         """
         self.publishers[type(event)](event)
