@@ -20,6 +20,7 @@ from genus.bus._audience import FEW, Audience, Family
 from genus.bus._listener import Listener
 from genus.model import Event
 from genus.targets.dispatch import (
+    NAMED,
     ClassDispatcher,
     Deliver,
     EventCounts,
@@ -117,7 +118,7 @@ class ClassRoute:
     def _finding_code(self) -> CodeType:
         """The same as `ClassDispatcher.publishing_code`, for code that finds the listeners."""
         names = {"C": self.cls, "prepare": self._router.prepare, "deliver": self.find_and_deliver}
-        return publishing_code(["deliver(e)"], names)
+        return publishing_code([f"{NAMED}deliver(e)"], names)
 
     def discard_publishers(self) -> None:
         """Let collections ask for new functions; the router's lock is held."""

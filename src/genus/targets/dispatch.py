@@ -6,8 +6,8 @@ the function before any handler was called, and the event is tested for each sub
 For very many subscriptions there is the index.
 """
 
-import ast
 import builtins
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import repeat
@@ -75,6 +75,8 @@ class EventCounts:
 _MANY = 2**62
 CLASS, COUNTER = "C", "n"
 """Names in generated code: the class of events, and the counter."""
+NAMED, BARE = "\x00", "\x01"
+"""What stands before a name in generated code that becomes a constant; `repr` writes no such characters."""
 _COUNTER = object()
 """What stands for the counter among the constants of code that has none yet."""
 
@@ -107,12 +109,15 @@ class ClassDispatcher:
         self.always: list[DispatchEntry] = []
         each = on_misfit or partial(dispatch_each, entries)
         self.names: dict[str, Any] = {CLASS: cls, COUNTER: _COUNTER, "each": each, "prepare": prepare}
-        self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries], self.names)
+        self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries])
         self._refusing = any(entry.refuses for entry in entries)
         self._first: Deliver | None = None
         """The handler that the counter gives, so that it need not be looked up."""
         self._publishing: CodeType | None = None
         self._lines = list(self._body())
+        constants = self._compiler.names
+        self._code_lines = [*(f"{name} = {BARE}{name}" for name in constants), *self._lines]
+        self.names |= constants
         self.counts = EventCounts()
         self._deliver: Deliver | None = None
 
@@ -120,7 +125,7 @@ class ClassDispatcher:
     def deliver(self) -> Deliver:
         """The function that calls the handlers with an event of the class, without `prepare`."""
         if self._deliver is None:
-            self._deliver = make_function(self._with_counter(embed("deliver(e)", self._lines, self.names)))
+            self._deliver = make_function(self._with_counter(embed("deliver(e)", self._code_lines, self.names)))
         return self._deliver
 
     def publishing_code(self) -> CodeType:
@@ -129,7 +134,7 @@ class ClassDispatcher:
         Events of other classes are passed to the functions that the collection has in `publishers`, by class.
         """
         if self._publishing is None:
-            self._publishing = publishing_code(self._lines, self.names)
+            self._publishing = publishing_code(self._code_lines, self.names)
         return self._with_counter(self._publishing)
 
     def _with_counter(self, code: CodeType) -> CodeType:
@@ -138,7 +143,8 @@ class ClassDispatcher:
 
     def explain(self) -> str:
         """The generated code as text."""
-        return "\n".join([f"def deliver(e):  # {name_of(self.cls)}", *(f"    {line}" for line in self._lines)])
+        lines = [f"def deliver(e):  # {name_of(self.cls)}", *(f"    {line}" for line in self._lines)]
+        return "\n".join(lines).replace(NAMED, "").replace(BARE, "")
 
     # -- source ------------------------------------------------------------------------------------------------------
 
@@ -149,13 +155,13 @@ class ClassDispatcher:
         self.always += [self.entries[i] for i in always]
         if tested:
             yield from self._tests(tested)
-        yield f"for h in {COUNTER}: break"
+        yield f"for h in {BARE}{COUNTER}: break"
         if self._refusing:
             yield "r = None"
         yield from self._call_always(always)
         for i in tested:
             yield f"if w{i}:"
-            yield f"    l{i}.counted += 1"
+            yield f"    {NAMED}l{i}.counted += 1"
             yield from (f"    {line}" for line in self._call(i))
         if self._refusing:
             yield "if r is not None: raise r"
@@ -164,12 +170,12 @@ class ClassDispatcher:
         yield "try:"
         yield from (f"    {line}" for line in self._compiler.prelude())
         yield from (f"    w{i} = {join_condition(condition)}" for i, condition in tested.items())
-        yield "except Exception: return each(e)"
+        yield f"except Exception: return {NAMED}each(e)"
 
     def _call(self, i: int) -> list[str]:
         """Code that calls one handler."""
         self.names[f"h{i}"] = self.entries[i].deliver
-        return self._call_by(f"h{i}", i)
+        return self._call_by(f"{NAMED}h{i}", i)
 
     def _call_first(self, i: int) -> list[str]:
         """Code that calls the handler which the counter gives."""
@@ -178,7 +184,7 @@ class ClassDispatcher:
 
     def _call_by(self, handler: str, i: int) -> list[str]:
         self.names[f"l{i}"] = self.entries[i]
-        return [f"try: {handler}(e)", f"except Exception as x: {self._handle_error(f'l{i}')}"]
+        return [f"try: {handler}(e)", f"except Exception as x: {self._handle_error(f'{NAMED}l{i}')}"]
 
     def _handle_error(self, entry: str) -> str:
         return f"r = {entry}.failed(e, x) or r" if self._refusing else f"{entry}.failed(e, x)"
@@ -194,8 +200,8 @@ class ClassDispatcher:
             return
         self.names["F"] = [self.entries[i].deliver for i in positions]
         self.names["L"] = [self.entries[i] for i in positions]
-        failed = f"L[{len(positions)} - 1 - i.__length_hint__()]"
-        yield from ("i = iter(F)", "while True:", "    try:", "        for h in i: h(e)", "        break")
+        failed = f"{NAMED}L[{len(positions)} - 1 - i.__length_hint__()]"
+        yield from (f"i = iter({NAMED}F)", "while True:", "    try:", "        for h in i: h(e)", "        break")
         yield f"    except Exception as x: {self._handle_error(failed)}"
 
 
@@ -204,18 +210,37 @@ class ClassDispatcher:
 
 def publishing_code(lines: Iterable[str], names: Mapping[str, Any]) -> CodeType:
     """Return the code of a method that publishes events `e` of the class `C` in `names` by some lines."""
-    others = f"if type(e) is not {CLASS}: return _.publishers[type(e)](e)"
-    prepare = ["e = prepare(e)"] if names["prepare"] is not None else []
+    others = f"if type(e) is not {NAMED}{CLASS}: return _.publishers[type(e)](e)"
+    prepare = [f"e = {NAMED}prepare(e)"] if names["prepare"] is not None else []
     return embed("publish(_, e)", [others, *prepare, *lines], names)
 
 
 def embed(head: str, lines: Iterable[str], names: Mapping[str, Any]) -> CodeType:
-    """Return the code of a function in which names are constants, so that it can become the code of any function."""
-    source = "\n".join([f"def {head}:", *(f"    {line}" for line in lines)])
-    placeholders = _Placeholders(names)
-    tree = ast.fix_missing_locations(placeholders.visit(ast.parse(source)))
-    (code,) = (one for one in builtins.compile(tree, f"<genus {head}>", "exec").co_consts if isinstance(one, CodeType))
-    return code.replace(co_consts=tuple(map(placeholders.value, code.co_consts)))
+    """Return the code of a function in which names are constants, so that it can become the code of any function.
+
+    A name behind `NAMED` or `BARE` is written as a complex number, and that of the class as `...`, which generated code
+    does not have otherwise; they are replaced among the constants of the code. Python warns where a bare number is
+    called, so that behind `NAMED` it is `(c := number)`.
+    """
+    values = list(names.values())
+    numbers = {name: number for number, name in enumerate(names)}
+
+    def constant(found: re.Match[str]) -> str:
+        mark, name = found.groups()
+        if name == CLASS:
+            return "..."
+        return f"(c := {numbers[name]}j)" if mark == NAMED else f"{numbers[name]}j"
+
+    text = "\n".join([f"def {head}:", *(f"    {line}" for line in lines)])
+    source = re.sub(f"([{NAMED}{BARE}])(\\w+)", constant, text)
+    (code,) = (
+        one for one in builtins.compile(source, f"<genus {head}>", "exec").co_consts if isinstance(one, CodeType)
+    )
+    return code.replace(co_consts=tuple(names[CLASS] if one is ... else _meant(one, values) for one in code.co_consts))
+
+
+def _meant(constant: object, values: list[Any]) -> object:
+    return values[int(constant.imag)] if isinstance(constant, complex) else constant
 
 
 def make_function(code: CodeType) -> FunctionType:
@@ -224,36 +249,6 @@ def make_function(code: CodeType) -> FunctionType:
 
 
 _GLOBALS: dict[str, Any] = {"__builtins__": builtins, "__name__": __name__}
-
-
-class _Placeholders(ast.NodeTransformer):
-    """Replaces names by constants that generated code does not have: complex numbers, and `...` for the class.
-
-    Python warns where a bare number is called or compared by `is`, so that it is written as `(name := number)`, but for
-    the counter. It does not warn where `...` is compared.
-    """
-
-    def __init__(self, names: Mapping[str, Any]) -> None:
-        self._names = names
-        self._numbers: dict[str, complex] = {}
-        self._values: dict[complex, Any] = {}
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """Replace a name that is read."""
-        if node.id not in self._names or not isinstance(node.ctx, ast.Load):
-            return node
-        if node.id == CLASS:
-            return ast.Constant(...)
-        number = self._numbers.setdefault(node.id, complex(0, len(self._numbers)))
-        self._values[number] = self._names[node.id]
-        bare = ast.Constant(number)
-        return bare if node.id == COUNTER else ast.NamedExpr(ast.Name(node.id, ast.Store()), bare)
-
-    def value(self, constant: object) -> object:
-        """Return what a constant of the code stands for."""
-        if constant is ...:
-            return self._names[CLASS]
-        return self._values[constant] if isinstance(constant, complex) else constant
 
 
 def deliver_all(event: Event, entries: Iterable[DispatchEntry]) -> Exception | None:
