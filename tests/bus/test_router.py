@@ -574,3 +574,40 @@ class TestQueues:
 def drained(inbox: Any) -> list[Any]:
     inbox.cancel()
     return list(inbox)
+
+
+WRONG: list[dict[str, Any]] = [
+    {"lane": "x"}, {"lane": [1]}, {"lane": 1.5}, {"lane": True}, {"lane": None}, {"speed": None}, {"speed": "fast"},
+    {"label": 3}, {"label": b"a1"}, {"load": "heavy"}, {"load": {}}, {"lane": "x", "label": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_wrong_value_keeps_the_event_only_from_those_who_cannot_test_it(seed: int) -> None:
+    """Of few or many subscriptions: all others get the event, and then `publish` raises EventError."""
+    rng = random.Random(seed)
+    tests = [None, *(random_test(rng) for _ in range(9))]
+    for wrong in WRONG:
+        event = Vehicle(**{"speed": 2.5, "lane": 1, "label": "a1", "load": 2.0, **wrong})
+        expected = [served(test, event) for test in tests]
+        for more in (0, 100):
+            with open_bus(on_error=lambda *report: pytest.fail(f"{report}")) as bus:
+                listeners = [bus.collection(Vehicle).subscribe(id, where=test) for test in tests]
+                for number in range(more):
+                    bus.collection(Vehicle).subscribe(id, where=this.lane == 1000 + number)
+                for count in (1, 2):  # the first event, and one that meets code or an index
+                    is_refused = False
+                    try:
+                        bus.publish(event)
+                    except EventError:
+                        is_refused = True
+                    assert is_refused == (None in expected), (wrong, more)
+                    assert [one.counters.delivered for one in listeners] == [count * bool(each) for each in expected]
+
+
+def served(test: Predicate | None, event: Event) -> bool | None:
+    """Whether a predicate matches; None if it cannot be tested."""
+    try:
+        return test is None or Subscription(Vehicle, where=test).matches(event)
+    except Exception:
+        return None
