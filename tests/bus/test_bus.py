@@ -822,3 +822,26 @@ def test_a_span_means_the_same_everywhere(span: Any) -> None:
 def test_what_is_no_point_of_time_is_refused(time: Any) -> None:
     with open_bus() as bus, pytest.raises(BusError, match="time zone"):
         bus.call_at(time, print)
+
+
+def test_a_publisher_that_waits_in_virtual_time_is_told_of_the_end_of_the_queue() -> None:
+    told: list[str] = []
+    with World("waiting", catalog=[Loop]) as world:
+        bus = open_bus("sim:waiting?name=a")
+        inbox = bus.collection(Loop).inbox(capacity=1, full="block")
+
+        def publish() -> None:
+            for lane in range(3):
+                try:
+                    bus.publish(Loop(lane=lane))
+                except QueueFull as problem:
+                    told.append(str(problem))
+
+        program = world.start(publish)
+        world.run("1s")
+        assert not program.is_done
+        inbox.cancel()
+        world.run("1s")
+        assert program.is_done
+    assert told == ["the queue of 'Loop' was closed while an event waited for room; the event is lost"]
+    assert inbox.counters == Counters(delivered=2, failed=0, dropped=1, waiting=1)
