@@ -367,6 +367,7 @@ def test_replies_that_several_subscriptions_get_are_counted_once(bus: Bus) -> No
         (Movable, "cannot be a reply; give the event type"),
         (Moved(), "cannot be a reply; give the event type"),
         (None, "None cannot be a reply"),
+        ([Moved], "cannot be a reply"),
         (Move, "Move cannot be a reply to Move: one is a subtype of the other"),
         (Farther, "Farther cannot be a reply to Move"),
     ],

@@ -195,6 +195,8 @@ class Requester:
 
     def __init__(self, bus: RequestBus) -> None:
         self.first = _participant_number(bus.link) * SEQUENCE
+        self._prepared: set[tuple[type, type]] = set()
+        """The types of requests and replies that were checked, and their replies subscribed to."""
         self._replies: dict[type[Event], object] = {}
         """The types of replies that are subscribed to, in the order of the first requests for them."""
         self.counts: Counter[str] = Counter()
@@ -268,9 +270,11 @@ class Requester:
 
     @contextmanager
     def _exchange(self, event: Event, wanted: type[Event]) -> Iterator[Exchange]:
-        check_numbered(type(event))
-        check_reply_type(wanted, type(event))
-        self._subscribe(wanted)
+        if not isinstance(wanted, type) or (type(event), wanted) not in self._prepared:
+            check_numbered(type(event))
+            check_reply_type(wanted, type(event))
+            self._subscribe(wanted)
+            self._prepared.add((type(event), wanted))
         with self._lock:
             exchange = Exchange(event, self._new_number(), wanted)
             self._waiting[exchange.number] = exchange
@@ -366,6 +370,7 @@ class Server:
 
     def __init__(self, bus: RequestBus, handler: Callable[[Any], Any]) -> None:
         self._bus, self._handler = bus, handler
+        self._checked: set[tuple[type, type]] = set()
 
     def handle(self, event: Event) -> None:
         """Answer a request; errors of the handler are raised after the requester was told."""
@@ -393,7 +398,9 @@ class Server:
             return
         if not isinstance(reply, Event):
             raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no event")
-        check_reply_type(type(reply), type(event))
+        if (type(event), type(reply)) not in self._checked:
+            check_reply_type(type(reply), type(event))
+            self._checked.add((type(event), type(reply)))
         named = replace(reply, request=number)
         if self._bus.is_own_request(number) or self._bus.interested.there(named) is not False:
             self._bus.publish(named)
