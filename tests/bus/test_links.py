@@ -98,7 +98,7 @@ def test_four_methods_are_enough() -> None:
         with pytest.raises(BusError, match="keeps deadlines"):
             bus.channel(Lamp, Soft(deadline="1ms")).announce()
         with pytest.raises(BusError, match="keeps no last values"):
-            bus.channel(Lamp, keep=1).announce()
+            bus.channel(Lamp, keep=True).announce()
 
 
 def test_a_link_that_is_none_is_refused_with_what_to_write() -> None:
