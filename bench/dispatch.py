@@ -53,6 +53,15 @@ def genus_bus(count: int, selective: bool) -> Contestant:
     return "bus.publish(event)", {"bus": bus, "event": EVENT}
 
 
+def genus_taken_early(count: int, selective: bool) -> Contestant:
+    """The same by a reference to `publish` that was taken before there was a handler or an event."""
+    readings = open_bus("local:").collection(Reading)
+    publish = readings.publish
+    for number, handler in enumerate(handlers(count, False)):
+        readings.subscribe(handler, where=this.value == number % 4 if selective else None)
+    return "publish(event)", {"publish": publish, "event": EVENT}
+
+
 def zope_event(count: int, selective: bool) -> Contestant:
     module = fresh_zope_event()
     module.subscribers.extend(handlers(count, selective))
@@ -101,6 +110,7 @@ def pypubsub(count: int, selective: bool) -> Contestant:
 LIBRARIES = {
     "genus": genus,
     "genus, by `bus.publish`": genus_bus,
+    "genus, `publish` taken before the first event": genus_taken_early,
     "zope.event (untyped)": zope_event,
     "zope classhandler (typed)": zope_classhandler,
     "pyee": pyee_emitter,

@@ -9,6 +9,7 @@ generated code does, a handler that raises stopping nobody.
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import new_class
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from bench.dispatch import handlers
 from bench.timing import Contestant, human, least_ns, markdown
 from genus import Event, Subscription, open_bus, this
 from genus.codes import LinePrimes
+from genus.filters import TypesByName
 from genus.targets import dispatch
 
 SUBSCRIPTIONS = 1000
@@ -199,5 +201,34 @@ def creation_table(times: dict[str, float]) -> str:
     return markdown(["", "ns", "× genus"], [[name, f"{ns:.0f}", f"{ns / ours:.2f}"] for name, ns in times.items()])
 
 
+# -- reading texts among many types ------------------------------------------------------------------------------------
+
+
+def run_texts(counts: tuple[int, ...] = (10, 1000, 4000)) -> dict[int, dict[str, float]]:
+    """Nanoseconds to parse a subscription while so many types are declared, by how its type is given."""
+    found: dict[int, dict[str, float]] = {}
+    types: list[type] = []
+    for count in counts:
+        types += [new_class(f"Bench{n}", (Reading,)) for n in range(len(types), count)]
+        names = {"parse": Subscription.parse, "known": TypesByName(types), "types": types, "only": types[-1:]}
+        text = f"parse('Bench{count - 1} where value > 30 and place == \\'A8\\''"
+        found[count] = least_ns(
+            {
+                "its type given": (f"{text}, only)", names),
+                "no types given: all declared": (f"{text})", names),
+                "all given as `TypesByName`": (f"{text}, known)", names),
+                "all given as a list": (f"{text}, types)", names),
+            }
+        )
+    return found
+
+
+def texts_table(found: dict[int, dict[str, float]]) -> str:
+    """One line for each way to give types, with a column for each number of them."""
+    rows = [[name, *(human(times[name]) for times in found.values())] for name in next(iter(found.values()))]
+    return markdown(["parse one text", *(f"{count:,} types" for count in found)], rows)
+
+
 if __name__ == "__main__":
     print(table(run()), checks_table(run_checks()), creation_table(run_creation()), sep="\n\n")
+    print(texts_table(run_texts()))

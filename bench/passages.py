@@ -65,7 +65,7 @@ def run() -> dict[str, Judged]:
 
 
 def _city() -> tuple[dict[Lane, list[LoopEdge]], list[Passage]]:
-    scene = default_city(SITES, MINUTES, SEED)
+    scene = default_city(SITES, f"{MINUTES} min", SEED)
     lanes: dict[Lane, list[LoopEdge]] = defaultdict(list)
     truth: list[Passage] = []
     for site in scene.sites:

@@ -20,7 +20,6 @@ class Moved(Event):  # the acknowledgement of the command with this number
 def valve(address: str) -> None:
     """The actuator: moves, which takes 30 ms, and acknowledges."""
     with open_bus(address) as bus, bus.channel(Moved, Soft(deadline="5ms")) as acknowledgements:
-        acknowledgements.announce()
         for command in bus.collection(Move).inbox():
             bus.sleep("30ms")
             acknowledgements.publish(Moved(number=command.number, percent=command.percent))
@@ -28,14 +27,14 @@ def valve(address: str) -> None:
 
 def move(address: str, percents: list[int]) -> None:
     """The controller: sends commands, waits for the acknowledgement, and tries again twice."""
-    with open_bus(address) as bus, bus.channel(Move, Soft(deadline="5ms", expires="50ms")) as commands:
-        commands.announce(on_trouble=print)
+    qos = Soft(deadline="5ms", expires="50ms")
+    with open_bus(address) as bus, bus.channel(Move, qos, on_trouble=print) as commands:
         moved = bus.collection(Moved).inbox()
         for number, percent in enumerate(percents):
             for attempt in (1, 2, 3):
                 commands.publish(Move(number=number, percent=percent))
                 try:
-                    while (answer := moved.get(timeout=0.1)).number != number:
+                    while (answer := moved.get(timeout="100ms")).number != number:
                         print("late:", answer)
                     print(f"{answer} after attempt {attempt}")
                     break

@@ -1,5 +1,7 @@
 """Messages for missing extras: which command installs them."""
 
+from typing import Any
+
 
 def missing_extra(what: str, extra: str) -> ImportError:
     """An ImportError that says what needs an extra, and the command that installs it.
@@ -11,21 +13,38 @@ def missing_extra(what: str, extra: str) -> ImportError:
 
 
 def install_command(extra: str) -> str:
-    """The command that installs an extra into this environment, for a checkout or for a package."""
-    checkout = _checkout()
-    return f"pip install 'genus[{extra}]'" if checkout is None else f"pip install -e '{checkout}[{extra}]'"
+    """Return the command that installs an extra from where Genus itself was installed: a checkout, a URL or an index.
 
-
-def _checkout() -> str | None:
-    """The folder that Genus was installed from with `pip install -e`; None if it was installed as a package."""
-    import json
-    from importlib.metadata import PackageNotFoundError, distribution  # slow to import, and rarely needed
+    >>> install_command("mqtt").endswith("[mqtt]'")
+    True
+    """
+    import json  # these are slow to import, and rarely needed
+    from importlib.metadata import PackageNotFoundError, distribution
+    from pathlib import Path
 
     try:
         text = distribution("genus").read_text("direct_url.json")
-    except PackageNotFoundError:
-        return None
-    origin = json.loads(text) if text else {}
-    url = str(origin.get("url", ""))
-    is_checkout = origin.get("dir_info", {}).get("editable") and url.startswith("file://")
-    return url.removeprefix("file://") if is_checkout else None
+    except PackageNotFoundError:  # it is imported from a checkout that was not installed
+        return f"pip install -e '{Path(__file__).parents[2]}[{extra}]'"
+    return f"pip install {_source(json.loads(text or '{}'), extra)}"
+
+
+def _source(origin: dict[str, Any], extra: str) -> str:
+    """What pip is to install, from the origin that it stored (PEP 610); none if it came from an index.
+
+    >>> _source({"url": "file:///work/my%20genus", "dir_info": {"editable": True}}, "mqtt")
+    "-e '/work/my genus[mqtt]'"
+    >>> _source({"url": "file:///work/genus", "dir_info": {}}, "mqtt"), _source({}, "mqtt")
+    ("'/work/genus[mqtt]'", "'genus[mqtt]'")
+    >>> _source({"url": "https://host/genus", "vcs_info": {"vcs": "git", "commit_id": "4f2a"}}, "mqtt")
+    "'genus[mqtt] @ git+https://host/genus@4f2a'"
+    """
+    from urllib.parse import unquote
+
+    url = origin.get("url", "")
+    if "dir_info" in origin:
+        folder = unquote(url.removeprefix("file://"))
+        return f"{'-e ' if origin['dir_info'].get('editable') else ''}'{folder}[{extra}]'"
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
+    return f"'genus[{extra}] @ {url}'" if url else f"'genus[{extra}]'"

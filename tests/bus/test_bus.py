@@ -1,14 +1,26 @@
 """Publishing and subscribing within a process."""
 
 import asyncio
+import contextlib
+import functools
 import logging
+import os
 import threading
+from collections import Counter
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
+from unittest.mock import MagicMock, Mock, create_autospec
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from genus import Event, Kind, Listener, Maybe, all_of, open_bus, this
-from genus.errors import BusError, EventError, QueueFull, SubscriptionError
+from genus import Event, Kind, Listener, Maybe, Subscription, UInt32, all_of, open_bus, this
+from genus.bus import Counters, Hard, Inbox, NonReal, Soft, format_qos
+from genus.can import World
+from genus.errors import BusError, EventError, QueueFull, SpanError, SubscriptionError
+from tests.examples import examples
 
 
 class Roadside(Kind):
@@ -30,6 +42,14 @@ class Camera(Loop, Powered):
 
 class Lamp(Event, Powered):
     on: bool
+
+
+class Asked(Event):
+    request: Maybe[UInt32] = None
+
+
+class Told(Event):
+    request: UInt32 = 0
 
 
 class Post(Event, Roadside):
@@ -76,24 +96,40 @@ def test_all_of_matches_classes_that_conform_to_every_type() -> None:
     assert found == [Camera(lane=2)]
 
 
-def test_subscribing_after_publishing_takes_effect_at_once_also_for_a_kept_publish() -> None:
-    """The generated function is replaced under the feet of whoever kept a reference to it."""
+@examples(60)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("take"), st.booleans()),
+            st.tuples(st.just("subscribe"), st.sampled_from([None, 1, 2])),
+            st.tuples(st.just("cancel"), st.integers(0, 9)),
+            st.tuples(st.just("publish"), st.sampled_from([Loop, Camera]), st.integers(1, 2), st.integers(0, 9)),
+        ),
+        max_size=30,
+    )
+)
+def test_publish_is_one_function_whenever_it_was_taken(steps: list[tuple[Any, ...]]) -> None:
+    """And takes every change of subscriptions into account from the next event on."""
     with open_bus() as bus:
-        loops = bus.collection(Loop)
-        publish = loops.publish
-        publish(Loop(lane=0))
-        publish = loops.publish
-        publish(Loop(lane=1))
-        found: list[Any] = []
-        first = loops.subscribe(found.append)
-        publish(Loop(lane=2))
-        second = bus.collection(Roadside).subscribe(found.append, where=this.place == "A8")
-        publish(Loop(lane=3, place="A8"))
-        first.cancel()
-        publish(Loop(lane=4))
-        publish(Camera(lane=5, place="A8"))
-    assert [event.lane for event in found] == [2, 3, 3, 5]
-    assert second.counters.delivered == 2
+        loops, found, expected = bus.collection(Loop), Counter[int](), Counter[int]()
+        taken: list[Any] = [loops.publish]
+        listeners: dict[int, tuple[Any, int | None]] = {}
+        for number, (what, *step) in enumerate(steps):
+            if what == "take":
+                taken.append(bus.publish if step[0] else loops.publish)
+            elif what == "subscribe":
+                handler = partial(lambda key, event: found.update([key]), number)
+                where = None if step[0] is None else this.lane == step[0]
+                listeners[number] = loops.subscribe(handler, where=where), step[0]
+            elif what == "cancel" and listeners:
+                listeners.pop(list(listeners)[step[0] % len(listeners)])[0].cancel()
+            elif what == "publish":
+                cls, lane, which = step
+                taken[which % len(taken)](cls(lane=lane))
+                expected.update(key for key, (_, wanted) in listeners.items() if wanted in (None, lane))
+        assert found == expected
+        assert {key: one.counters.delivered for key, (one, _) in listeners.items()} == {k: found[k] for k in listeners}
+        assert {each.__func__ for each in taken} <= {loops.publish.__func__, bus.publish.__func__}  # type: ignore[attr-defined]
 
 
 def test_a_type_declared_after_the_subscription_is_delivered_too() -> None:
@@ -195,7 +231,7 @@ class TestHandlersThatRaise:
             listener = bus.collection(Loop).subscribe(fail)
             bus.publish(Loop(lane=1))
             bus.publish(Loop(lane=2))
-            await bus.drain()
+            await bus.wait_idle_async()
             await asyncio.sleep(0)
             assert [str(problem) for *_, problem in reports] == ["1", "2"]
             assert listener.counters.failed == 2
@@ -208,6 +244,13 @@ class TestRefusals:
                 bus.collection(Loop).publish(Lamp(on=True))  # type: ignore[arg-type]
             with pytest.raises(EventError, match="cannot publish a str"):
                 bus.collection(Event).publish("no event")  # type: ignore[arg-type]
+            a_class = r"cannot publish Lamp itself, which is a class \(create an event: Lamp\(\.\.\.\)\)"
+            with pytest.raises(EventError, match=a_class):
+                bus.publish(Lamp)  # type: ignore[arg-type]
+            with pytest.raises(EventError, match=a_class):
+                bus.collection(Lamp).publish_all([Lamp(on=True), Lamp])  # type: ignore[list-item]
+            with bus.channel(Lamp) as lamps, pytest.raises(BusError, match=a_class):
+                lamps.publish(Lamp)  # type: ignore[arg-type]
 
     def test_an_attribute_outside_the_vector_is_refused_at_the_call(self) -> None:
         with (
@@ -356,7 +399,15 @@ class TestInboxes:
         bus = open_bus()
         full = bus.collection(Loop).inbox(capacity=1, full="block")
         bus.publish(Loop(lane=1))
-        publisher = threading.Thread(target=bus.publish, args=[Loop(lane=2)])
+        told: list[str] = []
+
+        def publish() -> None:
+            try:
+                bus.publish(Loop(lane=2))
+            except (QueueFull, BusError) as problem:  # BusError if the bus was closed before this thread got so far
+                told.append(str(problem))
+
+        publisher = threading.Thread(target=publish)
         empty = bus.collection(Lamp).inbox()
         found: list[Any] = []
         reader = threading.Thread(target=lambda: found.extend(empty))
@@ -367,7 +418,10 @@ class TestInboxes:
         reader.join(60)
         assert not publisher.is_alive()
         assert not reader.is_alive()
-        assert full.counters.waiting == 1
+        assert len(told) == 1
+        assert "closed" in told[0]
+        counted = full.counters
+        assert counted.delivered - counted.dropped == counted.waiting == 1
 
     @pytest.mark.parametrize(("capacity", "full"), [(0, "block"), (5, "explode")])
     def test_impossible_options_are_refused(self, capacity: int, full: Any) -> None:
@@ -501,3 +555,296 @@ def test_many_threads_publish_and_subscribe_without_losing_anything() -> None:
         stop.set()
         churning.join()
     assert sorted(seen) == list(range(2000))
+
+
+class TestEventLoopsThatEnd:
+    """An event for a coroutine function is handled, or dropped, counted and reported; never left waiting for ever."""
+
+    @examples(40)
+    @given(
+        before=st.integers(0, 6),
+        turns=st.integers(0, 6),
+        after=st.integers(0, 3),
+        ending=st.sampled_from(["run", "close", "cancel"]),
+        concurrency=st.integers(1, 3),
+    )
+    def test_all_events_are_accounted_for(
+        self, before: int, turns: int, after: int, ending: str, concurrency: int
+    ) -> None:
+        handled, reported = list[int](), list[int]()
+
+        async def handle(event: Loop) -> None:
+            await asyncio.sleep(0)
+            handled.append(event.lane)
+
+        def report(_: object, event: Any, problem: Exception) -> None:
+            assert "event loop" in str(problem)
+            reported.append(event.lane)
+
+        async def run(bus: Any) -> Listener[Loop]:
+            listener = bus.subscribe(Loop, handle, concurrency=concurrency)
+            for lane in range(before):
+                bus.publish(Loop(lane=lane))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return listener  # type: ignore[no-any-return]
+
+        with open_bus(on_error=report) as bus:
+            loop = asyncio.new_event_loop()
+            try:
+                listener = asyncio.run(run(bus)) if ending == "run" else loop.run_until_complete(run(bus))
+                if ending == "cancel":
+                    listener.cancel()
+                    while not listener.is_idle:  # type: ignore[attr-defined]
+                        loop.run_until_complete(asyncio.sleep(0))
+            finally:
+                for task in asyncio.all_tasks(loop):
+                    task.get_coro().close()
+                loop.close()
+            for lane in range(before, before + after):
+                bus.publish(Loop(lane=lane))
+        counted = listener.counters
+        assert counted.waiting == 0
+        assert counted.delivered - counted.dropped - counted.failed == len(handled)
+        assert len(reported) == counted.dropped + counted.failed
+        assert sorted(handled + reported) == list(range(before if ending == "cancel" else before + after))
+        assert concurrency > 1 or handled == sorted(handled)
+
+    def test_a_publisher_that_waits_for_room_is_told(self) -> None:
+        async def handle(event: Loop) -> None:
+            await asyncio.sleep(3600)
+
+        async def subscribe(bus: Any) -> Listener[Loop]:
+            listener: Listener[Loop] = bus.subscribe(Loop, handle, capacity=1, full="block")
+            bus.publish(Loop(lane=0))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            bus.publish(Loop(lane=1))
+            waiting = asyncio.to_thread(bus.publish, Loop(lane=2))
+            told = asyncio.create_task(waiting)
+            await asyncio.sleep(0)
+            for task in asyncio.all_tasks():
+                if task not in (told, asyncio.current_task()):
+                    task.cancel()
+            with contextlib.suppress(QueueFull):  # if the thread waited before the tasks ended
+                await told
+            return listener
+
+        reported: list[int] = []
+        with open_bus(on_error=lambda _, event, __: reported.append(event.lane)) as bus:  # type: ignore[attr-defined]
+            listener = asyncio.run(subscribe(bus))
+        assert listener.counters == Counters(delivered=3, failed=1, dropped=2, waiting=0)
+        assert sorted(reported) in ([0, 1], [0, 1, 2])
+
+
+async def test_a_coroutine_function_handles_as_many_events_at_a_time_as_it_may() -> None:
+    now, most, done = 0, 0, list[int]()
+
+    async def handle(event: Loop) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        if now == expected:
+            gate.set()
+        await gate.wait()
+        now -= 1
+        done.append(event.lane)
+
+    for concurrency, expected in ((1, 1), (3, 3), (50, 10)):
+        gate, most = asyncio.Event(), 0
+        done.clear()
+        async with open_bus() as bus:
+            bus.subscribe(Loop, handle, concurrency=concurrency)
+            for lane in range(10):
+                bus.publish(Loop(lane=lane))
+        assert most == expected
+        assert sorted(done) == list(range(10))
+        assert concurrency > 1 or done == list(range(10))
+    with open_bus() as bus, pytest.raises(BusError, match="concurrency=2 needs a coroutine function"):
+        bus.subscribe(Loop, print, concurrency=2)
+    with open_bus() as bus, pytest.raises(BusError, match="concurrency is 0"):
+        bus.subscribe(Loop, handle, concurrency=0)
+
+
+class Callable1:
+    def method(self, event: Event) -> None: ...
+    def none(self) -> None: ...
+    def __call__(self, event: Event) -> None: ...
+
+
+class Callable2:
+    def __call__(self, event: Event, more: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        print, [].append, set().add, len, dict, Callable1(), Callable1().method, Mock(), MagicMock(), lambda e: e,
+        lambda e, more=1: e, lambda *events: events, lambda e, *, key=1: e, lambda **names: names, lambda: None,
+        lambda e, more: e, lambda e, *, key: e, partial(lambda key, e: e, 1), partial(lambda e, key: e, key=1),
+        partial(lambda e: e, 1), Callable2(), Callable1().none, Callable1.method, create_autospec(lambda e: e),
+        functools.lru_cache(lambda e: e), functools.lru_cache(lambda: 1),
+    ],
+)  # fmt: skip
+def test_a_handler_that_cannot_take_one_event_is_refused_where_it_is_written(handler: Any) -> None:
+    """What calling it with one argument says is what subscribing says."""
+    with open_bus() as bus:
+        try:
+            handler(Event())
+        except TypeError as problem:
+            is_refused = "argument" in str(problem)
+        else:
+            is_refused = False
+        for subscribe in (bus.collection(Loop).subscribe, bus.collection(Asked).serve, partial(bus.subscribe, Loop)):
+            if is_refused:
+                with pytest.raises(BusError, match="is no handler: it is called with one argument, the event"):
+                    subscribe(handler)
+            else:
+                subscribe(handler)
+
+
+def test_a_handler_that_is_none_is_refused_with_advice() -> None:
+    async def handle(event: Loop) -> None: ...
+
+    with open_bus() as bus:
+        with pytest.raises(BusError, match=r"pass the function itself, without calling it"):
+            bus.subscribe(Loop, handle(Loop(lane=1)))  # type: ignore[call-overload]
+        for subscribe in (bus.collection(Loop).subscribe, bus.collection(Asked).serve, partial(bus.subscribe, Loop)):
+            with pytest.raises(BusError, match=r"None is no handler.*without calling it"):
+                subscribe(None)  # type: ignore[call-overload]
+        with pytest.raises(BusError, match="3 is no handler"):
+            bus.subscribe(Loop, 3)  # type: ignore[call-overload]
+        for given in (print, 3, None, Loop(lane=1), int):
+            with pytest.raises(
+                BusError, match=r"cannot be subscribed to; give a type, all_of\(\.\.\.\), a Subscription"
+            ):
+                bus.inbox(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wanted", [Loop, all_of(Loop, Roadside), Subscription(Loop)])
+def test_a_bus_subscribes_to_a_type_or_a_subscription(wanted: Any) -> None:
+    with open_bus() as bus:
+        inbox, found = bus.inbox(wanted), list[Any]()
+        listener = bus.subscribe(wanted, found.append)
+        for event in (Loop(lane=1), Lamp(on=True), Camera(lane=2)):
+            bus.publish(event)
+        assert inbox.drain() == found == [Loop(lane=1), Camera(lane=2)]
+        assert inbox.drain() == []
+        assert listener.counters.delivered == 2
+        assert bus.last_values(wanted) == []
+
+
+@pytest.mark.parametrize("address", ["local:", "ipc:closing", "sim:closing?name=a"])
+@pytest.mark.parametrize("end", ["bus", "inbox"])
+def test_what_waits_can_be_taken_after_the_end_on_every_link(address: str, end: str) -> None:
+    """Then `get` says that there is no more, `drain` is empty, and iterations end."""
+    world = World("closing", catalog=[Loop]) if address.startswith("sim:") else None
+    with contextlib.ExitStack() as stack:
+        if world is not None:
+            stack.enter_context(world)
+        bus = stack.enter_context(open_bus(f"{address}-{os.getpid()}" if address.startswith("ipc:") else address))
+        inboxes = [bus.inbox(Loop) for _ in range(4)]
+        for lane in range(3):
+            bus.publish(Loop(lane=lane))
+        if world is not None:
+            world.run("1s")
+        for closed in [bus.close] if end == "bus" else [inbox.cancel for inbox in inboxes]:
+            closed()
+        assert_ended(inboxes)
+    _taken, drained, iterated, _awaited = inboxes
+    assert [each.counters.waiting for each in inboxes] == [0, 0, 0, 0]
+    assert [each.counters.delivered for each in inboxes] == [3, 3, 3, 3]
+    assert [drained.drain(), list(iterated)] == [[], []]
+
+
+def assert_ended(inboxes: list[Inbox[Loop]]) -> None:
+    taken, drained, iterated, awaited = inboxes
+    assert [taken.get(timeout=timeout).lane for timeout in (0, None, "1s")] == [0, 1, 2]
+    assert [event.lane for event in drained.drain()] == [event.lane for event in iterated] == [0, 1, 2]
+    assert [asyncio.run(awaited.get_async(timeout)).lane for timeout in (0, None, "1s")] == [0, 1, 2]
+    for timeout in (0, None, "1s"):
+        with pytest.raises(BusError, match="cancelled and empty"):
+            taken.get(timeout)
+        with pytest.raises(BusError, match="cancelled and empty"):
+            asyncio.run(awaited.get_async(timeout))
+
+
+async def test_waiting_for_an_event_ends_in_time() -> None:
+    async with open_bus() as bus:
+        inbox = bus.inbox(Loop)
+        for timeout in (0, "1ms", timedelta(milliseconds=1), 0.001):
+            with pytest.raises(TimeoutError, match="no event for 'Loop' within 0"):
+                await inbox.get_async(timeout)
+        bus.publish(Loop(lane=1))
+        assert (await inbox.get_async(0)).lane == 1
+        waiting = asyncio.create_task(inbox.get_async("60s"))
+        await asyncio.sleep(0)
+        bus.publish(Loop(lane=2))
+        assert (await waiting).lane == 2
+
+
+NO_SPANS = ["soon", -1, float("nan"), True, None, b"1s", "1 parsec", [1]]
+
+
+@pytest.mark.parametrize("given", NO_SPANS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda bus, span: bus.sleep(span),
+        lambda bus, span: bus.every(span, print),
+        lambda bus, span: bus.every("1s", print, tolerance=span),
+        lambda bus, span: bus.inbox(Loop).get(timeout="none" if span is None else span),
+        lambda bus, span: bus.collection(Asked).request(Asked(), Told, timeout=span),
+        lambda bus, span: Hard(span),
+        lambda bus, span: Soft(span),
+        lambda bus, span: NonReal(period="none" if span is None else span),
+        lambda bus, span: bus.channel(Loop, f"soft:{span}"),
+    ],
+)
+def test_what_is_no_span_is_one_error_everywhere(call: Any, given: Any) -> None:
+    with open_bus() as bus:
+        bus.collection(Asked).serve(lambda event: None)
+        with pytest.raises(SpanError):
+            call(bus, given)
+
+
+@pytest.mark.parametrize("span", [0.01, "10ms", "0.01", timedelta(milliseconds=10)])
+def test_a_span_means_the_same_everywhere(span: Any) -> None:
+    with open_bus() as bus:
+        bus.sleep(span)
+        bus.every(span, print, offset=span, tolerance=span).cancel()
+        bus.collection(Asked).serve(lambda event: Told())
+        assert type(bus.collection(Asked).request(Asked(), Told, timeout=span)) is Told
+        with pytest.raises(TimeoutError, match=r"within 0.01 s"):
+            bus.inbox(Loop).get(timeout=span)
+    written = [format_qos(qos) for qos in (Hard(span), Soft(span, expires=span), NonReal(period=span))]
+    assert written == ["hard:10ms", "soft:10ms:10ms", "none:10ms"]
+
+
+@pytest.mark.parametrize("time", ["now", 1.5, None, timedelta(seconds=1), datetime(2026, 1, 1)])
+def test_what_is_no_point_of_time_is_refused(time: Any) -> None:
+    with open_bus() as bus, pytest.raises(BusError, match="time zone"):
+        bus.call_at(time, print)
+
+
+def test_a_publisher_that_waits_in_virtual_time_is_told_of_the_end_of_the_queue() -> None:
+    told: list[str] = []
+    with World("waiting", catalog=[Loop]) as world:
+        bus = open_bus("sim:waiting?name=a")
+        inbox = bus.collection(Loop).inbox(capacity=1, full="block")
+
+        def publish() -> None:
+            for lane in range(3):
+                try:
+                    bus.publish(Loop(lane=lane))
+                except QueueFull as problem:
+                    told.append(str(problem))
+
+        program = world.start(publish)
+        world.run("1s")
+        assert not program.is_done
+        inbox.cancel()
+        world.run("1s")
+        assert program.is_done
+    assert told == ["the queue of 'Loop' was closed while an event waited for room; the event is lost"]
+    assert inbox.counters == Counters(delivered=2, failed=0, dropped=1, waiting=1)

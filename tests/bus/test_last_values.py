@@ -5,12 +5,12 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from genus import Event, EventChannel, Kind, Maybe, NonReal, Soft, Subscription, open_bus, this
-from genus.bus import Bus, Delivery, Keep, Publisher, QoS, TroubleHandler
+from genus import Event, EventChannel, Kind, Maybe, NonReal, Subscription, open_bus, this
+from genus.bus import Bus, Capabilities, Delivery, Keep, Link, Publisher, QoS, TroubleHandler
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull
 
@@ -39,7 +39,7 @@ def bus() -> Iterator[Bus]:
 
 
 def keeping(bus: Bus, type: type[Any] = State, **options: Any) -> EventChannel[Any]:
-    channel = bus.channel(type, NonReal(), keep=1, **options)
+    channel = bus.channel(type, NonReal(), keep=True, **options)
     channel.announce()
     return channel
 
@@ -108,7 +108,6 @@ def test_events_of_other_channels_are_not_kept(bus: Bus) -> None:
     keeping(bus).publish(State(number=1, source="a"))
     bus.publish(State(number=2, source="a"))
     with bus.channel(State) as plain:
-        plain.announce()
         plain.publish(State(number=3, source="a"))
     assert [event.number for event in bus.last_values(Subscription(State))] == [1]
 
@@ -177,9 +176,10 @@ def test_an_object_that_is_kept_while_it_is_published_may_be_published_again(bus
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"keep": 2}, "keep=2: a channel keeps the newest event of each key"),
-        ({"keep": -1}, "keep=-1"),
-        ({"keep_by": "valve"}, "needs keep=1"),
+        ({"keep": 2}, "keep=2: write keep=True"),
+        ({"keep": 1}, "keep=1: write keep=True"),
+        ({"keep": None}, "keep=None: write keep=True"),
+        ({"keep_by": "valve"}, "needs keep=True"),
     ],
 )
 def test_a_channel_keeps_one_event_or_none(bus: Bus, options: dict[str, Any], message: str) -> None:
@@ -217,11 +217,9 @@ def test_a_value_that_is_no_key_is_refused(bus: Bus) -> None:
 
 def test_forgetting_needs_a_channel_that_keeps_and_names_of_its_key(bus: Bus) -> None:
     with pytest.raises(BusError, match="was not announced"):
-        bus.channel(State, keep=1).forget()
-    with bus.channel(State) as plain:
-        plain.announce()
-        with pytest.raises(BusError, match="keeps no last values; give it keep=1"):
-            plain.forget()
+        bus.channel(State, keep=True).forget()
+    with bus.channel(State) as plain, pytest.raises(BusError, match="keeps no last values; give it keep=True"):
+        plain.forget()
     with pytest.raises(BusError, match="it cannot forget by valve"):
         keeping(bus).forget(valve="v")
 
@@ -264,9 +262,9 @@ async def test_an_async_handler_gets_them_first() -> None:
             seen.append(event.number)
 
         bus.collection(State).subscribe(handle, capacity=1, full="block")
-        await bus.drain()
+        await bus.wait_idle_async()
         states.publish(State(number=3))
-        await bus.drain()
+        await bus.wait_idle_async()
         assert seen == [0, 1, 2, 3]
 
 
@@ -470,8 +468,10 @@ def _publish_and_subscribe() -> None:
 # -- links -------------------------------------------------------------------------------------------------------------
 
 
-class KeepingMemory:
+class KeepingMemory(Link):
     """A link with last values of others, which a test puts in."""
+
+    capabilities = Capabilities(last_values=True)
 
     def __init__(self, refuses: bool = False) -> None:
         self.known: dict[object, Event] = {}
@@ -515,7 +515,7 @@ class KeepingMemory:
         self.deliver(event)
 
 
-class MemoryPublisher:
+class MemoryPublisher(Publisher):
     def __init__(self, link: KeepingMemory) -> None:
         self.link = link
 
@@ -633,24 +633,3 @@ def test_a_link_that_refuses_to_listen_leaves_no_listener_behind() -> None:
             bus.collection(State).subscribe(seen.append)
         link.deliver(State(number=1))
         assert not seen
-
-
-def test_a_link_without_channels_refuses_to_keep() -> None:
-    class Plain:
-        def open(self, deliver: Delivery) -> None: ...
-        def send(self, event: Event) -> None: ...
-        def close(self) -> None: ...
-        def counters(self) -> Mapping[str, int]:
-            return {}
-
-    with Bus(Plain()) as bus:
-        with pytest.raises(BusError, match="this medium keeps no last values"):
-            keeping(bus)
-        with pytest.raises(BusError, match="NonReal"):
-            bus.channel(State, Soft(deadline="1ms"), keep=1).announce()
-
-
-def test_keep_is_zero_or_one_for_type_checkers(bus: Bus) -> None:
-    one: Literal[0, 1] = 1
-    assert bus.channel(State, keep=one).keep == Keep()
-    assert bus.channel(State, keep=0).keep is None

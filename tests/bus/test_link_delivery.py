@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from genus import Event, Subscription, open_bus, this
-from genus.bus import Bus, Delivery
+from genus.bus import Bus, Delivery, Link
 from genus.errors import QueueFull
 
 
@@ -21,7 +21,7 @@ class Truck(Loop):
     axles: int = 2
 
 
-class Plain:
+class Plain(Link):
     """A link that keeps its delivery."""
 
     deliver: Delivery

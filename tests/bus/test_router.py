@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from genus import Event, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
-from genus.bus import _audience, _class_route
+from genus.bus import Counters, _audience, _class_route
 from genus.bus._class_route import ClassRoute
 from genus.errors import EventError
 from genus.filters import Predicate
@@ -358,7 +358,7 @@ def test_collections_are_cancelled_and_drained_while_others_subscribe(frequent_s
             import asyncio
 
             while not stop.is_set():
-                asyncio.run(bus.drain())
+                asyncio.run(bus.wait_idle_async())
 
         run_threads(subscribe, cancel, cancel, drain)
         vehicles.cancel()
@@ -424,7 +424,6 @@ class TestStamping:
     def test_a_channel_stamps_as_well(self) -> None:
         with open_bus(source="gate-7") as bus, bus.channel(Lamp) as lamps:
             inbox = bus.collection(Lamp).inbox()
-            lamps.announce()
             lamps.publish(Lamp(watts=1.0))
             assert inbox.get(0).source == "gate-7"
 
@@ -568,9 +567,47 @@ class TestQueues:
             one.cancel()
             publisher.join(60)
             assert sorted(event.lane for inbox in (one, two) for event in drained(inbox)) == [0, 1, 2]
-            assert (one.counters.delivered, two.counters.delivered) == (1, 2)
+            assert one.counters == Counters(delivered=2, failed=0, dropped=1, waiting=0)
+            assert two.counters == Counters(delivered=2, failed=0, dropped=0, waiting=0)
 
 
 def drained(inbox: Any) -> list[Any]:
     inbox.cancel()
     return list(inbox)
+
+
+WRONG: list[dict[str, Any]] = [
+    {"lane": "x"}, {"lane": [1]}, {"lane": 1.5}, {"lane": True}, {"lane": None}, {"speed": None}, {"speed": "fast"},
+    {"label": 3}, {"label": b"a1"}, {"load": "heavy"}, {"load": {}}, {"lane": "x", "label": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_wrong_value_keeps_the_event_only_from_those_who_cannot_test_it(seed: int) -> None:
+    """Of few or many subscriptions: all others get the event, and then `publish` raises EventError."""
+    rng = random.Random(seed)
+    tests = [None, *(random_test(rng) for _ in range(9))]
+    for wrong in WRONG:
+        event = Vehicle(**{"speed": 2.5, "lane": 1, "label": "a1", "load": 2.0, **wrong})
+        expected = [served(test, event) for test in tests]
+        for more in (0, 100):
+            with open_bus(on_error=lambda *report: pytest.fail(f"{report}")) as bus:
+                listeners = [bus.collection(Vehicle).subscribe(id, where=test) for test in tests]
+                for number in range(more):
+                    bus.collection(Vehicle).subscribe(id, where=this.lane == 1000 + number)
+                for count in (1, 2):  # the first event, and one that meets code or an index
+                    is_refused = False
+                    try:
+                        bus.publish(event)
+                    except EventError:
+                        is_refused = True
+                    assert is_refused == (None in expected), (wrong, more)
+                    assert [one.counters.delivered for one in listeners] == [count * bool(each) for each in expected]
+
+
+def served(test: Predicate | None, event: Event) -> bool | None:
+    """Whether a predicate matches; None if it cannot be tested."""
+    try:
+        return test is None or Subscription(Vehicle, where=test).matches(event)
+    except Exception:
+        return None

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from genus import Event, open_bus
 from genus.bus import LateStart, PeriodicTask, TimeReading
 from genus.bus._link import WaitFor
-from genus.errors import BusError
+from genus.errors import BusError, SpanError
 
 MS = 1_000_000
 
@@ -42,6 +42,9 @@ class ManualClock:
 
     def time_ns(self) -> int:
         return self.true_ns + self.error_ns
+
+    def precision_ns(self) -> int | None:
+        return None
 
     def sleep(self, seconds: float) -> None:
         raise NotImplementedError
@@ -137,21 +140,23 @@ def test_within_a_process_the_precision_is_that_of_the_clock() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"period": "0ms"}, "longer than 0"),
+        ({"period": "0ms"}, "must be above zero"),
         ({"period": "often"}, "period is 'often'"),
         ({"period": "1s", "offset": "later"}, "offset is 'later'"),
         ({"period": "1s", "tolerance": "-1ms"}, "tolerance is '-1ms'"),
     ],
 )
 def test_wrong_times_of_a_task_are_refused(arguments: dict[str, str], message: str) -> None:
-    with open_bus() as bus, pytest.raises(BusError, match=message):
+    with open_bus() as bus, pytest.raises(SpanError, match=message):
         bus.every(function=lambda: None, **arguments)  # type: ignore[arg-type]
 
 
 def test_only_hard_channels_have_slots() -> None:
-    with open_bus() as bus, bus.channel(Valve) as valves:
+    with open_bus() as bus:
+        valves = bus.channel(Valve)
         with pytest.raises(BusError, match="was not announced"):
             valves.every_slot(lambda: None)
+        valves.announce()
         valves.announce()
         assert valves.slot is None
         with pytest.raises(BusError, match="has no slots"):

@@ -30,7 +30,7 @@ class EmulatedHost:
     ) -> None:
         self.network = network
         self.machine = machine
-        self.bus = network.open(fifo=fifo, echo=echo, epoch_s=1000.0)
+        self.bus = network.open(fifo=fifo, echo=echo, epoch=1000)
         self.bus.on_message = self._message_came
         self.driver = BusDriver(self.bus)
         self.port = DriverPort(machine, self.driver, profile or profile_of("socketcan"))

@@ -113,7 +113,7 @@ def test_nodes_meet_through_a_broker_and_a_monitor_sees_them(address: str, broke
         (("monitor", "can:nowhere"), "cannot be opened", 1),
         (("node", "can:virtual"), "give --subscribe, --publish or both", 2),
         (("node", "can:virtual", "--publish", "Loop", "--qos", "soft"), "lacks its deadline", 2),
-        (("node", "can:virtual", "--publish", "Loop", "--qos", "soft:soon"), "which is no time", 2),
+        (("node", "can:virtual", "--publish", "Loop", "--qos", "soft:soon"), "deadline is 'soon'; write seconds", 2),
         (("node", "can:virtual?plan=none.toml", "--subscribe", "Loop"), "none.toml", 1),
         (("node", "can:virtual", "--subscribe", "Loop where"), "Loop where", 1),
     ],
@@ -133,7 +133,7 @@ def test_two_brokers_do_not_share_their_tables(address: str, broker: Running) ->
 
 
 def test_a_listener_says_that_no_broker_answers(address: str) -> None:
-    done = genus("can", "node", address, "--subscribe", "Loop", "--seconds", "0.1")
+    done = genus("can", "node", address, "--subscribe", "Loop", "--for", "0.1")
     assert "no broker has answered yet" in done.stderr
 
 

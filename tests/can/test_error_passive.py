@@ -131,7 +131,7 @@ def run_with_errors(prepared: PreparedSystem, seed: int, p: float, others: float
     scenario = Scenario(
         prepared=prepared,
         seed=seed,
-        seconds=SECONDS,
+        duration=SECONDS,
         pattern=PATTERNS[seed % len(PATTERNS)],
         clocks="perfect",
         exact_lengths=bool(seed % 2),

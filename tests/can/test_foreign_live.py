@@ -158,7 +158,6 @@ def test_a_channel_gives_its_events_to_own_subscribers_when_they_were_sent(addre
         inbox = bus.collection(bus.types["Lamp"]).inbox()
         lamp: Any = bus.types["Lamp"]
         with bus.channel(lamp) as channel:
-            channel.announce()
             channel.publish(lamp(on=1))
             assert inbox.get(5) == lamp(on=1)
             with pytest.raises(TimeoutError):
@@ -171,7 +170,6 @@ def test_cyclic_messages_are_sent_again_until_the_channel_is_cancelled(
     with open_bus(address()) as bus:
         lamp: Any = bus.types["Lamp"]
         with bus.channel(lamp, NonReal(period="2ms")) as channel:
-            channel.announce()
             channel.publish(lamp(on=1))
             assert all(other.recv(5) is not None for _ in range(5))
         while other.recv(0.05) is not None:
@@ -186,8 +184,8 @@ def test_qualities_that_a_fixed_identifier_cannot_keep_are_refused(address: Call
         for qos in (Soft(deadline="5ms"), NonReal(priority=1)):
             with pytest.raises(BusError, match="its identifier is that of the database"):
                 bus.channel(bus.types["Drive"], qos).announce()
-        with pytest.raises(BusError, match="keep=1"):
-            bus.channel(bus.types["Drive"], keep=1).announce()
+        with pytest.raises(BusError, match="keep=True"):
+            bus.channel(bus.types["Drive"], keep=True).announce()
     with open_bus() as local, pytest.raises(BusError, match=r"sent again by themselves; publish it from bus\.every"):
         local.channel(Beacon, NonReal(period="5ms")).announce()
 

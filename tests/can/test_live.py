@@ -130,7 +130,7 @@ def test_wrong_announcements_and_publications_raise_at_the_call(virtual: Callabl
         with pytest.raises(BusError, match="no slot for Beacon"):
             bus.channel(Beacon, Hard(period="10ms")).announce()
         with pytest.raises(SubscriptionError, match="its attributes are"):
-            bus.channel(Beacon, NonReal()).announce(carries="colours")
+            bus.channel(Beacon, NonReal(), carries="colours").announce()
         channel = bus.channel(Beacon, NonReal())
         with pytest.raises(BusError, match="was not announced"):
             channel.publish(Beacon(number=1))
@@ -154,7 +154,7 @@ def test_the_error_without_a_broker_names_the_command_that_runs_one(
 def test_publishing_on_a_cancelled_channel_raises(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
         with bus.channel(Beacon, Soft(deadline="1s")) as channel:
-            channel.announce()
+            channel.publish(Beacon(number=1))
         with pytest.raises(BusError):
             channel.publish(Beacon(number=1))
         bus.channel(Beacon, NonReal()).announce()
@@ -183,8 +183,8 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         open_bus(virtual(number=1, name="tower", plan=system, bitrate=20_000)) as tower,
         open_bus(virtual(number=2, name="ship", plan=system, bitrate=20_000)) as ship,
     ):
-        beacons = tower.channel(Beacon, Hard(period="100ms", omissions=1))
-        beacons.announce(troubles.append)
+        beacons = tower.channel(Beacon, Hard(period="100ms", omissions=1), on_trouble=troubles.append)
+        beacons.announce()
         arrivals: list[float] = []
         ship.collection(Beacon).subscribe(lambda event: arrivals.append(time.monotonic()), on_trouble=troubles.append)
 
@@ -210,7 +210,8 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         ("can:soketcan?channel=can0", "did you mean 'socketcan'"),
         ("can:carrier-pigeon", "cannot be opened"),
         ("can:socketcan?channel=nocan9", "cannot be opened"),
-        ("can:virtual?number=400&catalog=CATALOG", "1..126"),
+        ("can:virtual?number=400&catalog=CATALOG", "the number of a node is 400; give one from 1 to 126"),
+        ("can:virtual?number=3", r"node 3 has a number but no catalog: give both \(catalog=FILE"),
         ("can:virtual?banks=0", "at least one filter"),
         ("can:virtual?confirm=hope", "echo or send"),
         ("can:virtual?synchronised=maybe", "yes or no"),
@@ -297,9 +298,9 @@ def test_a_broker_and_a_node_with_a_wrong_catalog_tell_each_other(
     with open_broker(virtual(number=None, catalog=None), catalog, tmp_path / "t.json", on_notice=notices.append):
         troubles: list[object] = []
         with open_bus(virtual(number=3, catalog=tmp_path / "wrong.json")) as stranger:
-            sirens = stranger.channel(Siren, "soft:1s")
+            sirens = stranger.channel(Siren, "soft:1s", on_trouble=troubles.append)
             with suppress(BusError):  # the broker may be quicker than the announcement
-                sirens.announce(troubles.append)
+                sirens.announce()
                 assert eventually(lambda: any(isinstance(each, NotBound) for each in troubles))
             assert eventually(lambda: any(isinstance(each, ChannelConflict) for each in notices))
     (conflict,) = [each for each in notices if isinstance(each, ChannelConflict)]
@@ -486,8 +487,8 @@ from genus import Soft, open_bus
 address, rate, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 troubles = []
 with open_bus(address) as bus:
-    beacons = bus.channel(Beacon, Soft(deadline="1s"))
-    beacons.announce(troubles.append)
+    beacons = bus.channel(Beacon, Soft(deadline="1s"), on_trouble=troubles.append)
+    beacons.announce()
     began = time.perf_counter()
     for number in range(count):
         while time.perf_counter() < began + number / rate:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from genus._extras import install_command
 from genus.can._plan import Calendar
 from genus.cli._can_plan import plan
 from genus.errors import GenusError, PlanError
@@ -111,7 +112,7 @@ def test_a_picture_that_cannot_be_drawn_says_why(tmp_path: Path, monkeypatch: py
     assert "cannot write" in str(result.exception)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = invoke(CROSSING, "--png", tmp_path / "a.png")
-    assert str(result.exception) == "a picture needs matplotlib; install genus[plot]"
+    assert str(result.exception) == f"a picture needs matplotlib: {install_command('plot')}"
 
 
 def test_a_file_that_is_wrong_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genus.bus._qos import Hard, NonReal, Soft
 from genus.can._plan import System, format_system, load_system, parse_system, plan
-from genus.can._plan.units import write_span
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
 from genus.testing._systems import random_system
+from tests.examples import examples
 
 BUS = '[bus]\nbitrate = "1Mbit/s"\n'
 TYPES = """
@@ -189,8 +191,9 @@ def test_a_slot_with_more_failures_than_a_station_survives_warns() -> None:
         ("[bus]\nbitrate = -1", r"s: \[bus\]: bitrate is -1; write bits per second"),
         ("[bus]\nbitrate = inf", r"s: \[bus\]: bitrate is inf; write bits per second"),
         ("[bus]\nbitrate = 1000000\ngap = '5us'\nprecision = '3us'", r"s: \[bus\]: gap is 5000 ns, less than twice"),
-        ("[bus]\nbitrate = 1000000\ngap = 20", r"s: \[bus\]: gap is 20; write a time with its unit, such as '10ms'"),
-        ("[bus]\nbitrate = 1000000\ngap = '20 bits'", r"s: \[bus\]: gap is '20 bits', which is no time"),
+        ("[bus]\nbitrate = 1000000\ngap = [20]", r"s: \[bus\]: gap is \[20\]; write seconds as a number, text such as"),
+        ("[bus]\nbitrate = 1000000\ngap = '20 bits'", r"s: \[bus\]: gap is '20 bits', and 'bits' is no unit of time"),
+        ("[bus]\nbitrate = 1000000\ngap = -1", r"s: \[bus\]: gap is -1, which is negative"),
         ("[bus]\nbitrate = 1000000\nmiddleware = 1", r"s: \[bus\]: middleware is 1; it must be true or false"),
         (BUS + 'types = "nowhere.py"', r"s: \[bus\]: types cannot be used: nowhere.py: cannot be imported"),
         (BUS + 'types = "json"', r"s: \[bus\]: types is 'json', which declares no event types"),
@@ -200,7 +203,7 @@ def test_a_slot_with_more_failures_than_a_station_survives_warns() -> None:
         (BUS + channel() + channel(), r"s: \[\[channel\]\] 2 'c': name is already the name of channel 1"),
         (BUS + channel(node=None), r"s: \[\[channel\]\] 1 'c': node is missing"),
         (BUS + channel(class_="softt"), r"s: \[\[channel\]\] 1 'c': class is 'softt'; did you mean 'soft'\?"),
-        (BUS + channel(period="0s"), r"s: \[\[channel\]\] 1 'c': period is zero"),
+        (BUS + channel(period="0s"), r"s: \[\[channel\]\] 1 'c': period is '0s'; it must be above zero"),
         (BUS + channel(deadline=None), r"s: \[\[channel\]\] 1 'c': deadline is missing"),
         (BUS + channel(expires="4ms"), r"s: \[\[channel\]\] 1 'c': expires is before the deadline"),
         (BUS + channel(omissions=1), r"\] 1 'c': omissions is for hard channels, and this one is 'soft'"),
@@ -269,7 +272,10 @@ def test_names_may_be_any_text() -> None:
     assert parse_system(format_system(renamed)).channels[0].name == name
 
 
-def test_spans_are_spelled_exactly() -> None:
-    for span in (1, 999, 1_000, 1_001, 123_456_789, 1_000_000_007, 59_999_999_999):
-        text = BUS + channel(period=write_span(span))
-        assert parse_system(text).channels[0].period_ns == span
+@examples(100)
+@given(st.integers(1, 10**9))
+def test_a_time_is_seconds_or_a_text(micros: int) -> None:
+    periods = micros / 10**6, f"{micros}us", f"{micros / 1000} ms"
+    systems = [parse_system(BUS + channel(period=period, jitter=0)) for period in periods]
+    assert systems[0] == systems[1] == systems[2]
+    assert systems[0].channels[0].period_ns == micros * 1000

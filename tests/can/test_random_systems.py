@@ -19,7 +19,7 @@ def worst(prepared: PreparedSystem, pattern: Pattern, seed: int) -> Outcome:
         Scenario(
             prepared=prepared,
             seed=seed,
-            seconds=SECONDS,
+            duration=SECONDS,
             pattern=pattern,
             clocks="perfect",
             exact_lengths=False,
@@ -74,7 +74,7 @@ def test_random_systems_on_can_fd_keep_every_promise_of_their_plan(seed: int) ->
 def test_random_systems_keep_their_promises_with_real_clocks(seed: int) -> None:
     """Clocks are off, drift and are synchronised; slots are wide enough for the precision that is reached."""
     prepared = PreparedSystem.of(random_system(seed, bitrate=1_000_000))
-    check(simulate(Scenario(prepared=prepared, seed=seed, seconds=1.0)), prepared.plan)
+    check(simulate(Scenario(prepared=prepared, seed=seed, duration=1.0)), prepared.plan)
 
 
 # -- loss under random errors ----------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def lossy(omissions: int, p: float, seconds: float) -> Outcome:
     prepared = PreparedSystem.of(parse_system("[bus]\nbitrate = 1_000_000\n" + "".join(channels)))
     return simulate(
         Scenario(
-            prepared=prepared, seed=7, seconds=seconds, clocks="perfect", confinement=False, faults=(FrameErrors(p=p),)
+            prepared=prepared, seed=7, duration=seconds, clocks="perfect", confinement=False, faults=(FrameErrors(p=p),)
         )
     )
 

@@ -72,7 +72,7 @@ def crossing() -> PreparedSystem:
 
 
 def run(prepared: PreparedSystem, *faults: str, **options: object) -> Outcome:
-    made = {"seconds": 0.3, "faults": tuple(map(parse_fault, faults)), **options}
+    made = {"duration": 0.3, "faults": tuple(map(parse_fault, faults)), **options}
     return simulate(Scenario(prepared=prepared, **made))  # type: ignore[arg-type]
 
 
@@ -166,7 +166,7 @@ def test_the_same_seed_comes_to_the_same_outcome_and_another_to_another(small: P
 
 
 def test_nodes_of_a_broker_get_the_numbers_of_the_system_file(small: PreparedSystem) -> None:
-    with ScenarioRun(Scenario(prepared=small, seconds=0.2, broker=True)) as happens:
+    with ScenarioRun(Scenario(prepared=small, duration=0.2, broker=True)) as happens:
         for _ in happens.advance():
             pass
         numbers = {name: station.node.number for name, station in happens.world.stations.items()}
@@ -175,7 +175,7 @@ def test_nodes_of_a_broker_get_the_numbers_of_the_system_file(small: PreparedSys
 
 
 def test_what_is_lost_is_told_to_each_subscriber(small: PreparedSystem) -> None:
-    outcome = run(small, *(f"losses p=0.2 band={band}" for band in ("hard", "soft", "none")), seconds=2.0)
+    outcome = run(small, *(f"losses p=0.2 band={band}" for band in ("hard", "soft", "none")), duration=2.0)
     for result in outcome.channels:
         assert result.lost > 0
         assert result.unnoticed == 0
@@ -185,14 +185,14 @@ def test_what_is_lost_is_told_to_each_subscriber(small: PreparedSystem) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nobody_is_told_of_a_loss_that_was_none(crossing: PreparedSystem, seed: int) -> None:
     """A report may have to wait until events that it does not count have gone before it."""
-    outcome = run(crossing, "errors p=0.1", seconds=1.0, seed=seed)
+    outcome = run(crossing, "errors p=0.1", duration=1.0, seed=seed)
     assert all(result.lost == 0 for result in outcome.channels)
     assert "EventsLost" not in outcome.troubles
 
 
 def test_a_station_that_restarts_takes_part_again(small: PreparedSystem) -> None:
     sensor = small.typed.system.nodes["sensor"]
-    outcome = run(small, f"crash node={sensor} at=600ms restart=700ms", seconds=1.5)
+    outcome = run(small, f"crash node={sensor} at=600ms restart=700ms", duration=1.5)
     speed, pulse = outcome.channel("speed"), outcome.channel("pulse")
     assert 130 <= speed.published == speed.delivered["display"] < 150
     assert 20 <= pulse.alarms["observer"] < 100
@@ -200,7 +200,7 @@ def test_a_station_that_restarts_takes_part_again(small: PreparedSystem) -> None
 
 
 def test_a_run_can_be_ended_early(small: PreparedSystem) -> None:
-    with ScenarioRun(Scenario(prepared=small, seconds=50)) as happens:
+    with ScenarioRun(Scenario(prepared=small, duration=50)) as happens:
         for part in happens.advance():
             if part > 0.01:
                 break
@@ -218,7 +218,7 @@ def test_blocking_errors_need_clocks_that_are_known_beforehand(small: PreparedSy
 def test_a_system_that_is_not_admitted_can_be_simulated_too() -> None:
     too_much = SMALL.replace('period = "10ms"\ndeadline = "5ms"', 'period = "200us"\ndeadline = "150us"')
     prepared = PreparedSystem.of(parse_system(too_much))
-    outcome = run(prepared, clocks="perfect", seconds=0.1)
+    outcome = run(prepared, clocks="perfect", duration=0.1)
     assert not outcome.admitted
     assert outcome.channel("speed").missed > 0
     assert outcome.channel("speed").sent_expired == 0
@@ -281,7 +281,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_command_shows_every_channel_and_writes_trace_and_picture(file: Path, tmp_path: Path) -> None:
     trace, png = tmp_path / "bus.trace", tmp_path / "bus.png"
-    done = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--trace", str(trace), "--png", str(png)])
+    done = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--trace", str(trace), "--png", str(png)])
     assert done.exit_code == 0, done.output
     assert all(name in done.output for name in ("pulse", "speed", "journal", "every promise was kept"))
     assert len(Trace.load_file(trace)) > 30
@@ -299,7 +299,7 @@ def test_a_picture_shows_the_stretch_that_is_asked_for(
 
     monkeypatch.setattr(World, "draw", draw)
     seconds = []
-    for options in (("--from", "30ms", "--for", "5ms"), ("--from", "0s", "--seconds", "100ms"), ("--for", "100ms")):
+    for options in (("--from", "30ms", "--for", "5ms"), ("--from", "0s", "--duration", "100ms"), ("--for", "100ms")):
         done = CliRunner().invoke(sim, [str(file), "--png", str(tmp_path / "x.png"), "--json", *options])
         assert done.exit_code == 0, done.output
         outcome = json.loads(done.stdout)
@@ -316,7 +316,7 @@ def test_a_picture_shows_what_went_wrong() -> None:
     """The stretch has the first alarm of a node that stopped, wherever in the run that was."""
     prepared = PreparedSystem.of(parse_system(SMALL))
     crash = parse_fault("crash node=sensor at=700ms", prepared.typed.system.nodes)
-    with ScenarioRun(Scenario(prepared=prepared, seconds=1, faults=(crash,), traced=True)) as run:
+    with ScenarioRun(Scenario(prepared=prepared, duration=1, faults=(crash,), traced=True)) as run:
         for _ in run.advance():
             pass
         run.outcome()
@@ -327,16 +327,16 @@ def test_a_picture_shows_what_went_wrong() -> None:
 
 
 def test_the_command_gives_json_and_a_summary_of_many_runs(file: Path) -> None:
-    one = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--json"])
+    one = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--json"])
     assert json.loads(one.stdout)["seed"] == 1
-    many = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--runs", "3", "--clocks", "perfect", "--json"])
+    many = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--runs", "3", "--clocks", "perfect", "--json"])
     assert json.loads(many.stdout)["runs"] == 3
-    shown = CliRunner().invoke(sim, [str(file), "--seconds", "0.1", "--runs", "3", "--clocks", "perfect"])
+    shown = CliRunner().invoke(sim, [str(file), "--for", "0.1", "--runs", "3", "--clocks", "perfect"])
     assert "3 runs" in shown.output
 
 
 def test_a_broken_promise_is_a_failure_only_if_asked_for(file: Path) -> None:
-    arguments = [str(file), "--seconds", "0.1", "--faults", "exactly count=2"]
+    arguments = [str(file), "--for", "0.1", "--faults", "exactly count=2"]
     assert CliRunner().invoke(sim, arguments).exit_code == 0
     strict = CliRunner().invoke(sim, [*arguments, "--strict"])
     assert strict.exit_code == 1

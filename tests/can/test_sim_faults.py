@@ -88,7 +88,7 @@ def test_every_fault_is_read_back_from_its_text(fault: Fault) -> None:
         ("exactly count=-1", "exactly: count is -1; it must be 0 or more"),
         ("omissions p=1 receivers=0", "omissions: receivers is 0; it must be 1 or more"),
         ("bursts every=0s bits=10", "must be more than 0"),
-        ("bursts every=soon bits=10", "bursts: every is 'soon', which is no time"),
+        ("bursts every=soon bits=10", "bursts: every is 'soon'; write seconds as a number"),
         ("partition nodes=", "it should be numbers such as 1,2,5-8"),
         ("partition nodes=9-1", "it should be numbers such as 1,2,5-8"),
         ("crash node=1 at=2s restart=1s", "restart is before at"),

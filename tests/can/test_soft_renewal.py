@@ -82,7 +82,7 @@ def test_soft_priorities_are_at_most_one_level_old(
     scenario = Scenario(
         prepared=PreparedSystem.of(random_system(seed, load=0.5)),
         seed=seed,
-        seconds=0.05,
+        duration=0.05,
         pattern=pattern,
         exact_lengths=exact_lengths,
         guards=guards,
@@ -100,7 +100,7 @@ def test_soft_priorities_are_at_most_one_level_old_in_many_systems(monkeypatch: 
         scenario = Scenario(
             prepared=PreparedSystem.of(random_system(seed, load=0.5)),
             seed=seed,
-            seconds=0.4,
+            duration=0.4,
             pattern=PATTERNS[seed % len(PATTERNS)],
             exact_lengths=bool(seed % 2),
             guards=bool(seed // 2 % 2),

@@ -59,8 +59,10 @@ class Site:
         logger.collection(Alarm).subscribe(
             lambda event: self.received.append((event.number, logger.time_ns())), on_trouble=self.told.append
         )
-        self.alarms: EventChannel[Alarm] = self.sensor.channel(Alarm, "hard:10ms:sporadic")
-        self.alarms.announce(self.problems.append)
+        self.alarms: EventChannel[Alarm] = self.sensor.channel(
+            Alarm, "hard:10ms:sporadic", on_trouble=self.problems.append
+        )
+        self.alarms.announce()
         assert world.run("2s", until=lambda: world.is_ready)
         world.run("30ms")
         self.told.clear()
@@ -186,7 +188,7 @@ def test_only_hard_channels_are_sporadic_in_this_sense() -> None:
 def test_a_simulated_system_keeps_its_sporadic_promises(seed: int) -> None:
     prepared = PreparedSystem.of(parse_system(SYSTEM))
     faults = (parse_fault("exactly count=1 band=hard", {}),)
-    outcome = simulate(Scenario(prepared=prepared, seconds=2, seed=seed, faults=faults, confinement=False))
+    outcome = simulate(Scenario(prepared=prepared, duration=2, seed=seed, faults=faults, confinement=False))
     (alarms,) = outcome.channels
     assert 50 < alarms.published < 150
     assert alarms.sent == alarms.published

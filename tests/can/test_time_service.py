@@ -90,11 +90,11 @@ class Alone:
 
     def receive(self, offset: int, node: int = 3, pause: int = PERIOD) -> None:
         """One pair of a master whose clock is ahead of this one by so much."""
-        self.clock.advance(pause)
+        self.clock.advance(f"{pause}ns")
         self.sequence = (self.sequence + 1) % 256
         time = self.clock() + offset
         self.service.receive(sync_frame(node, self.sequence, time), self.clock())
-        self.clock.advance(MS)
+        self.clock.advance("1ms")
         self.service.receive(follow_up_frame(node, self.sequence, time), self.clock())
 
     def synchronise(self, offset: int = 0, node: int = 3) -> None:
@@ -204,7 +204,7 @@ def test_a_rate_is_kept_through_hold_over() -> None:
     for count in range(30):
         alone.receive(offset=count * (PERIOD + MS) * 150 // 10**6)
     true = 29 * (PERIOD + MS) * 150 // 10**6 + 80 * 150
-    alone.clock.advance(79 * MS)
+    alone.clock.advance(f"{79 * MS}ns")
     assert abs(alone.offset - true) < 100 < alone.precision < 4_000
 
 
@@ -250,7 +250,7 @@ def test_what_is_ahead_runs_at_half_speed_and_precision_says_so() -> None:
     assert shown[0] == alone.clock() + before
     assert {later - earlier for earlier, later in pairwise(shown)} == {5}
     assert alone.precision > precision
-    alone.clock.advance(3_000)
+    alone.clock.advance("3us")
     assert -1_100 < alone.offset < -900
 
 
@@ -558,7 +558,7 @@ def test_frames_played_again_do_not_move_the_clock() -> None:
     old = [sync_frame(3, 17, alone.clock()), follow_up_frame(3, 17, alone.clock())]
     alone.receive(offset=0)
     for frame in old * 5:
-        alone.service.receive(frame, alone.clock.advance(MS))
+        alone.service.receive(frame, alone.clock.advance("1ms"))
     assert abs(alone.offset) < 10
 
 
@@ -567,10 +567,10 @@ def test_a_sync_that_came_twice_is_not_used() -> None:
     alone = Alone()
     alone.synchronise()
     for again in (200_000, 0):
-        time = alone.clock.advance(PERIOD)
+        time = alone.clock.advance(f"{PERIOD}ns")
         alone.service.receive(sync_frame(3, 200, time), time)
-        alone.service.receive(sync_frame(3, 200, time), alone.clock.advance(again))
-        alone.service.receive(follow_up_frame(3, 200, time), alone.clock.advance(100_000))
+        alone.service.receive(sync_frame(3, 200, time), alone.clock.advance(f"{again}ns"))
+        alone.service.receive(follow_up_frame(3, 200, time), alone.clock.advance("100us"))
     assert alone.service.dropped == {"duplicate": 2, "unpaired": 2}
     assert abs(alone.offset) < 10
 
@@ -578,7 +578,7 @@ def test_a_sync_that_came_twice_is_not_used() -> None:
 def test_a_pair_is_used_once_and_only_together() -> None:
     alone = Alone()
     alone.synchronise()
-    time = alone.clock.advance(PERIOD)
+    time = alone.clock.advance(f"{PERIOD}ns")
     follow_up = follow_up_frame(3, 200, time)
     alone.service.receive(follow_up, time)
     alone.service.receive(sync_frame(3, 199, time), time)
@@ -586,7 +586,7 @@ def test_a_pair_is_used_once_and_only_together() -> None:
     alone.service.receive(sync_frame(3, 200, time), time)
     alone.service.receive(follow_up, time)
     alone.service.receive(follow_up, time)
-    alone.service.receive(sync_frame(3, 200, time), alone.clock.advance(MS))
+    alone.service.receive(sync_frame(3, 200, time), alone.clock.advance("1ms"))
     assert alone.service.dropped == {"unpaired": 3, "duplicate": 1}
 
 

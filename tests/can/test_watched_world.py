@@ -268,7 +268,7 @@ def test_the_broker_is_a_node() -> None:
 
 def run_crossing(look: bool) -> Outcome:
     """Half a second of a planned system; looked at from another thread all the time, or not."""
-    scenario = Scenario(prepared=PreparedSystem.of(load_system("examples/crossing.toml")), seconds=0.5, traced=500)
+    scenario = Scenario(prepared=PreparedSystem.of(load_system("examples/crossing.toml")), duration=0.5, traced=500)
     done = threading.Event()
     problems: list[BaseException] = []
 

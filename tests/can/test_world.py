@@ -69,8 +69,8 @@ def exchange(sender_address: str, receiver_address: str) -> list[int]:
     """A program as users write it: it knows nothing of the medium."""
     with open_bus(receiver_address) as receiver, open_bus(sender_address) as sender:
         inbox = receiver.collection(TankLevel).inbox(where=this.level > 10)
-        samples = sender.channel(TankLevel)
-        samples.announce(carries="place")
+        samples = sender.channel(TankLevel, carries="place")
+        samples.announce()
         for number in range(6):
             samples.publish(TankLevel(number=number, level=5 * number))
             sender.sleep("1ms")
@@ -148,7 +148,6 @@ def test_run_stops_when_its_condition_holds(world: World) -> None:
 def act(seen: list[int]) -> None:
     """A program that blocks: it takes commands one after the other, and takes its time over each."""
     with open_node("actuator") as bus, bus.channel(Done, NonReal()) as done:
-        done.announce()
         for command in bus.collection(Command).inbox():
             bus.sleep("20ms")
             seen.append(command.number)
@@ -266,7 +265,7 @@ def test_async_programs_run_in_virtual_time(world: World) -> None:
 
         with pytest.raises(TimeoutError):
             await read()
-        await logger.drain()
+        await logger.wait_idle_async()
         return handled
 
     assert world.run_async(main()) == [(1, 0.5), (2, 1.0)]
@@ -284,8 +283,8 @@ def test_an_async_program_that_waits_for_nothing_is_told_so() -> None:
 def publish_every(
     bus: Any, period: str, qos: Soft | Hard | NonReal, on_trouble: Callable[[Any], object] | None = None
 ) -> Any:
-    channel = bus.channel(TankLevel, qos)
-    channel.announce(on_trouble)
+    channel = bus.channel(TankLevel, qos, on_trouble=on_trouble)
+    channel.announce()
     numbers = iter(range(1 << 16))
     return bus.every(period, lambda: channel.publish(TankLevel(number=next(numbers))))
 
@@ -410,7 +409,6 @@ def test_a_name_can_be_used_again_at_once(world: World) -> None:
     numbers = set()
     for number in range(5):
         with open_node("sensor") as bus, bus.channel(TankLevel) as samples:
-            samples.announce()
             samples.publish(TankLevel(number=number))
             numbers.add(world.stations["sensor"].number)
     world.run("1s")
@@ -487,8 +485,8 @@ def test_what_is_late_and_what_expires_is_reported_to_the_publisher() -> None:
     with World("road", catalog=[TankLevel], confinement=False) as world:
         sensor, other = open_node("sensor"), open_node("other")
         other.collection(TankLevel).subscribe(lambda event: None)
-        samples = sensor.channel(TankLevel, Soft(deadline="1ms", expires="3ms"))
-        samples.announce(troubles.append)
+        samples = sensor.channel(TankLevel, Soft(deadline="1ms", expires="3ms"), on_trouble=troubles.append)
+        samples.announce()
         world.inject("transmitter node=sensor from=10ms until=20ms")
         world.at("11ms", lambda: samples.publish(TankLevel(number=1)))
         world.run("100ms")
@@ -637,8 +635,8 @@ def test_a_node_that_publishes_too_much_gets_queue_full(world: World) -> None:
 def test_acceptance_filters_keep_out_what_a_node_does_not_want(world: World) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
     logger.collection(TankLevel).inbox(has="place")
-    samples = sensor.channel(TankLevel)
-    samples.announce(carries="place")
+    samples = sensor.channel(TankLevel, carries="place")
+    samples.announce()
     for place in (None, "A8", None):
         samples.publish(TankLevel(number=1, place=place))
     world.run("100ms")

@@ -112,7 +112,7 @@ def test_waiting_too_long_is_an_error(tmp_path: Path) -> None:
         lock_file(path, timeout=30),
         pytest.raises(CatalogUnavailable, match=r"held .*catalog\.json\.lock for 0\.02 s"),
     ):
-        Catalog.update(path, event_type("Late"), timeout=0.02)
+        Catalog.update(path, event_type("Late"), timeout="20ms")
     Catalog.update(path, event_type("Late"), timeout=0.02)
 
 

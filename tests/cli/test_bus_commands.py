@@ -144,7 +144,7 @@ def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: 
     if number == signal.SIGINT:
         assert "49 events in landing (3 files)" in err
     else:
-        done = genus("record", "landing", "--landing", "--seconds", "0.1")
+        done = genus("record", "landing", "--landing", "--for", "0.1")
         assert "0 events in landing (1 file)" in done.stderr
     files = sorted((folder / "landing").glob("*.genus"))
     assert [file.name for file in files] == [f"events-{place:012}.genus" for place in (1, 2, 3)]
@@ -170,9 +170,9 @@ def test_a_recording_that_cannot_be_is_refused(arguments: list[str], problem: st
 
 
 ODD_LINK = """
-from genus.bus import register_link
+from genus.bus import Link, register_link
 
-class OddLink:
+class OddLink(Link):
     def open(self, deliver):
         self.deliver = deliver
 
@@ -181,6 +181,7 @@ class OddLink:
             self.deliver(Loop(lane=lane))
         return lambda: None
 
+    def wanted_by(self, event): return None
     def send(self, event): ...
     def close(self): ...
     def counters(self): return {}
@@ -196,7 +197,7 @@ def test_events_that_could_not_be_read_back_are_refused_and_said_so(
 ) -> None:
     """They come from a link that does not check what it delivers."""
     (folder / "road.py").write_text(TYPES + ODD_LINK)
-    done = genus("record", "loops", "--bus", "odd:", "--seconds", "0.3", "--invalid", invalid, *landing)
+    done = genus("record", "loops", "--bus", "odd:", "--for", "0.3", "--invalid", invalid, *landing)
     assert done.returncode == code
     assert "2 events in loops" in done.stderr
     assert ", 2 events refused" in done.stderr
@@ -206,8 +207,13 @@ def test_events_that_could_not_be_read_back_are_refused_and_said_so(
     assert [one.event.lane for one in read_recording(file)] == [1, 2]  # type: ignore[attr-defined]
 
 
+def test_nothing_is_said_of_subscribers_that_the_medium_cannot_know(folder: Path) -> None:
+    (folder / "road.py").write_text(TYPES + ODD_LINK)
+    assert genus("pub", "Loop", "lane=1", "--bus", "odd:").stderr == "published 1 event\n"
+
+
 def test_replaying_onto_the_bus(listening: Running) -> None:
-    running = Running("record", "loops.genus", "--seconds", "30")
+    running = Running("record", "loops.genus", "--for", "30")
     running.wait_until_it_listens()
     for lane in ("1", "7"):
         genus("pub", "Loop", f"lane={lane}")

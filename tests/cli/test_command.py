@@ -190,9 +190,13 @@ def test_examples_run(path: str, folder: Path) -> None:
         (["pub", "-t", "road.py", "Lop"], 1, "no event type is called Lop; did you mean 'Loop'?"),
         (["pub", "-t", "road.py", "Loop", "lne=1"], 1, "no attribute lne; did you mean 'lane'?"),
         (["catalog", "deprecate", "city.json", "Lop"], 1, "city.json has no type Lop; did you mean 'Loop'?"),
-        (["sub", "-t", "road.py", "--timeout", "3 weeks"], 2, "'3 weeks' is not a length of time; write it like 500ms"),
-        (["record", "-t", "road.py", "x.genus", "--for", "0s"], 2, "'0s' is too short"),
-        (["record", "-t", "road.py", "x.genus", "--for", "9999999999d"], 2, "'9999999999d' is too long"),
+        (["sub", "-t", "road.py", "--timeout", "3 m"], 2, "'--timeout': it is '3 m', and 'm' is no unit of time"),
+        (["record", "-t", "road.py", "x.genus", "--for", "0s"], 2, "it is '0s'; it must be above zero"),
+        (
+            ["record", "-t", "road.py", "x.genus", "--for", "9999999999d"],
+            2,
+            "it is '9999999999d', which is longer than",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code(

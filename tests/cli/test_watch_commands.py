@@ -105,7 +105,7 @@ def test_bus_shows_who_is_there_what_they_want_and_what_happens(
     with open_bus("memory:rail") as bus:
         sensor, state = types()
         bus.subscribe(Subscription(sensor, where="axle > 2"), lambda event: None)
-        kept = bus.channel(state, NonReal(), keep=1)
+        kept = bus.channel(state, NonReal(), keep=True)
         kept.announce()
         kept.publish(state(free=True, source="A8"))
         end = repeatedly(bus, lambda: bus.publish(sensor(axle=3)))

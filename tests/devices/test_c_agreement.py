@@ -37,7 +37,7 @@ def run(names: tuple[str, ...], *faults: str, **options: Any) -> tuple[Trace, Ou
     """Every frame on the bus, with its times and what became of it, if some stations are C nodes."""
     node_library(*LARGE)
     with c_stations(*names) as made:
-        scenario = SETTING.scenario(*faults, traced=True, **{"seconds": 0.4, "masters": (MASTER,), **options})
+        scenario = SETTING.scenario(*faults, traced=True, **{"duration": 0.4, "masters": (MASTER,), **options})
         with ScenarioRun(scenario) as running:
             for _ in running.advance():
                 pass
@@ -65,10 +65,10 @@ FAULTS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "lost segments": (("losses p=0.02 band=none", "swaps p=0.02 band=none"), {}),
     "bursts": (("bursts every=50013us bits=1000",), {}),
     "bus off": (("transmitter node=11 from=300ms until=500ms",), {}),
-    "clock step": (("step node=4 by=100us at=400ms",), {"seconds": 0.8}),
-    "master lost": (("crash node=2 at=600ms",), {"seconds": 0.6}),
+    "clock step": (("step node=4 by=100us at=400ms",), {"duration": 0.8}),
+    "master lost": (("crash node=2 at=600ms",), {"duration": 0.6}),
     "error passive": (("counters nodes=1-12 tec=135 every=100ms", "exactly count=1 p=0.2"), {"exact_lengths": False}),
-    "restart": (("crash node=4 at=400ms restart=500ms",), {"seconds": 0.6}),
+    "restart": (("crash node=4 at=400ms restart=500ms",), {"duration": 0.6}),
 }
 
 
@@ -85,7 +85,7 @@ def test_a_bus_of_c_nodes_carries_the_same_frames_at_the_same_times_as_one_of_py
 def test_that_is_so_for_longer_runs_with_other_seeds(case: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     faults, options = FAULTS[case]
     monkeypatch.setattr(f"{__name__}.SETTING", Setting(SETTING.system, seed, False))
-    assert_same(*faults, **{**options, "seconds": 5.0})
+    assert_same(*faults, **{**options, "duration": 5.0})
 
 
 def sporadic_system() -> PreparedSystem:
@@ -110,7 +110,7 @@ def assert_same_on_random_system(seed: int, clocks: Clocks) -> int:
         scenario = Scenario(
             prepared=prepared,
             seed=seed,
-            seconds=0.3,
+            duration=0.3,
             pattern=PATTERNS[seed % len(PATTERNS)],
             clocks=clocks,
             faults=faults,
@@ -198,7 +198,7 @@ def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
 
     monkeypatch.setattr(World, "make_node", make_node)
     faults = ("errors p=0.05", "duplicates p=0.02", "omissions p=0.02 band=soft receivers=1")
-    with ScenarioRun(SETTING.scenario(*faults, seconds=0.8, masters=(MASTER,))) as running:
+    with ScenarioRun(SETTING.scenario(*faults, duration=0.8, masters=(MASTER,))) as running:
         for _ in running.advance():
             pass
     monkeypatch.undo()

@@ -119,7 +119,7 @@ def test_a_device_joins_twenty_nodes_and_keeps_its_calendar_and_deadlines(option
     """It gets a number and event tags from the broker; hard, soft and segmented events arrive, also those to it."""
     capacities = (*options, "-DGENUS_PUBLISHERS=24", "-DGENUS_TRANSFERS=8", "-DGENUS_SUBJECTS=16")
     with c_stations("device", options=capacities if options else LARGE) as made:
-        scenario = Scenario(prepared=plant(), seed=3, seconds=1.0, broker=True)
+        scenario = Scenario(prepared=plant(), seed=3, duration=1.0, broker=True)
         with ScenarioRun(scenario) as run:
             for _ in run.advance():
                 pass

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from genus import Event, Kind, Maybe, Unit
 from genus.errors import SubscriptionError
 from genus.filters import Completion, CompletionItem, complete
-from genus.filters._parser import Token, _Parser
+from genus.filters._parser import _Parser
 from genus.filters._subscription import parse_again
+from genus.filters._token import Token
 from genus.model import subtypes, vector
 from genus.testing import Generator, Sampler, edge_subscriptions
 from tests.examples import examples

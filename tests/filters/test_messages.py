@@ -7,9 +7,13 @@ from enum import Enum
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError, SyntaxProblem
+from genus.filters import parse_again
+from tests.examples import examples
 
 
 class Category(Enum):
@@ -21,6 +25,7 @@ class Loop(Event):
     lane: int
     celsius: Maybe[float] = None
     category: Maybe[Category] = None
+    parked: Maybe[bool] = None
 
 
 class Radar(Loop):
@@ -105,6 +110,344 @@ def test_a_text_that_is_wrong_says_what_to_write(written: str, message: str, adv
 
 
 @pytest.mark.parametrize(
+    ("written", "column", "message", "advice"),
+    [
+        # chains
+        ("1 < lane < 3", 10, "write 1 < lane and lane < 3, or lane between 1 and 3, which", "lane between 1 and 3"),
+        ("3 >= lane >= 1", 11, "or lane between 1 and 3, which includes both ends", "lane between 1 and 3"),
+        ("lane == 1 == 1", 11, "comparisons are not chained: write lane == 1 and 1 == 1", "lane == 1 and 1 == 1"),
+        ("1 < lane > 0", 10, "comparisons are not chained: write 1 < lane and lane > 0", "1 < lane and lane > 0"),
+        # what is no predicate
+        ("lane", 1, "lane is int64, not true or false: compare it with a value, or write", "lane is present"),
+        ("not place", 5, "place is str, not true or false: compare it with a value, or", "place is absent"),
+        ("category", 1, "category is one of 'truck', 'car', not true or false", "category is present"),
+        ("(lane > 1) == true", 12, "what is in parentheses is true or false: join it by and, or", "(lane > 1)"),
+        (
+            "category > 'car'",
+            1,
+            "category is one of 'truck', 'car' and has no order; compare it with",
+            "category != 'car'",
+        ),
+        # signs of SQL, C and Python
+        ("lane <> 1", 6, "'<>' is not understood: write !=", "lane != 1"),
+        ("lane === 1", 6, "'===' is not understood: write ==", "lane == 1"),
+        ("lane !== 1", 6, "'!==' is not understood: write !=", "lane != 1"),
+        ("lane => 1", 6, "'=>' is not understood: write >=", "lane >= 1"),
+        ("lane =< 1", 6, "'=<' is not understood: write <=", "lane <= 1"),
+        ("!(lane > 1)", 1, "'!' is not understood: write not", "not (lane > 1)"),
+        ("~(lane > 1)", 1, "'~' is not understood: write not", "not (lane > 1)"),
+        ("lane > 1 && lane < 3", 10, "'&&' is not understood: write and", "lane > 1 and lane < 3"),
+        ("lane > 1 & lane < 3", 10, "'&' is not understood: write and", "lane > 1 and lane < 3"),
+        ("lane > 1 || lane < 3", 10, "'||' is not understood: write or", "lane > 1 or lane < 3"),
+        ("lane > 1 | lane < 3", 10, "'|' is not understood: write or", "lane > 1 or lane < 3"),
+        ("celsius ** 2 > 3", 9, "'**' is not understood: there is no power; write a prod", "celsius * celsius > 3"),
+        ("celsius ^ 2 > 3", 9, "'^' is not understood: there is no power; write a product", "celsius * celsius > 3"),
+        ("lane >> 2 == 1", 6, "there are no operators on bits; test one by flags // 4 % 2 == 1", "lane // 4 % 2 == 1"),
+        ("place =~ 'A8'", 7, "there are no regular expressions; use like", "place like 'A8%'"),
+        ("lane > 1;", 9, "';' is not understood: leave it out", "lane > 1"),
+        ("celsius > 1,5", 12, "write a decimal as 1.5, a list after in as (1, 2)", "celsius > 1.5"),
+        ("lane between 1, 3", 15, "and bounds as between 1 and 2", "lane between 1 and 3"),
+        ("lane in [1, 2]", 9, "'[' is not understood: write a list as (1, 2)", "lane in (1, 2)"),
+        ("lane in 1, 2", 9, "a list is written in parentheses: in (1, 2)", "lane in (1, 2)"),
+        ("'A8' in place", 1, "a part of a text is found by contains: write place contains 'A8'", "place contains 'A8'"),
+        # words of SQL, Python, pandas and Spark
+        ("lane > 1 AND lane < 3", 10, "keywords are written in small letters: write and", "lane > 1 and lane < 3"),
+        ("NOT lane > 3", 1, "keywords are written in small letters: write not", "not lane > 3"),
+        ("place LIKE 'A%'", 7, "keywords are written in small letters: write like", "place like 'A%'"),
+        ("celsius IS NULL", 9, "keywords are written in small letters: write is", "celsius is absent"),
+        ("celsius is not present", 16, "write celsius is absent", "celsius is absent"),
+        ("lane is not 3", 13, "values are compared by !=: write lane != ...", "lane != 3"),
+        ("place not like 'A%'", 7, "write not before the whole test: not ... like ...", "not place like 'A%'"),
+        ("place ilike 'a%'", 7, "texts are compared as they are; name all spellings", "place in ('A8', 'a8')"),
+        ("place matches 'A.'", 7, "there are no regular expressions; use like", "place like 'A_'"),
+        ("lane mod 2 = 1", 6, "'mod' is not understood: write %", "lane % 2 = 1"),
+        ("lane > 1 order by lane", 10, "a subscription only selects events; leave it out", "lane > 1"),
+        (
+            "category == truck",
+            13,
+            "Loop has no attribute 'truck'; a text is written in single quotes: 'truck'",
+            "category == 'truck'",
+        ),
+        ("place == A8", 10, "has no attribute 'A8'; a text is written in single quotes: 'A8'", "place == 'A8'"),
+        (
+            "category in (truck)",
+            14,
+            "expected a constant, found 'truck': a text is written in single",
+            "category in ('truck')",
+        ),
+        ("parked == True", 11, "'True' is not understood: write true", "parked == true"),
+        ("celsius < Infinity", 11, "'Infinity' is not understood: write inf", "celsius < inf"),
+        ("celsius != NaN", 12, "'NaN' is not understood: no value equals NaN", "celsius is present"),
+        ("this.lane > 1", 1, "attributes are written without this: write lane", "lane > 1"),
+        ("Loop.lane > 1", 1, "attributes are written without Loop: write lane", "lane > 1"),
+        ("lane > 0x1F", 8, "numbers are written in decimal: use 31", "lane > 31"),
+        ("expires - time > 5 min", 18, "a duration is written without a space: write 5min", "expires - time > 5min"),
+        ("time > DATE '2026-05-01'", 8, "write a time like @2026-05-01T00:00:00Z", "time > @2026-05-01T00:00:00Z"),
+        ("expires - time > interval '5' minute", 18, "write a duration like 5min", "expires - time > 5min"),
+        # functions and methods
+        (
+            "lower(place) == 'a8'",
+            1,
+            "there is no function lower: texts are compared as they are",
+            "place in ('A8', 'a8')",
+        ),
+        ("len(place) > 3", 1, "there is no function len: write length(place)", "length(place) > 3"),
+        ("isnull(celsius)", 1, "there is no function isnull: write celsius is absent", "celsius is absent"),
+        ("round(celsius) == 3", 1, "there is no function round: to round down, write // 1", "celsius // 1 == 3"),
+        ("time > now() - 5min", 8, "there is no function now: a subscription has no clock", "expires - time > 5min"),
+        (
+            "startswith(place, 'A8')",
+            1,
+            "there is no function startswith: write place startswith",
+            "place startswith 'A8'",
+        ),
+        (
+            "place.startswith('A8')",
+            1,
+            "methods are called in Python only: write place startswith",
+            "place startswith 'A8'",
+        ),
+        ("place.length() > 3", 1, "methods are called in Python only: write length(place)", "length(place) > 3"),
+        ("frobnicate(lane) > 3", 1, "there is no function frobnicate: only a property of the type", "abs(lane) > 3"),
+        # clauses
+        (
+            "lane > 1 has place",
+            10,
+            "has comes before where: write has place where ..., or within where pl",
+            "place is present",
+        ),
+        (
+            "lane > 1 and has place",
+            14,
+            "has comes before where: write has place where",
+            "lane > 1 and place is present",
+        ),
+        ("lane > 1 lacks place", 10, "lacks comes before where: write lacks place where ..., or wi", "place is absent"),
+        ("lane > 1 where lane < 3", 10, "where is written once: join conditions by and", "lane > 1 and lane < 3"),
+    ],
+)
+def test_a_habit_of_another_language_is_answered_with_what_to_write(
+    written: str, column: int, message: str, advice: str
+) -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        accepted(f"Loop where {written}")
+    assert message in caught.value.reason
+    assert caught.value.column == len("Loop where ") + column
+    accepted(f"Loop where {advice}")
+
+
+@pytest.mark.parametrize(
+    ("written", "column", "message", "advice"),
+    [
+        ("Loop has place has lane", 16, "has is written once: name all attributes after it", "Loop has place, lane"),
+        ("Loop lacks place has lane", 18, "has comes before lacks", "Loop has lane lacks place"),
+        ("Loop lacks place lacks source", 18, "name all absent attributes after one lacks", "Loop lacks place, source"),
+        ("Loop has place and lane", 16, "attributes are separated by commas", "Loop has place, lane"),
+        ("Loop has not place", 10, "attributes that must be absent are named after lacks", "Loop lacks place"),
+        ("Loop without place", 6, "attributes that must be absent are named after lacks", "Loop lacks place"),
+        ("Loop WHERE lane > 1", 6, "keywords are written in small letters: write where", "Loop where lane > 1"),
+        ("Loop if lane > 1", 6, "conditions begin with where", "Loop where lane > 1"),
+        ("SELECT * FROM Loop WHERE lane > 1", 1, "a subscription begins with its type", "Loop where lane > 1"),
+        ("lane > 1", 1, "a subscription begins with its type: write Loop where", "Loop where lane > 1"),
+        ("Loop exact", 6, "exact stands before the type, as in exact Loop", "exact Loop"),
+        ("Loop, Radar", 5, "make a subscription for each type; A & B selects classes that are both", "Loop"),
+        ("Loop or Radar", 6, "a subscription has one type, which may be a supertype", "Loop"),
+    ],
+)
+def test_a_clause_in_the_wrong_place_is_answered_with_what_to_write(
+    written: str, column: int, message: str, advice: str
+) -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        accepted(written)
+    assert message in caught.value.reason
+    assert caught.value.column == column
+    accepted(advice)
+
+
+WORDS = (
+    *(
+        "Loop",
+        "where",
+        "has",
+        "lacks",
+        "exact",
+        "and",
+        "or",
+        "not",
+        "in",
+        "between",
+        "is",
+        "like",
+        "(",
+        ")",
+        ",",
+        "true",
+    ),
+    *(
+        "lane",
+        "place",
+        "category",
+        "1",
+        "2.5",
+        "5min",
+        "'A8'",
+        "NOT",
+        "WHERE",
+        "select",
+        "date",
+        "interval",
+        "lower",
+        "len",
+    ),
+    *(
+        "Loop.lane",
+        "truck",
+        "None",
+        "min",
+        "=",
+        "==",
+        "<",
+        ">",
+        "!",
+        "&",
+        "|",
+        "~",
+        "^",
+        "*",
+        "-",
+        "/",
+        ";",
+        "?",
+        "null",
+    ),
+)
+
+
+def problem_of(text: str) -> SyntaxProblem | None:
+    try:
+        parse_again(text, [Loop, Radar])
+    except SyntaxProblem as problem:
+        return problem
+    return None
+
+
+@examples(1500)
+@given(st.lists(st.sampled_from(WORDS), max_size=9), st.sampled_from(("", " ")))
+def test_whatever_is_written_the_problem_has_a_column_of_the_text(words: list[str], separator: str) -> None:
+    text = separator.join(("Loop where", *words)) if len(words) % 2 else separator.join(words)
+    problem = problem_of(text)
+    assert problem is None or (problem.reason and problem.column in range(1, len(text) + 2))
+
+
+def test_a_long_enumeration_is_shortened() -> None:
+    class Hue(Enum):
+        RED, GREEN, BLUE, CYAN, PINK, GREY = "red", "green", "blue", "cyan", "pink", "grey"
+
+    class Paint(Event):
+        hue: Hue
+
+    class Signature:
+        hue: str
+
+    with pytest.raises(
+        SubscriptionError, match=r"hue is one of 'red', 'green', 'blue', 'cyan', 'pink' \.\.\. of 6 and has no order"
+    ):
+        Subscription(Paint, where=this.hue > "red")
+    with pytest.raises(SubscriptionError, match=r"Signature.hue is str, but in Paint it is one of 'red', 'green'"):
+        Subscription(Paint, has=Signature)
+
+
+@pytest.mark.parametrize(
+    ("written", "message", "advice"),
+    [
+        (
+            "this.lane > 1 & this.celsius > 2",
+            "put each comparison in parentheses",
+            "(this.lane > 1) & (this.celsius > 2)",
+        ),
+        ("this.place == 'a' | this.lane == 1", "put each comparison in", "(this.place == 'a') | (this.lane == 1)"),
+        (
+            "this.lane > this.celsius & this.parked",
+            "put each comparison in",
+            "(this.lane > this.celsius) & this.parked",
+        ),
+        ("3 & this.parked", "only predicates are joined by & and |", "(this.lane == 3) & this.parked"),
+        (
+            "this.parked & 3",
+            "3 is not a predicate: put each comparison in parentheses",
+            "this.parked & (this.lane == 3)",
+        ),
+        ("this.parked and this.lane == 1", "write & | ~ instead of and, or, not", "this.parked & (this.lane == 1)"),
+        ("not this.parked", "write & | ~ instead of and, or, not", "~this.parked"),
+        ("1 < this.lane < 3", ".between(low, high) instead of low <= x <= high", "this.lane.between(1, 3)"),
+        ("this.lane", "lane is int64, not true or false: compare it with a value, or", "this.lane.is_present()"),
+        ("~this.celsius", "celsius is float64, not true or false: compare it with", "this.celsius.is_absent()"),
+        (
+            "this.celsius is None",
+            "False is not a predicate, but what Python has compared already",
+            "this.celsius.is_absent()",
+        ),
+        (
+            "this.celsius.is_present",
+            "the method is_present is not called: write .is_present(...)",
+            "this.celsius.is_present()",
+        ),
+        ("lambda event: event.lane > 1", "a function is not a predicate", "this.lane > 1"),
+        (
+            "[this.lane > 1, this.parked]",
+            "a list is not a predicate: join several by & or |",
+            "(this.lane > 1) & this.parked",
+        ),
+        ("Loop", "is not a predicate: write it with `this`", "this.lane > 1"),
+        (
+            "this.lane > [1, 2]",
+            "is a list, which no attribute can be compared with: write .isin",
+            "this.lane.isin([1, 2])",
+        ),
+        ("this.lane == this", "`this` is the event, not a value: name an attribute", "this.lane == this.lane"),
+        ("this.lane.isin(1, 2)", "isin takes a list: write .isin([1, 2])", "this.lane.isin([1, 2])"),
+        ("this.place.isin('A8')", "isin takes a list: write .isin(['A8'])", "this.place.isin(['A8'])"),
+        (
+            "this.lane.isin(this.celsius)",
+            "<term celsius> is not a constant: compare two attributes by ==",
+            "this.lane == this.celsius",
+        ),
+        ("len(this.place) > 3", "write .length()", "this.place.length() > 3"),
+        ("this.celsius ** 2 > 3", "there is no power: write a product", "this.celsius * this.celsius > 3"),
+        ("this.parked ^ this.lane", "write (p & ~q) | (q & ~p)", "(this.parked & (this.lane != 1)) | ~this.parked"),
+        ("this.lane >> 2 == 1", "test one by this.flags // 4 % 2 == 1", "this.lane // 4 % 2 == 1"),
+        ("round(this.celsius) == 3", "write // 1 to round down", "this.celsius // 1 == 3"),
+        ("int(this.celsius) == 3", "compare it as it is, without int() or float()", "this.celsius == 3"),
+        ("this.place[:2] == 'A8'", "test parts of a text by .startswith", "this.place.startswith('A8')"),
+        ("this.place.lower() == 'a8'", "has no method lower: write all spellings", "this.place.isin(['A8', 'a8'])"),
+        ("this.place.str.startswith('A8')", "write the methods of a term directly", "this.place.startswith('A8')"),
+        ("this.celsius.isnull()", "has no method isnull: write .is_absent()", "this.celsius.is_absent()"),
+        ("this.celsius.isNotNull()", "has no method isNotNull: write .is_present()", "this.celsius.is_present()"),
+        ("this.place.rlike('A.*')", "has no method rlike: write .like(...) or .contains(...)", "this.place.like('A%')"),
+        ("this.lane.beetween(1, 3)", "has no method beetween; did you mean 'between'?", "this.lane.between(1, 3)"),
+        (
+            "this[Loop] > 1",
+            "is not the name of an attribute: write this.speed, this[Loop.speed]",
+            "this[Loop.lane] > 1",
+        ),
+        ("this[3] > 1", "3 is not the name of an attribute", "this['lane'] > 1"),
+        ("setattr(this, 'lane', 3)", "`this` cannot be changed: to compare, write this.lane == 3", "this.lane == 3"),
+    ],
+)
+def test_a_habit_of_python_pandas_or_spark_is_answered_with_what_to_write(
+    written: str, message: str, advice: str
+) -> None:
+    with pytest.raises(SubscriptionError, match=re.escape(message)):
+        Subscription(Loop, where=eval(written))
+    Subscription(Loop, where=eval(advice))
+
+
+def test_a_term_has_no_attributes_for_who_asks() -> None:
+    assert not hasattr(this.place, "lower")
+    assert not hasattr(this.place, "__array__")
+
+
+@pytest.mark.parametrize(
     "where",
     [
         "lane == 1e5",
@@ -158,6 +501,15 @@ def test_several_attributes_are_a_tuple(option: str, given: str) -> None:
     ):
         Subscription(Loop, **{option: given})  # type: ignore[arg-type]
     assert getattr(Subscription(Loop, **{option: eval(advice)}), option) == ("celsius", "category")
+
+
+@pytest.mark.parametrize("option", ["has", "lacks"])
+@pytest.mark.parametrize("given", [this.celsius, [this.celsius], Loop.celsius, [Loop.celsius], this, None, 2.5, [3]])
+def test_attributes_are_given_by_name(option: str, given: Any) -> None:
+    one = given[0] if isinstance(given, list) else given
+    message = f"{option} takes names of attributes, such as {option}='place', not {one!r}"
+    with pytest.raises(SubscriptionError, match=re.escape(message)):
+        Subscription(Loop, **{option: given})
 
 
 def test_a_text_is_parsed_not_constructed() -> None:

@@ -81,7 +81,7 @@ def test_the_whole_pipeline_gives_the_same_answers(
     compacted = far.compact()
     assert compacted.files_after < compacted.files_before
     assert rows(far.table("Counter")) == before
-    assert far.clean(older_than_s=0) > 0
+    assert far.clean(older_than=0) > 0
     assert rows(far.table("Counter")) == before
     assert [far.check(), near.check()] == [[], []]
     assert Inboxes(far.spark, f"{elsewhere}/inboxes").check() == []

@@ -78,8 +78,8 @@ class Folder:
         self.lake().mirror()
 
     def clean(self) -> None:
-        Inboxes(self.spark, self.path / "inboxes").clean(-5)
-        self.lake().clean(-5)
+        Inboxes(self.spark, self.path / "inboxes").clean(0)
+        self.lake().clean(0)
 
     def windows(self) -> None:
         DerivedTable(self.lake(), self.path / "windows", SECONDS, Counter).update()

@@ -436,7 +436,7 @@ def test_errors_name_what_is_wrong(arguments: list[str], message: str) -> None:
         (["read", "city", "Loop", "--out", "x.xls"], "the ending is none of .parquet"),
         (["read", "city", "Loop", "--conf", "nonsense"], "'nonsense' is not like spark.sql"),
         (["compact", "city", "--older-than", "1d"], "--older-than goes with --clean"),
-        (["compact", "city", "--clean", "--older-than", "soon"], "'soon' is not a length of time"),
+        (["compact", "city", "--clean", "--older-than", "soon"], "it is 'soon'; write seconds as a number"),
         (["route", "city", "subs.txt", "--to", "x", "--count"], "--to delivers"),
         (["stream", "city", ".", "--route", "subs.txt"], "--route FILE and --to INBOXES go together"),
         (["inbox", "x", "--type", "Loop"], "--type goes with SUBSCRIBER"),
@@ -534,7 +534,7 @@ def test_commands_that_need_no_spark_work_without_pyspark(copy: Path) -> None:
     )
     done = without_java(sys.executable, "-c", program)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert genus("keep", "city") == "Event: 730 days\nLoop: 90 days\n"
+    assert genus("keep", "city") == "Event: 730d\nLoop: 90d\n"
 
 
 def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:

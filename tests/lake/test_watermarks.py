@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from genus.errors import LakeError
+from genus.errors import SpanError
 from genus.lake import DerivedTable, Lake, Windows
 from genus.lake._stream.increments import Increment
 from genus.lake._tables.commits import START, Commit, fold, recorder_of
@@ -111,5 +111,5 @@ def test_results_wait_for_the_slower_of_two_recorders(spark: SparkSession, tmp_p
 def test_an_idle_time_is_not_negative(spark: SparkSession, tmp_path: Path) -> None:
     """It is how far a recorder may be behind."""
     lake = Lake.create(spark, tmp_path / "lake", *ALL)
-    with pytest.raises(LakeError, match="idle="):
+    with pytest.raises(SpanError, match=r"idle is .*, which is negative"):
         DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter, idle=timedelta(seconds=-1))

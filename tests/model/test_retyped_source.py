@@ -167,7 +167,7 @@ def test_cloud_events_have_the_number_as_text_and_give_it_back() -> None:
 
 def test_the_newest_of_each_number_is_kept() -> None:
     with open_bus("local:") as bus:
-        channel = bus.channel(Torque, keep=1)
+        channel = bus.channel(Torque, keep=True)
         channel.announce()
         for source, percent in ((11, 1), (3, 2), (11, 3)):
             channel.publish(Torque(source=source, percent=percent))

@@ -1,5 +1,6 @@
 """A length of time means the same however it is written, and anything else is one clear error."""
 
+import threading
 from datetime import timedelta
 
 import numpy as np
@@ -7,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.errors import SpanError
+from genus.errors import PlanError, SpanError
 from genus.model import duration, format_span, nanoseconds, seconds
 
 from ..scalars import scalars
 
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 UNITS |= {"days": 86_400 * 10**9, "weeks": 7 * 86_400 * 10**9, "": 10**9}
+LONGEST = 292 * 365 * 86_400 * 10**9
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]))
@@ -30,7 +32,7 @@ def test_numbers_texts_and_timedeltas_mean_the_same(span: timedelta) -> None:
     assert seconds(span) == pytest.approx(span.total_seconds())
 
 
-@given(st.integers(0, 2**63 - 1))
+@given(st.integers(0, LONGEST))
 def test_the_text_of_a_span_is_the_same_span(length: int) -> None:
     assert nanoseconds(format_span(f"{length}ns")) == length
 
@@ -39,6 +41,11 @@ def test_the_text_of_a_span_is_the_same_span(length: int) -> None:
 def test_scalars_of_numpy_and_pandas_mean_the_same(span: timedelta) -> None:
     assert {nanoseconds(scalar) for scalar in scalars(span)} == {nanoseconds(span)}
     assert {nanoseconds(scalar) for scalar in scalars(span.days)} == {nanoseconds(span.days)}
+
+
+@pytest.mark.parametrize("text", ["0s", "1ns", "1.234567ms", "562us", "20ms", "1.5s", "90s", "2min", "36h", "90d"])
+def test_the_text_of_a_span_is_short(text: str) -> None:
+    assert format_span(text) == text
 
 
 WRONG = ["", "soon", "5 parsecs", "-1ms", "1.2.3s", "nan", "inf s", "1e999999999 s", "1e30 years"]
@@ -51,9 +58,26 @@ SCALARS = [np.timedelta64(1500, "fs"), np.timedelta64("NaT"), np.timedelta64(1),
 def test_anything_else_is_refused_by_name(wrong: object) -> None:
     with pytest.raises(SpanError, match=r"^timeout is "):
         nanoseconds(wrong, "timeout")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"^plan.toml: timeout is "):
+        nanoseconds(wrong, "plan.toml: timeout", error=PlanError)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unit", ["m", "parsecs", "months", "e"])
+def test_an_unknown_unit_is_named(unit: str) -> None:
+    with pytest.raises(SpanError, match=f"and '{unit}' is no unit of time; write ns, us, ms, s, min, h"):
+        nanoseconds(f"5 {unit}")
+
+
+def test_every_span_fits_64_bits_and_a_timeout_of_threads() -> None:
+    assert nanoseconds("292 years") == LONGEST < 2**63
+    assert seconds("292 years") < threading.TIMEOUT_MAX
+    with pytest.raises(SpanError, match="longer than 292 years"):
+        nanoseconds(f"{LONGEST + 1}ns")
 
 
 def test_zero_is_refused_where_it_means_nothing() -> None:
     assert nanoseconds(0) == 0
     with pytest.raises(SpanError, match="must be above zero"):
         nanoseconds("0ms", "period", zero=False)
+    with pytest.raises(SpanError, match="period is '100ns'; it must be at least a microsecond"):
+        duration("100ns", "period", zero=False)

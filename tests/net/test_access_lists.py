@@ -198,7 +198,7 @@ def test_all_that_a_link_uses_is_in_the_lists(dialect: Dialect) -> None:
     made = (NetLink(Spied(network, used), "city", medium="memory", runs=False, now=lambda: now[0]) for _ in range(2))
     with Bus(next(made)) as one, Bus(next(made)) as other:
         other.subscribe(Subscription(Gauge, where="flow > 1"), lambda event: None)
-        kept = one.channel(Gauge, NonReal(), keep=1)
+        kept = one.channel(Gauge, NonReal(), keep=True)
         kept.announce()
         kept.publish(Gauge(flow=2.0))
         one.publish(Gauge(flow=2.0))

@@ -248,7 +248,7 @@ def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) ->
     gauge, harbour = opened("gauge"), opened("harbour")
     link = gauge.link
     assert isinstance(link, NetLink)
-    kept = gauge.channel(HighRiver, NonReal(), keep=1)
+    kept = gauge.channel(HighRiver, NonReal(), keep=True)
     kept.announce()
     kept.publish(HighRiver(source="A8"))
     heard: list[Event] = []

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from genus import Event, Maybe, Subscription, UInt8, UInt32, all_of, open_bus, this
-from genus.bus import Bus, Hard, Reply, Soft
+from genus.bus import Bus, Hard, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, RequestRefused
 from genus.model._read_back import is_same
@@ -164,7 +164,7 @@ def test_promises_that_coap_cannot_keep_are_refused(qos: Any) -> None:
 
 def test_last_values_by_key_are_refused() -> None:
     with server() as (hub, _), pytest.raises(BusError, match="newest event of a type"):
-        hub.channel(CoapLoop, keep=1).announce()
+        hub.channel(CoapLoop, keep=True).announce()
 
 
 def test_channels_publish_to_observers() -> None:
@@ -172,7 +172,6 @@ def test_channels_publish_to_observers() -> None:
     with server() as (hub, port), client(port) as one:
         hub.subscribe(Subscription(CoapLoop), heard)
         with one.channel(CoapLoop) as channel:
-            channel.announce()
             channel.publish(CoapLoop(lane=1))
             assert wait_for(lambda: heard.lanes() == [1])
 
@@ -316,8 +315,9 @@ class CoapMove(Event):
     request: Maybe[UInt32] = None
 
 
-class CoapMoved(Reply):
+class CoapMoved(Event):
     percent: UInt8
+    request: UInt32 = 0
 
 
 def test_requests_are_answered_over_coap() -> None:
@@ -330,9 +330,9 @@ def test_requests_are_answered_over_coap() -> None:
             return CoapMoved(percent=event.percent)
 
         moves = one.collection(CoapMove)
-        assert moves.request_sync(CoapMove(percent=30), timeout="5s", reply=CoapMoved).percent == 30
+        assert moves.request(CoapMove(percent=30), CoapMoved, timeout="5s").percent == 30
         with pytest.raises(RequestRefused, match="the valve is locked"):
-            moves.request_sync(CoapMove(percent=90), timeout="5s")
+            moves.request(CoapMove(percent=90), CoapMoved, timeout="5s")
 
 
 async def test_inboxes_work_over_coap() -> None:

@@ -108,8 +108,8 @@ def test_events_that_find_no_room_are_told_as_lost_at_both_ends() -> None:
     heard, at_receiver, at_sender = Heard(), Heard(), Heard()
     with server("capacity=10") as (hub, port), DatagramProxy(port) as proxy, client(proxy.port) as one:
         one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
-        channel = hub.channel(CoapLoop)
-        channel.announce(on_trouble=at_sender)
+        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        channel.announce()
         channel.publish(CoapLoop(lane=0))
         assert wait_for(lambda: len(heard) == 1)
         proxy.is_cut = True
@@ -161,8 +161,8 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
     with server() as (hub, port), DatagramProxy(port) as proxy:
         one = client(proxy.port)
         one.subscribe(Subscription(CoapLoop), heard)
-        channel = hub.channel(CoapLoop)
-        channel.announce(on_trouble=at_sender)
+        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        channel.announce()
         proxy.is_cut = True
         channel.publish(CoapLoop(lane=1))
         hub_state = link_of(hub).hub
@@ -262,8 +262,8 @@ def test_restarts_while_events_are_published_lose_nothing_that_a_client_sends() 
     sent = taken = 0
     with server(port=port):
         one = client(port)
-        channel = one.channel(CoapLoop)
-        channel.announce(on_trouble=troubles)
+        channel = one.channel(CoapLoop, on_trouble=troubles)
+        channel.announce()
     for _ in range(4):
         with server(port=port) as (hub, _):
             for _ in range(50):

@@ -8,7 +8,6 @@ from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import Arrival, Gateway, GatewaySide, Origin, RelayLink
-from genus.net._relay import LossLink
 
 from .coap_network import CoapLamp, CoapLoop, CoapRoadside, Heard, client, link_of, server, sums, wait_for
 from .test_coap_interop import Device, SmallResource
@@ -145,10 +144,9 @@ def test_what_a_gateway_loses_is_told_at_both_ends() -> None:
     """Observers of the server find a gap, and the publisher on the server's bus is told."""
     heard, at_receiver, at_sender = Heard(), Heard(), Heard()
     with server() as (hub, port), client(port) as one:
-        assert isinstance(hub.link, LossLink)
         one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
-        channel = hub.channel(CoapLoop)
-        channel.announce(on_trouble=at_sender)
+        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        channel.announce()
         link_of(hub).lose(Arrival(CoapLoop(lane=1), Origin(b"elsewher", 1)))
         link_of(hub).report_loss(Arrival(CoapLoop(lane=2), Origin(link_of(hub).uid, 1)))
         channel.publish(CoapLoop(lane=3))

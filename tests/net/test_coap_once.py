@@ -142,8 +142,8 @@ def test_an_event_of_a_type_that_is_refused_does_not_take_others_with_it(catalog
     with contextlib.ExitStack() as stack:
         with server() as (_, port):
             one = stack.enter_context(client(port))
-            channel = one.channel(CoapLamp)
-            channel.announce(on_trouble=lost)
+            channel = one.channel(CoapLamp, on_trouble=lost)
+            channel.announce()
             one.publish(CoapLoop(lane=0))
             assert wait_for(lambda: sums(one, "sent") == 1)
         one.publish(CoapLoop(lane=1))

@@ -117,7 +117,7 @@ def test_a_handler_may_publish_on_the_bus_that_it_got_an_event_from() -> None:
 
 def test_last_values_cross_to_who_subscribes_later() -> None:
     with open_bus() as road, open_bus() as city, Gateway(road, city) as gateway:
-        signs = road.channel(RoadSign, keep=1)
+        signs = road.channel(RoadSign, keep=True)
         signs.announce()
         for text in (1, 2):
             signs.publish(RoadSign(text=text, source="gate-1"))
@@ -240,9 +240,10 @@ def test_section_five_of_the_attribute_paper_holds_beyond_the_gateway() -> None:
         city.subscribe("RoadLoop has time", monitor.append)
         city.subscribe("RoadLoop has time, place, category", collector.append)
         with Gateway(road, city) as gateway:
-            first, second = (bus.channel(RoadLoop, NonReal()) for bus in pair)
-            first.announce(carries=("time", "place"))
-            second.announce(carries=("time",))
+            first = pair[0].channel(RoadLoop, NonReal(), carries=("time", "place"))
+            second = pair[1].channel(RoadLoop, NonReal(), carries=("time",))
+            first.announce()
+            second.announce()
             world.run("0.5s")
             for lane in range(10):
                 first.publish(RoadLoop(lane=lane, time=road.now(), place="A8/km31", category=Category.CAR))
@@ -250,8 +251,8 @@ def test_section_five_of_the_attribute_paper_holds_beyond_the_gateway() -> None:
                 world.run("0.05s")
             assert [len(monitor), len(collector)] == [20, 10]
             newer = open_bus("sim:gw-five?name=loop1b")
-            refit = newer.channel(SureLoop, NonReal())
-            refit.announce(carries=("time", "place"))
+            refit = newer.channel(SureLoop, NonReal(), carries=("time", "place"))
+            refit.announce()
             first.cancel()
             pair[0].close()
             for lane in range(10, 20):

@@ -44,8 +44,8 @@ def test_what_a_full_spool_drops_is_told_to_publisher_and_receiver(tmp_path: Pat
     receiver.collection(LostParcel).subscribe(got.append, on_trouble=told["receiver"].append)
     with Gateway(near, GatewaySide(bus=far, spool=tmp_path / "spool", spool_bytes=20_000)) as gateway:
         run(1)
-        channel = publisher.channel(LostParcel)
-        channel.announce(told["publisher"].append)
+        channel = publisher.channel(LostParcel, on_trouble=told["publisher"].append)
+        channel.announce()
         channel.publish(LostParcel(text="first"))
         run(1)
         assert len(got) == 1

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from genus import Catalog, NonReal, Subscription, open_bus, this
-from genus.bus import Bus, Hard, Reply
+from genus import Catalog, Event, NonReal, Subscription, UInt32, open_bus, this
+from genus.bus import Bus, Hard
 from genus.errors import BusError
 from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MOST_HOPS
@@ -44,8 +44,9 @@ exec(TYPES, namespace)  # the types of the other processes, declared by the same
 NetLoop, NetFast, NetMove = namespace["NetLoop"], namespace["NetFast"], namespace["NetMove"]
 
 
-class NetMoved(Reply):
+class NetMoved(Event):
     net_axis: int = 0
+    request: UInt32 = 0
 
 
 def eventually(condition: Callable[[], object], what: str = "", seconds: float = 40) -> None:
@@ -160,7 +161,7 @@ def test_last_values_reach_who_subscribes_later_beyond_a_gateway(addresses: list
         open_bus(addresses[1]) as city,
         Gateway(near, far),
     ):
-        loops = road.channel(NetLoop, keep=1)
+        loops = road.channel(NetLoop, keep=True)
         loops.announce()
         for number in range(4):
             loops.publish(NetLoop(number=number, source=f"loop-{number % 2}"))
@@ -190,9 +191,7 @@ def test_requests_are_answered_beyond_a_gateway(addresses: list[str]) -> None:
         road.collection(NetMove).serve(lambda move: NetMoved(net_axis=move.net_axis + 1))
         eventually(lambda: wanted_on(city) >= 1)
         moves = city.collection(NetMove)
-        replies = [
-            moves.request_sync(NetMove(net_axis=net_axis), timeout="30s", reply=NetMoved) for net_axis in range(3)
-        ]
+        replies = [moves.request(NetMove(net_axis=net_axis), NetMoved, timeout="30s") for net_axis in range(3)]
         assert [reply.net_axis for reply in replies] == [1, 2, 3]
 
 

@@ -168,8 +168,7 @@ def test_a_large_event_arrives_and_one_of_more_than_64_mb_is_refused() -> None:
 
 
 def test_the_last_value_of_each_source_comes_to_later_subscribers() -> None:
-    with open_bus("ipc:test") as bus, bus.channel(IpcChime, NonReal(), keep=1) as chimes:
-        chimes.announce()
+    with open_bus("ipc:test") as bus, bus.channel(IpcChime, NonReal(), keep=True) as chimes:
         for source, pitch in (("hall", 1), ("roof", 2), ("hall", 3)):
             chimes.publish(IpcChime(pitch=pitch, source=source))
         with open_bus("ipc:test") as other:
@@ -201,8 +200,7 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
 
     with open_bus(f"ipc:test?{options[0]}") as bus, open_bus(f"ipc:test?{options[1]}") as other:
         other.collection(Film).subscribe(handle, on_trouble=there.append)
-        with bus.channel(Film) as films:
-            films.announce(here.append)
+        with bus.channel(Film, on_trouble=here.append) as films:
             for number in range(100):
                 films.publish(Film(frames=bytes([number]) + bytes(1 << 17)))
             wait_for(lambda: sum(trouble.count for trouble in here) > 0)

@@ -42,7 +42,7 @@ def late_values(city: City, bus: Bus, cls: type[Event] = Lock) -> list[Event]:
 
 def test_different_values_of_the_key_are_different_last_values(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=1, keep_by=("a", "b"))
+    locks = here.channel(Lock, NonReal(), keep=True, keep_by=("a", "b"))
     locks.announce()
     sent = [Lock(a=a, b=b) for a, b in (("1,2", "3"), ("1", "2,3"), ("1\\", "2"), ("1", "\\,2"), ("", ""), ("\\-", ""))]
     for event in sent:
@@ -52,7 +52,7 @@ def test_different_values_of_the_key_are_different_last_values(town: City) -> No
 
 def test_no_source_and_an_empty_source_are_different(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
     sent = [Lock(n=1), Lock(n=2, source=""), Lock(n=3, source="\\-"), Lock(n=4, source="-")]
     for event in sent:
@@ -62,7 +62,7 @@ def test_no_source_and_an_empty_source_are_different(town: City) -> None:
 
 def test_a_value_with_other_tagged_attributes_replaces_the_one_before(town: City) -> None:
     here, there, third = town.bus(), town.bus(), town.bus()
-    tides = here.channel(SeaTide, NonReal(), keep=1)
+    tides = here.channel(SeaTide, NonReal(), keep=True)
     tides.announce()
     assert late_values(town, third, SeaTide) == []
     tides.publish(SeaTide(level=1, place="Kiel", source="s"))
@@ -86,7 +86,7 @@ def test_a_gateway_replaces_a_value_with_other_tagged_attributes(town: City) -> 
 
 def test_a_gateway_that_comes_later_gets_nothing_that_was_forgotten(town: City) -> None:
     here = town.bus()
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
     for source in ("s", "t"):
         locks.publish(Lock(n=1, source=source))
@@ -98,7 +98,7 @@ def test_a_gateway_that_comes_later_gets_nothing_that_was_forgotten(town: City) 
 
 def test_a_gateway_that_wants_again_gets_nothing_that_was_forgotten_meanwhile(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
     for source in ("s", "t"):
         locks.publish(Lock(n=1, source=source))
@@ -118,7 +118,7 @@ def test_a_gateway_that_wants_again_gets_nothing_that_was_forgotten_meanwhile(to
 
 def test_a_packet_that_was_on_its_way_at_cancel_is_not_kept(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
     listener = there.collection(Lock).subscribe(lambda event: None)
     town.run()
@@ -146,9 +146,9 @@ def test_gateways_are_told_what_is_forgotten(town: City) -> None:
         forward_to(beyond)(replace(arrival, origin=replace(arrival.origin, hops=1)))
 
     link_of(there).relay(cross).want([Want("", "f" * 16, Subscription(Event), 1)])
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
-    tides = here.channel(SeaTide, NonReal(), keep=1)
+    tides = here.channel(SeaTide, NonReal(), keep=True)
     tides.announce()
     for source in ("s", "t"):
         locks.publish(Lock(n=1, source=source))
@@ -165,7 +165,7 @@ def test_a_gateway_on_the_bus_of_the_publisher_is_told_what_is_forgotten(town: C
     here = town.bus()
     arrived: list[Arrival] = []
     link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
     locks.publish(Lock(n=1, source="s"))
     locks.forget(source="s")
@@ -178,7 +178,7 @@ def test_last_values_that_were_overtaken_are_counted_as_superseded(town: City) -
     got: list[Event] = []
     there.collection(Lock).subscribe(got.append)
     town.run()
-    locks = here.channel(Lock, NonReal(), keep=1)
+    locks = here.channel(Lock, NonReal(), keep=True)
     locks.announce()
     for n in range(3):
         locks.publish(Lock(n=n))
@@ -195,8 +195,8 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
     here, there = town.bus(), town.bus()
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     told: list[Any] = []
-    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=1)
-    locks.announce(told.append)
+    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=True, on_trouble=told.append)
+    locks.announce()
     locks.publish(Lock(n=1))
     time.sleep(0.01)
     got: list[Event] = []
@@ -220,12 +220,12 @@ def test_whole_keys_are_forgotten_whoever_published_them(town: City) -> None:
     here, there, third = town.bus(), town.bus(), town.bus()
     third.collection(SeaTide).subscribe(lambda event: None)
     town.run()
-    tides = here.channel(SeaTide, NonReal(), keep=1)
+    tides = here.channel(SeaTide, NonReal(), keep=True)
     tides.announce()
     for source in ("s", "t"):
         tides.publish(SeaTide(level=1, place="Kiel", source=source))
     town.run()
-    others = there.channel(SeaTide, NonReal(), keep=1)
+    others = there.channel(SeaTide, NonReal(), keep=True)
     others.announce()
     assert others.forget(source="s") == 0
     town.run()
@@ -237,10 +237,10 @@ def test_of_two_publishers_of_a_key_a_late_subscriber_ends_with_the_newer_value(
     buses, there = [town.bus(), town.bus()], town.bus()
     times = [datetime(2026, 1, 1, second=second, tzinfo=UTC) for second in (1, 2)]
     for n in order:
-        locks = buses[n].channel(Lock, NonReal(), keep=1)
+        locks = buses[n].channel(Lock, NonReal(), keep=True)
         locks.announce()
         locks.publish(Lock(n=n, source="s", time=times[n]))
-        tides = buses[n].channel(SeaTide, NonReal(), keep=1)
+        tides = buses[n].channel(SeaTide, NonReal(), keep=True)
         tides.announce()
         tides.publish(SeaTide(level=n, place="Kiel" if n else None, time=times[n]))
     for cls, attribute in ((Lock, "n"), (SeaTide, "level")):
@@ -257,7 +257,7 @@ def test_a_publisher_with_a_clock_that_is_behind_is_heard(town: City) -> None:
     third.collection(Lock).subscribe(got.append)
     town.run(5)
     for n, bus in enumerate((here, there)):
-        locks = bus.channel(Lock, NonReal(), keep=1)
+        locks = bus.channel(Lock, NonReal(), keep=True)
         locks.announce()
         locks.publish(Lock(n=n, source="s", time=datetime(2026 - n, 1, 1, tzinfo=UTC)))
         town.run()
@@ -266,7 +266,7 @@ def test_a_publisher_with_a_clock_that_is_behind_is_heard(town: City) -> None:
 
 def test_a_bus_knows_one_last_value_of_a_key_that_others_publish_too(town: City) -> None:
     here, there = town.bus(), town.bus()
-    channels = [bus.channel(SeaTide, NonReal(), keep=1) for bus in (here, there)]
+    channels = [bus.channel(SeaTide, NonReal(), keep=True) for bus in (here, there)]
     for channel in channels:
         channel.announce()
     here.collection(SeaTide).subscribe(lambda event: None)
@@ -283,7 +283,7 @@ def test_a_bus_knows_one_last_value_of_a_key_that_others_publish_too(town: City)
 
 def test_a_packet_that_was_on_its_way_at_cancel_does_not_replace_what_was_published_here(town: City) -> None:
     here, there = town.bus(), town.bus()
-    channels = [bus.channel(Lock, NonReal(), keep=1) for bus in (here, there)]
+    channels = [bus.channel(Lock, NonReal(), keep=True) for bus in (here, there)]
     for channel in channels:
         channel.announce()
     channels[0].publish(Lock(n=1))

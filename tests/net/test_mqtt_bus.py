@@ -159,7 +159,7 @@ def test_cloudevents_of_others_are_read_once(broker: MqttBroker, stack: ExitStac
 def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack) -> None:
     """Also after their publisher has left."""
     with open_bus(address(broker, "kept")) as publisher:
-        channel = publisher.channel(BusClimate, NonReal(), keep=1)
+        channel = publisher.channel(BusClimate, NonReal(), keep=True)
         channel.announce()
         for source, temperature in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
             channel.publish(BusClimate(temperature=temperature, source=source))
@@ -178,8 +178,7 @@ def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBro
 
     sent = declare("km/h")
     for number in range(4):
-        with open_bus(address(broker, "gusts")) as bus, bus.channel(sent, NonReal(), keep=1) as gusts:
-            gusts.announce()
+        with open_bus(address(broker, "gusts")) as bus, bus.channel(sent, NonReal(), keep=True) as gusts:
             gusts.publish(sent(speed=36.0 * number))
     transport, heard = MqttTransport(parse_mqtt_address(address(broker, "gusts").removeprefix("mqtt:"))), Listener()
     transport.open(heard)
@@ -197,7 +196,7 @@ def test_a_restarted_publisher_makes_the_broker_forget_what_its_predecessor_publ
 ) -> None:
     for first in (True, False):
         with open_bus(address(broker, "restarted")) as publisher:
-            channel = publisher.channel(BusClimate, NonReal(), keep=1)
+            channel = publisher.channel(BusClimate, NonReal(), keep=True)
             channel.announce()
             for source in ("a", "b") if first else ():
                 channel.publish(BusClimate(temperature=1.0, source=source))

@@ -68,7 +68,7 @@ def numbers_taken(bus: Bus, **options: Any) -> list[int]:
 def test_each_event_of_a_keep_channel_goes_to_one_consumer(broker: MqttBroker, stack: ExitStack) -> None:
     """Those that are published from now on, not what the broker keeps; also many of one key."""
     publisher, left, right = opened(stack, broker, "keep", 3)
-    channel = publisher.channel(Task, keep=1)
+    channel = publisher.channel(Task, keep=True)
     channel.announce()
     channel.publish(Task(number=-1, source="before"))
     witness = right.collection(Task).inbox()

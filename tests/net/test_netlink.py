@@ -182,8 +182,7 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     got: list[Any] = []
     told: dict[str, list[EventsLost]] = {"here": [], "there": []}
     there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
-    with here.channel(SeaTide) as tides:
-        tides.announce(told["here"].append)
+    with here.channel(SeaTide, on_trouble=told["here"].append) as tides:
         tides.publish(SeaTide(level=-1))
         city.run(4)  # who has just joined cannot know what was sent before
         for level in range(500):
@@ -219,7 +218,7 @@ def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
 
 def test_a_later_subscriber_gets_the_last_value_of_each_source(city: City) -> None:
     here, there = city.bus(), city.bus()
-    channel = here.channel(SeaTide, NonReal(), keep=1)
+    channel = here.channel(SeaTide, NonReal(), keep=True)
     channel.announce()
     for source, level in (("a", 1), ("b", 2), ("a", 3)):
         channel.publish(SeaTide(level=level, source=source))
@@ -285,9 +284,9 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     told: dict[str, list[Any]] = {"here": [], "there": []}
     got: list[Event] = []
     there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
-    channel = here.channel(SeaTide, Soft("1ms", "2ms"))
+    channel = here.channel(SeaTide, Soft("1ms", "2ms"), on_trouble=told["here"].append)
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
-    channel.announce(told["here"].append)
+    channel.announce()
     channel.publish(SeaTide(level=1))
 
     time.sleep(0.01)
@@ -396,7 +395,6 @@ def test_a_step_of_the_clock_makes_nothing_late(city: City, monkeypatch: pytest.
     there.collection(SeaTide).subscribe(got.append)
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     with here.channel(SeaTide, Soft("20s", "40s")) as tides:
-        tides.announce()
         for hours in (0, 1, -2):
             monkeypatch.setattr("time.time_ns", lambda step=hours, now=time.time_ns: now() + step * 3_600_000_000_000)
             tides.publish(SeaTide(level=hours))
@@ -546,7 +544,7 @@ def test_a_subscription_that_the_network_refuses_leaves_nothing(city: City, monk
 def test_the_last_losses_of_very_many_keys_are_told(city: City) -> None:
     here, there = city.bus(), city.bus()
     there.collection(SeaTide).subscribe(lambda event: None)
-    channel = here.channel(SeaTide, NonReal(), keep=1)
+    channel = here.channel(SeaTide, NonReal(), keep=True)
     channel.announce()
     for source in range(1500):
         channel.publish(SeaTide(level=1, source=str(source)))

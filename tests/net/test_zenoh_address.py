@@ -44,7 +44,7 @@ def test_queues_and_recovery_are_options() -> None:
         ("?connect=a:7447", "is no endpoint; write tcp/host:port"),
         ("?port=0", "no number from 1 to 65535"),
         ("?port=1&port=2", "given twice"),
-        ("?wait=soon", "which is no time"),
+        ("?wait=soon", "wait is 'soon'; write seconds as a number"),
         ("?mode=router", "choose one of peer, client"),
         ("?mode=client", "mode=client needs a router"),
         ("?mode=client&connect=tcp/a:1&listen=tcp/b:1", "a client does not listen"),

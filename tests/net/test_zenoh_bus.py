@@ -79,7 +79,7 @@ def test_a_subscription_gets_its_events_and_those_of_subtypes_from_another_proce
 
 def test_kept_events_reach_a_later_bus(address: str) -> None:
     with open_bus(address) as early:
-        channel = early.channel(ZenohLamp, NonReal(), keep=1)
+        channel = early.channel(ZenohLamp, NonReal(), keep=True)
         channel.announce()
         for number in range(50):
             channel.publish(ZenohLamp(number=number, source=str(number % 10)))
@@ -99,8 +99,8 @@ def test_a_loss_while_the_router_is_away_is_told_to_both_ends() -> None:
     with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
         b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=at_receiver.append)
         meet(a, b)
-        channel = a.channel(ZenohLamp, NonReal())
-        channel.announce(on_trouble=at_sender.append)
+        channel = a.channel(ZenohLamp, NonReal(), on_trouble=at_sender.append)
+        channel.announce()
         publish_until(channel.publish, ZenohLamp(number=-1), lambda: bool(got))
         first.kill()
         wait_for(lambda: not link(a).is_connected and not link(b).is_connected)

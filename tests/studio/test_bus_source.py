@@ -48,7 +48,6 @@ def test_channels_are_what_was_published_by_type(bus: Bus) -> None:
 
 def test_a_cancelled_channel_has_no_quality_of_service(bus: Bus) -> None:
     with bus.channel(Counted) as channel:
-        channel.announce()
         assert bus.channels() == [channel]
         channel.publish(Counted(number=1))
     assert bus.channels() == []

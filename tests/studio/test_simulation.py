@@ -336,7 +336,7 @@ def system_file(tmp_path: Path) -> Path:
 
 
 def test_a_system_file_runs(system_file: Path) -> None:
-    (source,) = open_simulation(f"{system_file}?seconds=100&seed=3&faults=errors p=0.1")
+    (source,) = open_simulation(f"{system_file}?duration=100&seed=3&faults=errors p=0.1")
     seen: list[Event] = []
     try:
         assert isinstance(source, PlayedSource)
@@ -351,7 +351,7 @@ def test_a_system_file_runs(system_file: Path) -> None:
         assert (row.state, row.speed, row.kind) == ("paused", 20.0, "world")
         assert row.begin_ms is not None
         assert row.end_ms == row.begin_ms + 100_000
-        assert row.address == f"sim:{system_file}?seconds=100&seed=3&faults=errors p=0.1"
+        assert row.address == f"sim:{system_file}?duration=100&seed=3&faults=errors p=0.1"
         (tide,) = source.types()
         assert all(isinstance(event, tide) for event in seen)
     finally:
@@ -385,7 +385,7 @@ def test_nothing_is_lost_or_made_up_when_it_is_sampled_while_it_runs(system_file
 
 def test_a_system_file_that_has_ended_is_played_again(system_file: Path) -> None:
     """The sources stay, with those who tap them, and so do the types: subscriptions of a page go on."""
-    (source,) = open_simulation(f"{system_file}?seconds=0.2")
+    (source,) = open_simulation(f"{system_file}?duration=200ms")
     assert isinstance(source, SimulatedWorldSource)
     seen: list[Event] = []
     try:
@@ -427,7 +427,8 @@ def test_what_can_be_simulated_is_listed_for_what_cannot() -> None:
 @pytest.mark.parametrize(
     ("query", "says"),
     [
-        ("seconds=long", "seconds is 'long': Expected `float`"),
+        ("duration=long", "duration is 'long'; write seconds as a number"),
+        ("duration=5m", "duration is '5m', and 'm' is no unit of time"),
         ("sed=1", "did you mean 'seed'"),
         ("seed", "write options as name=value"),
         ("pattern=random", "Invalid enum value 'random'"),

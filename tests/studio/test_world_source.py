@@ -33,7 +33,7 @@ def run(crossing: PreparedSystem) -> Iterator[ScenarioRun]:
     faults = ["errors p=0.1", "crash node=tram at=500ms restart=600ms"]
     scenario = Scenario(
         prepared=crossing,
-        seconds=0.5,
+        duration=0.5,
         faults=tuple(parse_fault(text, crossing.typed.system.nodes) for text in faults),
         traced=True,
     )
@@ -99,7 +99,7 @@ def test_planned_channels_are_shown_before_something_is_published(crossing: Prep
 
 def test_rates_are_of_virtual_time(crossing: PreparedSystem) -> None:
     """However quickly it runs: a channel with an event every 10 ms has a hundred a second."""
-    with ScenarioRun(Scenario(prepared=crossing, seconds=5)) as fresh:
+    with ScenarioRun(Scenario(prepared=crossing, duration=5)) as fresh:
         fresh.start()
         source = source_of(fresh.world)
         for _ in range(40):
@@ -255,7 +255,7 @@ def run_with(crossing: PreparedSystem, *, is_seen: bool) -> tuple[Outcome, set[i
         except BaseException as problem:
             problems.append(problem)
 
-    with ScenarioRun(Scenario(prepared=crossing, seconds=0.5, traced=300)) as made:
+    with ScenarioRun(Scenario(prepared=crossing, duration=0.5, traced=300)) as made:
         thread = threading.Thread(target=look, args=(source_of(made.world),))
         if is_seen:
             thread.start()

@@ -1,6 +1,6 @@
 """Type checkers must accept all of this (test_typing.py asks them)."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from genus import (
@@ -19,7 +19,7 @@ from genus import (
     open_bus,
     this,
 )
-from genus.bus import Reply
+from genus.filters import Predicate, Term
 
 
 class Roadside(Kind):
@@ -30,6 +30,10 @@ class Loop(Event, Roadside):
     lane: int
     category: Maybe[str] = None
     bay: Int8 = 0
+
+    @property
+    def both(self) -> int:
+        return self.lane + self.bay
 
 
 class Camera(Loop):
@@ -88,6 +92,10 @@ def on_camera(event: Camera) -> None:
 
 
 fast: Subscription[Loop] = Subscription(Loop, where=this.lane > 1)
+assert_type(this[Camera.lane] * 2 > this[Loop.bay], Predicate)
+assert_type(~this[Loop.category].isin(["truck"]) | this[Loop.both].between(1, 3), Predicate)
+assert_type(this["lane"].length(), Term)
+named: Subscription[Loop] = Subscription(Loop, where=this[Loop.place].startswith("A8") & this[Loop.time].is_present())
 assert_type(Subscription(Loop), Subscription[Loop])
 assert_type(Subscription(all_of(Loop, Roadside), has="lane", strict=True), Subscription[Loop])
 assert_type(Subscription.parse("Loop where lane > 1"), Subscription[Any])
@@ -109,6 +117,15 @@ with open_bus("local:") as bus:
     assert_type(bus.inbox(fast), Inbox[Loop])
     assert_type(bus.inbox(fast, capacity=3).get(timeout=1), Loop)
     assert_type(bus.inbox("Loop"), Inbox[Any])
+    assert_type(bus.inbox(Loop), Inbox[Loop])
+    assert_type(bus.inbox(Loop).drain(), list[Loop])
+    assert_type(bus.inbox(all_of(Loop, Roadside)).get(timeout="1s"), Loop)
+    assert_type(bus.subscribe(Loop, on_loop.handler), Listener[Loop])
+    assert_type(bus.subscribe(Loop, lambda event: print(event.lane)), Listener[Loop])
+    bus.subscribe(Loop, on_loop_async, concurrency=4)
+    bus.subscribe(all_of(Loop, Roadside), lambda event: print(event.lane))
+    bus.subscribe(Camera, on_loop.handler)
+    bus.subscribe(Roadside, on_event)
 
 
 class Move(Event):
@@ -116,15 +133,16 @@ class Move(Event):
     request: Maybe[UInt32] = None
 
 
-class Moved(Reply):
+class Moved(Event):
     axis: int
+    request: UInt32 = 0
 
 
 def answer(event: Move) -> Moved:
     return Moved(axis=event.axis)
 
 
-async def answer_async(event: Move) -> Reply | None:
+async def answer_async(event: Move) -> Moved | None:
     return None if event.axis else Moved(axis=event.axis)
 
 
@@ -135,7 +153,7 @@ assert_type(moves.serve(lambda event: Moved(axis=event.axis)), Listener[Move])
 
 
 @moves.serve
-def served(event: Move) -> Reply:
+def served(event: Move) -> Event:
     return Moved(axis=event.axis)
 
 
@@ -146,17 +164,16 @@ async def served_async(event: Move) -> Moved:
 
 assert_type(served, Listener[Move])
 assert_type(served_async, Listener[Move])
-assert_type(moves.request_sync(Move(axis=1)), Reply)
-assert_type(moves.request_sync(Move(axis=1), timeout=1.5, reply=Moved), Moved)
+assert_type(moves.request(Move(axis=1), Moved, timeout=1.5), Moved)
 
 
 async def request() -> int:
-    assert_type(await moves.request(Move(axis=1), timeout="2s"), Reply)
-    return (await moves.request(Move(axis=1), reply=Moved)).axis
+    assert_type(await moves.request_async(Move(axis=1), Moved, timeout=timedelta(seconds=2)), Moved)
+    return (await moves.request_async(Move(axis=1), Moved, timeout="2s")).axis
 
 
-assert_type(bus.channel(Loop, NonReal(), keep=1), EventChannel[Loop])
-assert_type(bus.channel(Loop, keep=1, keep_by=("lane", "bay")), EventChannel[Loop])
+assert_type(bus.channel(Loop, NonReal(), keep=True), EventChannel[Loop])
+assert_type(bus.channel(Loop, keep=True, keep_by=("lane", "bay")), EventChannel[Loop])
 assert_type(bus.last_values(fast), list[Loop])
 assert_type(bus.last_values("Loop"), list[Any])
 assert_type(loops.publish_all(Loop(lane=lane) for lane in range(3)), int)

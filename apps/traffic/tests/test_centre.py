@@ -13,7 +13,7 @@ from genus_traffic.road.city import default_city
 from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import TYPES, Category, ConfidentLoop, Loop
 
-SCENE = default_city(2, 4.0, seed=3)
+SCENE = default_city(2, "4 min", seed=3)
 FIRST, SECOND = SCENE.names
 REFITS = {name: SCENE.refit_us(name) or 0 for name in SCENE.names}
 

@@ -23,7 +23,7 @@ from genus_traffic.road.generator import generate
 from genus_traffic.segment.segment import Segment, SegmentRun
 
 number, address = int(sys.argv[1]), sys.argv[2]
-scene = default_city(2, minutes=0.25)
+scene = default_city(2, "15s")
 site = scene.sites[number]
 segment = Segment(
     site=site.name, place=site.place, lanes=site.lanes, detections=generate(site, scene).detections,

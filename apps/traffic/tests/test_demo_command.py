@@ -26,7 +26,7 @@ def refused(done: CommandResult) -> str:
 
 def test_a_broken_scene_is_refused(tmp_path: Path) -> None:
     """The line names the file, the key and what may have been meant."""
-    (tmp_path / "city.toml").write_text('minutes = 5\n[[site]]\nname = "mill"\nlnaes = 2\n')
+    (tmp_path / "city.toml").write_text('duration = 300\n[[site]]\nname = "mill"\nlnaes = 2\n')
     said = refused(genus("demo", "traffic", "--scene", str(tmp_path / "city.toml"), "--into", str(tmp_path / "demo")))
     assert "city.toml" in said
     assert "lnaes" in said

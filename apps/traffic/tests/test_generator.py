@@ -26,7 +26,7 @@ from genus_traffic.types import DISTANCE_M, Category
 
 from .examples import examples
 
-CITY = default_city(sites=4, minutes=10, seed=1)
+CITY = default_city(sites=4, duration="10 min", seed=1)
 FAULTLESS: dict[str, Any] = {"missed_hits": 0.0, "missed_edges": 0.0, "misread": 0.0}
 
 
@@ -263,13 +263,13 @@ DIGEST = """
 import hashlib, msgspec
 from genus_traffic.road.city import default_city
 from genus_traffic.road.generator import generate
-city = default_city(2, 2, 9)
+city = default_city(2, "2 min", 9)
 print(hashlib.sha256(msgspec.json.encode([generate(site, city) for site in city.sites])).hexdigest())
 """
 
 
 def test_another_process_makes_the_same_traffic() -> None:
-    city = default_city(2, 2, 9)
+    city = default_city(2, "2 min", 9)
     here = hashlib.sha256(msgspec.json.encode([generate(site, city) for site in city.sites])).hexdigest()
     done = subprocess.run(
         [sys.executable, "-c", DIGEST],
@@ -283,7 +283,7 @@ def test_another_process_makes_the_same_traffic() -> None:
 
 def test_a_site_does_not_depend_on_the_others() -> None:
     """But for when its turn in the refit comes."""
-    small, large = (msgspec.structs.replace(default_city(sites, 1), refit=None) for sites in (1, 5))
+    small, large = (msgspec.structs.replace(default_city(sites, "1 min"), refit=None) for sites in (1, 5))
     assert generate(small.sites[0], small) == generate(large.sites[0], large)
 
 

@@ -18,7 +18,7 @@ from genus_traffic.run_folder import RunFolder, prepare
 from genus_traffic.segment.processes import run_segments, simulate_site
 from genus_traffic.steps import Steps
 
-SCENE = default_city(2, 2.0, seed=1)
+SCENE = default_city(2, "2 min", seed=1)
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +66,13 @@ def test_a_run_that_is_interrupted_ends_its_processes() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_segments(default_city(2, 4.0, seed=1), interrupted)
+        run_segments(default_city(2, "4 min", seed=1), interrupted)
     assert multiprocessing.active_children() == []
 
 
 def test_processes_give_what_one_alone_gives() -> None:
     """A site's run depends on its scene alone, not on the number of processes or the sites beside it."""
-    scene = default_city(2, 0.5, seed=4)
+    scene = default_city(2, "30s", seed=4)
     together = run_segments(scene)
     alone = [simulate_site(_only(scene, name), scene.site(name), lambda _: None) for name in scene.names]
     assert [each.outcome.events for each in together] == [each.outcome.events for each in alone]

@@ -15,7 +15,7 @@ from genus_traffic.road.scene_file import load_scene, parse_scene
 
 EXAMPLE = Path(__file__).parents[1] / "city.toml"
 
-HEAD = "start = 2026-03-02T07:30:00Z\nminutes = 10\n"
+HEAD = 'start = 2026-03-02T07:30:00Z\nduration = "10 min"\n'
 SITE = '[[site]]\nname = "mill"\nkind = "street"\n'
 
 
@@ -65,12 +65,12 @@ def test_a_site_has_what_is_typical_of_its_kind_unless_the_file_says_otherwise(k
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is empty; it needs start, minutes and at least one [[site]]"),
-        ("# nothing\n", "is empty; it needs start, minutes and at least one [[site]]"),
+        ("", "is empty; it needs start, duration and at least one [[site]]"),
+        ("# nothing\n", "is empty; it needs start, duration and at least one [[site]]"),
         ("start = ", "is not TOML: Invalid value (at end of document)"),
         (HEAD, "a city has 1 to 100 sites, not 0"),
         (SITE, "start is missing"),
-        (f"{HEAD}minuts = 5\n{SITE}", "unknown key 'minuts'; did you mean 'minutes'?"),
+        (f"{HEAD}duratoin = 5\n{SITE}", "unknown key 'duratoin'; did you mean 'duration'?"),
         (f"{HEAD}[site]\nname = 'a'", "site must be a list of tables; write [[site]]"),
         (f"{HEAD}site = [3]", "[[site]] 1 must be a table, not 3"),
         (f"{HEAD}{SITE}flow = 3", "[[site]] 1 'mill': unknown key 'flow'; did you mean 'flow_per_hour'?"),
@@ -85,16 +85,16 @@ def test_a_site_has_what_is_typical_of_its_kind_unless_the_file_says_otherwise(k
         ),
         (f"{HEAD}{SITE}waves = false", "[[site]] 1 'mill': waves is False; it must be a table"),
         (
-            f"{HEAD}{SITE}signal = {{ cycle = 60 }}",
-            "[[site]] 1 'mill': signal: unknown key 'cycle'; did you mean 'cycle_s'?",
+            f"{HEAD}{SITE}signal = {{ cycles = 60 }}",
+            "[[site]] 1 'mill': signal: unknown key 'cycles'; did you mean 'cycle'?",
         ),
         (
-            f"{HEAD}{SITE}signal = {{ cycle_s = 0 }}",
-            "[[site]] 1 'mill': signal.cycle_s is 0; it must be a number > 0.0",
+            f"{HEAD}{SITE}signal = {{ cycle = 0 }}",
+            "[[site]] 1 'mill': signal.cycle is 0; it must be above zero",
         ),
         (
-            f"{HEAD}{SITE}signal = {{ cycle_s = 20 }}",
-            "[[site]] 1 'mill': signal: green_s is 28, which leaves no red in a cycle of 20 s",
+            f"{HEAD}{SITE}signal = {{ cycle = 20 }}",
+            "[[site]] 1 'mill': signal: green is 28 s, which leaves no red in a cycle of 20 s",
         ),
         (f"{HEAD}[[site]]\nkind = 'street'", "[[site]] 1: name is missing"),
         (f"{HEAD}[[site]]\nname = 'a'", "[[site]] 1 'a': kind is missing; known are signals, motorway, street"),
@@ -111,14 +111,14 @@ def test_a_site_has_what_is_typical_of_its_kind_unless_the_file_says_otherwise(k
         (
             f"{HEAD}{SITE}[refit]\nbegins = 1",
             "refit: the last site is refitted 10.0 min after the start, but the scene ends after 10 min; "
-            "make begins or apart_s smaller",
+            "make begins or apart smaller",
         ),
         (
-            f"start = 2026-03-02T07:30:00\nminutes = 1\n{SITE}",
+            f"start = 2026-03-02T07:30:00\nduration = 60\n{SITE}",
             "start is 2026-03-02 07:30:00; it must be a date and time with a zone, such as 2026-03-02T07:30:00Z",
         ),
         (f"{HEAD}seed = 1.5\n{SITE}", "seed is 1.5; it must be a whole number"),
-        (f"start = 2026-03-02T07:30:00Z\nminutes = 0\n{SITE}", "minutes is 0; it must be a number > 0.0"),
+        (f"start = 2026-03-02T07:30:00Z\nduration = 0\n{SITE}", "duration is 0; it must be above zero"),
         (f"refit = 3\n{HEAD}{SITE}", "[refit] must be a table, not 3"),
     ],
 )
@@ -201,7 +201,7 @@ def test_more_sites_leave_those_before_them_as_they_are() -> None:
 def test_a_refit_goes_from_site_to_site_within_the_scene(
     sites: int, minutes: float, begins: float, left_out: set[int]
 ) -> None:
-    city = default_city(sites, minutes)
+    city = default_city(sites, f"{minutes} min")
     order = tuple(name for number, name in enumerate(city.names) if number not in left_out)
     scene: Scene = msgspec.structs.replace(city, refit=Refit(begins=begins, order=order))
     turns = [scene.refit_us(name) for name in order]
@@ -215,7 +215,7 @@ def test_a_refit_goes_from_site_to_site_within_the_scene(
 
 @pytest.mark.parametrize(("sites", "minutes"), list(product((1, 4, 100), (0.5, 10.0))))
 def test_the_default_refit_begins_half_way_and_leaves_time_after_the_last_site(sites: int, minutes: float) -> None:
-    city = default_city(sites, minutes)
+    city = default_city(sites, f"{minutes} min")
     length_us = city.end_us - city.start_us
     assert city.refit_us(city.names[0]) == city.start_us + length_us // 2
     assert city.refitted_us is not None

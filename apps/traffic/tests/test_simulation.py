@@ -46,17 +46,17 @@ def start(city: CitySystem) -> None:
 
 
 @examples(15)
-@given(seed=st.integers(0, 1000), site=st.integers(0, 2), minutes=st.sampled_from([0.5, 1.0, 4.0]))
-def test_traffic_that_is_made_in_time_is_that_which_is_made_at_once(seed: int, site: int, minutes: float) -> None:
+@given(seed=st.integers(0, 1000), site=st.integers(0, 2), duration=st.sampled_from([30, "1 min", "4 min"]))
+def test_traffic_that_is_made_in_time_is_that_which_is_made_at_once(seed: int, site: int, duration: str | int) -> None:
     """All kinds of sites, with queues at signals and waves of congestion, whose vehicles stay for long."""
-    scene = default_city(sites=3, minutes=minutes, seed=seed)
+    scene = default_city(sites=3, duration=duration, seed=seed)
     chosen = scene.sites[site]
     assert tuple(detections_in_time(chosen, scene)) == generate(chosen, scene).detections
 
 
 def test_the_first_traffic_of_a_day_is_there_as_soon_as_that_of_a_minute() -> None:
     """The road of a day has 432,000 steps, which take a minute; the first detection needs some hundred."""
-    day, minute = default_city(sites=1, minutes=1440), default_city(sites=1, minutes=1)
+    day, minute = default_city(sites=1, duration="1 day"), default_city(sites=1, duration="1 min")
     first = next(detections_in_time(day.sites[0], day))
     assert first == next(detections_in_time(minute.sites[0], minute))
 
@@ -65,13 +65,13 @@ def test_the_first_traffic_of_a_day_is_there_as_soon_as_that_of_a_minute() -> No
 
 
 def test_a_city_is_a_system_that_studio_runs() -> None:
-    city = make_city("traffic?sites=2&minutes=1&seed=5")
+    city = make_city("traffic?sites=2&duration=60&seed=5")
     assert city is not None
     system: SimulatedSystem = city
     assert list(system.worlds) == ["harbour-crossing", "a8-km12"]
     assert list(system.buses) == [CENTRE]
     assert system.end_ns == system.begin_ns + 60 * SECOND
-    assert city.scene == default_city(sites=2, minutes=1, seed=5)
+    assert city.scene == default_city(sites=2, duration="1 min", seed=5)
     notes = list(system.start())
     assert notes == ["switching on harbour-crossing", "switching on a8-km12"]
     assert system.now_ns == system.begin_ns
@@ -81,7 +81,7 @@ def test_a_city_is_a_system_that_studio_runs() -> None:
 
 def test_its_segments_are_those_of_the_demo() -> None:
     """Every channel of every site has the same outcome, in spite of the steps and of traffic that is made in time."""
-    scene = default_city(sites=2, minutes=0.5, seed=3)
+    scene = default_city(sites=2, duration="30s", seed=3)
     city = CitySystem(scene)
     start(city)
     run(city, 30)
@@ -97,7 +97,7 @@ def test_its_segments_are_those_of_the_demo() -> None:
 
 
 def test_what_the_gateways_forward_arrives_at_the_centre_once() -> None:
-    city = CitySystem(default_city(sites=2, minutes=1, seed=2))
+    city = CitySystem(default_city(sites=2, duration="1 min", seed=2))
     start(city)
     run(city, 20)
     run(city, 10)  # stragglers take some seconds
@@ -117,7 +117,7 @@ def test_an_event_arrives_at_the_centre_at_its_time_within_a_step() -> None:
     """Whatever the length of the steps: Studio measures by this time how long events took."""
     arrivals: list[list[tuple[int, str]]] = []
     for step_ns in (20_000_000, 50_000_000):
-        city = CitySystem(default_city(sites=1, minutes=1, seed=2))
+        city = CitySystem(default_city(sites=1, duration="1 min", seed=2))
         start(city)
         found: list[tuple[int, str]] = []
         city.centre.bus.subscribe(
@@ -135,7 +135,7 @@ def test_an_event_arrives_at_the_centre_at_its_time_within_a_step() -> None:
 
 
 def test_on_the_page_the_centre_is_in_the_time_of_the_city() -> None:
-    sources = {source.name: source for source in open_simulation("traffic?sites=1&minutes=1&seed=2")}
+    sources = {source.name: source for source in open_simulation("traffic?sites=1&duration=60&seed=2")}
     centre, pause = sources[CENTRE], threading.Event()
     try:
         assert isinstance(centre, EventSource)
@@ -153,7 +153,7 @@ def test_on_the_page_the_centre_is_in_the_time_of_the_city() -> None:
 
 
 def test_the_programs_of_the_centre_are_subscribed_and_count() -> None:
-    city = CitySystem(default_city(sites=1, minutes=1, seed=2))
+    city = CitySystem(default_city(sites=1, duration="1 min", seed=2))
     start(city)
     run(city, 10)
     texts = {str(listener.subscription): listener.counters.delivered for listener in city.centre.bus.listeners()}
@@ -163,7 +163,7 @@ def test_the_programs_of_the_centre_are_subscribed_and_count() -> None:
 
 
 def test_after_the_refit_of_the_last_site_the_collector_asks_for_confidence() -> None:
-    city = CitySystem(default_city(sites=2, minutes=0.5, seed=1))
+    city = CitySystem(default_city(sites=2, duration="30s", seed=1))
     start(city)
     run(city, 20)
     asked = {str(listener.subscription) for listener in city.centre.bus.listeners()}
@@ -194,11 +194,11 @@ def test_the_default_city_is_that_of_the_demo() -> None:
 
 def test_a_city_file_is_simulated() -> None:
     assert scene_of(str(CITY_FILE)) == load_scene(CITY_FILE)
-    changed = scene_of(f"{CITY_FILE}?minutes=6&seed=11&site=mill-street")
+    changed = scene_of(f"{CITY_FILE}?duration=6min&seed=11&site=mill-street")
     assert (changed.minutes, changed.seed, changed.names) == (6.0, 11, ("mill-street",))
 
 
-@pytest.mark.parametrize("scene", [default_city(3, 2.5, 9), load_scene(CITY_FILE)])
+@pytest.mark.parametrize("scene", [default_city(3, "2.5 min", 9), load_scene(CITY_FILE)])
 def test_the_folder_of_a_run_is_simulated_again(tmp_path: Path, scene: Scene) -> None:
     """A run writes its city first."""
     (tmp_path / MARKER).touch()
@@ -231,7 +231,7 @@ def test_what_is_no_city_is_left_to_others(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("traffic?sites=0", "1 to 100 sites"),
-        ("traffic?minutes=0", "minutes is 0"),
+        ("traffic?duration=0", "duration is 0"),
         ("traffic?sites=two", "sites is 'two'"),
         ("traffic?site=atlantis", "there is no site 'atlantis'"),
         (f"{CITY_FILE}?sites=3", "choose one with site=NAME"),

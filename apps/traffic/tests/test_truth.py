@@ -43,7 +43,7 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
 
 
 def test_the_truth_of_a_site_survives_its_file(tmp_path: Path) -> None:
-    city = default_city(1, 2)
+    city = default_city(1, "2 min")
     passages = generate(city.sites[0], city).passages
     assert tuple(read_truth(write_truth(passages, tmp_path / "truth.parquet"))) == passages
 

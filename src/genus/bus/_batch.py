@@ -33,7 +33,7 @@ def publish_each(publish: Callable[[T], object], events: Iterable[T]) -> int:
     return number + 1
 
 
-def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[type], Deliver]", events: Iterable[Any]) -> int:
+def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[Any], Deliver]", events: Iterable[Any]) -> int:
     """Check all events, send all to other processes, and then deliver all here; returns their number.
 
     Nothing is published if one cannot be. If a queue here is full, the error is raised when all are delivered.
@@ -45,7 +45,7 @@ def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[type], Deliver]", ev
         cls = event.__class__
         try:
             if cls not in by_class:
-                by_class[cls] = deliver_of(cls)
+                by_class[cls] = deliver_of(event)
             delivers.append(by_class[cls])
             prepared.append(bus.prepare(event))
         except Exception as problem:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
 from genus.bus._channel import EventChannel
@@ -16,20 +16,7 @@ from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler,
 from genus.bus._delivery import delivery_to, log
 from genus.bus._interested import Interested
 from genus.bus._last_values import CatchUp, KeptEvent, LastValues
-from genus.bus._link import (
-    BatchLink,
-    Clock,
-    ClockLink,
-    KeepingLink,
-    Link,
-    ListeningLink,
-    PreciseClock,
-    Publisher,
-    SharingLink,
-    Timer,
-    TroubleHandler,
-    TypedLink,
-)
+from genus.bus._link import Capabilities, Clock, Link, Publisher, Timer, TroubleHandler
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
 from genus.bus._qos import Keep, NonReal, QoS, keep_of, qos_of
@@ -37,9 +24,9 @@ from genus.bus._queue import EventQueue, WhenFull
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
-from genus.filters import AllOf, Subscription
+from genus.filters import AllOf, Subscription, TypesByName
 from genus.filters._subscription import drop_implied, ensure_subscription
-from genus.model import Event, Kind, Span, check, name_of, nanoseconds, subtypes
+from genus.model import Event, Span, check, is_type, nanoseconds, seconds
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -50,6 +37,8 @@ T = TypeVar("T")
 ErrorHandler: TypeAlias = Callable[[Listener[Any], Event, Exception], None]
 """A function that is called with the listener, the event and the error when a handler raises."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Wanted: TypeAlias = type[T] | AllOf[T] | Subscription[T]
+"""What can be subscribed to, besides text."""
 PAGE_ENTRY_POINTS = "genus.pages"
 """The group of entry points in which `Bus.studio` finds its page."""
 
@@ -66,9 +55,12 @@ class Bus:
         source: str | None = None,
         stamp: bool = False,
     ) -> None:
+        if link is not None and not isinstance(link, Link):
+            raise BusError(f"{type(link).__name__} cannot be the link of a bus; derive it from genus.bus.Link")
         self._link = link
-        self._listening_link = link if isinstance(link, ListeningLink) else None
-        self._keeping_link = link if isinstance(link, KeepingLink) else None
+        can = Capabilities() if link is None else link.capabilities
+        self.is_batching = can.send_all
+        self._keeping_link = link if can.last_values else None
         self._last_values = LastValues()
         self._on_error = on_error
         stamping = stamp_with(source, self.now if stamp else None)
@@ -80,8 +72,6 @@ class Bus:
         self.interested = Interested(link, self.route)
         stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._announcer = Announcer(self, link, self._last_values, stamping, stamped)
-        self._batch_link = link if isinstance(link, BatchLink) else None  # asked once: it takes microseconds
-        self.is_batching = self._batch_link is not None
         self._requester: Requester | None = None
         self._requester_lock = threading.Lock()
         self.lock = self._router.lock
@@ -93,10 +83,12 @@ class Bus:
         self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
-        self._every_event.on_publisher = self._set_publish
+        self.publish = self._every_event.publish  # type: ignore[method-assign]
         if link is not None:
             link.open(self.receive)
-        self._clock: Clock = link.clock if isinstance(link, ClockLink) else _system_clock(link)
+        clock = None if link is None else link.clock
+        self._has_clock_of_link = clock is not None
+        self._clock: Clock = _system_clock(link) if clock is None else clock
         self.wait_for = self._clock.wait_for
 
     def __enter__(self) -> "Bus":
@@ -109,7 +101,7 @@ class Bus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.drain()
+        await self.wait_idle_async()
         self.close()
 
     @property
@@ -123,7 +115,7 @@ class Bus:
 
         On a CAN bus they are those of the databases that its address names.
         """
-        return self._link.types if isinstance(self._link, TypedLink) else {}
+        return {} if self._link is None else self._link.types
 
     # -- publishing and subscribing ----------------------------------------------------------------------------------
 
@@ -158,40 +150,47 @@ class Bus:
         type: type[T],
         qos: QoS | str = NonReal(),  # noqa: B008 - it is frozen
         *,
-        keep: Literal[0, 1] = 0,
+        keep: bool = False,
         keep_by: str | Iterable[str] | None = None,
+        on_trouble: TroubleHandler | None = None,
+        carries: str | Iterable[str] = (),
     ) -> EventChannel[T]:
-        """A channel to publish an event type with a quality of service; a medium that cannot keep it refuses.
+        """Return a channel to publish an event type with a quality of service; use it in a `with` block.
 
-        `qos` is a `Hard`, `Soft` or `NonReal`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
-        With `keep=1` the newest event of each `source` is kept until the bus is closed, and who subscribes later gets
-        it at once. `keep_by` names other attributes whose values make the key.
+        Args:
+            type: The event type; a subtype has a channel of its own.
+            qos: A `Hard`, `Soft` or `NonReal`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
+                Entering the `with` block raises BusError if the medium cannot keep it.
+            keep: Keep the newest event of each `source` until the bus is closed: who subscribes later gets it at once.
+            keep_by: Names of other attributes whose values make the key.
+            on_trouble: Is called with what could not be kept: deadlines missed, events expired or not sent.
+            carries: Names of the context attributes (`time`, `place`, ...) that the events will have besides the
+                type's own: on a medium of small frames they decide how many frames each event takes.
 
         >>> from genus import Event, open_bus
         >>> class Valve(Event):
         ...     number: int
         ...     open: bool
-        >>> with open_bus() as bus, bus.channel(Valve, keep=1, keep_by="number") as valves:
-        ...     valves.announce()
+        >>> with open_bus() as bus, bus.channel(Valve, keep=True, keep_by="number") as valves:
         ...     valves.publish(Valve(number=1, open=False))
         ...     valves.publish(Valve(number=1, open=True))
-        ...     listener = bus.collection(Valve).subscribe(print)
+        ...     listener = bus.subscribe(Valve, print)
         Valve(number=1, open=True)
         """
-        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by))
+        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by), on_trouble, carries)
         with self.lock:
             self._channels.add(channel)
         return channel
 
     @overload
-    def last_values(self, subscription: Subscription[T]) -> list[T]: ...
+    def last_values(self, subscription: Wanted[T]) -> list[T]: ...
 
     @overload
     def last_values(self, subscription: str) -> list[Any]: ...
 
-    def last_values(self, subscription: Subscription | str) -> list[Any]:
-        """The newest kept events that a subscription, or its text, matches: what a new subscriber would get."""
-        listener = Listener[Any](self, ensure_subscription(subscription, strict=False), print)
+    def last_values(self, subscription: Wanted[Any] | str) -> list[Any]:
+        """Return the newest kept events that match: what a new subscriber would get."""
+        listener = Listener[Any](self, self._asked(subscription, False), print)
         return [kept.event for kept in self._kept_for(listener)]
 
     def publish(self, event: Event) -> None:
@@ -205,11 +204,12 @@ class Bus:
     @overload
     def subscribe(
         self,
-        subscription: Subscription[T],
+        subscription: Wanted[T],
         handler: Handler[T],
         *,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[T]: ...
@@ -217,11 +217,12 @@ class Bus:
     @overload
     def subscribe(
         self,
-        subscription: Subscription,
+        subscription: Wanted[Any],
         handler: Handler[Event],
         *,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[Any]: ...
@@ -234,32 +235,46 @@ class Bus:
         *,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[Any]: ...
 
     def subscribe(
         self,
-        subscription: Subscription | str,
+        subscription: Wanted[Any] | str,
         handler: Handler[Any],
         *,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
+        concurrency: int = 1,
         on_trouble: TroubleHandler | None = None,
         strict: bool = False,
     ) -> Listener[Any]:
-        """Call a handler with what a ready-made subscription, or its text, matches.
+        """Call a handler with every event that matches.
 
-        Type checkers know what the handler gets of a ready-made one, not of a text. The options are those of
-        `Collection.subscribe`.
+        Args:
+            subscription: An event type or kind, `all_of(...)`, a `Subscription`, or its text. Type checkers know what
+                the handler gets, but for a text.
+            handler: A function or coroutine function of one event.
+
+        The options and errors are those of `Collection.subscribe`.
+
+        >>> from genus import Event, open_bus
+        >>> class Loop(Event):
+        ...     lane: int
+        >>> with open_bus() as bus:
+        ...     listener = bus.subscribe(Loop, print)
+        ...     bus.publish(Loop(lane=1))
+        Loop(lane=1)
         """
         asked = self._asked(subscription, strict)
-        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble)
+        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble, concurrency)
 
     @overload
     def inbox(
         self,
-        subscription: Subscription[T],
+        subscription: Wanted[T],
         *,
         capacity: int = ...,
         full: WhenFull = ...,
@@ -280,24 +295,29 @@ class Bus:
 
     def inbox(
         self,
-        subscription: Subscription | str,
+        subscription: Wanted[Any] | str,
         *,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
         on_trouble: TroubleHandler | None = None,
         strict: bool = False,
     ) -> Inbox[Any]:
-        """A bounded queue of what a ready-made subscription, or its text, matches; see `Collection.inbox`."""
+        """Return a bounded queue of what a type, `all_of(...)`, a `Subscription` or its text matches.
+
+        The options are those of `Collection.inbox`.
+        """
         asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
 
-    def _asked(self, subscription: Subscription | str, strict: bool) -> Subscription:
-        """A subscription that was given as it is or as text, in which names of the medium's types mean these."""
-        own = self.types if isinstance(subscription, str) else {}
-        if isinstance(subscription, str) and own:
-            others = (cls for cls in (*subtypes(Event), *subtypes(Kind)) if name_of(cls) not in own)
-            return Subscription.parse(subscription, (*others, *own.values()), strict=strict)
-        return ensure_subscription(subscription, strict=strict)
+    def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
+        """The subscription that is meant; in a text, names of the medium's types mean these."""
+        if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
+            return Subscription(given, strict=strict)
+        if isinstance(given, str):
+            return Subscription.parse(given, TypesByName(preferred=self.types), strict=strict)
+        if not isinstance(given, Subscription):
+            raise BusError(f"{given!r} cannot be subscribed to; give a type, all_of(...), a Subscription, or its text")
+        return ensure_subscription(given, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -327,13 +347,11 @@ class Bus:
         >>> reading.precision_ns < 1_000_000
         True
         """
-        clock = self._clock
-        precision = clock.precision_ns() if isinstance(clock, PreciseClock) else None
-        return TimeReading(clock.time_ns(), precision)
+        return TimeReading(self._clock.time_ns(), self._clock.precision_ns())
 
-    def sleep(self, span: Span | float) -> None:
-        """Block for a span of the bus's time: seconds, a timedelta, or text such as `100ms`."""
-        self._clock.sleep(span if isinstance(span, int | float) else nanoseconds(span, "span") / 1e9)
+    def sleep(self, span: Span) -> None:
+        """Block for a length of the bus's time: seconds, text such as `100ms`, or a timedelta."""
+        self._clock.sleep(seconds(span))
 
     def call_at(self, time: datetime | int, function: Callable[[], object]) -> Timer:
         """Call a function at a time of the bus: a datetime with a time zone, or nanoseconds since 1970.
@@ -341,7 +359,7 @@ class Bus:
         The function runs in a thread of the bus and should not take long. Returns a timer to `cancel()`. `every` makes
         tasks for many points of time.
         """
-        return self._clock.call_at(time if isinstance(time, int) else _nanoseconds_of(time), function)
+        return self._clock.call_at(_nanoseconds_of(time), function)
 
     def every(
         self,
@@ -371,7 +389,8 @@ class Bus:
             The task: `cancel()` ends it, `timing` says how its starts kept their times.
 
         Raises:
-            BusError: A time cannot be read, the period is zero, or the function cannot be called.
+            SpanError: A length of time cannot be read, or the period is zero.
+            BusError: The function cannot be called.
 
         >>> from genus import open_bus
         >>> with open_bus() as bus:
@@ -382,7 +401,7 @@ class Bus:
         """
         return PeriodicTask(
             self._clock,
-            nanoseconds(period, "period"),
+            nanoseconds(period, "period", zero=False),
             function,
             offset_ns=None if offset is None else nanoseconds(offset, "offset"),
             tolerance_ns=nanoseconds(tolerance, "tolerance"),
@@ -392,7 +411,7 @@ class Bus:
 
     def _knows_time(self) -> bool:
         """Whether there is a common time: always, unless the medium has a clock that says there is none."""
-        return not isinstance(self._link, ClockLink) or self.time().precision_ns is not None
+        return not self._has_clock_of_link or self.time().precision_ns is not None
 
     # -- state -------------------------------------------------------------------------------------------------------
 
@@ -456,7 +475,7 @@ class Bus:
         """
         return self.interested.on_listeners(changed)
 
-    async def drain(self) -> None:
+    async def wait_idle_async(self) -> None:
         """Wait until async handlers have handled what was published before."""
         import asyncio
 
@@ -507,15 +526,13 @@ class Bus:
     # -- for collections, listeners, channels and links --------------------------------------------------------------
 
     def requester(self) -> "Requester":
-        """The requests of this bus; their replies are subscribed to with the first."""
+        """Return the requests of this bus."""
         from genus.bus._requests import Requester  # with the first request: `import genus` stays quick
 
         self._check_open()
         with self._requester_lock:
             if self._requester is None:
-                requester = Requester(self)
-                self.subscribe(requester.subscription, requester.handle)
-                self._requester = requester
+                self._requester = Requester(self)
             return self._requester
 
     def is_own_request(self, number: int) -> bool:
@@ -534,8 +551,8 @@ class Bus:
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""
-        assert self._batch_link is not None
-        self._batch_link.send_all(events)
+        assert self._link is not None
+        self._link.send_all(events)
 
     def route(self, cls: type) -> "ClassRoute":
         """How events of a class reach their listeners."""
@@ -564,8 +581,8 @@ class Bus:
             catch_up = CatchUp(listener, queue) if is_kept else None
             self._router.add(listener)
         try:
-            if self._listening_link is not None:
-                self._unlisten[listener] = self._listening_link.listen(listener.subscription, on_trouble)
+            if self._link is not None:
+                self._unlisten[listener] = self._link.listen(listener.subscription, on_trouble)
         except BaseException:
             self.remove(listener)
             raise
@@ -633,7 +650,7 @@ class Bus:
         self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None
     ) -> RoundRobin | None:
         """Share events with consumers in other processes that ask the same; None if the link cannot."""
-        if not isinstance(self._link, SharingLink):
+        if self._link is None:
             return None
         group = RoundRobin(self, consumer.subscription, is_shared=True)
         group.join(consumer, on_trouble)
@@ -662,10 +679,6 @@ class Bus:
         if self._on_error is None:
             log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
 
-    def _set_publish(self, publish: Callable[[Any], object]) -> None:
-        """Let `publish` be the function of the collection of all events, which is quicker to call."""
-        self.publish = publish  # type: ignore[method-assign, assignment]
-
     def _listeners(self) -> list[Listener[Any]]:
         with self.lock:
             return [one for collection in self._collections.values() for one in collection.listeners]
@@ -692,7 +705,11 @@ def _system_clock(link: Link | None) -> SystemClock:
     return SystemClock(precision_ns=(lambda: None) if link is not None else system_resolution)
 
 
-def _nanoseconds_of(time: datetime) -> int:
+def _nanoseconds_of(time: object) -> int:
+    if isinstance(time, int):
+        return time
+    if not isinstance(time, datetime):
+        raise BusError(f"{time!r} is no point of time; give a datetime with a time zone, or nanoseconds since 1970")
     if time.tzinfo is None:
         raise BusError(f"{time.isoformat()} has no time zone; write for example datetime(..., tzinfo=UTC)")
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000

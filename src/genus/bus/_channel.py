@@ -5,7 +5,7 @@ from typing import Generic, Protocol, TypeVar
 
 from genus.bus._clock import LateStart, PeriodicTask
 from genus.bus._last_values import LastValuePublisher
-from genus.bus._link import Publisher, SlotPublisher, SlotTimes, TroubleHandler
+from genus.bus._link import Publisher, SlotTimes, TroubleHandler
 from genus.bus._qos import Keep, QoS
 from genus.errors import BusError
 from genus.model import Span, is_event_type, is_type, name_of, nanoseconds, vector
@@ -41,62 +41,71 @@ class ChannelOwner(Protocol):
 class EventChannel(Generic[T]):
     """One event type that is published with a quality of service; made by `bus.channel(type, qos)`.
 
-    A publisher announces the channel before it publishes, so that everything that takes time (a node number, the
-    catalog, a slot) is done by then. Leaving the `with` block withdraws the announcement.
+    Entering its `with` block announces it, so that everything that takes time (a node number, the catalog, a slot) is
+    done before the first event; leaving the block withdraws the announcement. Without a `with` block, call
+    `announce()` and `cancel()`.
 
     >>> from genus import Event, open_bus
     >>> class Valve(Event):
     ...     open: bool
     >>> with open_bus("local:") as bus, bus.channel(Valve) as valves:
-    ...     listener = bus.collection(Valve).subscribe(print)
-    ...     valves.announce()
+    ...     listener = bus.subscribe(Valve, print)
     ...     valves.publish(Valve(open=True))
     Valve(open=True)
     """
 
-    def __init__(self, bus: ChannelOwner, type: type[T], qos: QoS, keep: Keep | None = None) -> None:
+    def __init__(
+        self,
+        bus: ChannelOwner,
+        type: type[T],
+        qos: QoS,
+        keep: Keep | None = None,
+        on_trouble: TroubleHandler | None = None,
+        carries: str | Iterable[str] = (),
+    ) -> None:
         if not is_type(type):
             raise BusError(f"{type!r} is neither an event type nor a kind, so it has no channel")
         self.type = type
         self.qos = qos
         self.keep = keep
+        self._on_trouble = on_trouble
+        self._carries = (carries,) if isinstance(carries, str) else tuple(carries)
         self._bus = bus
         self._publisher: Publisher | None = None
 
     def __repr__(self) -> str:
-        kept = "" if self.keep is None else f", keep=1 by {', '.join(self.keep.by)}"
+        kept = "" if self.keep is None else f", kept by {', '.join(self.keep.by)}"
         return f"<EventChannel of {name_of(self.type)}, {self.qos}{kept}>"
 
     def __enter__(self) -> "EventChannel[T]":
+        self.announce()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.cancel()
 
-    def announce(self, on_trouble: TroubleHandler | None = None, *, carries: str | Iterable[str] = ()) -> None:
-        """Get ready to publish; BusError with the reason if the medium cannot keep the quality of service.
+    def announce(self) -> None:
+        """Get ready to publish, as entering the `with` block does; a second call does nothing.
 
-        `carries` names the context attributes (`time`, `place`, ...) that the events will have besides the type's own:
-        on a medium of small frames they decide how many frames each event takes.
-        `on_trouble` is called later with what could not be kept: deadlines missed, events expired or not sent.
+        Raises:
+            BusError: The medium cannot keep the quality of service; the message has the reason.
         """
         if self._publisher is not None:
-            raise BusError(f"{self!r} is announced already")
+            return
         if not is_event_type(self.type):
             raise BusError(
                 f"{self!r} cannot be announced: {name_of(self.type)} is a kind, which has no events of its own"
             )
-        names = (carries,) if isinstance(carries, str) else tuple(carries)
-        for name in names:
+        for name in self._carries:
             vector(self.type).find(name)
-        self._publisher = self._bus.announce(self.type, self.qos, on_trouble, names, self.keep)
+        self._publisher = self._bus.announce(self.type, self.qos, self._on_trouble, self._carries, self.keep)
 
     def publish(self, event: T) -> None:
         """Publish an event of exactly this type; a subtype has a channel of its own."""
         if self._publisher is None:
-            raise BusError(f"{self!r} was not announced; call announce() before the first publish()")
+            raise BusError(f"{self!r} was not announced; publish within `with bus.channel(...) as channel:`")
         if type(event) is not self.type:
-            raise BusError(f"{self!r} cannot publish a {type(event).__name__}; a channel carries one type")
+            raise BusError(f"{self!r} cannot publish {describe_unfit(event)}; a channel carries one type")
         self._publisher.publish(event)
 
     @property
@@ -107,7 +116,7 @@ class EventChannel(Generic[T]):
     @property
     def slot(self) -> SlotTimes | None:
         """When the slots of a hard channel are that is announced; None for others."""
-        return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None
+        return None if self._publisher is None else self._publisher.slot
 
     def every_slot(
         self,
@@ -147,8 +156,7 @@ class EventChannel(Generic[T]):
         >>> from genus import Event, Subscription, open_bus
         >>> class Gate(Event):
         ...     open: bool
-        >>> with open_bus() as bus, bus.channel(Gate, keep=1) as gates:
-        ...     gates.announce()
+        >>> with open_bus() as bus, bus.channel(Gate, keep=True) as gates:
         ...     for source in ("north", "south"):
         ...         gates.publish(Gate(open=True, source=source))
         ...     gates.forget(source="north")
@@ -157,9 +165,9 @@ class EventChannel(Generic[T]):
         [Gate(source='south', open=True)]
         """
         if not isinstance(self._publisher, LastValuePublisher):
-            why = "was not announced" if self.keep is not None else "keeps no last values; give it keep=1"
+            why = "was not announced" if self.keep is not None else "keeps no last values; give it keep=True"
             raise BusError(f"{self!r} {why}")
-        return self._publisher.forget(key)
+        return self._publisher.forget_where(key)
 
     def cancel(self) -> None:
         """Withdraw the announcement; what was published before is still sent, and last values are still kept.
@@ -169,3 +177,16 @@ class EventChannel(Generic[T]):
         if self._publisher is not None:
             self._publisher.withdraw()
             self._publisher = None
+
+
+def describe_unfit(event: object) -> str:
+    """Return how a message names something that cannot be published.
+
+    >>> from genus import Event
+    >>> describe_unfit(Event), describe_unfit(Event()), describe_unfit(3)
+    ('Event itself, which is a class (create an event: Event(...))', 'an Event', 'an int')
+    """
+    if isinstance(event, type):
+        return f"{event.__name__} itself, which is a class (create an event: {event.__name__}(...))"
+    name = type(event).__name__
+    return f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -12,14 +12,15 @@ on code is never more than the time that was spent without it.
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from types import CodeType, FunctionType
+from collections.abc import Callable
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from genus.bus._audience import FEW, Audience, Family
 from genus.bus._listener import Listener
 from genus.model import Event
 from genus.targets.dispatch import (
+    NAMED,
     ClassDispatcher,
     Deliver,
     EventCounts,
@@ -27,6 +28,7 @@ from genus.targets.dispatch import (
     deliver_all,
     dispatch_each,
     match_each,
+    publishing_code,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +48,8 @@ class PublisherOwner(Protocol):
     publishers: dict[type, Deliver]
     """Functions that publish events, by class."""
 
-    def install(self, cls: type, publish: FunctionType) -> None:
-        """Use a method to publish events of a class."""
+    def install(self, cls: type, code: CodeType) -> None:
+        """Run code to publish events of a class."""
 
     def discard(self, cls: type) -> None:
         """Ask the route for a new method with the next event of a class."""
@@ -84,7 +86,7 @@ class ClassRoute:
         """Events without generated code, and those of code whose counters are not kept any more."""
         self._code: ClassDispatcher | None = None
         self._generations: list[EventCounts] = []
-        self._publishers: list[tuple[PublisherOwner, FunctionType, CodeType]] = []
+        self._publishers: list[PublisherOwner] = []
         self._plan = Plan(-1, [], [])
         self._left = 0
         """Events until the next attempt to generate code."""
@@ -109,36 +111,19 @@ class ClassRoute:
             self._settle()
         with self._router.lock:
             if self.cls not in owner.publishers:
-                code = self._code
-                make = code.publisher if code is not None else self._finding_publisher
-                publish, stale = make(owner.publishers)
-                self._publishers.append((owner, publish, stale))
-                owner.install(self.cls, publish)
+                self._publishers.append(owner)
+                owner.install(self.cls, self._code.publishing_code() if self._code else self._finding_code())
             return owner.publishers[self.cls]
 
-    def _finding_publisher(self, routes: Mapping[type, Deliver]) -> tuple[FunctionType, CodeType]:
-        """The same as `ClassDispatcher.publisher`, without generated code."""
-        cls, prepare, deliver = self.cls, self._router.prepare, self.find_and_deliver
-
-        def publish(_: object, event: Event) -> None:
-            if type(event) is not cls:
-                routes[type(event)](event)
-            else:
-                deliver(event if prepare is None else prepare(event))
-
-        def stale(_: object, event: Event) -> None:
-            cls, prepare, deliver  # noqa: B018 - code can only be replaced by code with the same outer variables
-            routes[type(event)](event)
-
-        assert isinstance(publish, FunctionType)
-        assert isinstance(stale, FunctionType)
-        return publish, stale.__code__
+    def _finding_code(self) -> CodeType:
+        """The same as `ClassDispatcher.publishing_code`, for code that finds the listeners."""
+        names = {"C": self.cls, "prepare": self._router.prepare, "deliver": self.find_and_deliver}
+        return publishing_code([f"{NAMED}deliver(e)"], names)
 
     def discard_publishers(self) -> None:
         """Let collections ask for new functions; the router's lock is held."""
-        for owner, publish, stale in self._publishers:
+        for owner in self._publishers:
             owner.discard(self.cls)
-            publish.__code__ = stale
         self._publishers.clear()
 
     # Generated code

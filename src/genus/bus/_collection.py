@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from types import FunctionType, MethodType
+from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
 from genus.bus._batch import BatchOwner, publish_at_once, publish_each
+from genus.bus._channel import describe_unfit
 from genus.bus._interested import Interested
 from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._listener import (
@@ -16,8 +17,10 @@ from genus.bus._listener import (
     Listener,
     ListenerOwner,
     RoundRobin,
+    check_handler,
     is_async,
 )
+from genus.bus._publish_method import PublishMethod, new_class
 from genus.bus._queue import EventQueue, WhenFull
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
@@ -25,18 +28,21 @@ from genus.model import Event, Span, is_event_type, is_type, name_of
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
-    from genus.bus._requests import Reply, Requester, Server
-
-    R = TypeVar("R", bound=Reply)
+    from genus.bus._requests import Requester, Server
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Event)
 L = TypeVar("L", bound=Listener[Any])
 
 Flavour: TypeAlias = Literal["bag", "set", "queue"]
 """bag: every event to every subscriber. set: equal events once. queue: each event to one subscriber, in turn."""
 
-RequestHandler: TypeAlias = Callable[[T], "Reply | None"] | Callable[[T], Awaitable["Reply | None"]]
+RequestHandler: TypeAlias = Callable[[T], Event | None] | Callable[[T], Awaitable[Event | None]]
 """A function or coroutine function of a request that returns its reply."""
+_DECORATE: Any = object()
+"""Stands for a handler that is decorated; None would hide that a function was called instead of passed."""
+SERVED_AT_ONCE = 16
+"""How many requests a coroutine function handles at a time, unless told otherwise."""
 
 CAPACITY = 1024
 """How many events a queue holds, unless told otherwise."""
@@ -94,17 +100,19 @@ class Collection(Generic[T]):
     Loop(lane=2)
     """
 
-    def __init__(self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> None:
+    def __init__(
+        self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int, method: PublishMethod
+    ) -> None:
         self.types = types
         self.flavour = flavour
         self.remember = remember
         self.listeners: dict[Listener[T], None] = {}
         self.publishers: dict[type, Callable[[Any], object]] = _Publishers(self)
-        self.on_publisher: Callable[[Callable[[Any], object]], None] = lambda _: None
-        """Is called with the function that `publish` is from now on."""
         self._bus = bus
         self._group: RoundRobin | None = None
+        self._method = method
         self._hot: type | None = None
+        """The class whose code `publish` has."""
 
     def __repr__(self) -> str:
         return f"<Collection of {' & '.join(map(name_of, self.types))}, {self.flavour}>"
@@ -114,9 +122,12 @@ class Collection(Generic[T]):
     def publish(self, event: T) -> None:
         """Give an event of this type to every subscriber whose subscription matches it.
 
-        Raises EventError if the event is not of this type, or if a value that a subscription tests does not have its
-        declared type; the subscribers that do not test the value get the event in any case. Raises QueueFull if a queue
-        with `full="raise"` is full.
+        Raises:
+            EventError: The event is not of this type; or a predicate cannot be tested, as a value does not have its
+                declared type. All other subscribers get the event in that case.
+            QueueFull: A queue with `full="raise"` is full, or one with `full="block"` was closed while this call
+                waited. All other subscribers got the event.
+            BusError: The bus is closed.
         """
         self.publishers[type(event)](event)
 
@@ -131,41 +142,45 @@ class Collection(Generic[T]):
             return publish_at_once(self._bus, self._deliver_of, events)
         return publish_each(self.publish, events)
 
-    def _deliver_of(self, cls: type) -> Callable[[Any], object]:
-        if cls not in self.publishers:
-            self._check_type(cls)
-        return self._bus.route(cls).deliver
+    def _deliver_of(self, event: object) -> Callable[[Any], object]:
+        if type(event) not in self.publishers:
+            self._check_event(event)
+        return self._bus.route(type(event)).deliver
 
     def make_publisher(self, cls: type) -> Callable[[Any], object]:
-        """A function that publishes events of one class."""
-        self._check_type(cls)
-        return self._bus.route(cls).publisher(self)
+        """Return a function that publishes events of one class, or that refuses them."""
+        return self._bus.route(cls).publisher(self) if self._accepts(cls) else self._check_event
 
-    def _check_type(self, cls: type) -> None:
-        if not all(issubclass(cls, wanted) for wanted in self.types) or not issubclass(cls, Event):
+    def _accepts(self, cls: type) -> bool:
+        return issubclass(cls, Event) and all(issubclass(cls, wanted) for wanted in self.types)
+
+    def _check_event(self, event: object) -> None:
+        if not self._accepts(type(event)):
             names = [name_of(wanted) for wanted in self.types]
-            is_namesake = is_type(cls) and name_of(cls) in names
+            is_namesake = is_type(type(event)) and name_of(type(event)) in names
             why = "it is another class of that name" if is_namesake else f"it is no {' & '.join(names)}"
-            raise EventError(f"{self!r} cannot publish a {cls.__name__}: {why}")
+            why = "" if isinstance(event, type) else f": {why}"
+            raise EventError(f"{self!r} cannot publish {describe_unfit(event)}{why}")
 
-    def install(self, cls: type, publish: FunctionType) -> None:
-        """Use a method for events of a class; the first one becomes `publish` itself. The bus's lock is held.
+    # -- for routes, with the bus's lock; `_publish_method` explains it ----------------------------------------------
 
-        It is set in the class, of which there is one for each collection: Python calls a method of a class quicker than
-        a function in an attribute of the object.
-        """
-        self.publishers[cls] = MethodType(publish, self)
+    def install(self, cls: type, code: CodeType) -> None:
+        """Run code to publish events of a class: as `publish` itself, if it has none yet."""
         if self._hot is None:
             self._hot = cls
-            type(self).publish = publish  # type: ignore[method-assign]
-            self.on_publisher(self.publishers[cls])
+            self._method.use(code)
+            self.publishers[cls] = self.publish
+        else:
+            from genus.targets.dispatch import make_function
+
+            self.publishers[cls] = MethodType(make_function(code), self)
 
     def discard(self, cls: type) -> None:
-        """Make the method of a class again with its next event; the bus's lock is held."""
+        """Ask the route for new code with the next event of a class."""
         self.publishers.pop(cls, None)
         if self._hot is cls:
             self._hot = None
-            del type(self).publish
+            self._method.reset()
 
     # -- subscribing -------------------------------------------------------------------------------------------------
 
@@ -180,6 +195,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[T]: ...
@@ -194,13 +210,14 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
         full: WhenFull = ...,
+        concurrency: int = ...,
         on_trouble: TroubleHandler | None = ...,
         strict: bool = ...,
     ) -> Callable[[Handler[T]], Listener[T]]: ...
 
     def subscribe(
         self,
-        handler: Handler[T] | None = None,
+        handler: Handler[T] = _DECORATE,
         *,
         exact: bool = False,
         has: AttributeNames = (),
@@ -208,6 +225,7 @@ class Collection(Generic[T]):
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
         full: WhenFull = "drop_oldest",
+        concurrency: int = 1,
         on_trouble: TroubleHandler | None = None,
         strict: bool = False,
     ) -> Listener[T] | Callable[[Handler[T]], Listener[T]]:
@@ -215,7 +233,7 @@ class Collection(Generic[T]):
 
         A function runs in the publisher's thread (on a medium: in the thread of its receiver); a coroutine function
         runs in the event loop it was subscribed from, behind a queue. A handler that raises is reported and counted;
-        other handlers are not affected.
+        other handlers are not affected. So are events for a coroutine function whose event loop has ended.
 
         Args:
             handler: A function or coroutine function of one event.
@@ -225,6 +243,8 @@ class Collection(Generic[T]):
             where: A predicate, or its text.
             capacity: The length of the queue before a coroutine function.
             full: What happens when that queue is full.
+            concurrency: How many events a coroutine function may be handling at a time. With more than 1 the handling
+                of an event may end before that of an earlier one.
             on_trouble: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
             strict: Refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
 
@@ -234,16 +254,17 @@ class Collection(Generic[T]):
         Raises:
             SubscriptionError: The type has no such attribute, or the predicate compares what cannot be compared; with
                 `strict`, also if it can never be true.
-            BusError: The bus is closed, or the handler is a coroutine function and no event loop is running.
+            BusError: The bus is closed, the handler does not take one event, or it is a coroutine function and no event
+                loop is running.
         """
         subscription: Subscription[T] = Subscription(
             AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
         )
 
         def listen(handler: Handler[T]) -> Listener[T]:
-            return self.add_handler(subscription, handler, capacity, full, on_trouble)
+            return self.add_handler(subscription, handler, capacity, full, on_trouble, concurrency)
 
-        return listen if handler is None else listen(handler)
+        return listen if handler is _DECORATE else listen(handler)
 
     def inbox(
         self,
@@ -279,20 +300,18 @@ class Collection(Generic[T]):
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
-    @overload
-    async def request(self, event: T, *, timeout: Span | float = ...) -> "Reply": ...
+    def request(self, event: T, reply: type[R], *, timeout: Span = "2s") -> R:
+        """Publish a request, and block until the first reply of a type that names it.
 
-    @overload
-    async def request(self, event: T, *, timeout: Span | float = ..., reply: "type[R]") -> "R": ...
-
-    async def request(self, event: T, *, timeout: Span | float = "2s", reply: type[Any] | None = None) -> Any:
-        """Publish a request, and wait for the first reply that names it.
+        Not for handlers that run in the thread of a receiver: they keep the reply from being received. In a coroutine,
+        use `request_async`.
 
         Args:
             event: An event with an integer attribute `request`, which is filled in:
                 `request: Maybe[UInt32] = None`.
-            timeout: How long to wait, in the bus's time: text such as `2s`, a timedelta, or seconds.
-            reply: The type of the reply, if not any `Reply`; others are ignored.
+            reply: The type of the reply, which has such an attribute too: `request: UInt32 = 0`. A reply of a subtype
+                is one; others are ignored.
+            timeout: How long to wait, in the bus's time.
 
         Returns:
             The reply. Later ones are ignored, and counted in `bus.traffic().requests`.
@@ -301,36 +320,30 @@ class Collection(Generic[T]):
             RequestTimeout: No reply came in time.
             NoReceiver: Nobody subscribed to the request, as far as the medium knows.
             RequestRefused: A program refused it; `reason` says why.
-            BusError: The type has no attribute `request`, or the bus is closed.
-        """
-        self._check_type(type(event))
-        requester = self._bus.requester()
-        return await requester.request_async(event, self.publish, timeout, reply)  # type: ignore[arg-type]
-
-    @overload
-    def request_sync(self, event: T, *, timeout: Span | float = ...) -> "Reply": ...
-
-    @overload
-    def request_sync(self, event: T, *, timeout: Span | float = ..., reply: "type[R]") -> "R": ...
-
-    def request_sync(self, event: T, *, timeout: Span | float = "2s", reply: type[Any] | None = None) -> Any:
-        """The same as `request`, but blocks the thread; not for handlers, which keep replies from being received.
+            BusError: A type has no attribute `request`, the bus is closed, or an event loop runs in this thread.
+            SpanError: `timeout` is no length of time.
 
         >>> from genus import Event, Maybe, UInt32, open_bus
-        >>> from genus.bus import Reply
         >>> class Move(Event):
         ...     metres: float
         ...     request: Maybe[UInt32] = None
-        >>> class Moved(Reply):
+        >>> class Moved(Event):
         ...     metres: float
+        ...     request: UInt32 = 0
         >>> with open_bus() as bus:
         ...     moves = bus.collection(Move)
         ...     server = moves.serve(lambda move: Moved(metres=min(move.metres, 2.0)))
-        ...     moves.request_sync(Move(metres=3.5), reply=Moved).metres
+        ...     moves.request(Move(metres=3.5), Moved).metres
         2.0
         """
-        self._check_type(type(event))
-        return self._bus.requester().request(event, self.publish, timeout, reply)  # type: ignore[arg-type]
+        self._check_event(event)
+        return self._bus.requester().request(event, reply, self.publish, timeout)  # type: ignore[arg-type, return-value]
+
+    async def request_async(self, event: T, reply: type[R], *, timeout: Span = "2s") -> R:
+        """Do the same as `request` without blocking the event loop."""
+        self._check_event(event)
+        requester = self._bus.requester()
+        return await requester.request_async(event, reply, self.publish, timeout)  # type: ignore[arg-type, return-value]
 
     @overload
     def serve(
@@ -341,6 +354,7 @@ class Collection(Generic[T]):
         has: AttributeNames = ...,
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
+        concurrency: int = ...,
     ) -> Listener[T]: ...
 
     @overload
@@ -351,38 +365,48 @@ class Collection(Generic[T]):
         has: AttributeNames = ...,
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
+        concurrency: int = ...,
     ) -> Callable[[RequestHandler[T]], Listener[T]]: ...
 
     def serve(
         self,
-        handler: RequestHandler[T] | None = None,
+        handler: RequestHandler[T] = _DECORATE,
         *,
         exact: bool = False,
         has: AttributeNames = (),
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
+        concurrency: int = SERVED_AT_ONCE,
     ) -> Listener[T] | Callable[[RequestHandler[T]], Listener[T]]:
-        """Answer requests: call a handler with each that matches, and publish the `Reply` that it returns.
+        """Answer requests: call a handler with each that matches, and publish the reply that it returns.
 
-        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. `request` of the reply
-        is filled in. A handler that raises `RequestRefused` refuses the request, with the error's text as the reason;
-        other errors are reported as those of any handler, and the requester is told that it failed. A handler that
-        returns None gives no reply. An event without a request number is handled and not replied to.
+        The handler is a function or coroutine function, as in `subscribe`, also as a decorator. The reply is an event
+        whose type has `request: UInt32 = 0`, which is filled in. A handler that raises `RequestRefused` refuses the
+        request, with the error's text as the reason; other errors are reported as those of any handler, and the
+        requester is told that it failed. A handler that returns None gives no reply. An event without a request number
+        is handled and not replied to.
+
+        Args:
+            handler: A function or coroutine function of one request.
+            exact: As in `subscribe`, and so are `has`, `lacks` and `where`.
+            concurrency: How many requests a coroutine function may be handling at a time, so that a slow one does not
+                hold up the others. Give 1 where their order matters.
 
         Raises:
             BusError: The type has no attribute `request`; and as in `subscribe`.
         """
-        from genus.bus._requests import check_request_type  # with the first server: `import genus` stays quick
+        from genus.bus._requests import check_numbered  # with the first server: `import genus` stays quick
 
         if is_event_type(self.types[0]) and self.types[0] is not Event:
-            check_request_type(self.types[0])
+            check_numbered(self.types[0])
 
         def listen(handler: RequestHandler[T]) -> Listener[T]:
+            check_handler(handler)
             server = self._bus.server(handler)
-            answer = server.handle_async if is_async(handler) else server.handle
-            return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where)  # type: ignore[arg-type]
+            answer, at_once = (server.handle_async, concurrency) if is_async(handler) else (server.handle, 1)
+            return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where, concurrency=at_once)  # type: ignore[arg-type]
 
-        return listen if handler is None else listen(handler)
+        return listen if handler is _DECORATE else listen(handler)
 
     # -- for the bus -------------------------------------------------------------------------------------------------
 
@@ -393,12 +417,16 @@ class Collection(Generic[T]):
         capacity: int,
         full: WhenFull,
         on_trouble: TroubleHandler | None,
+        concurrency: int,
     ) -> Listener[T]:
         """Call a handler with what a subscription matches."""
-        if not callable(handler):
-            raise BusError(f"{handler!r} is no handler: it cannot be called with an event")
+        check_handler(handler)
+        if concurrency < 1:
+            raise BusError(f"concurrency is {concurrency}; it must be at least 1")
         if is_async(handler):
-            return self._add(AsyncListener(self._bus, subscription, handler, capacity, full), on_trouble)
+            return self._add(AsyncListener(self._bus, subscription, handler, capacity, full, concurrency), on_trouble)
+        if concurrency > 1:
+            raise BusError(f"concurrency={concurrency} needs a coroutine function (async def) as handler")
         return self._add(Listener(self._bus, subscription, handler), on_trouble)
 
     def add_inbox(
@@ -442,9 +470,9 @@ class Collection(Generic[T]):
 
 
 def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:
-    """A collection with a class of its own, for its `publish`; see `Collection.install`."""
-    cls = type("Collection", (Collection,), {"__doc__": Collection.__doc__, "__module__": Collection.__module__})
-    collection: Collection[Any] = cls(bus, types, flavour, remember)
+    """Return a collection with a class of its own, for its `publish`; see `_publish_method`."""
+    cls, method = new_class(Collection, Collection.publish)
+    collection: Collection[Any] = cls(bus, types, flavour, remember, method)
     return collection
 
 

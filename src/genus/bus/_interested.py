@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from genus.bus._delivery import log
-from genus.bus._link import InterestLink, Link
+from genus.bus._link import Link
 from genus.bus._listener import Listener
 from genus.model import Event
 
@@ -18,7 +18,7 @@ class Interested:
     def __init__(self, link: Link | None, route: "Callable[[type], ClassRoute]") -> None:
         self.is_alone = link is None
         """Whether there are no other processes, so that all who are interested are known."""
-        self._link = link if isinstance(link, InterestLink) else None
+        self._link = link
         self._route = route
         self._told: dict[object, Callable[[], None]] = {}
 
@@ -29,7 +29,7 @@ class Interested:
     def there(self, event: Event) -> bool | None:
         """Whether others subscribed to an event; None if the medium cannot know."""
         if self._link is None:
-            return False if self.is_alone else None
+            return False
         others = self._link.wanted_by(event)
         return None if others is None else bool(others)
 

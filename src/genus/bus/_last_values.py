@@ -1,9 +1,10 @@
 """Last values: the newest event of each key, for those who subscribe later.
 
-A channel with `keep=1` puts each event into `LastValues` and then publishes it. A new subscriber is made known to the
-router first, and then gets the kept events. So an event reaches it in at least one of the two ways, and `CatchUp` sees
-to the rest: while a subscriber catches up, events that are published wait behind the kept ones, and one that comes both
-ways is dropped the second time. For that each publication has an object of its own: an event is copied when it is put.
+A channel with `keep=True` puts each event into `LastValues` and then publishes it. A new subscriber is made known to
+the router first, and then gets the kept events. So an event reaches it in at least one of the two ways, and `CatchUp`
+sees to the rest: while a subscriber catches up, events that are published wait behind the kept ones, and one that comes
+both ways is dropped the second time. For that each publication has an object of its own: an event is copied when it is
+put.
 
 This needs no lock around publishing, but that events of one key are published one after the other; if several threads
 publish the same key at once, which one is the newest is not defined.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from genus.bus._link import KeepingPublisher, Publisher
+from genus.bus._link import Publisher
 from genus.bus._listener import Listener
 from genus.bus._qos import Keep
 from genus.errors import BusError, EventError, QueueFull
@@ -178,12 +179,11 @@ def check_keep(cls: type, keep: Keep) -> None:
             raise BusError(f"keep_by={name!r} cannot be a key: {name_of(cls)}.{name} is opaque")
 
 
-class LastValuePublisher:
+class LastValuePublisher(Publisher):
     """Publishes events of a channel, and keeps the newest of each key."""
 
     def __init__(self, values: ClassValues, prepare: "Prepare | None", publisher: Publisher) -> None:
         self._values, self._prepare, self._publisher = values, prepare, publisher
-        self.withdraw = publisher.withdraw
 
     def publish(self, event: Any) -> None:
         """Publish an event of the type; one that could not be published is not kept."""
@@ -201,23 +201,26 @@ class LastValuePublisher:
         finally:
             self._values.arrived(own)
 
-    def forget(self, key: Mapping[str, object]) -> int:
+    def withdraw(self) -> None:
+        """Publish no more; the last values stay."""
+        self._publisher.withdraw()
+
+    def forget_where(self, key: Mapping[str, object]) -> int:
         """Keep the events with these values no more; returns how many of this bus there were.
 
         With the values of a whole key, the network forgets it also if its event was published by another process.
         """
         removed = self._values.remove(key)
-        if isinstance(self._publisher, KeepingPublisher):
-            by = self._values.keep.by
-            if all(name in key for name in by):
-                self._publisher.forget_key([key[name] for name in by])
-            else:
-                for event in removed:
-                    self._publisher.forget(event)
+        by = self._values.keep.by
+        if all(name in key for name in by):
+            self._publisher.forget_key([key[name] for name in by])
+        else:
+            for event in removed:
+                self._publisher.forget(event)
         return len(removed)
 
 
-class RoutePublisher:
+class RoutePublisher(Publisher):
     """Publishes prepared events of a class within the process."""
 
     def __init__(self, deliver: "Callable[[], Deliver]") -> None:
@@ -226,9 +229,6 @@ class RoutePublisher:
     def publish(self, event: Any) -> None:
         """Deliver an event."""
         self._deliver()(event)
-
-    def withdraw(self) -> None:
-        """Nothing was opened."""
 
 
 class CatchUp:

@@ -1,7 +1,8 @@
 """Links: how a bus reaches other processes, and the clock that it takes its time from."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,140 +27,66 @@ class Delivery(Protocol):
         """The same for events of exactly one class: quicker, and valid for as long as the link is."""
 
 
-class Link(Protocol):
+class Capabilities(msgspec.Struct, frozen=True):
+    """What has to be known of a link before it is used; each is named as the method that a link with it overrides."""
+
+    send_all: bool = False
+    """It sends many events at once: all of them or, if one is not valid, none."""
+    last_values: bool = False
+    """It knows the kept events of others, so that new subscribers have to catch up."""
+    tap: bool = False
+    """Gateways can follow its events by the numbers of their senders, as on a CAN bus."""
+
+
+class Link(ABC):
     """A connection to other processes: sends what is published here, delivers what was published there.
 
-    `register_link` makes a kind of link known to `open_bus`.
+    Derive from it and implement `open`, `send`, `close` and `counters`. All else has a default that is right for a
+    medium without that ability; override what yours can do. A link that overrides a method named in `Capabilities`
+    also states it: `capabilities = Capabilities(send_all=True)`. `register_link` makes a kind of link known to
+    `open_bus`.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities()
+
+    def __init_subclass__(cls) -> None:
+        """Raise TypeError if a link states a capability without its method, or has the method and does not state it."""
+        names = Capabilities.__struct_fields__
+        own = [name for name in names if getattr(cls, name) is not getattr(Link, name)]
+        stated = [name for name in names if getattr(cls.capabilities, name)]
+        if own != stated:
+            raise TypeError(
+                f"{cls.__name__} states the capabilities {', '.join(stated) or 'none'}, but of their methods it has "
+                f"{', '.join(own) or 'none'}; state what it has: "
+                f"capabilities = Capabilities({', '.join(f'{name}=True' for name in own)})"
+            )
+
+    @abstractmethod
     def open(self, deliver: Delivery) -> None:
         """Start calling `deliver` with events that others published."""
 
+    @abstractmethod
     def send(self, event: Event) -> None:
         """Send an event that was published here."""
 
+    @abstractmethod
     def close(self) -> None:
         """Stop and release all resources."""
 
+    @abstractmethod
     def counters(self) -> Mapping[str, int]:
-        """Numbers of events sent, received, dropped and rejected."""
-
-
-class Publisher(Protocol):
-    """Handle for publishing one event type with a quality of service."""
-
-    def publish(self, event: Any) -> None:
-        """Publish an event of the type."""
-
-    def withdraw(self) -> None:
-        """Publish no more."""
-
-
-@runtime_checkable
-class KeepingPublisher(Publisher, Protocol):
-    """A publisher whose newest events are kept for later subscribers, and can be removed."""
-
-    def forget(self, event: Any) -> None:
-        """Keep an event, the newest of its key, no more."""
-
-    def forget_key(self, values: Sequence[object]) -> None:
-        """Keep no event any more whose key has these values, in the order of `keep_by`, whoever published it."""
-
-
-@runtime_checkable
-class ListeningLink(Link, Protocol):
-    """A link that is informed of subscriptions."""
-
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
-        """Receive what a subscription matches; returns a function that ends it."""
-
-
-@runtime_checkable
-class ChannelLink(ListeningLink, Protocol):
-    """A link whose medium keeps deadlines and filters what it receives."""
-
-    def announce(
-        self,
-        cls: type,
-        qos: QoS,
-        on_trouble: TroubleHandler | None,
-        carries: tuple[str, ...] = (),
-        keep: Keep | None = None,
-    ) -> Publisher:
-        """Prepare to publish a type with a quality of service; BusError with the reason if it cannot be kept.
-
-        With `keep`, the newest event of each key is kept for those who subscribe later; the publisher gives its own
-        bus the very object that it was called with, as `KeepingLink` says.
-        """
-
-
-@runtime_checkable
-class RepeatingLink(ChannelLink, Protocol):
-    """A link that sends the last event of a channel again every period, where its quality of service says so."""
-
-    def repeats(self, cls: type) -> bool:
-        """Whether it does that for a type."""
-
-
-@runtime_checkable
-class TypedLink(Link, Protocol):
-    """A link whose medium has event types of its own, such as those of a database."""
-
-    @property
-    def types(self) -> Mapping[str, Any]:
-        """The classes of these types and kinds, by name."""
-
-
-@runtime_checkable
-class KeepingLink(ListeningLink, Protocol):
-    """A link that knows last values: the newest event of each key of the channels that keep one.
-
-    A new subscriber gets what `last_values` gives, which is called after `listen`, and what `deliver` is called with.
-    So that it gets each event once, and never an older one after a newer one of the same key:
-
-    * an event is made known to `last_values` before `deliver` is called with it, and both give the same object;
-    * events of a key are delivered in their order, each by a call that has returned before the next is made known;
-    * `deliver` is called without a lock that `last_values` needs.
-    """
-
-    def last_values(self, subscription: Subscription) -> list[Event]:
-        """The kept events of others that this process knows and that a subscription matches."""
-
-
-@runtime_checkable
-class InterestLink(Link, Protocol):
-    """A link that knows what other participants subscribed to."""
-
-    def wanted_by(self, event: Event) -> Collection[str] | None:
-        """The participants that subscribed to an event, by name; None if the medium cannot know."""
-
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function after each change of what others want; returns a function that ends it.
-
-        The function may call `wanted_by`, so no lock is held that this needs.
-        """
-
-
-@runtime_checkable
-class ParticipantLink(Link, Protocol):
-    """A link whose medium identifies the participants; numbers of requests are then made of that, and not random."""
-
-    @property
-    def participant(self) -> int | None:
-        """The uid of this participant, 64 bits; None while it has none."""
-
-
-@runtime_checkable
-class BatchLink(Link, Protocol):
-    """A link that sends many events at once quicker than one by one."""
+        """Return the numbers of events sent, received, dropped and rejected."""
 
     def send_all(self, events: Sequence[Event]) -> None:
-        """Send events that were published here, in their order."""
+        """Send events that were published here, in their order; override it if many at once are quicker."""
+        for event in events:
+            self.send(event)
 
+    # -- subscriptions and channels ----------------------------------------------------------------------------------
 
-@runtime_checkable
-class SharingLink(Link, Protocol):
-    """A link over which consumers in several processes can share events: each goes to one of them."""
+    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+        """Receive what a subscription matches; returns a function that ends it. By default all is received."""
+        return end_nothing
 
     def share(
         self,
@@ -169,10 +96,118 @@ class SharingLink(Link, Protocol):
     ) -> Callable[[], None] | None:
         """Call a function with the share of this process of what a subscription matches, also of its own events.
 
-        The others are those that share an equal subscription. The function may get events of the right types that do
-        not match, and returns False for an event that is lost, as nobody takes it. `on_trouble` gives the handlers of
-        troubles that there are. Returns a function that ends it; None if the medium cannot share.
+        Each event goes to one of the consumers in all processes that share an equal subscription. The function may get
+        events of the right types that do not match, and returns False for an event that is lost, as nobody takes it.
+        `on_trouble` gives the handlers of troubles that there are. Returns a function that ends it; None, as by
+        default, if the medium cannot share.
         """
+        return None
+
+    def announce(
+        self,
+        cls: type,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        carries: tuple[str, ...] = (),
+        keep: Keep | None = None,
+    ) -> "Publisher | None":
+        """Prepare to publish a type with a quality of service; BusError with the reason if it cannot be kept.
+
+        With `keep`, the newest event of each key is kept for those who subscribe later; the publisher gives its own
+        bus the very object that it was called with, as `last_values` says. None, as by default, if the medium has no
+        channels: the bus then sends by `send`, and refuses deadlines and `keep`.
+        """
+        return None
+
+    def repeats(self, cls: type) -> bool:
+        """Whether the last event of a type is sent again every period, where its quality of service says so."""
+        return False
+
+    def last_values(self, subscription: Subscription) -> list[Event]:
+        """Return the kept events of others that this process knows and that a subscription matches.
+
+        A new subscriber gets what this gives, which is called after `listen`, and what `deliver` is called with. So
+        that it gets each event once, and never an older one after a newer one of the same key:
+
+        * an event is made known here before `deliver` is called with it, and both give the same object;
+        * events of a key are delivered in their order, each by a call that has returned before the next is made known;
+        * `deliver` is called without a lock that `last_values` needs.
+        """
+        return []
+
+    # -- what the medium knows ---------------------------------------------------------------------------------------
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the medium can be reached now; True where it cannot be lost."""
+        return True
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The classes of the types and kinds that the medium brings, such as those of a database, by name."""
+        return {}
+
+    @property
+    def clock(self) -> "Clock | None":
+        """The clock of the medium as this participant knows it, once open; None if it has none."""
+        return None
+
+    @property
+    def participant(self) -> int | None:
+        """The uid of this participant, 64 bits; None while it has none. Numbers of requests are made of it."""
+        return None
+
+    def wanted_by(self, event: Event) -> Collection[str] | None:
+        """Return the names of the participants that subscribed to an event; None if the medium cannot know."""
+        return None
+
+    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call a function after each change of what others want; returns a function that ends it.
+
+        The function may call `wanted_by`, so no lock is held that this needs.
+        """
+        return end_nothing
+
+    # -- for gateways to a medium whose senders have numbers ---------------------------------------------------------
+
+    @property
+    def node_number(self) -> int | None:
+        """The number of this node; None until it has one."""
+        return None
+
+    def tap(self, receive: Callable[[Event, int | None], object]) -> Callable[[], None]:
+        """Call a function with each event and the number of the node that sent it, None if this one did."""
+        return end_nothing
+
+    def pass_on(self, event: Event) -> None:
+        """Send an event of another network: those who tap this link do not get it."""
+        self.send(event)
+
+
+def end_nothing() -> None:
+    """End what was not begun."""
+
+
+class Publisher:
+    """Handle for publishing one event type with a quality of service; derive from it and implement `publish`."""
+
+    def publish(self, event: Any, /) -> None:
+        """Publish an event of the type."""
+        raise NotImplementedError
+
+    def withdraw(self) -> None:
+        """Publish no more."""
+
+    def forget(self, event: Any) -> None:
+        """Keep an event, the newest of its key, no more; only called with `keep`."""
+
+    def forget_key(self, values: Sequence[object]) -> None:
+        """Keep no event any more whose key has these values, in the order of `keep_by`, whoever published it."""
+
+    @property
+    def slot(self) -> "SlotTimes | None":
+        """When the slots of a calendar are that its events go in; None if it has none."""
+        return None
 
 
 class Timer(Protocol):
@@ -191,6 +226,9 @@ class Clock(Protocol):
     def time_ns(self) -> int:
         """Nanoseconds since 1970, UTC."""
 
+    def precision_ns(self) -> int | None:
+        """A bound on the error of `time_ns`; None while there is none."""
+
     def sleep(self, seconds: float) -> None:
         """Block until so much time has passed."""
 
@@ -201,14 +239,6 @@ class Clock(Protocol):
         """Make no more calls."""
 
 
-@runtime_checkable
-class PreciseClock(Clock, Protocol):
-    """A clock that knows how far it may be off."""
-
-    def precision_ns(self) -> int | None:
-        """A bound on the error of `time_ns`; None while there is none."""
-
-
 class SlotTimes(msgspec.Struct, frozen=True):
     """When the slots of a hard channel are, in the bus's time: they start `offset_ns` after multiples of the period."""
 
@@ -216,21 +246,3 @@ class SlotTimes(msgspec.Struct, frozen=True):
     offset_ns: int
     length_ns: int
     """From the start, when the event is taken, to the deadline, when it is delivered."""
-
-
-@runtime_checkable
-class SlotPublisher(Publisher, Protocol):
-    """A publisher whose events may go in slots of a calendar."""
-
-    @property
-    def slot(self) -> SlotTimes | None:
-        """Its slots; None if it has none."""
-
-
-@runtime_checkable
-class ClockLink(Link, Protocol):
-    """A link that has a clock of its own."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the medium as this participant knows it."""

@@ -3,7 +3,7 @@
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -12,9 +12,11 @@ from genus.bus._link import TroubleHandler, WaitFor
 from genus.bus._queue import Closed, EventQueue, WhenFull
 from genus.errors import BusError, EventError, QueueFull
 from genus.filters import Subscription
-from genus.model import Event
+from genus.model import Event, Span, seconds
 
 if TYPE_CHECKING:
+    import asyncio
+
     from genus.targets.dispatch import EventCounts
     from genus.targets.python import PythonFilter
 
@@ -27,8 +29,9 @@ Handler: TypeAlias = Callable[[T], object]
 class Counters(msgspec.Struct, frozen=True, gc=False):
     """What became of the events of one subscription.
 
-    `delivered` were given to the handler or queue, `failed` made the handler raise, `dropped` found the queue full,
-    `waiting` are in the queue.
+    `delivered` matched and were given to the handler or queue. Of these `failed` made the handler raise, `dropped`
+    found the queue full or closed or lost their event loop, and `waiting` are in the queue: `delivered - dropped -
+    waiting` were taken.
     """
 
     delivered: int
@@ -173,10 +176,10 @@ class Listener(Generic[T]):
 
 
 class Inbox(Listener[T]):
-    """A bounded queue of matching events: take them with `get`, or by iterating, also with `async for`.
+    """A bounded queue of matching events: take them with `get` or `drain`, or by iterating, also with `async for`.
 
-    Iteration waits for more events until the inbox is cancelled. `full` says what happens to events that find the
-    queue full.
+    Iteration waits for more events until the inbox is cancelled, and gives what waits then. `full` says what happens to
+    events that find the queue full.
     """
 
     def __init__(
@@ -203,15 +206,43 @@ class Inbox(Listener[T]):
     def _is_refusal(self, problem: Exception) -> bool:
         return isinstance(problem, QueueFull) and problem.queue is self.queue
 
-    def get(self, timeout: float | None = None) -> T:
-        """Take the next event, waiting for at most `timeout` seconds (0: do not wait; None: wait without limit).
+    def get(self, timeout: Span | None = None) -> T:
+        """Take the next event, waiting for at most `timeout` (0: do not wait; None: wait without limit).
 
-        TimeoutError if none comes in time, BusError once the inbox is cancelled and empty.
+        Once the bus is closed or the inbox is cancelled, what waits can still be taken.
+
+        Raises:
+            TimeoutError: No event came in time.
+            BusError: The inbox is cancelled and empty.
+            SpanError: `timeout` is no length of time.
         """
         try:
-            return self.queue.get(timeout)
+            return self.queue.get(_timeout_s(timeout))
         except Closed:
-            raise BusError(f"the inbox of {str(self.subscription)!r} is cancelled and empty") from None
+            raise self._end() from None
+
+    async def get_async(self, timeout: Span | None = None) -> T:
+        """Do the same as `get` without blocking the event loop."""
+        try:
+            return await self.queue.get_async(_timeout_s(timeout))
+        except Closed:
+            raise self._end() from None
+
+    def drain(self) -> list[T]:
+        """Take all events that wait, the oldest first, without waiting for more; an empty list if there are none.
+
+        >>> from genus import Event, open_bus
+        >>> with open_bus() as bus:
+        ...     inbox = bus.inbox(Event)
+        ...     for place in ("A7", "A8"):
+        ...         bus.publish(Event(place=place))
+        >>> [event.place for event in inbox.drain()], inbox.drain()
+        (['A7', 'A8'], [])
+        """
+        return self.queue.drain()
+
+    def _end(self) -> BusError:
+        return BusError(f"the inbox of {str(self.subscription)!r} is cancelled and empty")
 
     def __iter__(self) -> Iterator[T]:
         while True:
@@ -234,11 +265,33 @@ class Inbox(Listener[T]):
         self.queue.close()
 
 
+def _timeout_s(timeout: Span | None) -> float | None:
+    """The seconds of a timeout; plain numbers are read quicker than other spans, as `get` is called for each event."""
+    if timeout is None or (type(timeout) in (int, float) and 0 <= timeout < LONGEST_S):  # type: ignore[operator]
+        return timeout  # type: ignore[return-value]
+    return seconds(timeout, "timeout")
+
+
+LONGEST_S = 1e9
+"""Numbers below this are seconds without further tests."""
+
+
 class AsyncListener(Inbox[T]):
-    """A coroutine function as handler: events wait in a bounded queue and are handled one after the other."""
+    """A coroutine function as handler: events wait in a bounded queue for tasks of its event loop.
+
+    One task calls the handler with one event after the other; `concurrency` allows more, which start when they are
+    needed. If the loop ends before the subscription, the events that wait and those that still come are dropped,
+    counted and reported.
+    """
 
     def __init__(
-        self, bus: ListenerOwner, subscription: Subscription, handler: Handler[T], capacity: int, full: WhenFull
+        self,
+        bus: ListenerOwner,
+        subscription: Subscription,
+        handler: Handler[T],
+        capacity: int,
+        full: WhenFull,
+        concurrency: int = 1,
     ) -> None:
         import asyncio
 
@@ -248,24 +301,72 @@ class AsyncListener(Inbox[T]):
             raise BusError("an async handler needs a running event loop: subscribe from within a coroutine") from None
         super().__init__(bus, subscription, capacity, full)
         self.handler = handler
+        self.deliver = self._put
         self.queue.loop_thread = threading.get_ident()
-        self._is_busy = False
-        self.task: asyncio.Task[None] | None = None
+        self.queue.is_deserted = self._is_deserted
+        self._concurrency = concurrency
+        self._handling: dict[object, T] = {}
+        """The events that are being handled."""
+        self._is_started = False
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start the task that calls the handler."""
-        self.task = self._loop.create_task(self._run())
+        """Start a task that calls the handler."""
+        task = self._loop.create_task(self._run())
+        self._is_started = True
+        self._tasks.add(task)
+        task.add_done_callback(self._end_task)
 
     @property
     def is_idle(self) -> bool:
         """Whether no event waits or is being handled."""
-        return self.task is None or self.task.done() or not (self._is_busy or len(self.queue))
+        return not self._tasks or self._is_deserted() or not (self._handling or len(self.queue))
+
+    def cancel(self) -> None:
+        """Accept no more events; those that wait are still handled, while the event loop runs."""
+        super().cancel()
+        if self._is_deserted():
+            self._drop_all()
+
+    def _is_deserted(self) -> bool:
+        return self._loop.is_closed() or (self._is_started and not self._tasks)
+
+    def _put(self, event: T) -> bool:
+        if self.is_cancelled or not self._is_deserted():
+            return self.queue.put(event)
+        self._drop_all()
+        self._drop(event)
+        return False
+
+    def _drop_all(self) -> None:
+        """Report the events that wait, and those whose handling will never end."""
+        while self._handling:
+            self._fail(self._handling.popitem()[1], "did not come to its end, as its event loop has ended")
+        for event in self.queue.drain():
+            self._drop(event)
+
+    def _drop(self, event: T) -> None:
+        self.queue.dropped += 1
+        self._bus.report_error(
+            self,
+            event,  # type: ignore[arg-type]
+            BusError("the event loop of the handler has ended; cancel the subscription before, or let the loop run on"),
+        )
 
     async def _run(self) -> None:
+        key = object()
         async for event in self:
-            self._is_busy = True
+            self._handling[key] = event
+            if len(self._handling) == len(self._tasks) < self._concurrency:
+                self.start()
             await self._handle(event)
-            self._is_busy = False
+            del self._handling[key]
+
+    def _end_task(self, task: "asyncio.Task[None]") -> None:
+        """Without tasks and not cancelled, as when `asyncio.run` ends, nobody is left for what waits."""
+        self._tasks.discard(task)
+        if not self._tasks:
+            self._drop_all()
 
     async def _handle(self, event: T) -> None:
         import asyncio
@@ -273,11 +374,15 @@ class AsyncListener(Inbox[T]):
         try:
             await self.handler(event)  # type: ignore[misc]
         except asyncio.CancelledError as problem:
-            if self.task is not None and self.task.cancelling():
-                raise
-            self.failed(event, RuntimeError(f"the handler was cancelled from within: {problem!r}"))  # type: ignore[arg-type]
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the loop ends
+            self._fail(event, f"was cancelled from within: {problem!r}")
         except Exception as problem:
             self.failed(event, problem)  # type: ignore[arg-type]
+
+    def _fail(self, event: T, why: str) -> None:
+        self.failed(event, RuntimeError(f"the handler {why}"))  # type: ignore[arg-type]
 
 
 def _error_text(problem: Exception) -> str:
@@ -287,6 +392,50 @@ def _error_text(problem: Exception) -> str:
         return f"{name}: {problem}"[:200]
     except Exception:  # of a `__str__` of the user's
         return name
+
+
+def check_handler(handler: Callable[..., object]) -> None:
+    """Raise BusError if something cannot be called with one event; what does not show its parameters is accepted."""
+    if not callable(handler):
+        is_result = handler is None or hasattr(handler, "__await__")
+        hint = "; pass the function itself, without calling it" if is_result else ""
+        close = getattr(handler, "close", None) if hint else None
+        if close is not None:
+            close()  # a coroutine that nobody awaits would warn
+        raise BusError(f"{handler!r} is no handler: it cannot be called with an event{hint}")
+    if not _takes_one(handler):
+        import inspect
+
+        name = getattr(handler, "__qualname__", None) or repr(handler)
+        raise BusError(f"{name}{inspect.signature(handler)} is no handler: it is called with one argument, the event")
+
+
+def _takes_one(handler: Callable[..., object]) -> bool:
+    """Whether a function can be called with one argument; True if that cannot be known."""
+    if isinstance(handler, FunctionType):
+        return _can_take(handler, 1)
+    if isinstance(handler, BuiltinFunctionType):  # such as `inbox.append`: reading its parameters takes long
+        return True
+    function = handler.__func__ if isinstance(handler, MethodType) else type(handler).__call__
+    if isinstance(function, FunctionType):
+        return _can_take(function, 2)
+    import inspect
+
+    try:
+        inspect.signature(handler).bind(None)
+    except ValueError:  # of a function in C that does not show its parameters
+        return True
+    except TypeError:
+        return False
+    return True
+
+
+def _can_take(function: FunctionType, count: int) -> bool:
+    """The same for a function in Python: `inspect.signature` would take longer than subscribing."""
+    code = function.__code__
+    required = code.co_argcount - len(function.__defaults__ or ())
+    needs_names = code.co_kwonlyargcount > len(function.__kwdefaults__ or ())
+    return required <= count and (count <= code.co_argcount or bool(code.co_flags & 0x04)) and not needs_names
 
 
 def is_async(handler: Callable[..., object]) -> bool:
@@ -458,6 +607,7 @@ class RoundRobin(Listener[Any]):
 def _try_deliver(consumer: Listener[Any], event: Event) -> tuple[bool, Exception | None]:
     """Whether a consumer took an event, and what its queue refused; one that is cancelled takes none."""
     is_taken: object = True
+    consumer.counted += 1
     try:
         is_taken = consumer.deliver(event)
     except Exception as problem:
@@ -465,5 +615,4 @@ def _try_deliver(consumer: Listener[Any], event: Event) -> tuple[bool, Exception
             return False, refusal
     if is_taken is False and isinstance(consumer, Inbox):
         return False, None
-    consumer.counted += 1
     return True, None

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from genus.bus._collection import Collection
 from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
-from genus.bus._link import ChannelLink, Link, Publisher, RepeatingLink, SlotPublisher, SlotTimes, TroubleHandler
+from genus.bus._link import Link, Publisher, SlotTimes, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
@@ -54,24 +54,27 @@ def in_turn(stamp: "Prepare | None", *steps: "Deliver | None") -> "Prepare | Non
     return prepare
 
 
-class StampingPublisher:
+class StampingPublisher(Publisher):
     """Publishes events with the source and time of publishing, where they have none."""
 
     def __init__(self, publisher: Publisher, stamp: "Prepare") -> None:
         self._publisher, self._stamp = publisher, stamp
-        self.withdraw = publisher.withdraw
 
     def publish(self, event: Any) -> None:
         """Publish an event of the type."""
         self._publisher.publish(self._stamp(event))
 
+    def withdraw(self) -> None:
+        """Publish no more."""
+        self._publisher.withdraw()
+
     @property
     def slot(self) -> SlotTimes | None:
         """The slots of its calendar; None if it has none."""
-        return self._publisher.slot if isinstance(self._publisher, SlotPublisher) else None
+        return self._publisher.slot
 
 
-class CollectionPublisher:
+class CollectionPublisher(Publisher):
     """Publishes without deadlines, as a collection does."""
 
     def __init__(self, collection: Collection[Any]) -> None:
@@ -80,9 +83,6 @@ class CollectionPublisher:
     def publish(self, event: Any) -> None:
         """Publish an event of the type."""
         self._collection.publish(event)
-
-    def withdraw(self) -> None:
-        """Nothing was opened."""
 
 
 class AnnouncingBus(Protocol):
@@ -120,10 +120,12 @@ class Announcer:
             check_keep(cls, keep)
         if isinstance(qos, NonReal) and qos.period is not None:
             self._check_repeats(cls, qos)
-        if isinstance(self._link, ChannelLink):
+        if self._link is not None:
             known = {*carries, *retyped_attributes(cls)}
             carried = (*carries, *(name for name in self._stamped if name not in known))
-            return self._announce_on(self._link, cls, qos, on_trouble, carried, keep)
+            publisher = self._link.announce(cls, qos, on_trouble, carried, keep)
+            if publisher is not None:
+                return self._of_link(publisher, cls, keep)
         if not isinstance(qos, NonReal):
             raise BusError(
                 f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
@@ -131,30 +133,21 @@ class Announcer:
         if keep is None:
             return CollectionPublisher(self._bus.collection(cls))
         if self._link is not None:
-            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: this medium keeps no last values")
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=True: this medium keeps no last values")
         here = RoutePublisher(lambda: self._bus.route(cls).deliver)
         return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
 
     def _check_repeats(self, cls: type, qos: NonReal) -> None:
-        if not isinstance(self._link, RepeatingLink) or not self._link.repeats(cls):
+        if self._link is None or not self._link.repeats(cls):
             raise BusError(
                 f"{name_of(cls)} cannot be announced with a period of {qos.period}: only messages of a database on a "
                 "CAN bus are sent again by themselves; publish it from bus.every(...)"
             )
 
-    def _announce_on(
-        self,
-        link: ChannelLink,
-        cls: type,
-        qos: QoS,
-        on_trouble: TroubleHandler | None,
-        carries: tuple[str, ...],
-        keep: Keep | None,
-    ) -> Publisher:
+    def _of_link(self, publisher: Publisher, cls: type, keep: Keep | None) -> Publisher:
+        """The publisher of a link, which stamps its events and keeps last values as the bus does."""
         if keep is None:
-            publisher = link.announce(cls, qos, on_trouble, carries)
             return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
-        publisher = link.announce(cls, qos, on_trouble, carries, keep)
         try:
             values = self._last_values.keep(cls, keep)
         except BusError:

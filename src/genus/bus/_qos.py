@@ -25,7 +25,7 @@ class Hard(msgspec.Struct, frozen=True):
     sporadic: bool = False
 
     def __post_init__(self) -> None:
-        _positive(period=self.period)
+        nanoseconds(self.period, "period", zero=False)
         if self.omissions < 0:
             raise BusError(f"omissions is {self.omissions}; it must be 0 or more")
 
@@ -43,7 +43,8 @@ class Soft(msgspec.Struct, frozen=True):
     period: Span | None = None
 
     def __post_init__(self) -> None:
-        _positive(deadline=self.deadline, expires=self.expires, period=self.period)
+        nanoseconds(self.deadline, "deadline", zero=False)
+        _positive(expires=self.expires, period=self.period)
         if self.expires is not None and nanoseconds(self.expires) < nanoseconds(self.deadline):
             raise BusError(f"expires is {self.expires}, before the deadline of {self.deadline}")
 
@@ -65,17 +66,17 @@ class NonReal(msgspec.Struct, frozen=True):
 
 
 class Keep(msgspec.Struct, frozen=True):
-    """What a channel with `keep=1` keeps: the newest event of each combination of values of the attributes `by`."""
+    """What a channel with `keep=True` keeps: the newest event of each combination of values of the attributes `by`."""
 
     by: tuple[str, ...] = ("source",)
 
 
-def keep_of(keep: int, keep_by: str | Iterable[str] | None) -> Keep | None:
-    """What the arguments of a channel ask to keep; BusError if that is more than the newest event."""
-    if keep not in (0, 1):
-        raise BusError(f"keep={keep!r}: a channel keeps the newest event of each key (1) or none (0)")
+def keep_of(keep: bool, keep_by: str | Iterable[str] | None) -> Keep | None:
+    """Return what the arguments of a channel ask to keep; BusError if `keep` is neither True nor False."""
+    if not isinstance(keep, bool):
+        raise BusError(f"keep={keep!r}: write keep=True to keep the newest event of each key, or keep=False")
     if not keep and keep_by is not None:
-        raise BusError(f"keep_by={keep_by!r} needs keep=1")
+        raise BusError(f"keep_by={keep_by!r} needs keep=True")
     if not keep:
         return None
     return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))

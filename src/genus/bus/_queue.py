@@ -2,6 +2,7 @@
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from genus.bus._link import WaitFor
@@ -14,7 +15,10 @@ T = TypeVar("T")
 
 WhenFull: TypeAlias = Literal["block", "drop_oldest", "drop_newest", "raise"]
 """What happens when a bounded queue is full: the publisher waits, the oldest or the new event is dropped (and counted),
-or the publisher gets `QueueFull` after all other subscribers were served."""
+or the publisher gets `QueueFull` after all other subscribers were served. It also gets `QueueFull` if the queue is
+closed while it waits."""
+LOOK_AGAIN_S = 0.2
+"""How often a publisher that waits looks whether the consumer is still there; an event loop does not tell its end."""
 
 
 class Closed(Exception):
@@ -36,6 +40,9 @@ class EventQueue(Generic[T]):
         self.capacity = capacity
         self.full = full
         self.dropped = 0
+        """Items that found the queue full or closed."""
+        self.is_deserted: Callable[[], bool] | None = None
+        """Whether nobody will take items any more, where that can happen to a queue that is open."""
         self.loop_thread: int | None = None
         self.is_unlimited = False
         """Whether items are added whatever the capacity: kept events that a new subscriber gets at once."""
@@ -52,11 +59,16 @@ class EventQueue(Generic[T]):
 
     def put(self, item: T) -> bool:
         """Add an item, by the policy if the queue is full; returns False if the queue is closed."""
-        if self._wait_for is not None and self.full == "block":
+        if self._wait_for is not None and self.full == "block" and not self._closed:
             self._wait_for(lambda: self._closed or self.is_unlimited or len(self._items) < self.capacity, None)
+            if self._closed:
+                raise self._closed_meanwhile()
         with self._lock:
-            if self._closed or (len(self._items) >= self.capacity and not self._make_room()):
-                return not self._closed
+            if self._closed:
+                self.dropped += 1
+                return False
+            if len(self._items) >= self.capacity and not self._make_room():
+                return True
             self._items.append(item)
             self._not_empty.notify()
             self._wake_one()
@@ -67,15 +79,28 @@ class EventQueue(Generic[T]):
         if self.is_unlimited:
             return True
         if self.full == "block":
-            self._refuse_to_block_own_loop()
-            self._not_full.wait_for(lambda: self._closed or len(self._items) < self.capacity)
-            return not self._closed
+            self._wait_for_room()
+            return True
         self.dropped += 1
         if self.full == "raise":
             raise self._refusal(f"holds {self.capacity} events already")
         if self.full == "drop_oldest":
             self._items.popleft()
         return self.full == "drop_oldest"
+
+    def _wait_for_room(self) -> None:
+        self._refuse_to_block_own_loop()
+        look_again = None if self.is_deserted is None else LOOK_AGAIN_S
+        while len(self._items) >= self.capacity and not self._closed:
+            if self.is_deserted is not None and self.is_deserted():
+                raise self._closed_meanwhile()
+            self._not_full.wait(look_again)
+        if self._closed:
+            raise self._closed_meanwhile()
+
+    def _closed_meanwhile(self) -> QueueFull:
+        self.dropped += 1
+        return self._refusal("was closed while an event waited for room; the event is lost")
 
     def _refuse_to_block_own_loop(self) -> None:
         if self.loop_thread == threading.get_ident():
@@ -93,28 +118,47 @@ class EventQueue(Generic[T]):
     def get(self, timeout: float | None = None) -> T:
         """Take the next item; TimeoutError if none comes in time, Closed once the queue is closed and empty."""
         real_timeout = timeout
-        if self._wait_for is not None:
-            self._wait_for(lambda: self._closed or bool(self._items), timeout)
+        if self._wait_for is not None and not self._has_news():
+            self._wait_for(self._has_news, timeout)
             real_timeout = 0
         with self._lock:
-            if not self._not_empty.wait_for(lambda: self._closed or self._items, real_timeout):
-                raise TimeoutError(f"no event for {self.owner!r} within {timeout} s")
-            if not self._items:
-                raise Closed
+            if not self._not_empty.wait_for(self._has_news, real_timeout):
+                raise self._none_in_time(timeout)
             return self._take()
 
-    async def get_async(self) -> T:
-        """Take the next item without blocking the event loop; Closed once the queue is closed and empty."""
+    def drain(self) -> list[T]:
+        """Take all items that are there, without waiting."""
+        with self._lock:
+            items = list(self._items)
+            self._items.clear()
+            self._not_full.notify_all()
+        return items
+
+    def _has_news(self) -> bool:
+        return self._closed or bool(self._items)
+
+    def _none_in_time(self, timeout: float | None) -> TimeoutError:
+        return TimeoutError(f"no event for {self.owner!r} within {timeout:g} s")
+
+    async def get_async(self, timeout: float | None = None) -> T:
+        """Do the same as `get` without blocking the event loop."""
         import asyncio  # only programs with an event loop come here, and they have it already
+
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._next_item()
+        except TimeoutError:
+            raise self._none_in_time(timeout) from None
+
+    async def _next_item(self) -> T:
+        import asyncio
 
         loop = asyncio.get_running_loop()
         self.loop_thread = threading.get_ident()
         while True:
             with self._lock:
-                if self._items:
+                if self._has_news():
                     return self._take()
-                if self._closed:
-                    raise Closed
                 woken = loop.create_future()
                 self._sleepers.append((loop, woken))
             try:
@@ -133,6 +177,8 @@ class EventQueue(Generic[T]):
                 self._wake_one()
 
     def _take(self) -> T:
+        if not self._items:
+            raise Closed
         item = self._items.popleft()
         self._not_full.notify()
         return item

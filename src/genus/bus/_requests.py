@@ -1,8 +1,9 @@
 """Requests and replies: an event that is answered by another one, which names it by a number.
 
-A request is an event with an integer attribute `request`, a reply an event of a type below `Reply`. The numbers of a
-bus begin with 20 bits of its own, so that one subscription to replies, made with the first request, serves all of them;
-the other 12 bits count. Who sends a reply does not know the requester, and who requests does not know who answers.
+Requests and replies are events whose types have an integer attribute `request`, of whatever family. The numbers of a
+bus begin with 20 bits of its own, so that one subscription to a type of replies, made with the first request for it,
+serves all of them; the other 12 bits count. Who sends a reply does not know the requester, and who requests does not
+know who answers.
 """
 
 import secrets
@@ -13,16 +14,17 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
 from genus.bus._interested import Interested
-from genus.bus._link import Link, ParticipantLink, Timer, WaitFor
+from genus.bus._link import Link, Timer, WaitFor
 from genus.bus._listener import Listener, RoundRobin
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
-from genus.model import Event, IntType, Maybe, Span, UInt32, attributes, name_of, nanoseconds
+from genus.model import Event, IntType, Maybe, Span, UInt32, attributes, is_event_type, is_type, name_of, seconds
 from genus.model._types import type_text
 
 GRACE_S = 1.0
@@ -34,12 +36,10 @@ WIDE_ENOUGH = (IntType(), IntType(32, signed=False))
 
 
 class Reply(Event, name="genus.Reply"):
-    """The base of replies: derive your own from it. `request` is the number of the request, filled in by `serve`.
+    """A base of replies for types that a catalog already has below `genus.Reply`.
 
-    >>> class Position(Reply):
-    ...     metres: float
-    >>> Position(metres=0.5).request
-    0
+    Derive new types of replies from `Event`, or from a type of your own, with `request: UInt32 = 0`: below `Reply` all
+    of them are one family, in which an attribute name has one type.
     """
 
     request: UInt32 = 0
@@ -51,7 +51,6 @@ class Declined(Reply, name="genus.Declined"):
     reason: Maybe[str] = None
 
 
-R = TypeVar("R", bound=Reply)
 Step: TypeAlias = tuple[Callable[[], bool], float]
 """A condition, and the seconds to wait for it."""
 
@@ -63,6 +62,9 @@ class RequestBus(Protocol):
 
     def publish(self, event: Event) -> None:
         """Publish an event."""
+
+    def subscribe(self, subscription: Subscription[Any], handler: Callable[[Any], object]) -> object:
+        """Call a handler with what a subscription matches."""
 
     @property
     def link(self) -> Link | None:
@@ -82,14 +84,27 @@ class RequestBus(Protocol):
         """Call a function at a time of the bus."""
 
 
-def check_request_type(cls: type) -> None:
-    """Raise BusError if events of a type cannot be requests."""
+def check_numbered(cls: type, what: str = "request", declaration: str = "Maybe[UInt32] = None") -> None:
+    """Raise BusError if events of a type cannot be requests, or replies, as they have no place for the number."""
     declared = {attribute.name: attribute.type for attribute in attributes(cls)}
     if declared.get("request") not in WIDE_ENOUGH:
         found = "has none" if "request" not in declared else f"has {type_text(declared['request'])}"
         raise BusError(
-            f"{name_of(cls)} cannot be a request: it needs an attribute for the number of a request, and {found}; "
-            f"declare `request: Maybe[UInt32] = None` in {name_of(cls)}"
+            f"{name_of(cls)} cannot be a {what}: it needs an attribute for the number of a request, and {found}; "
+            f"declare `request: {declaration}` in {name_of(cls)}"
+        )
+
+
+def check_reply_type(cls: object, request: type) -> None:
+    """Raise BusError if events of a type cannot be replies to a request, or would be taken for one."""
+    if not is_type(cls) or not is_event_type(cls):  # type: ignore[arg-type]
+        raise BusError(f"{cls!r} cannot be a reply; give the event type of the reply")
+    assert isinstance(cls, type)
+    check_numbered(cls, "reply", "UInt32 = 0")
+    if issubclass(request, cls) or issubclass(cls, request):
+        raise BusError(
+            f"{name_of(cls)} cannot be a reply to {name_of(request)}: one is a subtype of the other, so that the reply "
+            "would be a request as well; give the reply a type of its own"
         )
 
 
@@ -99,10 +114,10 @@ def check_request_type(cls: type) -> None:
 class Exchange:
     """State: a request that waits for its reply."""
 
-    def __init__(self, event: Event, number: int, wanted: type[Reply]) -> None:
+    def __init__(self, event: Event, number: int, wanted: type[Event]) -> None:
         self.event = replace(event, request=number)
         self.number = number
-        self.reply: Reply | None = None
+        self.reply: Event | None = None
         self.is_closed = False
         """Whether the bus was closed meanwhile."""
         self._wanted = (wanted, Declined)
@@ -115,7 +130,7 @@ class Exchange:
         """Whether there is nothing to wait for."""
         return self.reply is not None or self.is_closed
 
-    def accept(self, reply: Reply) -> bool:
+    def accept(self, reply: Event) -> bool:
         """Take the first reply of a type that is wanted."""
         with self._lock:
             if self.reply is not None or not isinstance(reply, self._wanted):
@@ -181,21 +196,35 @@ class Requester:
 
     def __init__(self, bus: RequestBus) -> None:
         self.first = _participant_number(bus.link) * SEQUENCE
-        self.subscription = Subscription(
-            Reply, where=(this.request >= self.first) & (this.request <= self.first + SEQUENCE - 1)
-        )
+        self._prepared: set[tuple[type, type]] = set()
+        """The types of requests and replies that were checked, and their replies subscribed to."""
+        self._replies: dict[type[Event], object] = {}
+        """The types of replies that are subscribed to, in the order of the first requests for them."""
         self.counts: Counter[str] = Counter()
         self._bus = bus
         self._now = time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9
         self._waiting: dict[int, Exchange] = {}
-        self._lock = threading.Lock()
+        self._lock, self._subscribing = threading.Lock(), threading.Lock()
         self._last = bus.time_ns() // 1_000_000 % SEQUENCE
         """The last number; not the same after a restart, as a late reply may still be under way."""
         self._is_closed = False
 
-    def handle(self, reply: Reply) -> None:
-        """Give a reply to the request that it names; late, second and other replies are counted."""
-        exchange = self._waiting.get(reply.request)
+    def _subscribe(self, wanted: type[Event]) -> None:
+        """Subscribe to a type of replies with the first request for it, and to refusals."""
+        mine = (this.request >= self.first) & (this.request <= self.first + SEQUENCE - 1)
+        for cls in (Declined, wanted):
+            with self._subscribing:
+                if cls not in self._replies:
+                    self._replies[cls] = self._bus.subscribe(Subscription(cls, where=mine), partial(self.handle, cls))
+
+    def handle(self, subscribed: type[Event], reply: Event) -> None:
+        """Give a reply to the request that it names; late, second and other replies are counted.
+
+        Of subscriptions to a type and its subtypes, which all get the reply, the first passes it on.
+        """
+        if next((cls for cls in list(self._replies) if isinstance(reply, cls)), subscribed) is not subscribed:
+            return
+        exchange = self._waiting.get(reply.request)  # type: ignore[attr-defined]
         if exchange is None or not exchange.accept(reply):
             self._count("replies ignored")
 
@@ -215,13 +244,11 @@ class Requester:
         for exchange in waiting:
             exchange.close()
 
-    def request(
-        self, event: Event, publish: Callable[[Any], object], timeout: Span | float, wanted: type[Reply] | None
-    ) -> Reply:
-        """Publish a request and block until its reply; see `Collection.request_sync`."""
+    def request(self, event: Event, reply: type[Event], publish: Callable[[Any], object], timeout: Span) -> Event:
+        """Publish a request and block until its reply; see `Collection.request`."""
         _refuse_event_loop()
-        with self._exchange(event, wanted or Reply) as exchange:
-            steps = self._steps(exchange, publish, timeout)
+        with self._exchange(event, reply) as exchange:
+            steps = self._steps(exchange, publish, seconds(timeout, "timeout"))
             try:
                 step = next(steps)
                 while True:
@@ -230,11 +257,11 @@ class Requester:
                 return _result(exchange, end.value)
 
     async def request_async(
-        self, event: Event, publish: Callable[[Any], object], timeout: Span | float, wanted: type[Reply] | None
-    ) -> Reply:
-        """The same without blocking the event loop; see `Collection.request`."""
-        with self._exchange(event, wanted or Reply) as exchange:
-            steps = self._steps(exchange, publish, timeout)
+        self, event: Event, reply: type[Event], publish: Callable[[Any], object], timeout: Span
+    ) -> Event:
+        """Do the same without blocking the event loop; see `Collection.request_async`."""
+        with self._exchange(event, reply) as exchange:
+            steps = self._steps(exchange, publish, seconds(timeout, "timeout"))
             try:
                 step = next(steps)
                 while True:
@@ -243,8 +270,12 @@ class Requester:
                 return _result(exchange, end.value)
 
     @contextmanager
-    def _exchange(self, event: Event, wanted: type[Reply]) -> Iterator[Exchange]:
-        check_request_type(type(event))
+    def _exchange(self, event: Event, wanted: type[Event]) -> Iterator[Exchange]:
+        if not isinstance(wanted, type) or (type(event), wanted) not in self._prepared:
+            check_numbered(type(event))
+            check_reply_type(wanted, type(event))
+            self._subscribe(wanted)
+            self._prepared.add((type(event), wanted))
         with self._lock:
             exchange = Exchange(event, self._new_number(), wanted)
             self._waiting[exchange.number] = exchange
@@ -267,17 +298,16 @@ class Requester:
                 return self.first + self._last
 
     def _steps(
-        self, exchange: Exchange, publish: Callable[[Any], object], timeout: Span | float
-    ) -> Generator[Step, bool, Reply | None]:
+        self, exchange: Exchange, publish: Callable[[Any], object], timeout_s: float
+    ) -> Generator[Step, bool, Event | None]:
         """What a request does, without the waiting: yields what to wait for, and gets whether it came true."""
-        seconds = timeout if isinstance(timeout, int | float) else nanoseconds(timeout, "timeout") / 1e9
-        until = self._now() + seconds
+        until = self._now() + timeout_s
         if not self._has_receiver(exchange):
-            yield from self._find_receiver(exchange, min(seconds, GRACE_S))
+            yield from self._find_receiver(exchange, min(timeout_s, GRACE_S))
         if not exchange.is_closed:
             publish(exchange.event)
         if not (yield lambda: exchange.is_over, max(0, until - self._now())):
-            raise RequestTimeout(f"no reply to {exchange.event!r} within {seconds:g} s")
+            raise RequestTimeout(f"no reply to {exchange.event!r} within {timeout_s:g} s")
         return exchange.reply
 
     def _has_receiver(self, exchange: Exchange) -> bool:
@@ -305,14 +335,14 @@ class Requester:
 
 def _participant_number(link: Link | None) -> int:
     """20 bits of the uid that a participant has, or random ones."""
-    uid = link.participant if isinstance(link, ParticipantLink) else None
+    uid = None if link is None else link.participant
     return secrets.randbelow(PARTICIPANTS) if uid is None else zlib.crc32(uid.to_bytes(8, "big")) % PARTICIPANTS
 
 
 _OUTCOMES: dict[type, str] = {NoReceiver: "no receiver", RequestTimeout: "timed out", RequestRefused: "refused"}
 
 
-def _result(exchange: Exchange, reply: Reply | None) -> Reply:
+def _result(exchange: Exchange, reply: Event | None) -> Event:
     if reply is None:
         raise BusError(f"the bus was closed before a reply to {exchange.event!r} came")
     if isinstance(reply, Declined):
@@ -330,7 +360,7 @@ def _refuse_event_loop() -> None:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise BusError("request_sync would block the event loop that runs here; write `await collection.request(...)`")
+    raise BusError("request would block the event loop that runs here; write `await collection.request_async(...)`")
 
 
 # -- replying ----------------------------------------------------------------------------------------------------------
@@ -341,6 +371,7 @@ class Server:
 
     def __init__(self, bus: RequestBus, handler: Callable[[Any], Any]) -> None:
         self._bus, self._handler = bus, handler
+        self._checked: set[tuple[type, type]] = set()
 
     def handle(self, event: Event) -> None:
         """Answer a request; errors of the handler are raised after the requester was told."""
@@ -366,8 +397,11 @@ class Server:
         number = getattr(event, "request", None)
         if reply is None or not number:
             return
-        if not isinstance(reply, Reply):
-            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no genus.bus.Reply")
+        if not isinstance(reply, Event):
+            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no event")
+        if (type(event), type(reply)) not in self._checked:
+            check_reply_type(type(reply), type(event))
+            self._checked.add((type(event), type(reply)))
         named = replace(reply, request=number)
         if self._bus.is_own_request(number) or self._bus.interested.there(named) is not False:
             self._bus.publish(named)
@@ -386,7 +420,7 @@ class PostponedReply:
     A thread of the bus publishes it, as the one that tells what is wanted receives for all.
     """
 
-    def __init__(self, bus: RequestBus, reply: Reply) -> None:
+    def __init__(self, bus: RequestBus, reply: Event) -> None:
         self._bus, self._reply = bus, reply
         self._lock = threading.Lock()
         self._is_sent = False

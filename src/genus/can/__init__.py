@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from genus.can._plan.admission import MAX_ADVISED
     from genus.can._plan.picture import CALENDAR_LEGEND, calendar_lines, draw_plan
     from genus.can._plan.system import ErrorPassivePolicy, QosName
-    from genus.can._plan.units import format_bitrate, format_span
+    from genus.can._plan.units import format_bitrate, format_bound
     from genus.can._protocol.broker import Broker
     from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, FileStore, MemoryStore, TableStore
     from genus.can._protocol.clock_model import (
@@ -249,8 +249,8 @@ __all__ = [
     "fault_help",
     "follow_up_frame",
     "format_bitrate",
+    "format_bound",
     "format_dbc",
-    "format_span",
     "format_system",
     "load_dbc",
     "load_system",
@@ -301,7 +301,7 @@ if not TYPE_CHECKING:
         _plan__admission="MAX_ADVISED",
         _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",
         _plan__system="ErrorPassivePolicy QosName",
-        _plan__units="format_bitrate format_span",
+        _plan__units="format_bitrate format_bound",
         _protocol__broker="Broker",
         _protocol__broker_tables="AnnouncedChannel BrokerTables FileStore MemoryStore TableStore",
         _protocol__clock_model=(

@@ -18,9 +18,9 @@ from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry,
 from genus.catalog._registration import Registration
 from genus.codes._etags import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
-from genus.model import Event, Vector, attributes, name_of
+from genus.model import Event, Span, Vector, attributes, name_of, seconds
 
-LOCK_SECONDS = 10.0
+LOCK_TIMEOUT = "10s"
 """The longest wait for another process that writes the same file."""
 
 Path = str | os.PathLike[str]
@@ -442,14 +442,14 @@ class Catalog:
         except Damage as problem:
             raise CatalogDamaged(f"{path}: {problem}") from None
 
-    def save(self, path: Path, *, timeout: float = LOCK_SECONDS) -> None:
+    def save(self, path: Path, *, timeout: Span = LOCK_TIMEOUT) -> None:
         """Write the catalog to a file, atomically.
 
         Raises CatalogConflict if the file has entries that this catalog does not, and CatalogUnavailable if it cannot
-        be written or another process holds its lock for longer than `timeout` seconds.
+        be written or another process holds its lock for longer than `timeout`.
         """
         real = real_path(path)
-        with lock_file(real, timeout):
+        with lock_file(real, seconds(timeout, "timeout")):
             stored = read_text(real)
             if stored is not None and not self.extends(self._parse(path, stored)):
                 raise CatalogConflict(
@@ -460,7 +460,7 @@ class Catalog:
 
     @classmethod
     def update(
-        cls, path: Path, *what: type | ModuleType, timeout: float = LOCK_SECONDS
+        cls, path: Path, *what: type | ModuleType, timeout: Span = LOCK_TIMEOUT
     ) -> tuple[Self, RegistrationResult]:
         """Register types in a catalog file under its lock, and return the catalog and what was new.
 
@@ -477,9 +477,7 @@ class Catalog:
         return catalog, added
 
     @classmethod
-    def update_etags(
-        cls, path: Path, *types: type | str, timeout: float = LOCK_SECONDS
-    ) -> tuple[Self, tuple[str, ...]]:
+    def update_etags(cls, path: Path, *types: type | str, timeout: Span = LOCK_TIMEOUT) -> tuple[Self, tuple[str, ...]]:
         """Give event tags to types in a catalog file under its lock; return the catalog and which types got some.
 
         If all have event tags already, the file is only read, without a lock. Raises the errors of `give_etags`, `load`
@@ -494,13 +492,13 @@ class Catalog:
 
     @classmethod
     @contextmanager
-    def editing(cls, path: Path, *, timeout: float = LOCK_SECONDS) -> Iterator[Self]:
+    def editing(cls, path: Path, *, timeout: Span = LOCK_TIMEOUT) -> Iterator[Self]:
         """Change the catalog of a file in a `with` block: it is locked before the block and written after it.
 
         Nothing is written if the block raises an error. Raises the errors of `load` and `save`.
         """
         real = real_path(path)
-        with lock_file(real, timeout):
+        with lock_file(real, seconds(timeout, "timeout")):
             stored = read_text(real)
             catalog = cls() if stored is None else cls._parse(path, stored)
             yield catalog

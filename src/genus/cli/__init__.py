@@ -1,7 +1,8 @@
 """The `genus` command. Each subcommand lives in a module of its own, imported only when it is called.
 
 Packages that add commands may use `SectionedGroup`, a click group with the help of Genus's own groups, `on_spark`,
-which gives a command Spark's options and a session, and `saying_what_is_kept`, for commands that are interrupted.
+which gives a command Spark's options and a session, `SpanParam`, the type of options that are lengths of time, and
+`saying_what_is_kept`, for commands that are interrupted.
 """
 
 import logging
@@ -16,9 +17,10 @@ from genus.cli._exit import end_by, saying_what_is_kept, warnings_as_lines
 from genus.cli._groups import PluginGroup, SectionedGroup
 
 if TYPE_CHECKING:
+    from genus.cli._format import SpanParam
     from genus.cli._lake_session import on_spark
 
-__all__ = ["SectionedGroup", "genus", "main", "on_spark", "saying_what_is_kept"]
+__all__ = ["SectionedGroup", "SpanParam", "genus", "main", "on_spark", "saying_what_is_kept"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
@@ -112,4 +114,4 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, _lake_session="on_spark")
+    __getattr__ = lazy(__name__, _format="SpanParam", _lake_session="on_spark")

@@ -19,7 +19,7 @@ from genus.bus import (
     Bus,
     FolderRecorder,
     Inbox,
-    InterestLink,
+    Link,
     Recorder,
     Recording,
     open_bus,
@@ -43,7 +43,7 @@ from genus.cli._events import (
     pairs,
 )
 from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
-from genus.cli._format import FOR, Span, counted
+from genus.cli._format import FOR, SpanParam, counted
 from genus.cli._metrics import METRICS, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
@@ -116,7 +116,7 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
 @SUBSCRIPTION
 @click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
 @click.option(
-    "--timeout", type=Span(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
+    "--timeout", type=SpanParam(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @METRICS
@@ -177,23 +177,27 @@ class Reach:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._link = bus.link if isinstance(bus.link, InterestLink) else None
         self.published = 0
         self._reached: set[str] = set()
+        self._knows_others = False
+        """Whether the medium tells who subscribed."""
 
     def publish(self, event: Event) -> None:
         """Publish an event."""
-        if self._link is not None:  # before: a subscriber that has all it waits for may leave at once
+        link = self._bus.link
+        if link is not None:  # before: a subscriber that has all it waits for may leave at once
             if not self.published:
-                _await_interest(self._link, event)
-            self._reached |= set(self._link.wanted_by(event) or ())
+                _await_interest(link, event)
+            if (others := link.wanted_by(event)) is not None:
+                self._knows_others = True
+                self._reached.update(others)
         self._bus.publish(event)
         self.published += 1
 
     def report(self, done: str) -> None:
         """Print what was done and how many processes subscribed to it; ClickException if events were dropped."""
         reached = f"; reached {counted(len(self._reached), 'process', 'processes')}" if self._reached else ""
-        if self._link is not None:
+        if self._knows_others:
             reached = reached or "; no other process subscribed"
         click.echo(done + reached, err=True)
         counters = self._bus.traffic().link
@@ -201,7 +205,7 @@ class Reach:
             raise click.ClickException("; ".join(lost))
 
 
-def _await_interest(link: InterestLink, event: Event) -> None:
+def _await_interest(link: Link, event: Event) -> None:
     """Wait until somebody wants an event, for a short time."""
     changed = threading.Event()
     end = link.on_wants(changed.set)
@@ -212,7 +216,7 @@ def _await_interest(link: InterestLink, event: Event) -> None:
     end()
 
 
-def _is_unwanted(link: InterestLink, event: Event) -> bool:
+def _is_unwanted(link: Link, event: Event) -> bool:
     """Whether nobody wants an event, as far as the medium can know."""
     wanted = link.wanted_by(event)
     return wanted is not None and not wanted
@@ -251,7 +255,7 @@ RECORD_TICK_S = 0.2
 @click.option("--append", is_flag=True, help="Add to a recording that exists.")
 @FOR
 @click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
-@click.option("--every", type=Span(), help="With --landing: start a new file this often [5s].")
+@click.option("--every", type=SpanParam(), help="With --landing: start a new file this often [5s].")
 @click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000].")
 @click.option("--name", help="With --landing: first part of file names [events].")
 @click.option(

@@ -22,7 +22,7 @@ from genus.cli._completion import complete_can_bus
 from genus.cli._events import BUS_TYPES, as_text, complete_types, event_type, lines_of_json, load_for, make_event
 from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR, ParamType, print_json
-from genus.errors import BusError, EventError, GenusError
+from genus.errors import BusError, EventError, GenusError, SpanError
 from genus.filters import Subscription
 from genus.model import Event
 
@@ -168,7 +168,7 @@ class Quality(ParamType[QoS]):
         """Read the text."""
         try:
             return parse_qos(str(value))
-        except BusError as problem:
+        except (BusError, SpanError) as problem:
             self.fail(str(problem), param, ctx)
 
 
@@ -234,8 +234,10 @@ def node(
         if asked:
             _warn_without_broker(bus.link, stop, min(ends, time.monotonic() + PATIENCE_S))
         if type_name is not None:
-            channel: EventChannel[Any] = bus.channel(event_type(type_name, loaded), qos)
-            channel.announce(show_notice, carries=carries)
+            channel: EventChannel[Any] = bus.channel(
+                event_type(type_name, loaded), qos, on_trouble=show_notice, carries=carries
+            )
+            channel.announce()
             click.echo(f"publishing {type_name} on {address}, {qos}", err=True)
             published, refused = _publish_lines(channel, stop, ends)
             click.echo(f"published {published}" + (f", refused {refused}" if refused else ""), err=True)

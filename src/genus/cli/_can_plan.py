@@ -21,8 +21,8 @@ from genus.can import (
     calendar_lines,
     draw_plan,
     format_bitrate,
+    format_bound,
     format_dbc,
-    format_span,
     load_system,
 )
 from genus.can import plan as make_plan
@@ -117,8 +117,8 @@ def _verdicts(found: Plan) -> Table:
 
 def _row(channel: ChannelSpec, verdict: Verdict) -> tuple[str, ...]:
     size = str(channel.size) if channel.frames == 1 else f"{channel.size} in {channel.frames}"
-    times = format_span(verdict.response_ns), format_span(verdict.deadline_ns)
-    return channel.name, str(channel.number), channel.qos_class, format_span(channel.period_ns), size, *times
+    times = format_bound(verdict.response_ns), format_bound(verdict.deadline_ns)
+    return channel.name, str(channel.number), channel.qos_class, format_bound(channel.period_ns), size, *times
 
 
 def _advice(found: Plan) -> Iterator[Text]:
@@ -156,7 +156,7 @@ def _load(found: Plan) -> Table:
 def _show_cycle(console: Console, found: Plan) -> None:
     names = max(len(slot.channel) for slot in found.calendar.slots)
     width = max(20, min(100, console.width - names - 3))
-    cycle = format_span(found.calendar.cycle_ns)
+    cycle = format_bound(found.calendar.cycle_ns)
     console.print(f"cycle of {cycle}: {CALENDAR_LEGEND}", highlight=False)
     for name, line in calendar_lines(found.calendar, width):
         console.print(f"{name:<{names}}  {line}", highlight=False)

@@ -33,7 +33,7 @@ from genus.can import (
 from genus.cli._can_plan import show_warnings
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
-from genus.cli._format import Span, counted
+from genus.cli._format import SpanParam, counted
 
 SEED = click.option(
     "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
@@ -56,10 +56,10 @@ class Stretch(NamedTuple):
         return cls(*(None if each is None else round(each * 1e9) for each in (begin, length)))
 
 
-def _duration(span: float | None, seconds: float | None, drawn: Stretch) -> float:
+def _duration(span: float | None, duration: float | None, drawn: Stretch) -> float:
     """How long a run is, in seconds: as long as the options say, or until the end of the picture."""
-    if seconds is not None:
-        return seconds
+    if duration is not None:
+        return duration
     if drawn.begin_ns is None:
         return DEFAULT_SECONDS if span is None else span
     return (drawn.begin_ns + (drawn.length_ns or DEFAULT_PICTURE_NS)) / 1e9
@@ -80,9 +80,12 @@ class SimCommand(click.Command):
 @click.command(cls=SimCommand)
 @click.argument("source", metavar="SYSTEM.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--for", "span", type=Span(), help="How long; default: 10s. With --from or --seconds: how long the picture shows."
+    "--for",
+    "span",
+    type=SpanParam(),
+    help="How long; default: 10s. With --from or --duration: how long the picture shows.",
 )
-@click.option("--seconds", type=Span(), help="How long, if --for is about the picture.")
+@click.option("--duration", type=SpanParam(), help="How long, if --for is about the picture.")
 @click.option(
     "--faults",
     "faults",
@@ -110,7 +113,7 @@ class SimCommand(click.Command):
 @click.option("--no-confinement", is_flag=True, help="Stations that fail to send stay on the bus for ever.")
 @click.option("--trace", type=OUTPUT, help="Write all that was on the bus to this file.")
 @click.option("--png", type=OUTPUT, help="Draw a stretch of it: one in which much happens, or that of --from.")
-@click.option("--from", "begin", type=Span(may_be_zero=True), help="Where the picture begins, as --for counts.")
+@click.option("--from", "begin", type=SpanParam(may_be_zero=True), help="Where the picture begins, as --for counts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option(
     "--strict", is_flag=True, help="Exit code 1 if a guarantee was not kept, even under faults that permit it."
@@ -118,7 +121,7 @@ class SimCommand(click.Command):
 def sim(
     source: Path,
     span: float | None,
-    seconds: float | None,
+    duration: float | None,
     faults: tuple[str, ...],
     seed: int,
     runs: int,
@@ -150,14 +153,14 @@ def sim(
         raise click.UsageError("--from says where a picture begins; add --png FILE")
     if runs > 1 and (trace or png):
         raise click.UsageError("--trace and --png are for a single run")
-    drawn = Stretch.of(begin, span if begin is not None or seconds is not None else None)
-    lasts = _duration(span, seconds, drawn)
+    drawn = Stretch.of(begin, span if begin is not None or duration is not None else None)
+    lasts = _duration(span, duration, drawn)
     prepared = PreparedSystem.of(load_system(source))
     show_warnings(prepared.plan)
     scenario = Scenario(
         prepared=prepared,
         seed=seed,
-        seconds=lasts,
+        duration=lasts,
         faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
         pattern=cast(Pattern, pattern),
         clocks=cast(Clocks, clocks),

@@ -10,7 +10,7 @@ from genus.cli._completion import complete_files
 from genus.cli._events import load_all, types_option
 from genus.cli._format import counted
 from genus.cli._groups import SectionedGroup
-from genus.filters import Subscription, read_subscriptions
+from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
     from genus.can import Plan
@@ -116,10 +116,9 @@ def generate_command(
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
     _check_loaded(loaded, classes, catalog)
+    named = TypesByName(classes)
     asked = (
-        []
-        if subscriptions is None
-        else read_subscriptions(subscriptions, lambda text: Subscription.parse(text, classes))
+        [] if subscriptions is None else read_subscriptions(subscriptions, lambda text: Subscription.parse(text, named))
     )
     made = generate(
         known,

@@ -17,6 +17,7 @@ from genus.filters import (
     BindingCounts,
     MergedSubscription,
     Subscription,
+    TypesByName,
     Wiring,
     count_bindings,
     read_publishers,
@@ -161,11 +162,11 @@ def bindings(types: tuple[str, ...], file: Path, excess: int, publishers: Path |
     genus bindings -t examples/traffic.py subscriptions.txt
     genus bindings -t examples/office.py --publishers examples/office-publishers.txt examples/office-subscribers.txt
     """
-    loaded = load_all(types)
-    asked = read_subscriptions(file, lambda text: Subscription.parse(text, loaded))
+    known = TypesByName(load_all(types))
+    asked = read_subscriptions(file, lambda text: Subscription.parse(text, known))
     if not asked:
         raise click.ClickException(f"{file}: has no subscription")
-    offered = None if publishers is None else _publishers(publishers, loaded)
+    offered = None if publishers is None else _publishers(publishers, known)
     found = count_bindings([one if name == str(one) else (name, one) for name, one in asked], offered, excess=excess)
     if as_json:
         print_json({"subscriptions": len(asked), **_counts(found)})
@@ -177,7 +178,7 @@ def bindings(types: tuple[str, ...], file: Path, excess: int, publishers: Path |
         click.echo(f"no component publishes what {one} wants")
 
 
-def _publishers(path: Path, types: list[type]) -> dict[str, tuple[type, ...]]:
+def _publishers(path: Path, types: TypesByName) -> dict[str, tuple[type, ...]]:
     found = read_publishers(path, lambda text: Subscription.parse(text, types))
     if not found:
         raise click.ClickException(f"{path}: has no publisher")

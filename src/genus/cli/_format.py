@@ -1,7 +1,5 @@
 """How commands print numbers, tables, JSON and suggestions."""
 
-import re
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +7,7 @@ import click
 import msgspec
 
 from genus.errors import did_you_mean
-from genus.filters import DURATION_UNITS
+from genus.model import seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -24,39 +22,31 @@ else:
             return cls
 
 
-class Span(ParamType[float]):
-    """A length of time such as 500ms, 1s, 2min, 6h or 7d, in seconds; a bare number is seconds, or is refused.
+class SpanParam(ParamType[float]):
+    """A `genus.Span` on the command line, in seconds.
 
-    >>> Span().convert("2min", None, None), Span().convert("0.5", None, None)
+    >>> SpanParam().convert("2min", None, None), SpanParam().convert("0.5", None, None)
     (120.0, 0.5)
     """
 
     name = "span"
 
-    def __init__(self, *, may_be_zero: bool = False, needs_unit: bool = False) -> None:
+    def __init__(self, *, may_be_zero: bool = False) -> None:
         self._may_be_zero = may_be_zero
-        self._needs_unit = needs_unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read the number and the unit."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s|min|h|d)?", str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a length of time; write it like 500ms, 1s, 2min, 6h or 7d", param, ctx)
-        if found[2] is None and self._needs_unit:
-            self.fail(f"{value!r} has no unit; write it like {found[1]}d or {found[1]}h", param, ctx)
-        seconds = float(found[1]) * DURATION_UNITS[found[2] or "s"] / 1e6
-        if seconds > threading.TIMEOUT_MAX or (seconds == 0 and not self._may_be_zero):
-            self.fail(f"{value!r} is too {'long' if seconds else 'short'}", param, ctx)
-        return seconds
+        try:
+            return seconds(value, "it", zero=self._may_be_zero, error=ValueError)
+        except ValueError as problem:
+            self.fail(str(problem), param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """The name of the value in the help."""
         return "SPAN"
 
 
-FOR = click.option(
-    "--for", "--seconds", "lasts", type=Span(), help="Stop after this time, like 30s or 2min [at Ctrl-C]."
-)
+FOR = click.option("--for", "lasts", type=SpanParam(), help="Stop after this time, like 30s or 2min [at Ctrl-C].")
 """The option of commands that run until they are stopped."""
 
 
@@ -76,13 +66,13 @@ def sized(amount: int) -> str:
     return decimal(amount)
 
 
-def rate(number: float, seconds: float) -> str:
+def rate(number: float, duration: float) -> str:
     """How many a second, to three figures.
 
     >>> rate(1_234_567, 2.0)
     '617,000/s'
     """
-    found = number / seconds if seconds > 0 else 0.0
+    found = number / duration if duration > 0 else 0.0
     return f"{float(f'{found:.3g}'):,.0f}/s" if found >= 100 else f"{found:.3g}/s"
 
 

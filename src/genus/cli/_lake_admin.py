@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from genus.cli._events import load_all, types_option
 from genus.cli._exit import DAMAGED, saying_what_is_kept
-from genus.cli._format import Span, counted, plain_table, print_json, sized
+from genus.cli._format import SpanParam, counted, plain_table, print_json, sized
 from genus.cli._lake_session import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _say_made(lake: "Lake", was_there: bool, new: list[str], findings: list[str]
 @click.option("--clean", is_flag=True, help="Remove files that no version needs, and files left by killed writers.")
 @click.option(
     "--older-than",
-    type=Span(may_be_zero=True),
+    type=SpanParam(may_be_zero=True),
     default=WEEK_S,
     help="With --clean: files replaced longer ago than this; followers further behind start again [7d].",
 )

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import click
@@ -11,8 +10,9 @@ from rich.progress import Progress
 
 from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._exit import saying_what_is_kept
-from genus.cli._format import ParamType, Span, counted, plain_table, print_json
+from genus.cli._format import ParamType, SpanParam, counted, plain_table, print_json
 from genus.cli._lake_session import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
+from genus.model import format_span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,9 +89,7 @@ def delete(
 @click.command()
 @LAKE
 @click.argument("subscription", required=False)
-@click.option(
-    "--older-than", type=Span(needs_unit=True), help="The age of events, like 90d [as `genus lake keep` has set]."
-)
+@click.option("--older-than", type=SpanParam(), help="The age of events, like 90d [as `genus lake keep` has set].")
 @CLEAN
 @DRY_RUN
 @YES
@@ -119,9 +117,8 @@ def expire(
     from genus.lake import Lake
 
     lake = Lake(started(spark), path)
-    age = None if older_than is None else timedelta(seconds=older_than)
     asked = Asked(clean, dry_run, yes, as_json)
-    _remove([lake], lambda place, **how: lake.expire(subscription, age, **how), asked)
+    _remove([lake], lambda place, **how: lake.expire(subscription, older_than, **how), asked)
 
 
 # -- both --------------------------------------------------------------------------------------------------------------
@@ -193,19 +190,19 @@ def _say(place: "Lake | Inboxes", found: "RemovalResult", what: str) -> None:
 # -- keep --------------------------------------------------------------------------------------------------------------
 
 
-class TypeAge(ParamType[tuple[str, timedelta]]):
+class TypeAge(ParamType[tuple[str, float]]):
     """A type and an age as TYPE=SPAN."""
 
     name = "TYPE=SPAN"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, timedelta]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
         """Cut at the equals sign."""
         if isinstance(value, tuple):
             return value
         name, equals, span = str(value).partition("=")
         if not equals:
             self.fail(f"{value!r} is not like Loop=90d", param, ctx)
-        return name, timedelta(seconds=Span(needs_unit=True).convert(span, param, ctx))
+        return name, SpanParam().convert(span, param, ctx)
 
 
 @click.command()
@@ -215,7 +212,7 @@ class TypeAge(ParamType[tuple[str, timedelta]]):
 @AS_JSON
 @on_spark
 def keep(
-    path: str, ages: tuple[tuple[str, timedelta], ...], everything: bool, as_json: bool, spark: "SparkSession"
+    path: str, ages: tuple[tuple[str, float], ...], everything: bool, as_json: bool, spark: "SparkSession"
 ) -> None:
     """Set how long events are kept, by type.
 
@@ -234,7 +231,7 @@ def keep(
     if as_json:
         print_json({name: age.total_seconds() for name, age in lake.retention.items()})
         return
-    lines = [f"{name}: {age / timedelta(days=1):g} days" for name, age in lake.retention.items()]
+    lines = [f"{name}: {format_span(age)}" for name, age in lake.retention.items()]
     click.echo("\n".join(lines) or "all events are kept")
 
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from genus.cli._exit import stopped_gracefully
-from genus.cli._format import Span, counted, plain_table, rate
+from genus.cli._format import SpanParam, counted, plain_table, rate
 from genus.cli._lake_ingest import database_of, takes_formats
 from genus.cli._lake_session import lake_and, on_spark, started
 from genus.cli._metrics import is_place, serve
@@ -35,7 +35,7 @@ _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag",
 @lake_and("LANDING")
 @click.option("--route", "subscriptions", metavar="FILE", help="Match these subscriptions; read again when it changes.")
 @click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
-@click.option("--every", type=Span(), default="1s", show_default=True, help="Start a batch this often.")
+@click.option("--every", type=SpanParam(), default="1s", show_default=True, help="Start a batch this often.")
 @click.option("--once", is_flag=True, help="End when the present files have been ingested.")
 @click.option(
     "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read."

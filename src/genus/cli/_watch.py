@@ -18,12 +18,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from genus.bus import Bus, KeepingLink, open_bus, shown_address
+from genus.bus import Bus, open_bus, shown_address
 from genus.cli._bus import SUBSCRIPTION, losses_of, shared
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, as_text, load_all, load_for, types_option
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, Span, counted, plain_table, print_json, rate
+from genus.cli._format import FOR, SpanParam, counted, plain_table, print_json, rate
 from genus.cli._metrics import METRICS, serve
 from genus.filters import Subscription
 from genus.model import Event, name_of
@@ -210,7 +210,12 @@ class Overview(msgspec.Struct, frozen=True):
 @types_option(required=False)
 @ADDRESS
 @click.option(
-    "--for", "lasts", type=Span(), default="5s", show_default=True, help="How long to watch events, like 30s or 2min."
+    "--for",
+    "lasts",
+    type=SpanParam(),
+    default="5s",
+    show_default=True,
+    help="How long to watch events, like 30s or 2min.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON document instead of tables.")
 def bus_command(types: tuple[str, ...], address: str, lasts: float, as_json: bool) -> None:
@@ -270,7 +275,7 @@ def _seen(uid: str, about: Mapping[str, Any], wants: Iterable[str]) -> Seen:
 
 
 def _last_values(bus: Bus) -> list[str]:
-    kept = bus.link.last_values(Subscription(Event)) if isinstance(bus.link, KeepingLink) else []
+    kept = [] if bus.link is None else bus.link.last_values(Subscription(Event))
     return sorted(map(as_line, kept))
 
 

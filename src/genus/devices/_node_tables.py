@@ -17,7 +17,7 @@ from genus.can._wire.length import Timing
 from genus.can._wire.segments import frame_sizes
 from genus.catalog import Catalog
 from genus.devices._program import Program
-from genus.errors import BusError, DeviceError
+from genus.errors import BusError, DeviceError, SpanError
 from genus.filters._subscription import Subscription
 from genus.model import Event, attributes, name_of, nanoseconds
 from genus.targets._conformance import registered_types
@@ -218,7 +218,7 @@ def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> 
         )
     try:
         qos = qos_of(channel.qos)
-    except BusError as problem:
+    except (BusError, SpanError) as problem:
         raise DeviceError(f"{channel.name}: {problem}") from problem
     made = TxChannel(catalog.declare(channel.name), qos, channel.carries, CLASSIC_BYTES, fd=False)
     made.use(catalog)

@@ -24,6 +24,7 @@ from genus.filters._expression import (
 )
 from genus.filters._subscription import AllOf, AttributeNames, Subscription, all_of, parse_again
 from genus.filters._term import Term, this
+from genus.filters._type_names import TypesByName
 
 if TYPE_CHECKING:
     from genus.filters._completion import Completion, CompletionItem, complete
@@ -59,6 +60,7 @@ __all__ = [
     "Subscription",
     "Term",
     "TextTest",
+    "TypesByName",
     "Unmet",
     "Value",
     "Wiring",

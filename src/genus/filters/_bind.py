@@ -13,7 +13,19 @@ from msgspec.structs import replace
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
-from genus.filters._constants import DURATION, FLOAT, INT, TEXT, TIME, check_literal, check_text, convert, split_options
+from genus.filters._constants import (
+    BOOL,
+    DURATION,
+    FLOAT,
+    INT,
+    TEXT,
+    TIME,
+    check_literal,
+    check_text,
+    convert,
+    describe_no_bool,
+    split_options,
+)
 from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
 from genus.filters._like import read_pattern
 from genus.filters._term import Term, as_value
@@ -32,6 +44,7 @@ from genus.model import (
     name_of,
     vector,
 )
+from genus.model._types import type_text
 
 _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
     ("-", TimeType, TimeType): DURATION,
@@ -113,7 +126,8 @@ class Binder:
         first, second = self._unify(left, right)
         type_ = type_of(first)
         if _known_operator(op, x.COMPARISONS) not in ("==", "!=") and isinstance(type_, BoolType | ChoiceType):
-            raise SubscriptionError(f"{describe(first)} has no order; compare it with == or != or .isin")
+            hint = "compare it with ==, != or in (in Python .isin)"
+            raise SubscriptionError(f"{describe(first)} and has no order; {hint}")
         if isinstance(type_, TimeType | DurationType) and _is_computed(first, second):
             first, second = _micros(first), _micros(second)
         return x.Compare(op, first, second)
@@ -298,12 +312,13 @@ def type_of(node: x.Value) -> AttributeType:
 
 def describe(node: x.Value) -> str:
     """A value and its type, for messages."""
-    kind = type_of(node).describe()
-    return f"{x.format_expression(node)} is {kind if isinstance(kind, str) else 'one of ' + repr(kind.get('enum'))}"
+    return f"{x.format_expression(node)} is {type_text(type_of(node))}"
 
 
 def _incomparable(first: x.Value, second: x.Value) -> SubscriptionError:
     """The error for two values of different types, with the right form of a time or duration."""
+    if second == x.Literal(True, BOOL):
+        return SubscriptionError(describe_no_bool(first, type_of(first)))
     kinds = {type(type_of(first)), type(type_of(second))}
     other = first if isinstance(type_of(second), TimeType | DurationType) else second
     hint = ""

@@ -12,8 +12,10 @@ import msgspec
 
 from genus.errors import SubscriptionError
 from genus.filters._completion_where import OpenTest, Proposal, shortened
-from genus.filters._parser import Token, longest_name, token_pattern
-from genus.filters._subscription import drop_implied, find_type, meant_by_name
+from genus.filters._parser import longest_name, token_pattern
+from genus.filters._subscription import drop_implied
+from genus.filters._token import Token
+from genus.filters._type_names import TypesByName, find_type, meant_by_name
 from genus.model import (
     RESERVED_WORDS,
     Attribute,
@@ -229,9 +231,10 @@ class _Head:
 
     def _named_types(self) -> tuple[type, ...] | None:
         """The types named so far; None if one is not known."""
+        known = TypesByName(self.known)
         try:
             return tuple(
-                find_type(Token("name", name, 1), tuple(self.known), name)
+                find_type(Token("name", name, 1), known, name)
                 for name in (*self.named["typed"], *self.named["exactly typed"])
             )
         except SubscriptionError:

@@ -13,7 +13,8 @@ import msgspec
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._bind import Binder
-from genus.filters._parser import EXAMPLE_TIME, Token, parse_predicate, parse_value
+from genus.filters._parser import parse_predicate, parse_value
+from genus.filters._token import EXAMPLE_TIME, Token
 from genus.model import RESERVED_WORDS, Attribute, AttributeType, ChoiceType, DurationType, IntType, TimeType
 
 MAX_TEST = 2000

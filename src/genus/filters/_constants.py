@@ -23,7 +23,7 @@ from genus.model import (
     TimeType,
 )
 from genus.model._plain import PLAIN_CLASSES, explain_unplain, plain_value
-from genus.model._types import INT64_MAX, INT64_MIN, MICROSECOND, is_encodable, micros_of_duration
+from genus.model._types import INT64_MAX, INT64_MIN, MICROSECOND, is_encodable, micros_of_duration, type_text
 
 BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()
 TIME, DURATION = TimeType(), DurationType()
@@ -118,9 +118,19 @@ def describe_unplain(value: object) -> str:
     return f"{value!r} is a {type(value).__name__}, which no attribute can be compared with{advice}"
 
 
+def describe_no_bool(value: x.Value, type_: AttributeType) -> str:
+    """Why a value cannot stand where a predicate must be, which is read as `value == true`."""
+    said = f"{x.format_expression(value)} is {type_text(type_)}, not true or false: compare it with a value"
+    if isinstance(value, x.AttributeRef):
+        said += f", or write {value.name} is present (in Python .is_present())"
+    return said
+
+
 def _convert_choice(value: Any, other: x.Value, wanted: ChoiceType) -> x.Literal:
     if isinstance(value, str | int) and not isinstance(value, bool) and value in wanted.values:
         return x.Literal(next(known for known in wanted.values if known == value), wanted)
+    if value is True:
+        raise SubscriptionError(describe_no_bool(other, wanted))
     hint = did_you_mean(str(value), map(str, wanted.values))
     values = ", ".join(map(repr, wanted.values))
     raise SubscriptionError(f"{x.format_expression(other)} cannot be {value!r}; {hint}it is one of {values}")

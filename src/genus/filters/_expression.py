@@ -12,6 +12,7 @@ deep tree, and no target meets the recursion limit of its language in it.
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
+from types import MethodType
 from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -282,7 +283,31 @@ def as_predicate(thing: object) -> Predicate:
         return thing
     if isinstance(thing, HasNode) and isinstance(thing.node, Value):
         return Compare("==", thing.node, Literal(True))
-    raise SubscriptionError(f"{thing!r} is not a predicate; write one with `this`, such as this.speed > 30")
+    raise SubscriptionError(_describe_no_predicate(thing))
+
+
+USE_PARENTHESES = "put each comparison in parentheses: (this.lane > 1) & (this.speed > 30)"
+"""In Python `&` and `|` bind tighter than comparisons: `this.lane > 1 & this.valid` begins with `1 & this.valid`."""
+
+
+def _describe_no_predicate(thing: object) -> str:
+    """What something is instead of a predicate, and how to write one."""
+    example = "write it with `this`, such as this.speed > 30"
+    match thing:
+        case bool():
+            return (
+                f"{thing} is not a predicate, but what Python has compared already: write .is_absent() instead of "
+                "`is None`, and comparisons with `this`, such as this.speed > 30"
+            )
+        case list() | tuple() | set() | frozenset():
+            return f"a {type(thing).__name__} is not a predicate: join several by & or |"
+        case MethodType(__self__=HasNode()):
+            return f"the method {thing.__name__} is not called: write .{thing.__name__}(...)"
+        case _ if callable(thing) and not isinstance(thing, type):
+            return f"a function is not a predicate, as it runs in Python only: {example}"
+        case _ if isinstance(thing, Constant):
+            return f"{thing!r} is not a predicate: {USE_PARENTHESES}"
+    return f"{thing!r} is not a predicate: {example}"
 
 
 def format_expression(node: Expression) -> str:

@@ -18,6 +18,7 @@ from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters._expression import DURATION_UNITS, MAX_DEPTH, UNESCAPES
 from genus.filters._like import ESCAPE
 from genus.filters._term import Term
+from genus.filters._token import EXAMPLE_TIME, Token, problem_at
 from genus.model import RESERVED_WORDS
 from genus.model._types import INT64_MAX, MICROSECOND
 
@@ -26,21 +27,11 @@ _MAX_DEPTH = MAX_DEPTH + 8
 N = TypeVar("N", bound=x.Expression)
 
 
-EXAMPLE_TIME = "@2026-05-01T00:00:00Z"
-
 NULL_WORDS = frozenset({"null", "none", "nil", "missing"})
 """Words of other languages for an absent value."""
 
 _OTHER_QUOTES = {'"': '"', "`": "`", "“": "”", "„": "“", "‘": "’", "«": "»"}
 """Quotes of other languages, each with its closing one."""
-
-
-class Token(msgspec.Struct, frozen=True, gc=False):
-    """A word of the text, its kind and where it starts."""
-
-    kind: str
-    text: str
-    column: int
 
 
 _TOKENS = r"""\s*(?:(?P<end>\Z)
@@ -105,12 +96,6 @@ def parse_value(text: str) -> x.Value:
     return value
 
 
-def problem_at(text: str, column: int, what: str) -> SyntaxProblem:
-    """An error that shows the text with a mark under the column (counted from 1)."""
-    line = text.replace("\n", " ").replace("\t", " ")
-    return SyntaxProblem(f"{what} (column {column})\n  {line}\n  {' ' * (column - 1)}^", column, what)
-
-
 def describe_null(attribute: str, *, absent: bool) -> str:
     """A message for a comparison of an attribute with null."""
     return f"there is no null: use {attribute} is {'absent' if absent else 'present'}"
@@ -126,6 +111,7 @@ class _Parser:
         self.depth = 0
         self.attributes: list[Token] = []
         self.tests: list[tuple[x.Predicate, int]] = []
+        self.in_where = True
 
     def _tokens(self) -> list[Token]:
         tokens: list[Token] = []
@@ -145,7 +131,9 @@ class _Parser:
         return tokens
 
     def _refuse_word(self, at: int) -> NoReturn:
-        raise problem_at(self.text, at + 1, self._describe_unknown(at))
+        from genus.filters._advice import advise_sign
+
+        raise problem_at(self.text, *(advise_sign(self.text, at) or (at + 1, self._describe_unknown(at))))
 
     def _describe_unknown(self, at: int) -> str:
         letter = self.text[at]
@@ -162,6 +150,8 @@ class _Parser:
         """What is wrong with a number that is followed by letters."""
         if re.search(r"\d{4}-\d{2}-$", self.text[:at]):
             return f"a time begins with @: write it like {EXAMPLE_TIME}"
+        if re.fullmatch(r"0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+", word):
+            return f"numbers are written in decimal: use {int(word, 0)}"
         number = re.match(r"[0-9.]+", word)
         assert number is not None
         plain = word.replace("_", "") if word.replace("_", "").isdigit() else number[0]
@@ -174,8 +164,24 @@ class _Parser:
         return self.tokens[self.at]
 
     def fail(self, what: str) -> NoReturn:
+        from genus.filters._advice import Place, advise
+
         found = f"'{self.token.text}'" if self.token.kind != "end" else "the end"
-        raise problem_at(self.text, self.token.column, f"expected {what}, found {found}")
+        advice = advise(Place(self.text, self.tokens, self.at), in_where=self.in_where)
+        raise problem_at(self.text, *(advice or (self.token.column, f"expected {what}, found {found}")))
+
+    def refuse_function(self, name: int) -> NoReturn:
+        from genus.filters._advice import Place, advise_function
+
+        raise problem_at(self.text, *advise_function(Place(self.text, self.tokens, name)))
+
+    def refuse_chain(self, first: x.Predicate) -> None:
+        """Refuse another comparison after one."""
+        column = self.token.column
+        if isinstance(first, x.Compare) and (op := self.take(*_COMPARISONS)):
+            from genus.filters._advice import advise_chain
+
+            raise problem_at(self.text, column, advise_chain(first, op, self.sum()))
 
     def take(self, *texts: str) -> str | None:
         """The next token's text if it is one of these words or signs."""
@@ -208,11 +214,13 @@ class _Parser:
     # -- grammar ------------------------------------------------------------------------------------------------
 
     def subscription(self) -> ParsedSubscription:
+        self.in_where = False
         exact = self.take("exact") is not None
         types = self.names("the name of a type", "&")
         has = self.names("the name of an attribute", ",") if self.take("has") else ()
         lacks = self.names("the name of an attribute", ",") if self.take("lacks") else ()
-        where = self.predicate() if self.take("where") else None
+        self.in_where = self.take("where") is not None
+        where = self.predicate() if self.in_where else None
         if self.token.kind != "end":
             self.fail("'where' or the end" if where is None else "an operator or the end")
         return ParsedSubscription(types, exact, has, lacks, where, tuple(self.attributes), tuple(self.tests))
@@ -278,6 +286,7 @@ class _Parser:
         """A test, stored with the column where it begins."""
         column = self.token.column
         found = self._comparison()
+        self.refuse_chain(found)
         self.tests.append((found, column))
         return found
 
@@ -287,7 +296,7 @@ class _Parser:
             return x.Compare("==" if op == "=" else op, first, self.sum())
         left = Term(first)
         if self.take("not"):
-            self.expect("in")
+            self.expect_in()
             return ~left.isin(self.options())
         if self.take("in"):
             return left.isin(self.options())
@@ -305,6 +314,12 @@ class _Parser:
             return x.as_predicate(left)
         self.fail("a comparison")
 
+    def expect_in(self) -> None:
+        word, column = self.token.text, self.tokens[self.at - 1].column
+        if word in ("between", *x.TEXT_TESTS):
+            raise problem_at(self.text, column, f"write not before the whole test: not ... {word} ...")
+        self.expect("in")
+
     def presence(self, term: Term) -> x.Predicate:
         if not isinstance(term.node, x.AttributeRef):
             self.fail("an attribute before 'is'")
@@ -315,6 +330,11 @@ class _Parser:
         negated = self.take("not") is not None
         if self.token.text.lower() in NULL_WORDS:
             raise problem_at(self.text, self.token.column, describe_null(term.node.name, absent=not negated))
+        name, sign = term.node.name, "!=" if negated else "=="
+        if negated and (other := {"present": "absent", "absent": "present"}.get(self.token.text)):
+            raise problem_at(self.text, self.token.column, f"write {name} is {other}")
+        if self.token.kind in _LITERALS or self.token.text in _WORDS:
+            raise problem_at(self.text, self.token.column, f"values are compared by {sign}: write {name} {sign} ...")
         self.fail("'present' or 'absent'")
 
     def options(self) -> list[x.Constant]:
@@ -384,6 +404,8 @@ class _Parser:
             return x.Function(token.text, argument)
         if token.kind == "name" and token.text not in RESERVED_WORDS:
             self.at += 1
+            if self.token.text == "(" and self.token.kind == "op":
+                self.refuse_function(self.at - 1)
             self.attributes.append(token)
             return x.AttributeRef(token.text)
         if token.kind in _LITERALS or token.text in ("true", "false", "inf"):

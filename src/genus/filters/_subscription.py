@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem, did_you_mean
+from genus.errors import DeclarationError, SubscriptionError, SyntaxProblem
 from genus.filters._bind import Binder, bind
 from genus.filters._evaluate import WRONG_VALUE, evaluate, raise_event_error, read_attribute
 from genus.filters._expression import AttributeRef, Compare, Predicate, as_predicate, format_expression
 from genus.filters._parser import (
     NULL_WORDS,
     ParsedSubscription,
-    Token,
     describe_null,
     parse_parts,
     parse_predicate,
-    problem_at,
 )
 from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
-from genus.model import Event, Kind, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
-from genus.model._signature import is_generated
+from genus.filters._token import Token, problem_at
+from genus.filters._type_names import TypesByName, find_type
+from genus.model import ChoiceType, Event, TextType, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model._types import read_annotation, type_text
 
 T = TypeVar("T")
@@ -234,7 +233,7 @@ class Subscription(Generic[E]):
         """Read the text form of a subscription; types are looked up among those given, or among all declared.
 
         Raises SyntaxProblem, a SubscriptionError, with the column where the text is wrong; with `strict`, also if it
-        can never match.
+        can never match. To parse many texts with the same types, give them as `TypesByName`.
 
         >>> from genus import Event, Subscription
         >>> class Lamp(Event):
@@ -277,7 +276,7 @@ def rebuild(
     return _restore(*_bind_fields(type, exact, has, lacks, where))
 
 
-def parse_again(text: str, types: Iterable[type]) -> Subscription[Any]:
+def parse_again(text: str, types: Iterable[type] | None = None) -> Subscription[Any]:
     """The subscription that `Subscription.parse` reads, without a warning if it can never match."""
     return _read_text(text, types)[1]
 
@@ -332,7 +331,7 @@ def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
 
 def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
     """The attribute names given as `has` or `lacks`, in vector order."""
-    if given == ():
+    if isinstance(given, tuple) and not given:
         return ()
     scope = vector(cls)
     if isinstance(given, bool):
@@ -342,8 +341,16 @@ def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
     if isinstance(given, str) and len(words := given.replace(",", " ").split()) > 1:
         names = ", ".join(f'"{word}"' for word in words)
         raise SubscriptionError(f"{option}={given!r} is one text; give several attributes as a tuple: ({names})")
-    listed = _signature_names(scope, given) if isinstance(given, type) else [given] if isinstance(given, str) else given
+    listed = _signature_names(scope, given) if isinstance(given, type) else _listed_names(option, given)
     return scope.names_of(scope.tag_of(scope.find(name, cls).name for name in listed))
+
+
+def _listed_names(option: str, given: str | Iterable[str]) -> list[str]:
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    for name in names:
+        if not isinstance(name, str):
+            raise SubscriptionError(f"{option} takes names of attributes, such as {option}='place', not {name!r}")
+    return names
 
 
 def _signature_names(scope: Vector, signature: type) -> list[str]:
@@ -376,7 +383,7 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
 def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscription, Subscription[Any]]:
     """A subscription of a text, and the parts of the text that it was made of."""
     parsed = parse_parts(text)
-    known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))
+    known = types if isinstance(types, TypesByName) else TypesByName(types)
     found: AllOf[Any] = AllOf(tuple(find_type(token, known, text) for token in parsed.types))
     try:
         scope = drop_implied(found.types)[0]
@@ -388,31 +395,6 @@ def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscript
         return parsed, rebuild(found, exact=parsed.exact, has=has, lacks=lacks, where=parsed.where)
     except SubscriptionError as problem:
         raise problem_at(text, _column_of_error(parsed, scope), str(problem)) from None
-
-
-def meant_by_name(named: Iterable[type]) -> list[type]:
-    """Those of some types with one name that it can mean.
-
-    Of a type that was defined again in the same place, as in a notebook, only the latest is meant; one that was
-    generated from a catalog only if there is no other.
-    """
-    classes = list(named)
-    written = [cls for cls in classes if not is_generated(cls)] or classes
-    return list({(cls.__module__, cls.__qualname__): cls for cls in written}.values())
-
-
-def find_type(token: Token, known: tuple[type, ...], text: str) -> type:
-    """The type of a name; SyntaxProblem if there is none, or several."""
-    found = meant_by_name(cls for cls in known if is_type(cls) and name_of(cls) == token.text)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        places = ", ".join(sorted(f"{cls.__module__}.{cls.__qualname__}" for cls in found))
-        raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
-    names = sorted({name_of(cls) for cls in known if is_type(cls)})
-    shown = "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    hint = did_you_mean(token.text, names)
-    raise problem_at(text, token.column, f"no event type is called {token.text}; {hint}{shown}")
 
 
 def _check_names(parsed: ParsedSubscription, scope: type, text: str) -> None:
@@ -432,7 +414,29 @@ def _unknown_name(token: Token, parsed: ParsedSubscription, scope: type, text: s
                 null == token.text and null.lower() in NULL_WORDS
             ):
                 return problem_at(text, token.column, describe_null(name, absent=op == "=="))
+    if advice := _advise_name(token.text, parsed, scope):
+        return problem_at(text, token.column, advice)
     return problem_at(text, token.column, vector(scope).describe_unknown(token.text, scope))
+
+
+_OTHER_CONSTANTS = {"true": "write true", "false": "write false", "nan": "no value equals NaN", "infinity": "write inf"}
+
+
+def _advise_name(name: str, parsed: ParsedSubscription, scope: type) -> str | None:
+    """What to write instead of a constant of another language, a name with an owner, or a text without quotes."""
+    if advice := _OTHER_CONSTANTS.get(name.lower()):
+        return f"{name!r} is not understood: {advice}"
+    owner, _, last = name.rpartition(".")
+    types = {attribute.name: attribute.type for attribute in vector(scope)}
+    if owner and (last in types or isinstance(getattr(scope, last, None), property)):
+        return f"attributes are written without {owner}: write {last}"
+    for test, _column in parsed.tests:
+        match test:
+            case Compare(_, AttributeRef(other), AttributeRef(quoted)) if quoted == name:
+                type_ = types.get(other)
+                if isinstance(type_, TextType) or (isinstance(type_, ChoiceType) and name in type_.values):
+                    return f"{name_of(scope)} has no attribute {name!r}; a text is written in single quotes: {name!r}"
+    return None
 
 
 def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:

@@ -1,13 +1,15 @@
 """`this` and `Term`: build predicates with Python operators, such as `this.speed * 3.6 > 30`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from enum import Enum
-from typing import Any, NoReturn
+from types import FunctionType, MemberDescriptorType
+from typing import TYPE_CHECKING, Any, Never, NoReturn
 
 from genus.errors import SubscriptionError
 from genus.filters._constants import check_text, describe_unplain
 from genus.filters._expression import (
+    USE_PARENTHESES,
     AttributeRef,
     Compare,
     Constant,
@@ -26,6 +28,7 @@ from genus.filters._expression import (
     refuse_truth,
 )
 from genus.filters._like import read_pattern
+from genus.model import is_type
 from genus.model._plain import PLAIN_CLASSES, plain_value
 
 
@@ -118,15 +121,27 @@ class Term:
     def __contains__(self, item: object) -> NoReturn:
         raise SubscriptionError(f"`in` cannot be used on a term: write .contains({item!r})")
 
+    if not TYPE_CHECKING:  # type checkers know that a term has no other methods
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            from genus.filters._foreign_methods import describe_method
+
+            raise UnknownMethod(describe_method(name, vars(Term)))
+
     def __repr__(self) -> str:
         return f"<term {format_expression(self.node)}>"
 
     def __str__(self) -> str:
         raise SubscriptionError(f"{self!r} has no text: a predicate cannot convert values to text")
 
-    def isin(self, options: Iterable[Constant]) -> Predicate:
-        """Whether the value equals one of some constants."""
-        return OneOf(self.node, tuple(_literal(option) for option in options))
+    def isin(self, options: Iterable[Constant], *others: Never) -> Predicate:
+        """Whether the value equals one of some constants, which are given as one list, set or tuple."""
+        if others or isinstance(options, str | bytes) or not isinstance(options, Iterable | Term):
+            raise SubscriptionError(f"isin takes a list: write .isin([{', '.join(map(repr, (options, *others)))}])")
+        listed = (options,) if isinstance(options, Term) else options
+        return OneOf(self.node, tuple(_literal(option) for option in listed))
 
     def between(self, low: "Term | Constant", high: "Term | Constant") -> Predicate:
         """Whether the value lies between two others, both included."""
@@ -175,6 +190,35 @@ class Term:
         return ~self.is_present()
 
 
+class UnknownMethod(SubscriptionError, AttributeError):
+    """A term has no such method."""
+
+
+_REFUSED = {
+    "__rand__ __ror__": f"only predicates are joined by & and |: {USE_PARENTHESES}",
+    "__len__": "len() cannot be used on a term: write .length()",
+    "__pow__ __rpow__": "there is no power: write a product, such as this.speed * this.speed",
+    "__xor__ __rxor__": "there is no ^: write (p & ~q) | (q & ~p)",
+    "__lshift__ __rshift__": "there are no operators on bits: test one by this.flags // 4 % 2 == 1",
+    "__round__ __floor__ __trunc__": "round() cannot be used in a predicate: write // 1 to round down",
+    "__int__ __float__": "a term has a value in an event only: compare it as it is, without int() or float()",
+    "__getitem__": "a term has no items: test parts of a text by .startswith, .endswith, .contains or .like",
+}
+"""Operators that a term does not have, with what to write instead. Type checkers do not see them, and refuse them."""
+
+
+def _refuse(message: str) -> Callable[..., NoReturn]:
+    def refused(*_: object) -> NoReturn:
+        raise SubscriptionError(message)
+
+    return refused
+
+
+for _names, _message in _REFUSED.items():
+    for _name in _names.split():
+        setattr(Term, _name, _refuse(_message))
+
+
 class This:
     """The class of `this`, the event in a predicate: `this.speed > 30` is an expression tree.
 
@@ -182,18 +226,45 @@ class This:
     And(operands=(Compare(op='>', ...
     """
 
+    __slots__ = ()
+
     def __getattr__(self, name: str) -> Term:
         if name.startswith("_"):
             raise AttributeError(name)
         return Term(AttributeRef(name))
 
-    def __getitem__(self, name: str) -> Term:
-        """The attribute of a name that is computed: `this["speed"]`."""
-        return Term(AttributeRef(name))
+    def __getitem__(self, attribute: object) -> Term:
+        """The attribute of a class, `this[Loop.speed]`, or of a name that is computed, `this["speed"]`.
+
+        Type checkers and editors know the attributes of a class: they find one that is misspelt, complete and rename
+        it. SubscriptionError for anything else.
+        """
+        return Term(AttributeRef(_attribute_name(attribute)))
+
+    def __repr__(self) -> str:
+        return "this"
+
+    if not TYPE_CHECKING:  # type checkers know that it has no attributes to set
+
+        def __setattr__(self, name: str, value: object) -> NoReturn:
+            raise SubscriptionError(f"`this` cannot be changed: to compare, write this.{name} == {value!r}")
 
 
 this = This()
-"""The event in a predicate: `this.speed > 30`, or `this["speed"] > 30`."""
+"""The event in a predicate: `this.speed > 30`, `this[Loop.speed] > 30` for type checkers, or `this["speed"] > 30`."""
+
+
+def _attribute_name(attribute: object) -> str:
+    match attribute:
+        case str():
+            return attribute
+        case MemberDescriptorType() if is_type(attribute.__objclass__):
+            return attribute.__name__
+        case property(fget=FunctionType(__name__=name)):
+            return name
+    raise SubscriptionError(
+        f"{attribute!r} is not the name of an attribute: write this.speed, this[Loop.speed] or this['speed']"
+    )
 
 
 def as_value(thing: object) -> Value:
@@ -208,8 +279,22 @@ def _literal(value: Any) -> Literal:
     if isinstance(value, date) and not isinstance(value, datetime):
         raise SubscriptionError(f"{value!r} is a date; write the instant, {python_time(value)}")
     if type(value) not in PLAIN_CLASSES and not isinstance(value, Enum):
-        raise SubscriptionError(describe_unplain(value))
+        raise SubscriptionError(_describe_no_constant(value))
     return Literal(value)
+
+
+def _describe_no_constant(value: object) -> str:
+    """Why an attribute cannot be compared with something, and what to write if that is known."""
+    match value:
+        case Predicate():
+            return f"{format_expression(value)} is a predicate, not a value: {USE_PARENTHESES}"
+        case This():
+            return "`this` is the event, not a value: name an attribute, such as this.speed"
+        case Term():
+            return f"{value!r} is not a constant: compare two attributes by == and join comparisons by |"
+        case list() | tuple() | set() | frozenset():
+            return f"{value!r} is a {type(value).__name__}, which no attribute can be compared with: write .isin([...])"
+    return describe_unplain(value)
 
 
 def _text_literal(op: str, part: object) -> Literal:

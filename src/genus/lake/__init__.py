@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from genus.lake._tables.compaction import CompactionResult
     from genus.lake._tables.followers import FollowerStatus
     from genus.lake._tables.history import HistoryEntry, TableChange
-    from genus.lake._tables.retention import Age
     from genus.lake._tables.store import StoreProblem
     from genus.lake._tables.table_stats import TableStats
     from genus.lake._worker_package import ship
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = [
     "END_OF_STREAM",
     "SPARK_ERRORS",
-    "Age",
     "Analysis",
     "BackupResult",
     "CompactionResult",
@@ -137,7 +135,6 @@ if not TYPE_CHECKING:
         _tables__compaction="CompactionResult",
         _tables__followers="FollowerStatus",
         _tables__history="HistoryEntry TableChange",
-        _tables__retention="Age",
         _tables__store="StoreProblem",
         _tables__table_stats="TableStats",
         _worker_package="ship",

@@ -30,11 +30,11 @@ from genus.lake._tables.compaction import CompactionResult, compact_tables
 from genus.lake._tables.files import open_path
 from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_types
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.retention import Age, time_before
+from genus.lake._tables.retention import time_before
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.store import HOLDS, StoreProblem
 from genus.lake._tables.table_stats import TableStats, table_stats
-from genus.model import Event
+from genus.model import Event, Span, seconds
 from genus.records import Mapping
 
 if TYPE_CHECKING:
@@ -448,7 +448,7 @@ class Lake(LakeTables):
     def expire(
         self,
         what: Subscription | str | type | AllOf[Any] | None = None,
-        older_than: Age | None = None,
+        older_than: Span | None = None,
         *,
         now: datetime | None = None,
         dry_run: bool = False,
@@ -461,20 +461,20 @@ class Lake(LakeTables):
 
         Args:
             what: A subscription; None for all events.
-            older_than: The age, as a timedelta, a number of days or text such as `"90 days"`. None, and no `what`: by
-                the stored policy.
+            older_than: The age, such as `"90 days"`. None, and no `what`: by the stored policy.
             now: The time from which the age is counted; a time at midnight (UTC) expires whole days only.
             dry_run: Only count; nothing is changed.
             progress: Called with the number of folders that are rewritten and the total.
 
         Raises:
             LakeError: There is no policy, or no age for a subscription.
+            SpanError: The age is no length of time above zero.
         """
         rules = self._expiry_rules(what, older_than, now)
         return remove_events(tables_of(self), rules, "expire", dry_run=dry_run, progress=progress)
 
     def _expiry_rules(
-        self, what: Subscription | str | type | AllOf[Any] | None, older_than: Age | None, now: datetime | None
+        self, what: Subscription | str | type | AllOf[Any] | None, older_than: Span | None, now: datetime | None
     ) -> list[RemovalRule]:
         shapes = self.state().shapes.values()
         if older_than is not None:
@@ -482,21 +482,21 @@ class Lake(LakeTables):
             types = matching_types(subscription, self.catalog, shapes)
             return [RemovalRule(subscription, types, time_before(older_than, now))]
         if what is not None:
-            raise LakeError(f"how old must events of {what} be? Give older_than, such as '90 days'")
+            raise LakeError(f"older_than is required for events of {what}, such as '90 days'")
         if not self.retention:
             raise LakeError(f"{self.path} keeps all events; set ages by lake.keep({{...}}), or give older_than")
         return policy_rules(self.retention, self.catalog, shapes, now)
 
-    def clean(self, older_than_s: float = 7 * 86_400) -> int:
+    def clean(self, older_than: Span = "7 days") -> int:
         """Remove folders that were replaced that long ago, or that killed writers left; returns their number.
 
         Versions before that time cannot be read any more, and followers that have not processed a removed folder
         cannot continue. The present version stays as it is. Iceberg tables name the folders, so they are made again if
         there are any; where pyiceberg is not installed, they are removed.
         """
-        tables = [*map(table_folder, self.catalog.families), DEAD]
-        with remade_without(self.store, lambda: self.store.leftovers(tables, older_than_s)):
-            removed = self.store.clean(tables, older_than_s)
+        tables, age_s = [*map(table_folder, self.catalog.families), DEAD], seconds(older_than, "older_than")
+        with remade_without(self.store, lambda: self.store.leftovers(tables, age_s)):
+            removed = self.store.clean(tables, age_s)
         if DELETION in self.state().notes:
             self._mirror.forget_bounds()
         return removed

@@ -18,6 +18,7 @@ import msgspec
 
 from genus.errors import DeclarationError, EventError, did_you_mean, some_names
 from genus.model._again import class_before, declaration, define_again, warn_replaced
+from genus.model._declared import add_declared
 from genus.model._plain import UNCHANGED, plain_value
 from genus.model._types import (
     INT64_MAX,
@@ -299,6 +300,7 @@ class KindMeta(type):
         namespace.setdefault("__slots__", ())
         namespace |= {"__genus_name__": label, "__genus_declaration__": declared}
         cls = super().__new__(mcls, name, bases, namespace)
+        add_declared(label, cls)
         if before is not None:
             warn_replaced(before, declared)
         return cls
@@ -377,6 +379,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         if family is not None:
             family.append_new(declared)
             family.tagged = names or family.tagged
+        add_declared(label, cls)
         if before is not None:
             warn_replaced(before, said)
         return cls

@@ -23,16 +23,18 @@ _UNITS = {
 }  # fmt: skip
 """The units of a text with their nanoseconds; a number without one means seconds, a year has 365 days."""
 _LETTERS = "abcdefghijklmnopqrstuvwxyzµμ "
-_MAX_NS = 2**63 - 1
+_MAX_NS = 292 * 365 * _DAY
+"""So that nanoseconds fit 64 bits, and seconds are a timeout that threads can wait for."""
 
 
-def nanoseconds(span: Span, what: str = "span", *, zero: bool = True) -> int:
+def nanoseconds(span: Span, what: str = "span", *, zero: bool = True, error: type[Exception] = SpanError) -> int:
     """Return a length of time in whole nanoseconds.
 
     Args:
         span: Seconds as a number, a number and a unit as text, or a timedelta.
         what: The name of the argument or option, for the message.
         zero: Whether zero is allowed.
+        error: What to raise instead of SpanError; readers of files, addresses and options give their own error.
 
     Raises:
         SpanError: It is none of these, negative, longer than 292 years, or zero where that is not allowed.
@@ -45,36 +47,46 @@ def nanoseconds(span: Span, what: str = "span", *, zero: bool = True) -> int:
     Traceback (most recent call last):
     genus.errors.SpanError: period is 'soon'; write seconds as a number, text such as '100ms', '5 min' or '90 days', \
 or a timedelta
+    >>> nanoseconds("5 m", "period")
+    Traceback (most recent call last):
+    genus.errors.SpanError: period is '5 m', and 'm' is no unit of time; write ns, us, ms, s, min, h, days, weeks or \
+years
     """
     try:
         found = _nanoseconds(span)
-    except (ValueError, KeyError, TypeError, ArithmeticError):
-        raise SpanError(
-            f"{what} is {span!r}; write seconds as a number, text such as '100ms', '5 min' or '90 days', or a timedelta"
-        ) from None
+    except KeyError as unit:
+        units = "ns, us, ms, s, min, h, days, weeks or years"
+        raise error(f"{what} is {_shown(span)}, and {unit} is no unit of time; write {units}") from None
+    except (ValueError, TypeError, ArithmeticError):
+        others = ", or a timedelta" if error is SpanError else ""
+        forms = f"seconds as a number, text such as '100ms', '5 min' or '90 days'{others}"
+        raise error(f"{what} is {_shown(span)}; write {forms}") from None
     if not 0 <= found <= _MAX_NS:
-        raise SpanError(f"{what} is {span!r}, which is {'negative' if found < 0 else 'longer than 292 years'}")
+        raise error(f"{what} is {_shown(span)}, which is {'negative' if found < 0 else 'longer than 292 years'}")
     if found == 0 and not zero:
-        raise SpanError(f"{what} is {span!r}; it must be above zero")
+        raise error(f"{what} is {_shown(span)}; it must be above zero")
     return found
 
 
-def seconds(span: Span, what: str = "span", *, zero: bool = True) -> float:
+def seconds(span: Span, what: str = "span", *, zero: bool = True, error: type[Exception] = SpanError) -> float:
     """Return a length of time in seconds; see `nanoseconds`.
 
     >>> seconds("250ms"), seconds(timedelta(minutes=1))
     (0.25, 60.0)
     """
-    return nanoseconds(span, what, zero=zero) / _SECOND
+    return nanoseconds(span, what, zero=zero, error=error) / _SECOND
 
 
-def duration(span: Span, what: str = "span", *, zero: bool = True) -> timedelta:
+def duration(span: Span, what: str = "span", *, zero: bool = True, error: type[Exception] = SpanError) -> timedelta:
     """Return a length of time as a timedelta, in whole microseconds; see `nanoseconds`.
 
     >>> duration("5 min"), duration(1.5)
     (datetime.timedelta(seconds=300), datetime.timedelta(seconds=1, microseconds=500000))
     """
-    return timedelta(microseconds=round(nanoseconds(span, what, zero=zero) / 1000))
+    micros = (nanoseconds(span, what, zero=zero, error=error) + 500) // 1000
+    if not micros and not zero:
+        raise error(f"{what} is {_shown(span)}; it must be at least a microsecond")
+    return timedelta(microseconds=micros)
 
 
 def _nanoseconds(span: object) -> int:
@@ -98,12 +110,26 @@ def _whole(length: Decimal) -> int:
     return round(length) if abs(length) <= _MAX_NS else int(Decimal(_MAX_NS + 1).copy_sign(length))
 
 
-def format_span(span: Span) -> str:
-    """Return the text of a length of time, as a whole number in the largest unit that allows it.
+def _shown(span: object) -> str:
+    text = repr(span)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
-    >>> format_span("1500ms"), format_span(2), format_span(timedelta(hours=36))
-    ('1500ms', '2s', '36h')
+
+def format_span(span: Span) -> str:
+    """Return a short text of a length of time, which is exactly that length again when it is read.
+
+    >>> format_span("1500ms"), format_span(120), format_span(timedelta(hours=36)), format_span(0.000_5)
+    ('1.5s', '2min', '36h', '500us')
     """
-    length = nanoseconds(span)
-    unit = next(unit for unit in ("d", "h", "min", "s", "ms", "us", "ns") if length % _UNITS[unit] == 0)
-    return f"{length // _UNITS[unit]}{unit}"
+    return format_nanoseconds(nanoseconds(span))
+
+
+def format_nanoseconds(length: int) -> str:
+    """Return the text of a number of nanoseconds; see `format_span`."""
+    if length and length % _SECOND == 0:
+        unit = next(unit for unit in ("d", "h", "min", "s") if length % _UNITS[unit] == 0)
+    else:
+        unit = next((unit for unit in ("s", "ms", "us") if length >= _UNITS[unit]), "ns" if length else "s")
+    whole, rest = divmod(length, _UNITS[unit])
+    digits = str(rest).zfill(len(str(_UNITS[unit])) - 1).rstrip("0")
+    return f"{whole}.{digits}{unit}" if digits else f"{whole}{unit}"

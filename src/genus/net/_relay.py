@@ -1,10 +1,12 @@
 """What gateways need of a link: what others want, events with their origin, and sending for others."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import msgspec
 
+from genus.bus._link import end_nothing
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import Origin
@@ -49,45 +51,53 @@ class Relay(Protocol):
         """Want nothing more."""
 
 
-@runtime_checkable
-class RelayLink(Protocol):
-    """A link that gateways can carry events over."""
+class RelayLink(ABC):
+    """What gateways carry events over: a link of a network derives from it too, and so do their other sides."""
 
-    @property
-    def uid(self) -> bytes:
-        """The uid of this participant."""
+    uid: bytes
+    """The uid of this participant."""
 
+    @abstractmethod
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
         """Call a function once with each event that the wants of the relay match.
 
         Also with events that were published on this link's own bus; not with those that were forwarded to this link.
         """
 
+    @abstractmethod
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin.
 
         The caller has counted the hop. Events with too many hops, and those that this link has seen, are not sent.
         """
 
+    @abstractmethod
     def wants(self) -> list[Want]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
 
+    @abstractmethod
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the medium can be reached now; True where it cannot be lost."""
+        return True
+
+    def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
+        """Call a function when the connection is made or lost, if there is one; returns a function to end it."""
+        return end_nothing
+
     def show(self, what: str, text: str) -> Callable[[], None]:
-        """Show a token `@genus/<realm>/<what>/<uid>/<text>` to all while this process lives."""
+        """Show a token `@genus/<realm>/<what>/<uid>/<text>` to all while this process lives, if the medium can."""
+        return end_nothing
 
     def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
+        return end_nothing
 
+    def lose(self, arrival: Arrival) -> None:  # noqa: B027 - a default
+        """An event could not be forwarded: let the receivers on this network miss it, if they can notice."""
 
-@runtime_checkable
-class LossLink(Protocol):
-    """A link that can tell the losses of a gateway."""
-
-    def lose(self, arrival: Arrival) -> None:
-        """An event could not be forwarded: let the receivers on this network miss it."""
-
-    def report_loss(self, arrival: Arrival) -> None:
-        """Tell the publisher of an event, if it is on this network, that a gateway lost it."""
+    def report_loss(self, arrival: Arrival) -> None:  # noqa: B027 - a default
+        """Tell the publisher of an event, if it is on this network and can be told, that a gateway lost it."""

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from genus.bus import parse_event
 from genus.errors import EventError, GenusError
-from genus.model import Event, attributes, is_event_type, name_of
+from genus.model import Event, attributes, is_event_type, name_of, seconds
 from genus.studio._feed import Feed
 from genus.studio._questions import Questions, event_json, problem_json
 from genus.studio._rows import TABLES
@@ -169,8 +169,8 @@ class StudioApp:
         asked = self._asked(request)
         most = max(1, min(int(_number(request, "most", 100)), MOST_ASKED))
         names = self._names(request)
-        wait_s = _number(request, "wait", 0.0 if self._taps.are_open(names) else LISTEN_S)
-        await self._listen(names, max(0.0, min(wait_s, LONGEST_WAIT_S)))
+        wait_s = _span(request, "wait", 0.0 if self._taps.are_open(names) else LISTEN_S)
+        await self._listen(names, min(wait_s, LONGEST_WAIT_S))
         found = await run_in_threadpool(_last_of, self._taps.kept(names), tester(asked), most)
         for name in names if "source" in request.query_params else ():
             source = self._sources[name]
@@ -180,12 +180,12 @@ class StudioApp:
                 found += [_row_json(name, number, row) for number, row in enumerate(rows, 1)]
         return {"events": found}
 
-    async def _listen(self, names: list[str], seconds: float) -> None:
+    async def _listen(self, names: list[str], length_s: float) -> None:
         """Take the events of some sources for a while; they are kept."""
         end = self._taps.follow(names, lambda events, skipped: None)
         self.ticker.join(end)
         try:
-            ends = time.monotonic() + seconds
+            ends = time.monotonic() + length_s
             while (left := ends - time.monotonic()) > 0 and not self.ticker.is_closed:
                 await self.ticker.wait(left)
         finally:
@@ -327,6 +327,13 @@ async def _body(request: Request) -> dict[str, Any]:
         return msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         raise Refused(400, "the request is no JSON object") from None
+
+
+def _span(request: Request, name: str, default: float) -> float:
+    try:
+        return seconds(request.query_params.get(name, default), name, error=ValueError)
+    except ValueError as problem:
+        raise Refused(400, str(problem)) from None
 
 
 def _number(request: Request, name: str, default: Any) -> Any:

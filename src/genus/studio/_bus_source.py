@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from genus.bus import Bus, Inbox, KeepingLink, Listener, format_qos
+from genus.bus import Bus, Inbox, Listener, format_qos
 from genus.filters import Subscription
 from genus.model import Event, Kind, name_of, subtypes
 from genus.studio._meters import Meters
@@ -161,23 +161,24 @@ class BusSource:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _row(self, published: Mapping[str, int], now: float) -> SourceRow:
-        link = {} if self._bus.link is None else self._bus.link.counters()
+        link = self._bus.link
+        counts = {} if link is None else link.counters()
         events = sum(published.values())
         self._rates.note("", events, now)
         nodes = self._participants()
         queued = (listener for listener in self._bus.listeners() if type(listener) is not Listener)
         dropped = sum(listener.counters.dropped for listener in queued)  # others have no queue, and may be very many
-        is_connected = self._bus.is_closed or getattr(self._bus.link, "is_connected", True)
+        is_connected = self._bus.is_closed or link is None or link.is_connected
         return SourceRow(
             kind="bus",
             address=self._address,
             state="ended" if self._bus.is_closed else "live" if is_connected else "failed",
-            note=self._note_of(link) if is_connected else "not connected",
+            note=self._note_of(counts) if is_connected else "not connected",
             time_ms=self._bus.time_ns() // 1_000_000,
             events=events,
             rate=three_digits(self._rates.rate("")),
-            lost=dropped + _sum(link, LOSSES),
-            late=_sum(link, LATE),
+            lost=dropped + _sum(counts, LOSSES),
+            late=_sum(counts, LATE),
             nodes=None if nodes is None else len(nodes),
             can_publish=not self._bus.is_closed,
         )
@@ -251,7 +252,7 @@ class BusSource:
 
     def _net_link(self) -> "NetLink | None":
         link = self._bus.link
-        if link is None or not isinstance(link, KeepingLink):  # those of networks keep; without them, no import
+        if link is None or not link.capabilities.last_values:  # those of networks keep; without them, no import
             return None
         from genus.net import NetLink
 

@@ -16,6 +16,7 @@ import msgspec
 from genus.bus import Bus
 from genus.can import Clocks, Pattern, PreparedSystem, Scenario, ScenarioRun, World, load_system, parse_fault
 from genus.errors import BusError, did_you_mean
+from genus.model import Span, seconds
 
 ENTRY_POINTS = "genus.simulations"
 """The group of entry points by which packages add simulations."""
@@ -102,6 +103,8 @@ def parse_simulation(text: str, options: type[Options]) -> tuple[str, Options]:
 def _option(text: str, field: msgspec.structs.FieldInfo, values: list[str]) -> object:
     """The value of an option: the last one that was given, or all if it is a tuple."""
     given = values if isinstance(field.default, tuple) else values[-1]
+    if field.type in (Span, Span | None):
+        return seconds(values[-1], f"sim:{text}: {field.name}", error=BusError)
     try:
         return msgspec.convert(given, field.type, strict=False)
     except msgspec.ValidationError as problem:
@@ -114,7 +117,7 @@ def _option(text: str, field: msgspec.structs.FieldInfo, values: list[str]) -> o
 class ScenarioOptions(msgspec.Struct, frozen=True):
     """What can be said of a system file that is simulated, as of `genus can sim`."""
 
-    seconds: float = 3600.0
+    duration: Span = 3600.0
     seed: int = 1
     faults: tuple[str, ...] = ()
     pattern: Pattern = "periodic"
@@ -136,7 +139,7 @@ class ScenarioSystem:
             Scenario(
                 prepared=prepared,
                 seed=options.seed,
-                seconds=options.seconds,
+                duration=options.duration,
                 faults=tuple(parse_fault(text, system.nodes) for text in options.faults),
                 pattern=options.pattern,
                 clocks=options.clocks,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from genus._extras import missing_extra
 from genus.bus import Bus
 from genus.errors import BusError
-from genus.model import Event
+from genus.model import Event, Span, seconds
 from genus.studio._feed import PAUSE, PAUSE_ALONE, Feed
 from genus.studio._open import source_of
 from genus.studio._questions import Questions
@@ -196,9 +196,9 @@ class Studio:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Block until it is closed, for so many seconds at most; returns whether it is."""
-        return self._is_closed.wait(seconds)
+    def wait(self, timeout: Span | None = None) -> bool:
+        """Block until it is closed, for a span at most; returns whether it is."""
+        return self._is_closed.wait(None if timeout is None else seconds(timeout, "timeout"))
 
     def end_with(self, buses: Collection[Bus]) -> None:
         """Close it when the last of some buses is closed."""

@@ -6,15 +6,19 @@ the function before any handler was called, and the event is tested for each sub
 For very many subscriptions there is the index.
 """
 
+import builtins
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from types import CellType, CodeType, FunctionType
+from itertools import repeat
+from operator import length_hint
+from types import CodeType, FunctionType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from genus.errors import EventError
 from genus.filters._subscription import Subscription
 from genus.model import Event, check, name_of
-from genus.targets.python import ALWAYS, NEVER, Condition, PythonCompiler, define, join_condition
+from genus.targets.python import ALWAYS, NEVER, Condition, PythonCompiler, join_condition
 
 __all__ = ["ClassDispatcher", "Deliver", "DispatchEntry", "Prepare", "compile"]
 
@@ -45,22 +49,36 @@ class DispatchEntry(Protocol):
 
 
 class EventCounts:
-    """State: the counters of generated functions."""
+    """State: the counters of the generated functions of one dispatcher.
+
+    A counter is an iterator that gives the same object for ever: taking one makes no new number, cannot be interrupted
+    by another thread, and an iterator can be a constant of the code. How many are left says how many were taken.
+    """
 
     def __init__(self) -> None:
         self.is_replaced = False
         """Whether the functions are not used any more, but by threads that are in them now."""
-        self._cells: list[CellType] = []
+        self._counters: list[repeat[Any]] = []
 
-    def add(self, function: FunctionType) -> None:
-        """Add the counter `n` of a function."""
-        assert function.__closure__ is not None
-        self._cells.append(function.__closure__[function.__code__.co_freevars.index("n")])
+    def new(self, given: object) -> "repeat[Any]":
+        """Return a new counter that gives an object."""
+        counter = repeat(given, _MANY)
+        self._counters.append(counter)
+        return counter
 
     @property
     def events(self) -> int:
         """The number of events that the functions dispatched, without those on which a test failed."""
-        return sum(cell.cell_contents for cell in self._cells)
+        return sum([_MANY - length_hint(counter) for counter in self._counters])
+
+
+_MANY = 2**62
+CLASS, COUNTER = "C", "n"
+"""Names in generated code: the class of events, and the counter."""
+NAMED, BARE = "\x00", "\x01"
+"""What stands before a name in generated code that becomes a constant; `repr` writes no such characters."""
+_COUNTER = object()
+"""What stands for the counter among the constants of code that has none yet."""
 
 
 def compile(cls: type, entries: Sequence[DispatchEntry], prepare: Prepare | None = None) -> "ClassDispatcher":
@@ -90,57 +108,45 @@ class ClassDispatcher:
         self.entries = entries
         self.always: list[DispatchEntry] = []
         each = on_misfit or partial(dispatch_each, entries)
-        self.names: dict[str, Any] = {"C": cls, "each": each, "prepare": prepare}
-        self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries], self.names)
+        self.names: dict[str, Any] = {CLASS: cls, COUNTER: _COUNTER, "each": each, "prepare": prepare}
+        self._compiler = PythonCompiler(cls, [entry.subscription for entry in entries])
         self._refusing = any(entry.refuses for entry in entries)
+        self._first: Deliver | None = None
+        """The handler that the counter gives, so that it need not be looked up."""
+        self._publishing: CodeType | None = None
         self._lines = list(self._body())
+        constants = self._compiler.names
+        self._code_lines = [*(f"{name} = {BARE}{name}" for name in constants), *self._lines]
+        self.names |= constants
         self.counts = EventCounts()
-        self._makers: dict[str, Callable[..., tuple[FunctionType, ...]]] = {}
         self._deliver: Deliver | None = None
 
     @property
     def deliver(self) -> Deliver:
         """The function that calls the handlers with an event of the class, without `prepare`."""
         if self._deliver is None:
-            (self._deliver,) = self._make("deliver")
+            self._deliver = make_function(self._with_counter(embed("deliver(e)", self._code_lines, self.names)))
         return self._deliver
 
-    def publisher(self, routes: Mapping[type, Deliver]) -> tuple[FunctionType, CodeType]:
-        """A method to publish events of this class, and the code to replace its code when it is out of date.
+    def publishing_code(self) -> CodeType:
+        """Return code for a method of a collection that publishes events of this class, with a counter of its own.
 
-        Events of other classes, and all events once it is out of date, are passed to the functions in `routes`, by
-        class. The code is replaced and not the function, so that references to it stay valid, such as
-        `publish = collection.publish`. The object that it is a method of is not used.
+        Events of other classes are passed to the functions that the collection has in `publishers`, by class.
         """
-        publish, stale = self._make("publish", routes)
-        return publish, stale.__code__
+        if self._publishing is None:
+            self._publishing = publishing_code(self._code_lines, self.names)
+        return self._with_counter(self._publishing)
+
+    def _with_counter(self, code: CodeType) -> CodeType:
+        counter = self.counts.new(self._first)
+        return code.replace(co_consts=tuple(counter if one is _COUNTER else one for one in code.co_consts))
 
     def explain(self) -> str:
         """The generated code as text."""
-        return "\n".join([f"def deliver(e):  # {name_of(self.cls)}", *(f"    {line}" for line in self._lines)])
+        lines = [f"def deliver(e):  # {name_of(self.cls)}", *(f"    {line}" for line in self._lines)]
+        return "\n".join(lines).replace(NAMED, "").replace(BARE, "")
 
     # -- source ------------------------------------------------------------------------------------------------------
-
-    def _make(self, name: str, *arguments: object) -> tuple[FunctionType, ...]:
-        """New functions with a counter of their own; their source is compiled once."""
-        if name not in self._makers:
-            self._makers[name] = define("\n".join(self._source(name)), f"make_{name}", self.names)
-        functions = self._makers[name](*arguments)
-        self.counts.add(functions[0])
-        return functions
-
-    def _source(self, name: str) -> Iterator[str]:
-        """A function that makes others, which count in its variable `n`: the quickest counter in Python."""
-        is_method = name == "publish"
-        yield f"def make_{name}({'routes' if is_method else ''}):"
-        yield "    n = 0"
-        yield f"    def {name}({'_, e' if is_method else 'e'}):  # {name_of(self.cls)}"
-        yield "        nonlocal n"
-        if is_method:
-            yield "        if type(e) is not C: return routes[type(e)](e)"
-            yield from ["        e = prepare(e)"] if self.names["prepare"] is not None else []
-        yield from (f"        {line}" for line in self._lines)
-        yield from _STALE if is_method else ["    return deliver,"]
 
     def _body(self) -> Iterator[str]:
         conditions = [self._compiler.condition(entry.subscription) for entry in self.entries]
@@ -149,13 +155,13 @@ class ClassDispatcher:
         self.always += [self.entries[i] for i in always]
         if tested:
             yield from self._tests(tested)
-        yield "n += 1"
+        yield f"for h in {BARE}{COUNTER}: break"
         if self._refusing:
             yield "r = None"
         yield from self._call_always(always)
         for i in tested:
             yield f"if w{i}:"
-            yield f"    l{i}.counted += 1"
+            yield f"    {NAMED}l{i}.counted += 1"
             yield from (f"    {line}" for line in self._call(i))
         if self._refusing:
             yield "if r is not None: raise r"
@@ -164,13 +170,21 @@ class ClassDispatcher:
         yield "try:"
         yield from (f"    {line}" for line in self._compiler.prelude())
         yield from (f"    w{i} = {join_condition(condition)}" for i, condition in tested.items())
-        yield "except Exception: return each(e)"
+        yield f"except Exception: return {NAMED}each(e)"
 
     def _call(self, i: int) -> list[str]:
         """Code that calls one handler."""
-        self.names[f"l{i}"] = self.entries[i]
         self.names[f"h{i}"] = self.entries[i].deliver
-        return [f"try: h{i}(e)", f"except Exception as x: {self._handle_error(f'l{i}')}"]
+        return self._call_by(f"{NAMED}h{i}", i)
+
+    def _call_first(self, i: int) -> list[str]:
+        """Code that calls the handler which the counter gives."""
+        self._first = self.entries[i].deliver
+        return self._call_by("h", i)
+
+    def _call_by(self, handler: str, i: int) -> list[str]:
+        self.names[f"l{i}"] = self.entries[i]
+        return [f"try: {handler}(e)", f"except Exception as x: {self._handle_error(f'{NAMED}l{i}')}"]
 
     def _handle_error(self, entry: str) -> str:
         return f"r = {entry}.failed(e, x) or r" if self._refusing else f"{entry}.failed(e, x)"
@@ -181,22 +195,60 @@ class ClassDispatcher:
         The number of handlers left in the iterator gives the one that failed.
         """
         if len(positions) <= MAX_UNROLLED:
-            for i in positions:
-                yield from self._call(i)
+            for number, i in enumerate(positions):
+                yield from self._call(i) if number else self._call_first(i)
             return
         self.names["F"] = [self.entries[i].deliver for i in positions]
         self.names["L"] = [self.entries[i] for i in positions]
-        failed = f"L[{len(positions)} - 1 - i.__length_hint__()]"
-        yield from ("i = iter(F)", "while True:", "    try:", "        for h in i: h(e)", "        break")
+        failed = f"{NAMED}L[{len(positions)} - 1 - i.__length_hint__()]"
+        yield from (f"i = iter({NAMED}F)", "while True:", "    try:", "        for h in i: h(e)", "        break")
         yield f"    except Exception as x: {self._handle_error(failed)}"
 
 
-_STALE = (
-    "    def stale(_, e):",
-    "        n  # code can only be replaced by code with the same outer variables",
-    "        routes[type(e)](e)",
-    "    return publish, stale",
-)
+# -- code with its constants -------------------------------------------------------------------------------------------
+
+
+def publishing_code(lines: Iterable[str], names: Mapping[str, Any]) -> CodeType:
+    """Return the code of a method that publishes events `e` of the class `C` in `names` by some lines."""
+    others = f"if type(e) is not {NAMED}{CLASS}: return _.publishers[type(e)](e)"
+    prepare = [f"e = {NAMED}prepare(e)"] if names["prepare"] is not None else []
+    return embed("publish(_, e)", [others, *prepare, *lines], names)
+
+
+def embed(head: str, lines: Iterable[str], names: Mapping[str, Any]) -> CodeType:
+    """Return the code of a function in which names are constants, so that it can become the code of any function.
+
+    A name behind `NAMED` or `BARE` is written as a complex number, and that of the class as `...`, which generated code
+    does not have otherwise; they are replaced among the constants of the code. Python warns where a bare number is
+    called, so that behind `NAMED` it is `(c := number)`.
+    """
+    values = list(names.values())
+    numbers = {name: number for number, name in enumerate(names)}
+
+    def constant(found: re.Match[str]) -> str:
+        mark, name = found.groups()
+        if name == CLASS:
+            return "..."
+        return f"(c := {numbers[name]}j)" if mark == NAMED else f"{numbers[name]}j"
+
+    text = "\n".join([f"def {head}:", *(f"    {line}" for line in lines)])
+    source = re.sub(f"([{NAMED}{BARE}])(\\w+)", constant, text)
+    (code,) = (
+        one for one in builtins.compile(source, f"<genus {head}>", "exec").co_consts if isinstance(one, CodeType)
+    )
+    return code.replace(co_consts=tuple(names[CLASS] if one is ... else _meant(one, values) for one in code.co_consts))
+
+
+def _meant(constant: object, values: list[Any]) -> object:
+    return values[int(constant.imag)] if isinstance(constant, complex) else constant
+
+
+def make_function(code: CodeType) -> FunctionType:
+    """Return a function that runs code which `embed` made."""
+    return FunctionType(code, _GLOBALS, code.co_name)
+
+
+_GLOBALS: dict[str, Any] = {"__builtins__": builtins, "__name__": __name__}
 
 
 def deliver_all(event: Event, entries: Iterable[DispatchEntry]) -> Exception | None:

@@ -32,7 +32,7 @@ from genus.can._sim.trace import Trace, TraceHeader
 from genus.can._wire.frame import Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
-from genus.model import Span, nanoseconds
+from genus.model import Span, nanoseconds, seconds
 
 try:
     import can
@@ -96,9 +96,9 @@ class EmulatedCan:
         with self.lock:
             self.wire.run(until_ns)
 
-    def advance(self, by: Span | int) -> int:
-        """Let time pass, a span or a number of nanoseconds; returns the new time."""
-        self.run(self.now + (by if isinstance(by, int) else nanoseconds(by, "the advance")))
+    def advance(self, by: Span) -> int:
+        """Let a span of time pass; returns the new time in nanoseconds."""
+        self.run(self.now + nanoseconds(by, "by"))
         return self.now
 
     def at(self, time_ns: int, callback: Callable[[], object]) -> None:
@@ -106,16 +106,16 @@ class EmulatedCan:
         with self.lock:
             self.wire.at(time_ns, callback)
 
-    def open(self, *, fifo: int = 10, echo: bool = True, epoch_s: float = 0.0) -> "EmulatedCanBus":
+    def open(self, *, fifo: int = 10, echo: bool = True, epoch: Span = 0.0) -> "EmulatedCanBus":
         """Add a station, a python-can bus.
 
         Args:
             fifo: How many frames the driver holds.
             echo: Whether frames that were sent come back, as with `receive_own_messages`.
-            epoch_s: The time stamp at the start of virtual time: interfaces count from different moments.
+            epoch: The time stamp at the start of virtual time: interfaces count from different moments.
         """
         with self.lock:
-            return EmulatedCanBus(self, len(self.wire.controllers), fifo, echo, epoch_s)
+            return EmulatedCanBus(self, len(self.wire.controllers), fifo, echo, seconds(epoch, "epoch"))
 
     def add_traffic(
         self, load: float, *, stations: int = 4, priorities: Sequence[int] = range(1, 251), size: int = 8

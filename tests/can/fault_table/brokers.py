@@ -55,7 +55,7 @@ def broker_crashes(setting: Setting) -> Observation:
     kills = int(setting.size(10, 200))
     random = Random(f"kills {setting.seed}")
     pauses = [random.randrange(5 * MS, 250 * MS) for _ in range(kills)]
-    with ScenarioRun(setting.scenario(broker=True, seconds=sum(pauses) / SECOND + 0.5, guards=False)) as run:
+    with ScenarioRun(setting.scenario(broker=True, duration=sum(pauses) / SECOND + 0.5, guards=False)) as run:
         run.start()
         nodes = DynamicNodes(run.world.simulation, setting.prepared.typed.catalog)
         arrivals = enumerate(make_uids(NEWCOMERS, setting.seed))
@@ -198,7 +198,7 @@ def _crash_within_events(setting: Setting, node: str, channel: str) -> tuple[Out
     """Crash a node in the middle of every other event of a channel, and start it again 50 ms later."""
     number = setting.number(node)
     crashes = events = 0
-    with ScenarioRun(setting.scenario(seconds=setting.size(2, 10))) as run:
+    with ScenarioRun(setting.scenario(duration=setting.size(2, 10))) as run:
         run.start()
         while run.world.now_ns < run.ends_ns:
             run.world.run_ns(MS)

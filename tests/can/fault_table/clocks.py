@@ -47,7 +47,7 @@ def offset(setting: Setting) -> Observation:
         for sign in ("", "-"):
             outcome = setting.simulate(
                 f"step node={setting.number(OFFSET_NODE)} by={sign}{micros}us at=0s", "exactly count=1",
-                prepared=prepared, seconds=setting.size(0.3, 5), clocks="perfect", confinement=False,
+                prepared=prepared, duration=setting.size(0.3, 5), clocks="perfect", confinement=False,
                 exact_lengths=False,
             )  # fmt: skip
             mine, theirs = _misses(outcome)
@@ -78,7 +78,7 @@ def synchronisation_lost(setting: Setting) -> Observation:
     fault = f"crash node={setting.number(MASTER)} at=1s"
     stops: dict[str, int] = {}
     apart: list[int] = [0]
-    with ScenarioRun(setting.scenario(fault, seconds=setting.size(1.5, 3), masters=(MASTER,))) as run:
+    with ScenarioRun(setting.scenario(fault, duration=setting.size(1.5, 3), masters=(MASTER,))) as run:
         run.world.observation.on_trouble.append(partial(_record_stop, run, stops, apart))
         for _ in run.advance():
             pass
@@ -114,7 +114,7 @@ def _record_stop(run: ScenarioRun, stops: dict[str, int], apart: list[int], stat
 def master_crash(setting: Setting) -> Observation:
     """Another station becomes master, and hard channels continue until then."""
     fault = f"crash node={setting.number('controller')} at=1s"
-    with ScenarioRun(setting.scenario(fault, seconds=setting.size(1.5, 5))) as run:
+    with ScenarioRun(setting.scenario(fault, duration=setting.size(1.5, 5))) as run:
         for _ in run.advance():
             pass
         masters = [name for name, each in run.world.stations.items() if each.is_up and _is_master(run, name)]

@@ -77,7 +77,7 @@ def _run(setting: Setting, prepared: PreparedSystem, seconds: float) -> tuple[Mi
     nodes = ",".join(str(number) for number in setting.system.nodes.values())
     faults = f"counters nodes={nodes} tec=135 at={BETWEEN_SLOTS} every={EVERY}", "exactly count=1 p=0.2"
     misses = Misses(prepared)
-    scenario = setting.scenario(*faults, prepared=prepared, seconds=seconds, clocks="perfect", exact_lengths=False)
+    scenario = setting.scenario(*faults, prepared=prepared, duration=seconds, clocks="perfect", exact_lengths=False)
     with ScenarioRun(scenario) as run:
         world = run.world
         world.observation.on_trouble.append(lambda station, trouble: misses.add(station, trouble, world.now_ns))

@@ -31,7 +31,7 @@ def _with_omissions(setting: Setting, omissions: int) -> PreparedSystem:
     "random frame error",
     injected="every attempt of every frame fails with p; p .01 .05 .1 .2 × omissions 0 to 3, 36,000 hard events each",
     expected="p^(o+1) of the events lost within 3 sigma; each reported once to each subscriber; none late",
-    example='--clocks perfect --no-confinement --faults "errors p=0.1" --seconds 45',
+    example='--clocks perfect --no-confinement --faults "errors p=0.1" --for 45s',
 )
 def random_errors(setting: Setting) -> Observation:
     """Compare lost events with the product of probabilities."""
@@ -41,7 +41,7 @@ def random_errors(setting: Setting) -> Observation:
     deviations, right = [0.0], True
     for p, omissions in points:
         outcome = setting.simulate(
-            f"errors p={p}", prepared=_with_omissions(setting, omissions), seconds=seconds, clocks="perfect",
+            f"errors p={p}", prepared=_with_omissions(setting, omissions), duration=seconds, clocks="perfect",
             confinement=False,
         )  # fmt: skip
         hard = outcome.of_class("hard")
@@ -71,7 +71,7 @@ def _sigmas(events: int, lost: int, q: float) -> float:
 def as_many_errors_as_allowed(setting: Setting) -> Observation:
     """As many errors as a slot is planned for."""
     outcome = setting.simulate(
-        "exactly count=1", seconds=setting.size(1, 20), clocks="perfect", confinement=False, exact_lengths=False
+        "exactly count=1", duration=setting.size(1, 20), clocks="perfect", confinement=False, exact_lengths=False
     )
     hard = outcome.of_class("hard")
     missed = count_alarms(hard) + sum(each.not_sent for each in hard)
@@ -89,7 +89,7 @@ def as_many_errors_as_allowed(setting: Setting) -> Observation:
 )
 def one_error_too_many(setting: Setting) -> Observation:
     """No event is delivered, and publishers and subscribers are informed."""
-    outcome = setting.simulate("exactly count=2", seconds=setting.size(1, 20), clocks="perfect", confinement=False)
+    outcome = setting.simulate("exactly count=2", duration=setting.size(1, 20), clocks="perfect", confinement=False)
     hard = outcome.of_class("hard")
     events = _published(outcome)
     reported, delivered = sum(each.not_sent for each in hard), sum(sum(each.delivered.values()) for each in hard)
@@ -110,7 +110,7 @@ def blocking_errors(setting: Setting) -> Observation:
     """Compare slots that wait for the error of a blocking frame with slots that do not."""
     faults, seconds = ("blocking", "exactly count=1"), setting.size(2, 45)
     options: dict[str, Any] = {
-        "seconds": seconds, "clocks": "perfect", "confinement": False, "exact_lengths": False,
+        "duration": seconds, "clocks": "perfect", "confinement": False, "exact_lengths": False,
     }  # fmt: skip
     planned = setting.simulate(*faults, **options)
     without_error = setting.simulate(*faults, prepared=_without_error_time(setting.prepared), **options)
@@ -145,7 +145,7 @@ def bursts(setting: Setting) -> Observation:
     seconds = setting.size(0.8, 20)
     lost, missed, right = [], {}, True
     for bits in BURSTS if setting.full else BURSTS[::2]:
-        outcome = setting.simulate(f"bursts every={BURSTS_EVERY} bits={bits}", seconds=seconds, clocks="perfect")
+        outcome = setting.simulate(f"bursts every={BURSTS_EVERY} bits={bits}", duration=seconds, clocks="perfect")
         hard, soft = outcome.of_class("hard"), outcome.of_class("soft")
         count = seconds * 1e6 / int(BURSTS_EVERY.removesuffix("us"))
         lost.append(sum(each.published - each.sent for each in hard) / count)
@@ -170,7 +170,7 @@ def duplicates(setting: Setting) -> Observation:
     """Compare repeated frames with repeated events."""
     repeated, duplicated, right = 0, 0, True
     for p in (0.001, 0.1):
-        outcome = setting.simulate(f"duplicates p={p}", seconds=setting.size(1, 30), confinement=False)
+        outcome = setting.simulate(f"duplicates p={p}", duration=setting.size(1, 30), confinement=False)
         repeated += outcome.dropped.get("repeated", 0) + outcome.dropped.get("segments: duplicate", 0)
         duplicated += sum(each.duplicates for each in outcome.channels)
         right &= all(
@@ -192,7 +192,7 @@ def inconsistent_omissions(setting: Setting) -> Observation:
     lost = unnoticed = 0
     for receivers in (1, 2, 4) if setting.full else (1, 4):
         faults = [f"omissions p=0.05 band={band} receivers={receivers}" for band in ("hard", "soft", "none")]
-        outcome = setting.simulate(*faults, seconds=setting.size(1, 20))
+        outcome = setting.simulate(*faults, duration=setting.size(1, 20))
         lost += sum(each.lost for each in outcome.channels)
         unnoticed += sum(each.unnoticed for each in outcome.channels)
     text = f"{lost:,} events missed by single receivers, {lost - unnoticed:,} of them reported"
@@ -214,7 +214,7 @@ def segments(setting: Setting) -> Observation:
         for fault in ({"loss": 0.001}, {"loss": 0.01}, {"loss": 0.1}, {"duplicated": 0.1}, {"swapped": 0.01})
     ]
     faults = [f"{fault} p=0.02 band=none" for fault in ("losses", "swaps", "duplicates")]
-    outcome = setting.simulate(*faults, seconds=setting.size(2, 20))
+    outcome = setting.simulate(*faults, duration=setting.size(2, 20))
     long = outcome.of_class("none")
     unnoticed, wrong = sum(each.unnoticed for each in long), sum(result.wrong for result in results)
     shares = " ".join(f"{result.delivered / result.sent:.1%}" for result in results)

@@ -24,7 +24,7 @@ def bus_off(setting: Setting) -> Observation:
     """A station with a broken transmitter goes off the bus, and recovers."""
     number = setting.number(BROKEN)
     fault = f"transmitter node={number} from=1s until=1200ms"
-    with ScenarioRun(setting.scenario(fault, seconds=1.5, traced=True)) as run:
+    with ScenarioRun(setting.scenario(fault, duration=1.5, traced=True)) as run:
         for _ in run.advance():
             pass
         outcome = run.outcome()
@@ -69,7 +69,7 @@ def babbling_idiot(setting: Setting) -> Observation:
         shown = []
         for guards in (False, True):
             outcome = setting.simulate(
-                f"babble node={setting.number(BABBLING)} priority={priority} from=500ms", seconds=setting.size(0.7, 5),
+                f"babble node={setting.number(BABBLING)} priority={priority} from=500ms", duration=setting.size(0.7, 5),
                 clocks="perfect", guards=guards,
             )  # fmt: skip
             hard = count_alarms(outcome.of_class("hard"))
@@ -92,7 +92,7 @@ def overload(setting: Setting) -> Observation:
     for load in LOADS if setting.full else LOADS[::4]:
         prepared = PreparedSystem.of(with_soft_load(setting.system, load))
         outcome = setting.simulate(
-            prepared=prepared, seconds=setting.size(0.5, 10), clocks="perfect", exact_lengths=False
+            prepared=prepared, duration=setting.size(0.5, 10), clocks="perfect", exact_lengths=False
         )
         soft = outcome.of_class("soft")
         hard += count_alarms(outcome.of_class("hard"))

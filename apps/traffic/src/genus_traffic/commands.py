@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli import SectionedGroup, on_spark, saying_what_is_kept
+from genus.cli import SectionedGroup, SpanParam, on_spark, saying_what_is_kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from genus_traffic.road.scene import Scene
     from genus_traffic.run_folder import RunFolder
 
-SITES, MINUTES, SEED, FOLDER, MEMORY = 4, 10.0, 1, "genus-demo", "1g"
+SITES, DURATION, SEED, FOLDER, MEMORY = 4, "10min", 1, "genus-demo", "1g"
+LEAST_DURATION_S = 30
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A run is over before Java's optimising compiler pays off: it would take half of the time."""
 LEAST_FREE_BYTES = 1 << 20
@@ -82,9 +83,7 @@ def _naming_full_disk(folder: Path) -> Iterator[None]:
 
 @demo.command()
 @click.option("--sites", type=click.IntRange(1, 100), metavar="N", help=f"How many sites the city has [{SITES}].")
-@click.option(
-    "--minutes", type=click.FloatRange(0.5, 24 * 60), metavar="M", help=f"How long it is simulated [{MINUTES:g}]."
-)
+@click.option("--for", "duration", type=SpanParam(), help=f"How long it is simulated, 30s to 1d [{DURATION}].")
 @click.option("--seed", type=int, metavar="N", help=f"Seed of the random generators [{SEED}].")
 @click.option("--scene", "file", type=FILE, help="A city of your own, as a TOML file; see apps/traffic/city.toml.")
 @click.option("--site", "only", multiple=True, metavar="NAME", help="Only this site of the city; may be repeated.")
@@ -94,7 +93,7 @@ def _naming_full_disk(folder: Path) -> Iterator[None]:
 @_run_command
 def traffic(
     sites: int | None,
-    minutes: float | None,
+    duration: float | None,
     seed: int | None,
     file: Path | None,
     only: tuple[str, ...],
@@ -113,7 +112,7 @@ def traffic(
 
     \b
     genus demo traffic
-    genus demo traffic --sites 8 --minutes 15 --into /tmp/city
+    genus demo traffic --sites 8 --for 15min --into /tmp/city
     genus demo traffic --scene apps/traffic/city.toml --site mill-street
     """
     from genus_traffic.report_server import ReportServer
@@ -121,7 +120,7 @@ def traffic(
     from genus_traffic.run_folder import prepare
     from genus_traffic.steps import Steps
 
-    scene = _scene(sites, minutes, seed, file, only)
+    scene = _scene(sites, duration, seed, file, only)
     with ReportServer.open(port) as server:
         made = prepare(folder)
         results = run(scene, made, spark, Steps(_progress_bar))
@@ -160,7 +159,7 @@ def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "
 
 
 def _scene(
-    sites: int | None, minutes: float | None, seed: int | None, file: Path | None, only: tuple[str, ...]
+    sites: int | None, duration: float | None, seed: int | None, file: Path | None, only: tuple[str, ...]
 ) -> "Scene":
     """Return the city that the options describe."""
     from genus_traffic.road.city import default_city
@@ -168,10 +167,11 @@ def _scene(
 
     if file is not None and sites is not None:
         raise click.UsageError("--sites cannot be used with --scene: the file lists the sites")
-    scene = load_scene(file) if file is not None else default_city(sites or SITES, minutes or MINUTES, seed or SEED)
-    given = {"minutes": minutes, "seed": seed}
-    changed = msgspec.structs.replace(scene, **{name: value for name, value in given.items() if value is not None})
-    return changed.only(only) if only else changed
+    if duration is not None and duration < LEAST_DURATION_S:
+        raise click.UsageError(f"--for is {duration:g}s; a run takes at least {LEAST_DURATION_S}s")
+    made = default_city(sites or SITES, DURATION, SEED if seed is None else seed) if file is None else load_scene(file)
+    scene = made.changed(duration, seed)
+    return scene.only(only) if only else scene
 
 
 @contextmanager

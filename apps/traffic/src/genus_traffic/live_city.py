@@ -14,6 +14,7 @@ import msgspec
 from genus.bus import Bus
 from genus.can import World
 from genus.errors import BusError
+from genus.model import Span
 from genus.studio import parse_simulation
 from genus_traffic.centre.live import LiveCentre
 from genus_traffic.road.city import default_city
@@ -31,18 +32,18 @@ FRAMES = 20_000
 
 
 class CityOptions(msgspec.Struct, frozen=True):
-    """What can be said of a city that runs: `sim:traffic?sites=2&minutes=5`."""
+    """What can be said of a city that runs: `sim:traffic?sites=2&duration=5min`."""
 
     sites: int | None = None
     """Of the default city only."""
-    minutes: float | None = None
+    duration: Span | None = None
     seed: int | None = None
     site: tuple[str, ...] = ()
     """Only these sites."""
 
 
 def make_city(text: str) -> "CitySystem | None":
-    """`traffic`, a city file, or the folder of a run of `genus demo traffic`; `traffic?sites=2&minutes=5`."""
+    """`traffic`, a city file, or the folder of a run of `genus demo traffic`; `traffic?sites=2&duration=5min`."""
     name, _, _ = text.partition("?")
     path = Path(name)
     is_city = name == NAME or (path.is_dir() and (path / MARKER).exists()) or _is_city_file(path)
@@ -62,9 +63,9 @@ def _scene_of(text: str) -> Scene:
     name, options = parse_simulation(text, CityOptions)
     if options.sites is not None and name != NAME:
         raise BusError(f"sim:{text}: {name} says which sites there are; choose one with site=NAME")
-    said = {"sites": options.sites, "minutes": options.minutes, "seed": options.seed}
+    said = {"sites": options.sites, "duration": options.duration, "seed": options.seed}
     given: dict[str, Any] = {key: value for key, value in said.items() if value is not None}
-    scene = default_city(**given) if name == NAME else msgspec.structs.replace(_read_scene(Path(name)), **given)
+    scene = default_city(**given) if name == NAME else _read_scene(Path(name)).changed(options.duration, options.seed)
     return scene.only(options.site) if options.site else scene
 
 

@@ -4,13 +4,13 @@ It runs the algorithm of the roadside monitors (`genus_traffic.passages.finder`)
 """
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.filters import Subscription
+from genus.model import Span
 from genus_traffic.passages.finder import MeasuredPassage, PassageFinder, SitePassage
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.types import Cleared, Loop
@@ -40,7 +40,7 @@ PASSAGES = pa.schema(
 """The columns of passages beside the key: the fields of `MeasuredPassage`, in their order."""
 
 
-def speeds(lateness: timedelta | None = None, *, keep_late: bool = False) -> "Walk":
+def speeds(lateness: Span | None = None, *, keep_late: bool = False) -> "Walk":
     """The analysis of the events of `EDGES`; on a stream it needs a lateness.
 
     Its results have `source` and `lane`; the instants at which a vehicle came onto the upper loop (`time`), left it
@@ -59,7 +59,7 @@ def speeds(lateness: timedelta | None = None, *, keep_late: bool = False) -> "Wa
     )
 
 
-def passages_of(lake: "Lake", lateness: timedelta | None = None) -> "DataFrame":
+def passages_of(lake: "Lake", lateness: Span | None = None) -> "DataFrame":
     """The passages in all events of a lake."""
     return speeds(lateness).all(*(lake.read(each) for each in EDGES))
 

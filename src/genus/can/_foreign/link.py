@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from genus.bus._link import Publisher
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import ForeignInterest
@@ -46,7 +47,7 @@ class DatabaseLink:
     ) -> "DatabasePublisher":
         """Prepare to publish a type of a database; BusError if the medium cannot keep what is asked."""
         if keep is not None:
-            raise BusError(f"{name_of(cls)} cannot be announced with keep=1: a CAN bus keeps no last values")
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values")
         if not isinstance(qos, NonReal) or qos.priority:
             raise BusError(
                 f"{name_of(cls)} cannot be announced with {qos}: its identifier is that of the database, and so is its "
@@ -68,7 +69,7 @@ class DatabaseLink:
         if loop_back and self.on_published is not None:
             self.on_published(event)
 
-    def forward(self, event: Event) -> None:
+    def pass_on(self, event: Event) -> None:
         """Publish an event of a type that is announced if it was not yet."""
         cls = type(event)
         if cls not in self.machine.tx.channels:
@@ -106,13 +107,15 @@ class DatabaseLink:
         return {**received, **sent, **parts, **dropped}
 
 
-class DatabasePublisher:
+class DatabasePublisher(Publisher):
     """Handle for publishing one type of a database."""
+
+    publish: Callable[[Event], None]
+    """Publish an event; this program's own subscribers get it when its frame was sent."""
 
     def __init__(self, link: DatabaseLink, announcement: ForeignAnnouncement) -> None:
         self._link, self._announcement = link, announcement
         self.publish = link.publish
-        """Publish an event; this program's own subscribers get it when its frame was sent."""
 
     def withdraw(self) -> None:
         """Publish no more, and send nothing again."""

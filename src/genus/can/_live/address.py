@@ -96,7 +96,7 @@ def parse_address(text: str) -> CanAddress:
         plan=Path(own["plan"]) if "plan" in own else None,
         timing=_timing(text, rates.get("bitrate", 1_000_000), rates.get("data_bitrate")),
         banks=numbers.get("banks"),
-        granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity"),
+        granularity_ns=nanoseconds(own.get("granularity", "1ms"), f"can:{text}: granularity", error=BusError),
         confirm=_parse_confirm(text, own.get("confirm")),
         synchronised=_parse_yes_or_no(text, "synchronised", own.get("synchronised", "yes")),
         databases=tuple(Path(part) for part in own.get("database", "").split(",") if part),

@@ -162,13 +162,13 @@ class CanLink(NodeLink):
         """Whether the last event of a type is sent again every period: a type of a database."""
         return self._foreign is not None and self._foreign.owns(cls)
 
-    def forward(self, event: Event) -> None:
+    def pass_on(self, event: Event) -> None:
         """Publish an event on its channel, which is announced if it was not yet."""
         if self._foreign is not None and self._foreign.owns(type(event)):
-            self._foreign.forward(event)
+            self._foreign.pass_on(event)
         else:
             self._refuse_without_node(type(event))
-            super().forward(event)
+            super().pass_on(event)
 
     def _refuse_deadlines(self, cls: type, qos: QoS) -> None:
         if self._host is not None and not self._host.confirms and isinstance(qos, Soft | Hard):

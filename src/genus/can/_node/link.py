@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Clock, Publisher, SlotTimes
+from genus.bus._link import Capabilities, Clock, Link, Publisher, SlotTimes
 from genus.bus._qos import Keep, NonReal, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
@@ -38,8 +38,10 @@ class NodeDriver(Protocol):
         """Stop running the node."""
 
 
-class NodeLink:
+class NodeLink(Link):
     """A link whose medium is a CAN bus; subclasses make the node and its driver in `open`."""
+
+    capabilities = Capabilities(tap=True)
 
     def __init__(self) -> None:
         self._node: Node | None = None
@@ -72,7 +74,7 @@ class NodeLink:
         """Prepare to publish a type, waiting until the channel is bound; BusError says why it cannot be."""
         if keep is not None:
             raise BusError(
-                f"{name_of(cls)} cannot be announced with keep=1: a CAN bus keeps no last values; "
+                f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values; "
                 "publish the state again from time to time, or when it is requested"
             )
         publisher = NodePublisher(self, cls, qos, on_trouble or log_refusal, carries)
@@ -87,11 +89,11 @@ class NodeLink:
 
     def send(self, event: Event) -> None:
         """Publish on the channel of the event's type, which is announced without real time if it was not yet."""
-        self.forward(event)
+        self.pass_on(event)
         if self._taps:
             self.tell_taps(event)
 
-    def forward(self, event: Event) -> None:
+    def pass_on(self, event: Event) -> None:
         """Do the same for an event of another network: those who tap this link do not get it."""
         if type(event) not in self.node.tx.channels:
             self.announce(type(event), NonReal(), None, Event.__struct_fields__)
@@ -217,17 +219,18 @@ class NodeLink:
             driver.close()
 
 
-class NodePublisher:
+class NodePublisher(Publisher):
     """Handle for publishing one type on a CAN channel."""
 
     announcement: Announcement
+    publish: Callable[[Event], None]
+    """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
 
     def __init__(
         self, link: NodeLink, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...]
     ) -> None:
         self._link = link
-        self.publish: Callable[[Event], None] = link.publisher()
-        """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
+        self.publish = link.publisher()
         self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
 
     def announce(self, now: int) -> Announcement:

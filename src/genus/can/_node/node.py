@@ -44,6 +44,18 @@ SYNC_PERIOD_NS = 20_000_000
 """How often clocks are synchronised; the same for all nodes of a bus."""
 
 
+def _check_fixed_number(number: int, catalog: Catalog | None) -> None:
+    """Raise BusError if a node cannot have this number, or lacks the catalog that no broker will give it."""
+    if not FIRST_NODE <= number <= LAST_NODE:
+        numbers = f"{FIRST_NODE} to {LAST_NODE}"
+        raise BusError(f"the number of a node is {number}; give one from {numbers}, or none to get it from a broker")
+    if catalog is None:
+        raise BusError(
+            f"node {number} has a number but no catalog: give both (catalog=FILE, made by `genus catalog register`), "
+            "or leave out the number to get both from a broker"
+        )
+
+
 class _ErrorNotice(Enum):
     """What a node told last about the errors of its controller; stopped means that hard events are not promised."""
 
@@ -91,8 +103,8 @@ class Node:
         on_event: Callable[[Event], object] | None = None,
         on_notice: Callable[[object], object] | None = None,
     ) -> None:
-        if number is not None and (catalog is None or not FIRST_NODE <= number <= LAST_NODE):
-            raise BusError(f"node {number} needs a catalog, and a number in {FIRST_NODE}..{LAST_NODE}")
+        if number is not None:
+            _check_fixed_number(number, catalog)
         self.uid = uid
         self.name = name
         self._started = False

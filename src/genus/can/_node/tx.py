@@ -25,7 +25,7 @@ from genus.can._node.troubles import (
 )
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._plan.calendar import Slot
-from genus.can._plan.units import format_span
+from genus.can._plan.units import format_bound
 from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull
@@ -203,10 +203,10 @@ class Transmitter:
             return
         instant = self._dispatcher.time.global_time(self._context.now)
         if channel.published_at is not None and 0 <= instant - channel.published_at < slot.period_ns - slot.gap_ns:
-            since = format_span(instant - channel.published_at)
+            since = format_bound(instant - channel.published_at)
             raise BusError(
                 f"{channel.name} was published {since} ago; its sporadic channel has room for an event every "
-                f"{format_span(slot.period_ns)}: publish later, or plan a shorter period"
+                f"{format_bound(slot.period_ns)}: publish later, or plan a shorter period"
             )
         channel.published_at = instant
 

@@ -11,7 +11,7 @@ from genus.can._plan.foreign import Collision, describe_winners, find_collisions
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement
 from genus.can._plan.system import ChannelSpec, QosName, System
-from genus.can._plan.units import format_span
+from genus.can._plan.units import format_bound
 from genus.can._wire.confinement import OFF_ABOVE
 
 MAX_ADVISED = 8
@@ -160,7 +160,7 @@ def _judge(system: System, placement: Placement) -> Plan:
 
 def _refuse_slot(system: System, channel: ChannelSpec) -> Verdict:
     length_ns = Slot.of(channel, system.bus).length_ns
-    reason = f"no room for a slot of {format_span(length_ns)} every {format_span(channel.period_ns)}"
+    reason = f"no room for a slot of {format_bound(length_ns)} every {format_bound(channel.period_ns)}"
     if (reserved := _hard_share(system).reserved) > 1:
         reason += f"; all slots together would take {reserved:.0%} of the bus"
     return Verdict(
@@ -182,7 +182,7 @@ def _verdict(times: ResponseTimes, channel: ChannelSpec) -> Verdict:
     if response_ns is None:
         reason = "no bound: the bus may be busy forever"
     elif deadline_ns is not None and response_ns > deadline_ns:
-        reason = f"may take {format_span(response_ns)}, {format_span(response_ns - deadline_ns)} too long"
+        reason = f"may take {format_bound(response_ns)}, {format_bound(response_ns - deadline_ns)} too long"
     return Verdict(
         channel=channel.name,
         qos_class=channel.qos_class,
@@ -217,10 +217,10 @@ def _doubtful_gap(system: System) -> Iterator[str]:
     """Whether clocks that are synchronised over the bus, to little more than a bit, are precise enough for its gap."""
     bus = system.bus
     if system.hard and bus.middleware and bus.gap_ns < GAP_BITS * bus.timing.bit_ns:
-        needed = format_span(-(-GAP_BITS * bus.timing.bit_ns // 1000) * 1000)
+        needed = format_bound(-(-GAP_BITS * bus.timing.bit_ns // 1000) * 1000)
         yield (
-            f"{system.source}: [bus]: gap is {format_span(bus.gap_ns)}; clocks are synchronised over the bus to little "
-            f"more than a bit, so hard channels may stop; use at least {needed}"
+            f"{system.source}: [bus]: gap is {format_bound(bus.gap_ns)}; clocks are synchronised over the bus to "
+            f"little more than a bit, so hard channels may stop; use at least {needed}"
         )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement, placements
 from genus.can._plan.system import ChannelSpec, System
-from genus.can._plan.units import format_bitrate, format_span
+from genus.can._plan.units import format_bitrate, format_bound
 from genus.errors import PlanError
 
 MAX_PLACEMENTS = 3
@@ -96,7 +96,7 @@ def _deadline(system: System, channel: ChannelSpec, response_ns: int | None) -> 
 
 
 def _longer_deadline(system: System, channel: ChannelSpec, deadline_ns: int) -> Advice | None:
-    advice = Advice("deadline", deadline_ns, f"a deadline of at least {format_span(deadline_ns)}", channel.name)
+    advice = Advice("deadline", deadline_ns, f"a deadline of at least {format_bound(deadline_ns)}", channel.name)
     return advice if _helps(system, advice) else None
 
 
@@ -128,7 +128,7 @@ def _period(system: System, channel: ChannelSpec) -> Advice | None:
 
 
 def _longer_period(system: System, channel: ChannelSpec, period_ns: int) -> Advice | None:
-    advice = Advice("period", period_ns, f"a period of at least {format_span(period_ns)}", channel.name)
+    advice = Advice("period", period_ns, f"a period of at least {format_bound(period_ns)}", channel.name)
     return advice if _helps(system, advice) else None
 
 

@@ -10,9 +10,9 @@ from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA, J1939Id
 from genus.can._j1939.transfer import PRIORITY as TRANSFER_PRIORITY
 from genus.can._plan.system import ForeignFrame
 from genus.can._plan.toml_table import TomlTable
-from genus.can._plan.units import write_span
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK
 from genus.errors import DbcError, PlanError
+from genus.model._span import format_nanoseconds
 
 if TYPE_CHECKING:
     from genus.can._dbc import MessageLayout
@@ -37,8 +37,8 @@ def foreign_entries(frame: ForeignFrame) -> Iterator[tuple[str, object]]:
     yield "id", frame.text
     yield "size", frame.size
     yield "fd", frame.fd
-    yield "period", None if frame.period_ns is None else write_span(frame.period_ns)
-    yield "jitter", write_span(frame.jitter_ns)
+    yield "period", None if frame.period_ns is None else format_nanoseconds(frame.period_ns)
+    yield "jitter", format_nanoseconds(frame.jitter_ns)
 
 
 def _read_reserved(table: TomlTable) -> Iterator[ForeignFrame]:

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genus._extras import install_command
 from genus.can._plan.admission import Plan
 from genus.can._plan.calendar import Calendar, Slot
-from genus.can._plan.units import format_bitrate, format_span
+from genus.can._plan.units import format_bitrate, format_bound
 from genus.errors import GenusError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def draw_plan(plan: Plan, path: Path) -> None:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as problem:
-        raise GenusError("a picture needs matplotlib; install genus[plot]") from problem
+        raise GenusError(f"a picture needs matplotlib: {install_command('plot')}") from problem
     rows = max(len(plan.calendar.slots), 1)
     with rc_context({"svg.hashsalt": "genus"}):  # the same plan gives the same file
         figure = Figure(figsize=(10, 2.8 + 0.3 * rows), layout="constrained")
@@ -90,7 +91,7 @@ def _draw_cycle(axes: "Axes", plan: Plan) -> None:
     axes.set_yticks(range(len(slots)), [slot.channel for slot in slots])
     axes.set_ylim(max(len(slots), 1) - 0.4, -0.6)
     axes.set_xlim(0, cycle_ns / scale or 1)
-    axes.set_xlabel(f"{unit} of a cycle of {format_span(cycle_ns)}; ▾ deadline and delivery", color=INK)
+    axes.set_xlabel(f"{unit} of a cycle of {format_bound(cycle_ns)}; ▾ deadline and delivery", color=INK)
     title = f"Hard slots at {format_bitrate(plan.system.bus.timing.bitrate)}" if slots else "No hard slots"
     axes.set_title(title, loc="left", color=INK, fontsize=12, pad=26)
     _style(axes)

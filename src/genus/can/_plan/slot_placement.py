@@ -14,8 +14,8 @@ import msgspec
 
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.system import System
-from genus.can._plan.units import write_span
 from genus.errors import PlanError
+from genus.model._span import format_nanoseconds
 
 MAX_OCCURRENCES = 4096
 """The most occurrences of all slots in a cycle; a longer calendar is refused."""
@@ -127,4 +127,4 @@ def _harmonic(slots: Sequence[Slot]) -> Iterator[tuple[str, str]]:
     for slot in slots:
         harmonic = base << (slot.period_ns // base).bit_length() - 1
         if harmonic != slot.period_ns:
-            yield slot.channel, f"{write_span(harmonic)} (now {write_span(slot.period_ns)})"
+            yield slot.channel, f"{format_nanoseconds(harmonic)} (now {format_nanoseconds(slot.period_ns)})"

@@ -23,7 +23,6 @@ from genus.can._plan.system import (
     System,
 )
 from genus.can._plan.toml_table import TomlTable
-from genus.can._plan.units import write_span
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
@@ -32,6 +31,7 @@ from genus.catalog._declare import types_in
 from genus.codes._hierarchy import load_module
 from genus.errors import BusError, GenusError, PlanError
 from genus.model import Event, attributes, name_of
+from genus.model._span import format_nanoseconds
 
 
 class EventTypes:
@@ -348,12 +348,12 @@ def format_system(system: System) -> str:
 def _bus_entries(bus: BusSpec) -> Iterator[tuple[str, object]]:
     yield "bitrate", bus.timing.bitrate
     yield "data_bitrate", bus.timing.data_bitrate
-    yield "gap", write_span(bus.gap_ns)
-    yield "precision", write_span(bus.precision_ns)
+    yield "gap", format_nanoseconds(bus.gap_ns)
+    yield "precision", format_nanoseconds(bus.precision_ns)
     yield "error_interval", _write_optional(bus.error_interval_ns)
     yield "error_passive", bus.error_passive
     yield "middleware", bus.middleware
-    yield "sync_period", write_span(bus.sync_period_ns)
+    yield "sync_period", format_nanoseconds(bus.sync_period_ns)
 
 
 def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
@@ -361,14 +361,14 @@ def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
     yield "event", channel.event
     yield "node", channel.node
     yield "class", channel.qos_class
-    yield "period", write_span(channel.period_ns)
+    yield "period", format_nanoseconds(channel.period_ns)
     if channel.qos_class == "hard":
         yield "omissions", channel.omissions
         yield "sporadic", channel.sporadic or None
     else:
         yield "deadline", _write_optional(channel.deadline_ns)
         yield "expires", _write_optional(channel.expires_ns)
-        yield "jitter", write_span(channel.jitter_ns)
+        yield "jitter", format_nanoseconds(channel.jitter_ns)
     if channel.qos_class == "none":
         yield "priority", channel.priority
     yield "size", channel.size
@@ -377,7 +377,7 @@ def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
 
 
 def _write_optional(span_ns: int | None) -> str | None:
-    return None if span_ns is None else write_span(span_ns)
+    return None if span_ns is None else format_nanoseconds(span_ns)
 
 
 def _lines(pairs: Iterable[tuple[str, object]]) -> Iterator[str]:

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from genus.can._plan.units import read_bitrate
-from genus.errors import BusError, PlanError
+from genus.errors import PlanError
 from genus.model import nanoseconds
 
 
@@ -73,19 +73,9 @@ class TomlTable:
         return value
 
     def span(self, key: str, default: int | None = None, *, zero: bool = False) -> int | None:
-        """A length of time in nanoseconds, written as in `10ms`."""
-        value = self.entries.get(key)
-        if value is None:
-            return default
-        if not isinstance(value, str):
-            self.refuse(key, f"is {_show(value)}; write a time with its unit, such as '10ms'")
-        try:
-            found = nanoseconds(value, key)
-        except BusError as problem:
-            raise PlanError(f"{self.location}: {problem}") from None
-        if found == 0 and not zero:
-            self.refuse(key, "is zero")
-        return found
+        """A length of time in nanoseconds, written as seconds or as in `10ms`."""
+        value: Any = self.entries.get(key)
+        return default if value is None else nanoseconds(value, f"{self.location}: {key}", zero=zero, error=PlanError)
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of distinct texts."""

@@ -1,44 +1,26 @@
-"""Times and bit rates as text: exact in system files, rounded for display."""
+"""Bounds of time and bit rates as text for display, and bit rates read from text."""
 
 import re
 from decimal import Decimal
 
-from genus.model import nanoseconds
-
-TIME_UNITS = tuple((nanoseconds(f"1{unit}"), unit) for unit in ("s", "ms", "us", "ns"))
-"""The units of time with their lengths in nanoseconds, the longest first."""
+_TIME_UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
 _BITRATE_UNITS = {"M": 1_000_000, "k": 1_000, "": 1}
 _BITRATE = re.compile(r"(\d[\d_]{0,20}(?:\.\d{0,20})?)\s*([kKM]?)\s*(?:(?:bit|b)(?:/s|ps)|bit|Bd)?")
 
 
-def write_span(span_ns: int) -> str:
-    """A length of time as a system file has it, exact.
+def format_bound(bound_ns: int | None) -> str:
+    """Return a bound of time for display: three decimals at most, rounded up; `—` for None.
 
-    >>> write_span(562_000), write_span(1_234_567), write_span(20_000_000), write_span(0)
-    ('562us', '1.234567ms', '20ms', '0ns')
-    """
-    scale, unit = _unit_of(span_ns)
-    whole, rest = divmod(abs(span_ns), scale)
-    digits = str(rest).zfill(len(str(scale)) - 1).rstrip("0") if rest else ""
-    return f"{'-' if span_ns < 0 else ''}{whole}{'.' if digits else ''}{digits}{unit}"
+    `genus.model.format_span` gives a length of time exactly, as files have it.
 
-
-def format_span(span_ns: int | None) -> str:
-    """A length of time for display: three decimals at most, rounded up, because it is a bound; `—` for None.
-
-    >>> format_span(1_234_567), format_span(20_000_000), format_span(None)
+    >>> format_bound(1_234_567), format_bound(20_000_000), format_bound(None)
     ('1.235 ms', '20 ms', '—')
     """
-    if span_ns is None:
+    if bound_ns is None:
         return "—"
-    scale, unit = _unit_of(span_ns)
-    thousandths = -(-span_ns * 1000 // scale)
+    unit, scale = next((unit, scale) for unit, scale in _TIME_UNITS if abs(bound_ns) >= scale or scale == 1)
+    thousandths = -(-bound_ns * 1000 // scale)
     return f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".") + f" {unit}"
-
-
-def _unit_of(span_ns: int) -> tuple[int, str]:
-    """The longest unit that a length of time is not shorter than."""
-    return next((scale, unit) for scale, unit in TIME_UNITS if abs(span_ns) >= scale or scale == 1)
 
 
 def read_bitrate(text: str) -> int:

@@ -1,6 +1,6 @@
 """The text format of faults: `name key=value ...`, where the type and name of a field say how its value is written.
 
-A key is the name of a field without `_ns`; the value of such a field is a time, `10ms` or `-250us`.
+A key is the name of a field without `_ns`; the value of such a field is a time, `10ms`, `-250us` or seconds.
 """
 
 from typing import Any
@@ -55,7 +55,8 @@ def format_exact_span(span_ns: int) -> str:
 
 
 def _parse_time(text: str, where: str) -> int:
-    return -nanoseconds(text[1:], where) if text.startswith("-") else nanoseconds(text, where)
+    sign = -1 if text.startswith("-") else 1
+    return sign * nanoseconds(text.removeprefix("-"), where, error=BusError)
 
 
 def _format_value(field: msgspec.structs.FieldInfo, value: Any) -> str:

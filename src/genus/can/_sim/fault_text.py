@@ -1,6 +1,6 @@
 """Parse faults from text, as on the command line: `errors p=0.05 band=hard`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from inspect import getdoc
 
@@ -41,7 +41,7 @@ def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
 
     >>> print(parse_fault("errors   p=0.05 band=hard"))
     errors band=hard p=0.05
-    >>> str(parse_fault("step  at=1.5s node=3 by=-100us"))
+    >>> str(parse_fault("step  at=1.5 s node=3 by=-100us"))
     'step node=3 by=-100us at=1500ms'
     >>> str(parse_fault("crash node=sensor at=1s", {"sensor": 4}))
     'crash node=4 at=1s'
@@ -54,11 +54,23 @@ def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
     if kind is None:
         raise BusError(f"there is no fault {name!r}; {_hint(name)}")
     fields = {field_key(field): field for field in msgspec.structs.fields(kind)}
-    given = dict(_parse_word(word, name, fields, nodes or {}) for word in words)
+    given = dict(_parse_word(word, name, fields, nodes or {}) for word in _with_units(words, fields))
     missing = [key for key, field in fields.items() if field.required and field.name not in given]
     if missing:
         raise BusError(f"{name} needs {', '.join(missing)}")
     return kind(**given)
+
+
+def _with_units(words: Iterable[str], fields: Mapping[str, msgspec.structs.FieldInfo]) -> list[str]:
+    """The words, each unit that stands alone joined to the time before it: `at=5 min`."""
+    joined: list[str] = []
+    for word in words:
+        field = fields.get(joined[-1].partition("=")[0]) if joined and "=" not in word else None
+        if field is not None and field.name.endswith("_ns"):
+            joined[-1] += f" {word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def _parse_word(

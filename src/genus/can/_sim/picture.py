@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 
+from genus._extras import install_command
 from genus.can._sim.trace import Passage, Trace, TrafficClass
 from genus.can._wire.frame import ETAG_MASK
 from genus.errors import GenusError
@@ -213,7 +214,7 @@ def draw_timeline(
     try:
         from matplotlib.figure import Figure
     except ImportError as problem:
-        raise GenusError("a picture needs matplotlib; install genus[plot]") from problem
+        raise GenusError(f"a picture needs matplotlib: {install_command('plot')}") from problem
     start, end = shown_span(trace, start_ns, end_ns)
     rows = timeline_rows(trace.between(start, end), by, names)
     picture = _Picture(DARK if dark else LIGHT, start, end, len(rows))

@@ -20,7 +20,7 @@ from genus.can._world.releases import Pattern, Rounds, releases
 from genus.can._world.synthetic_types import StandIn, TypedSystem, with_types
 from genus.can._world.world import Clocks, World
 from genus.errors import BusError, PlanError, QueueFull
-from genus.model import Event
+from genus.model import Event, Span, nanoseconds
 
 OBSERVER = "observer"
 """The node that subscribes to channels that have no subscriber."""
@@ -57,13 +57,13 @@ class PreparedSystem(msgspec.Struct, frozen=True):
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """What to simulate; the same scenario gives the same outcome every time.
 
-    `seconds` count from when programs begin to publish: when clocks are synchronised and channels bound. Times of
+    The `duration` counts from when programs begin to publish: when clocks are synchronised and channels bound. Times of
     faults count from power-on. The other options are those of `World`.
     """
 
     prepared: PreparedSystem
     seed: int = 0
-    seconds: float = 1.0
+    duration: Span = 1.0
     faults: tuple[Fault, ...] = ()
     pattern: Pattern = "periodic"
     clocks: Clocks = "real"
@@ -76,6 +76,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Whether frames and single events are kept, or how many, as `trace` of `World`."""
 
     def __post_init__(self) -> None:
+        nanoseconds(self.duration, "duration", zero=False)
         for name in self.masters:
             if name not in self.prepared.typed.system.nodes:
                 raise BusError(f"there is no node {name!r} that could lead the clocks")
@@ -133,7 +134,7 @@ class ScenarioRun:
             self.world.run_ns(STEP_NS)
         self.world.run_ns(self._settling_ns())
         self.began_ns = self.world.now_ns
-        self.ends_ns = self.began_ns + round(self.scenario.seconds * SECOND)
+        self.ends_ns = self.began_ns + nanoseconds(self.scenario.duration)
         self.world.start_measuring()
         self._begin_hard()
         self._begin_others()
@@ -263,10 +264,11 @@ class SyntheticProgram:
     def set_up(self, longest_ns: int) -> None:
         """Announce all channels; while the broker does not answer, try again."""
         for channel in self._published:
-            event_channel = self._bus.channel(self._sources[channel.name].cls, channel.qos)
+            cls = self._sources[channel.name].cls
+            event_channel = self._bus.channel(cls, channel.qos, on_trouble=self._handle)
             while self._channels.get(channel.name) is None and self._world.now_ns < longest_ns:
                 try:
-                    event_channel.announce(self._handle)
+                    event_channel.announce()
                     self._channels[channel.name] = event_channel
                 except BusError:
                     self._bus.sleep("10ms")

@@ -125,10 +125,9 @@ class World:
     >>> with World("road", catalog=[Loop]) as world:
     ...     sensor, logger = open_bus("sim:road?name=sensor"), open_bus("sim:road?name=logger")
     ...     inbox = logger.collection(Loop).inbox()
-    ...     loops = sensor.channel(Loop, Soft(deadline="10ms"))
-    ...     loops.announce()
-    ...     loops.publish(Loop(lane=2))
-    ...     inbox.get(timeout=1)
+    ...     with sensor.channel(Loop, Soft(deadline="10ms")) as loops:
+    ...         loops.publish(Loop(lane=2))
+    ...     inbox.get(timeout="1s")
     Loop(lane=2)
     """
 
@@ -280,11 +279,11 @@ class World:
         self._check_open()
         self.simulation.at(time_ns, callback)
 
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Block a program in virtual time until a condition holds, for at most so many seconds."""
+    def wait_for(self, condition: Callable[[], bool], timeout: Span | None) -> bool:
+        """Block a program in virtual time until a condition holds, for at most a span; returns whether it holds."""
         self._inject_pending()
         longest = FOREVER - self.now_ns if self._runner.is_inside else MAX_WAIT_NS
-        return self._runner.run(self.now_ns + (longest if timeout is None else round(timeout * 1e9)), condition)
+        return self._runner.run(self.now_ns + (longest if timeout is None else nanoseconds(timeout)), condition)
 
     @property
     def is_ready(self) -> bool:

@@ -8,9 +8,10 @@ Spark adds to timestamps in the session's time zone, where a day may have 23 or 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import msgspec
 import pyarrow as pa
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
@@ -18,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
 from genus.lake._tables.columns import EVENT_ID, RECORDED, find_case_twins
+from genus.model import Span, duration
 from genus.model._types import micros_of_duration, micros_of_time
 
 _COALESCE_CACHE = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
@@ -44,7 +46,7 @@ class Analysis(Protocol):
     """
 
     @property
-    def lateness(self) -> timedelta | None:
+    def lateness(self) -> Span | None:
         """How long after its time an event may be recorded without being late; None for no limit."""
 
     def take(self, *events: DataFrame) -> DataFrame:
@@ -173,7 +175,7 @@ def event_time() -> Column:
     return F.coalesce(TIME, RECORDED)
 
 
-def is_late(lateness: timedelta | None = None) -> Column:
+def is_late(lateness: Span | None = None) -> Column:
     """A column that is true for late events, and never NULL.
 
     An event is late if it was recorded after it expired, or longer than `lateness` after its time.
@@ -185,7 +187,7 @@ def is_late(lateness: timedelta | None = None) -> Column:
     if lateness is None:
         return late
     delay = F.unix_micros(RECORDED) - F.unix_micros(TIME)
-    return late | F.coalesce(delay > micros_of_duration(lateness), F.lit(False))
+    return late | F.coalesce(delay > span_micros(lateness), F.lit(False))
 
 
 def is_overtaken(watermark: datetime) -> Column:
@@ -193,7 +195,7 @@ def is_overtaken(watermark: datetime) -> Column:
     return F.unix_micros(event_time()) < watermark_micros(watermark)
 
 
-def watermark_of(recorded: datetime, lateness: timedelta | None) -> datetime:
+def watermark_of(recorded: datetime, lateness: Span | None) -> datetime:
     """The watermark of a stream: no events before it will come, except late ones.
 
     Args:
@@ -203,7 +205,7 @@ def watermark_of(recorded: datetime, lateness: timedelta | None) -> datetime:
     Raises:
         LakeError: There is no lateness, or `recorded` has no time zone.
 
-    >>> watermark_of(datetime(2026, 5, 4, 12, tzinfo=UTC), timedelta(seconds=30))
+    >>> watermark_of(datetime(2026, 5, 4, 12, tzinfo=UTC), "30s")
     datetime.datetime(2026, 5, 4, 11, 59, 30, tzinfo=datetime.timezone.utc)
     """
     if lateness is None:
@@ -211,10 +213,10 @@ def watermark_of(recorded: datetime, lateness: timedelta | None) -> datetime:
             "an analysis on a stream needs a lateness, otherwise it waits for late events forever: give lateness="
         )
     watermark_micros(recorded)
-    return recorded - lateness
+    return recorded - duration(lateness, "lateness")
 
 
-def drop_late(events: DataFrame, lateness: timedelta | None, keep_late: bool) -> DataFrame:
+def drop_late(events: DataFrame, lateness: Span | None, keep_late: bool) -> DataFrame:
     """The events of a frame without late ones, or all if `keep_late` is set."""
     require_columns(events.columns, CONTEXT)
     return events if keep_late else events.where(~is_late(lateness))
@@ -238,7 +240,18 @@ def final_before(watermark: datetime, keep_late: bool) -> int:
     return watermark_micros(watermark)
 
 
-def check_lateness(lateness: timedelta | None, name: str = "lateness") -> None:
-    """Raise LakeError if a lateness is negative."""
-    if lateness is not None and lateness < timedelta(0):
-        raise LakeError(f"{name}={lateness} is below zero; give how long after its time an event may be recorded")
+def span_micros(span: Span) -> int:
+    """A length of time in microseconds."""
+    return micros_of_duration(duration(span))
+
+
+def set_spans(analysis: msgspec.Struct, *names: str, zero: bool = False) -> None:
+    """Store the spans of a new analysis as timedeltas, because derived tables are identified by its text.
+
+    Raises:
+        SpanError: One is no length of time, or zero where that is not allowed.
+    """
+    for name in names:
+        span = getattr(analysis, name)
+        if span is not None:
+            msgspec.structs.force_setattr(analysis, name, duration(span, name, zero=zero))

@@ -1,23 +1,23 @@
 """Events in Arrow tables: what `analysis` computes with columns of Spark, for few events in this process."""
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._analytics.analysis import EXPIRES, TIME, watermark_micros
+from genus.lake._analytics.analysis import EXPIRES, TIME, span_micros, watermark_micros
 from genus.lake._analytics.pair_kernel import Marks, Rows
 from genus.lake._tables.columns import RECORDED
-from genus.model._types import micros_of_duration
+from genus.model import Span
 
 
-def late_rows(events: pa.Table, lateness: timedelta | None) -> Marks:
+def late_rows(events: pa.Table, lateness: Span | None) -> Marks:
     """A mask of the late events; as `is_late`."""
     recorded = as_micros(events.column(RECORDED))
     late: Marks = recorded > as_micros(_or_recorded(events, EXPIRES))
-    return late if lateness is None else late | (recorded - event_micros(events) > micros_of_duration(lateness))
+    return late if lateness is None else late | (recorded - event_micros(events) > span_micros(lateness))
 
 
 def overtaken_rows(events: pa.Table, watermark: datetime | None) -> Marks:
@@ -28,7 +28,7 @@ def overtaken_rows(events: pa.Table, watermark: datetime | None) -> Marks:
     return overtaken
 
 
-def drop_late_rows(events: pa.Table, lateness: timedelta | None, keep_late: bool) -> pa.Table:
+def drop_late_rows(events: pa.Table, lateness: Span | None, keep_late: bool) -> pa.Table:
     """The events without late ones, or all if `keep_late` is set; as `drop_late`."""
     return events if keep_late else select_rows(events, ~late_rows(events, lateness))
 

@@ -5,7 +5,7 @@ sorted and paired in this process.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import ClassVar, Literal, TypeAlias, TypeVar
 
@@ -23,7 +23,6 @@ from genus.lake._analytics.analysis import (
     SettledTables,
     SettleResult,
     as_tuple,
-    check_lateness,
     drop_late,
     event_time,
     final_before,
@@ -31,6 +30,8 @@ from genus.lake._analytics.analysis import (
     key_column,
     require_columns,
     require_distinct,
+    set_spans,
+    span_micros,
 )
 from genus.lake._analytics.arrow_events import drop_late_rows, drop_null_rows, event_times, key_array, sort_rows
 from genus.lake._analytics.pair_kernel import (
@@ -46,7 +47,7 @@ from genus.lake._analytics.pair_kernel import (
     join_halves,
 )
 from genus.lake._tables.columns import COMMIT, DAY, EVENT_ID, INSTANT
-from genus.model._types import micros_of_duration
+from genus.model import Span
 
 Choice: TypeAlias = Literal["first", "last"]
 Events = TypeVar("Events", DataFrame, pa.Table)
@@ -64,13 +65,13 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
 
     by: tuple[str, ...]
     """Columns of the key."""
-    within: timedelta
+    within: Span
     """Longest time from left to right."""
     choose: Choice = "first"
     """`"first"`: a right takes the oldest waiting left. `"last"`: only the event just before it, if that is a left."""
     outer: bool = False
     """Whether to add events without a pair, with NULL on the other side."""
-    lateness: timedelta | None = None
+    lateness: Span | None = None
     """How long after its time an event may be recorded without being late; a stream needs one."""
     keep_late: bool = False
     """Whether to include late events; in batch only."""
@@ -79,11 +80,10 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
         if not self.by:
             raise LakeError("by= names no column; give the columns in which both events of a pair are equal")
-        if self.within <= timedelta(0):
-            raise LakeError(f"within={self.within} is not above zero; events of the same instant never pair")
+        set_spans(self, "within")
+        set_spans(self, "lateness", zero=True)
         if self.choose not in ("first", "last"):
             raise LakeError(f"choose={self.choose!r} is unknown; give 'first' or 'last'")
-        check_lateness(self.lateness)
 
     def take(self, *events: DataFrame) -> DataFrame:
         """The halves of pairs, made from the left and the right frame."""
@@ -134,7 +134,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
 
     def _rule(self, watermark: datetime) -> PairRule:
         limit_us = final_before(watermark, self.keep_late)
-        return PairRule(self.by, micros_of_duration(self.within), self.choose == "first", self.outer, limit_us)
+        return PairRule(self.by, span_micros(self.within), self.choose == "first", self.outer, limit_us)
 
     def _rest(self, columns: Iterable[str]) -> list[str]:
         """The columns of a frame besides the key and the time."""
@@ -157,10 +157,10 @@ def pair(
     right: DataFrame,
     *,
     by: str | Sequence[str],
-    within: timedelta,
+    within: Span,
     choose: Choice = "first",
     outer: bool = False,
-    lateness: timedelta | None = None,
+    lateness: Span | None = None,
     keep_late: bool = False,
 ) -> DataFrame:
     """Pair each left event with a later right event of the same key, at most `within` apart; see `Pairing`.
@@ -180,6 +180,7 @@ def pair(
 
     Raises:
         LakeError: A column is missing, or an argument is out of range.
+        SpanError: A time is no length of time.
     """
     return Pairing(
         by=as_tuple(by), within=within, choose=choose, outer=outer, lateness=lateness, keep_late=keep_late

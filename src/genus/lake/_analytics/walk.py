@@ -6,7 +6,7 @@ holds a block and the waiting rows, not the history of a key.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial, reduce
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -26,7 +26,6 @@ from genus.lake._analytics.analysis import (
     SettledTables,
     SettleResult,
     as_tuple,
-    check_lateness,
     drop_late,
     event_time,
     final_before,
@@ -34,11 +33,13 @@ from genus.lake._analytics.analysis import (
     key_column,
     require_columns,
     require_distinct,
+    set_spans,
 )
 from genus.lake._analytics.arrow_events import drop_late_rows, drop_null_rows, event_times, key_array, sort_rows
 from genus.lake._analytics.pair_kernel import key_starts
 from genus.lake._tables.columns import EVENT_ID, TYPE
 from genus.lake._tables.spark_columns import spark_schema
+from genus.model import Span
 
 AT_US, STATE, KEPT = "_at_us", "_state", "_kept_"
 """Columns: the time in microseconds, the state of an output row, and a prefix for the columns of waiting rows."""
@@ -180,7 +181,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """Columns of the results besides the key."""
     columns: tuple[str, ...] = ()
     """Columns that the function needs besides the key, `time`, `_at_us`, `_type`, `_source` and `_position`."""
-    lateness: timedelta | None = None
+    lateness: Span | None = None
     """How long after its time an event may be recorded without being late; a stream needs one."""
     keep_late: bool = False
     """Whether to include late events; in batch only."""
@@ -192,7 +193,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
             raise LakeError("by= names no column; give the columns of the key")
         function_name(self.function)
         require_distinct([*self.by, *self.gives.names], "rename one that the function gives")
-        check_lateness(self.lateness)
+        set_spans(self, "lateness", zero=True)
 
     def __repr__(self) -> str:
         """The same text in every process, because derived tables are identified by it."""

@@ -25,18 +25,19 @@ from genus.lake._analytics.analysis import (
     SettledTables,
     SettleResult,
     as_tuple,
-    check_lateness,
     drop_late,
     event_time,
     final_before,
     require_columns,
     require_distinct,
+    set_spans,
+    span_micros,
 )
 from genus.lake._analytics.arrow_events import as_micros, drop_late_rows, event_times, same_zeros, select_rows
 from genus.lake._analytics.pair_kernel import Rows
 from genus.lake._tables.columns import INSTANT
 from genus.lake._tables.spark_columns import spark_schema
-from genus.model._types import micros_of_duration
+from genus.model import Span, duration
 
 Statistic: TypeAlias = Literal["count", "mean", "min", "max"] | float
 """A statistic of a column's values; a number from 0 to 1 is a quantile."""
@@ -52,15 +53,15 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     per statistic. Windows without events have no row. `windows` does the same in one call.
     """
 
-    every: timedelta
+    every: Span
     """Length of a window."""
     by: tuple[str, ...] = ()
     """Columns of the key; each key has windows of its own."""
     values: Mapping[str, Sequence[Statistic]] = {}
     """Statistics by column: `"count"`, `"mean"`, `"min"`, `"max"`, a quantile from 0 to 1; NULL and NaN are ignored."""
-    slide: timedelta | None = None
+    slide: Span | None = None
     """Time between the starts of windows; by default `every`."""
-    lateness: timedelta | None = None
+    lateness: Span | None = None
     """How long after its time an event may be recorded without being late; a stream needs one."""
     keep_late: bool = False
     """Whether to include late events; in batch only."""
@@ -69,21 +70,20 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
-        if self.every <= timedelta(0):
-            raise LakeError(f"every={self.every} is not above zero; give the length of a window")
-        if not timedelta(0) < self.step <= self.every:
-            raise LakeError(f"slide={self.slide} is not above zero and at most every={self.every}")
+        set_spans(self, "every", "slide")
+        set_spans(self, "lateness", zero=True)
+        if self.step > duration(self.every):
+            raise LakeError(f"slide={self.slide} is longer than every={self.every}; windows would leave out events")
         for name, statistic in self._statistics():
             _check_statistic(name, statistic)
         require_distinct(
             [*self.by, START, END_COLUMN, COUNT, *self._names()], "rename a column, or ask for each figure once"
         )
-        check_lateness(self.lateness)
 
     @property
     def step(self) -> timedelta:
         """Time between the starts of windows."""
-        return self.every if self.slide is None else self.slide
+        return duration(self.every if self.slide is None else self.slide)
 
     def take(self, *events: DataFrame) -> DataFrame:
         """The key, time and values of a frame's events."""
@@ -108,7 +108,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     def _assign_windows(self, rows: DataFrame, limit: int) -> DataFrame:
         """A row for each window of an event that is final at the limit and was not before."""
-        every, step = micros_of_duration(self.every), micros_of_duration(self.step)
+        every, step = span_micros(self.every), span_micros(self.step)
         last = _align(F.least(F.col(_AT), F.lit(limit - every)), step)
         # `greatest` ignores NULL: an event that has not waited yet is in all of its windows.
         first = _align(F.greatest(_AT, _AFTER) - every, step) + step
@@ -125,7 +125,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
             if statistic in ("count", "min", "max")
         ]
         grouped = assigned.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
-        end = F.timestamp_micros(F.col(START) + micros_of_duration(self.every))
+        end = F.timestamp_micros(F.col(START) + span_micros(self.every))
         figures = (
             _figure(name, statistic).alias(_figure_name(name, statistic)) for name, statistic in self._statistics()
         )
@@ -136,7 +136,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def rows_per_event(self) -> int:
         """The number of windows that an event is in at most."""
-        return -(-micros_of_duration(self.every) // micros_of_duration(self.step))
+        return -(-span_micros(self.every) // span_micros(self.step))
 
     def take_arrow(self, *events: pa.Table) -> pa.Table:
         """The key, time and values of a table's events."""
@@ -172,7 +172,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
             .aggregate([([], "count_all"), *sorted(made)])
         )
         start = grouped.column(START)
-        end = pc.add(start, micros_of_duration(self.every))
+        end = pc.add(start, span_micros(self.every))
         figures = {_figure_name(name, each): _arrow_figure(grouped, name, each) for name, each in self._statistics()}
         times = {START: start.cast(INSTANT), END_COLUMN: end.cast(INSTANT)}
         counts = {COUNT: grouped.column("count_all")}
@@ -183,7 +183,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     def _limits(self, watermark: datetime) -> tuple[int, int, int]:
         """The time before which no more events come, the length of a window and the time between starts."""
         limit = final_before(watermark, self.keep_late)
-        return limit, micros_of_duration(self.every), micros_of_duration(self.step)
+        return limit, span_micros(self.every), span_micros(self.step)
 
     def _check_columns(self, schema: spark.StructType) -> None:
         require_columns(schema.names, (*self.by, *self.values, *([self.time] if self.time else [])))
@@ -199,11 +199,11 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 def windows(
     events: DataFrame,
     *,
-    every: timedelta,
+    every: Span,
     by: str | Sequence[str] = (),
     values: Mapping[str, Sequence[Statistic]] = {},
-    slide: timedelta | None = None,
-    lateness: timedelta | None = None,
+    slide: Span | None = None,
+    lateness: Span | None = None,
     keep_late: bool = False,
     time: str | None = None,
 ) -> DataFrame:
@@ -226,6 +226,7 @@ def windows(
 
     Raises:
         LakeError: A column is missing or is not a number, or an argument is out of range.
+        SpanError: A time is no length of time.
     """
     return Windows(
         every=every,

@@ -21,7 +21,6 @@ from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     Analysis,
     LocalAnalysis,
-    check_lateness,
     in_one_task,
     is_late,
     is_overtaken,
@@ -44,13 +43,14 @@ from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import StoreProblem
+from genus.model import Span, duration, seconds
 from genus.model._types import micros_of_duration
 from genus.model._vector import hidden_names
 
 RESULTS, WAITING = "results", "waiting"
 SMALL_ROWS = 200_000
 """New and waiting rows that are processed in this process; if the analysis cannot do that, in one task."""
-IDLE = timedelta(minutes=1)
+IDLE = "1 min"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -74,12 +74,11 @@ class DerivedTable:
         path: str | os.PathLike[str],
         analysis: Analysis,
         *subscriptions: Subscription | type | str,
-        idle: timedelta = IDLE,
+        idle: Span = IDLE,
     ) -> None:
         self.lake = lake
         self.analysis = analysis
-        self.idle = idle
-        check_lateness(idle, "idle")
+        self.idle = duration(idle, "idle")
         self.subscriptions = tuple(lake.subscription(each) for each in subscriptions)
         self._store = SparkStore(lake.spark, path)
         self.path = self._store.path
@@ -240,9 +239,9 @@ class DerivedTable:
         with job_description(self._store.spark, f"compact {folder_name(self.path)}"):
             return count_files(parts) - count_files(self._store.rewrite(frame, RESULTS, parts))
 
-    def clean(self, older_than_s: float = 7 * 86_400) -> int:
+    def clean(self, older_than: Span = "7 days") -> int:
         """Remove folders that were replaced that long ago, or left by killed updates; returns their number."""
-        return self._store.clean([RESULTS, WAITING], older_than_s)
+        return self._store.clean([RESULTS, WAITING], seconds(older_than, "older_than"))
 
     def check(self, *, content: bool = True) -> list[StoreProblem]:
         """Compare the files with the ledger; an empty list if they agree.

@@ -31,12 +31,12 @@ from genus.lake._tables.columns import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SU
 from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.retention import Age, time_before
+from genus.lake._tables.retention import time_before
 from genus.lake._tables.spark_columns import table_schema, with_first_names, with_present_names
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
-from genus.model import Vector
+from genus.model import Span, Vector, seconds
 
 INBOXES = "inboxes"
 ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
@@ -347,7 +347,7 @@ class Inboxes:
     def expire(
         self,
         what: Subscription | str | type | None = None,
-        older_than: Age | None = None,
+        older_than: Span | None = None,
         *,
         now: datetime | None = None,
         dry_run: bool = False,
@@ -357,16 +357,17 @@ class Inboxes:
 
         Args:
             what: A subscription; None for all events.
-            older_than: The age, which must be given: a timedelta, a number of days or text such as `"90 days"`.
+            older_than: The age, such as `"90 days"`, which must be given.
             now: The time from which the age is counted.
             dry_run: Only count; nothing is changed.
             progress: Called with the number of folders that are rewritten and the total.
 
         Raises:
             LakeError: There is no age.
+            SpanError: The age is no length of time above zero.
         """
         if older_than is None:
-            raise LakeError("how old must deliveries be? Give older_than, such as '90 days'")
+            raise LakeError("older_than is required, such as '90 days'")
         catalog = self._catalog()
         subscription = SubscriptionResolver(catalog).resolve("Event" if what is None else what)
         rule = RemovalRule(subscription, matching_types(subscription, catalog), time_before(older_than, now))
@@ -376,10 +377,10 @@ class Inboxes:
     def _tables(self) -> EventTables:
         return EventTables(self._store, lambda family: f"{INBOXES}/{family}", False, self._catalog, self._files)
 
-    def clean(self, older_than_s: float = 7 * 86_400) -> int:
+    def clean(self, older_than: Span = "7 days") -> int:
         """Remove folders that were compacted that long ago, or left by killed deliveries; returns their number."""
         tables = [found.path[len(self.path) + 1 :] for found in self._store.files.list_folder(f"{self.path}/{INBOXES}")]
-        return self._store.clean(tables, older_than_s)
+        return self._store.clean(tables, seconds(older_than, "older_than"))
 
     def check(self, *, content: bool = True) -> list[StoreProblem]:
         """Compare the files with the ledger; an empty list if they agree.

@@ -11,7 +11,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Protocol
 
@@ -36,6 +35,7 @@ from genus.lake._tables.hadoop import file_system_for
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
+from genus.model import Span, seconds
 from genus.net._metrics import Metric
 
 
@@ -202,7 +202,7 @@ class Stream:
         path: PathLike,
         analysis: Analysis,
         *subscriptions: Subscription | type | str,
-        idle: timedelta = IDLE,
+        idle: Span = IDLE,
     ) -> "Stream":
         """Update the results of an analysis at a path in every batch; arguments as in `DerivedTable`."""
         return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions, idle=idle))
@@ -243,16 +243,18 @@ class Stream:
         self._followers.append(follower)
         return self
 
-    def start(self, *, every: float = 1.0, once: bool = False) -> "RunningStream":
+    def start(self, *, every: Span = "1s", once: bool = False) -> "RunningStream":
         """Start the stream in a thread.
 
         Args:
-            every: Seconds between looks at the landing folder; a batch that takes longer delays the next.
+            every: Time between looks at the landing folder; a batch that takes longer delays the next.
             once: End when the files that are present now have been ingested.
 
         Raises:
             LakeError: It runs already, or the mapping names what the catalog lacks.
+            SpanError: `every` is no length of time.
         """
+        seconds(every, "every")  # raises before the stream begins
         self._running = RunningStream(self._begin(), every, once)
         return self._running
 
@@ -399,10 +401,10 @@ class Stream:
 class RunningStream:
     """A stream that runs in a thread; made by `Stream.start`."""
 
-    def __init__(self, work: Callable[[threading.Event], None], every: float, once: bool) -> None:
+    def __init__(self, work: Callable[[threading.Event], None], every: Span, once: bool) -> None:
         self.exception: BaseException | None = None
         """The error that ended the stream; None while it runs and if it ended as it should."""
-        self._work, self._every, self._once = work, every, once
+        self._work, self._every_s, self._once = work, seconds(every, "every"), once
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="genus stream", daemon=True)
         self._thread.start()
@@ -415,7 +417,7 @@ class RunningStream:
 
     def _repeat(self) -> None:
         while not self._stopped.is_set():
-            due = time.monotonic() + self._every
+            due = time.monotonic() + self._every_s
             self._work(self._stopped)
             if self._once:
                 return
@@ -430,16 +432,16 @@ class RunningStream:
         """Let the stream end after the batch under way; `join` waits for that."""
         self._stopped.set()
 
-    def join(self, timeout: float | None = None) -> bool:
+    def join(self, timeout: Span | None = None) -> bool:
         """Wait until the stream has ended; raises the error that ended it.
 
         Args:
-            timeout: Longest time to wait, in seconds; None for no limit.
+            timeout: Longest time to wait; None for no limit.
 
         Returns:
             Whether it has ended.
         """
-        self._thread.join(timeout)
+        self._thread.join(None if timeout is None else seconds(timeout, "timeout"))
         if self.exception is not None:
             raise self.exception
         return not self.is_active

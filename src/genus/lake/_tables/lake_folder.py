@@ -17,9 +17,10 @@ from genus.filters._subscription import rebuild
 from genus.lake._tables.backup import BackupResult, copy_store
 from genus.lake._tables.history import HistoryEntry, read_history
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
-from genus.lake._tables.retention import KEEP, Age, policy_text, read_policy
+from genus.lake._tables.retention import KEEP, policy_text, read_policy
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
+from genus.model import Span
 from genus.model._types import micros_of_time
 
 
@@ -125,17 +126,18 @@ class LakeFolder:
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
-    def keep(self, policy: Mapping[str | type, Age]) -> None:
+    def keep(self, policy: Mapping[str | type, Span]) -> None:
         """Store how long the events of each type are kept; `expire` removes those that are older.
 
         The policy replaces the one before; an empty one keeps everything.
 
         Args:
-            policy: Ages by types, such as `{"Event": "2 years", Loop: 90}`; a number is days. Each type is kept as long
-                as the entry of the nearest of its supertypes says; without one, for ever.
+            policy: Ages by types, such as `{"Event": "2 years", Loop: "90 days"}`. Each type is kept as long as the
+                entry of the nearest of its supertypes says; without one, for ever.
 
         Raises:
             NotRegistered: The catalog lacks a type.
+            SpanError: An age is no length of time above zero.
         """
         draft = self.store.begin("keep")
         self.store.commit(msgspec.structs.replace(draft, notes={KEEP: policy_text(policy, self.catalog)}))

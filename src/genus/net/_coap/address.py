@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from genus.errors import BusError, did_you_mean
-from genus.model import nanoseconds
+from genus.model import seconds
 
 PORT: Final = 5683
 SECURE_PORT: Final = 5684
@@ -82,7 +82,7 @@ def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
     listen = _place(shown, "listen", given["listen"], default) if "listen" in given else None
     if not servers and listen is None:
         raise BusError(f"{shown}: names no server; write {scheme}://HOST, or {scheme}:?listen=HOST:PORT to be one")
-    spans = {f"{name}_s": _seconds(shown, name, given[name]) for name in _SPANS if name in given}
+    spans = {f"{name}_s": _span(shown, name, given[name]) for name in _SPANS if name in given}
     numbers = {name: _number(shown, name, given[name]) for name in _NUMBERS if name in given}
     files = {name: Path(given[name]) for name in ("catalog", "credentials") if name in given}
     parts: Any = {**spans, **numbers, **files}
@@ -109,11 +109,8 @@ def _place(shown: str, what: str, text: str, default: int) -> Place:
     return Place(parsed[1].strip("[]"), port)
 
 
-def _seconds(shown: str, name: str, text: str) -> float:
-    seconds = nanoseconds(text, f"{shown}: {name}") / 1e9
-    if not seconds:
-        raise BusError(f"{shown}: {name} is zero")
-    return seconds
+def _span(shown: str, name: str, text: str) -> float:
+    return seconds(text, f"{shown}: {name}", zero=False, error=BusError)
 
 
 def _number(shown: str, name: str, text: str) -> int:

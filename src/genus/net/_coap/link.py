@@ -10,7 +10,7 @@ from typing import Any
 
 from aiocoap import error
 
-from genus.bus._link import Delivery, TroubleHandler
+from genus.bus._link import Delivery, Link, TroubleHandler
 from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, GenusError
@@ -29,7 +29,7 @@ from genus.net._coap.upstream import PeerCalls
 from genus.net._coap.users import CoapPublisher, CoapRelay, passes
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin, new_uid
 from genus.net._link.contract import refuse
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._troubles import EventsLost
 from genus.targets.python import PythonFilter
 
@@ -48,7 +48,7 @@ class Listening:
         self.observations: list[tuple[Peer, Observation]] = []
 
 
-class CoapLink:
+class CoapLink(Link, RelayLink):
     """A link over CoAP; made by `open_bus`."""
 
     def __init__(self, options: CoapOptions) -> None:
@@ -192,7 +192,9 @@ class CoapLink:
         if isinstance(qos, Hard | Soft):
             refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "NonReal()")
         if keep is not None:
-            refuse(cls, qos, "coap keeps the newest event of a type, not one of each key", "NonReal() without keep=1")
+            refuse(
+                cls, qos, "coap keeps the newest event of a type, not one of each key", "NonReal() without keep=True"
+            )
         self._check_open()
         self._ensure(cls)
         if self.hub is not None:
@@ -433,14 +435,6 @@ class CoapLink:
             if relay in self.relays:
                 self.relays.remove(relay)
 
-    def show(self, what: str, text: str) -> Callable[[], None]:
-        """CoAP shows no tokens."""
-        return _nothing
-
-    def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
-        """CoAP shows no tokens."""
-        return _nothing
-
 
 def _matches(subscription: Subscription, event: Event) -> bool:
     return passes(PythonFilter(subscription), event)
@@ -464,7 +458,3 @@ async def _is_accepted(peer: Peer, cls: type[Event]) -> bool:
 
 async def _made(make: Callable[[], list[Want]]) -> list[Want]:
     return make()
-
-
-def _nothing() -> None:
-    """End what was not begun."""

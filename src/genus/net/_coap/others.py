@@ -9,7 +9,6 @@ from aiocoap.numbers import codes
 
 from genus.errors import GenusError
 from genus.filters._subscription import parse_again
-from genus.model import Event, Kind, is_type, subtypes
 from genus.net._coap.endpoint import add_own_option
 from genus.net._coap.upstream import Upstream
 from genus.net._coap.wire import Unreadable, read_cbor, write_cbor
@@ -83,9 +82,8 @@ class OtherWants:
     def _want(self, row: Any) -> Want | None:
         match row:
             case [str(speaker), str(origin), str(text), int(hops)]:
-                types = [cls for root in (Event, Kind) for cls in subtypes(root) if is_type(cls)]
                 try:
-                    return Want(speaker, origin, parse_again(text, types), hops)
+                    return Want(speaker, origin, parse_again(text), hops)
                 except (GenusError, RecursionError):
                     self._peer.counts["rejected: a want of types that are unknown here"] += 1
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from genus.bus._link import TroubleHandler
+from genus.bus._link import Publisher, TroubleHandler
 from genus.model import Event
 from genus.net._coap.observation import Observation
 from genus.net._relay import Arrival, Want
@@ -33,7 +33,7 @@ class RelayOwner(Protocol):
         """A gateway is closed."""
 
 
-class CoapPublisher:
+class CoapPublisher(Publisher):
     """Handle for publishing one type over CoAP."""
 
     def __init__(self, link: PublisherOwner, cls: type, on_trouble: TroubleHandler | None) -> None:

@@ -13,8 +13,8 @@ import msgspec
 from genus.bus import QoS, open_bus, parse_qos
 from genus.catalog import types_in
 from genus.codes import load_module
-from genus.errors import BusError, GenusError, did_you_mean
-from genus.filters import Subscription
+from genus.errors import BusError, GenusError, SpanError, did_you_mean
+from genus.filters import Subscription, TypesByName
 from genus.model import Event, is_type, name_of
 from genus.net._gateway.gateway import Gateway, GatewaySide
 from genus.net._gateway.rate import RateLimit, parse_rate
@@ -174,7 +174,7 @@ class _Reader:
 
     def _subscription(self, text: str) -> Subscription:
         try:
-            return Subscription.parse(text, self._types.values())
+            return Subscription.parse(text, TypesByName((), self._types))
         except GenusError as problem:
             self._refuse(f"wants: {problem}")
 
@@ -184,7 +184,7 @@ class _Reader:
             self._refuse(f"{key} is {entries!r}; it must be a table of types")
         try:
             return {self._class(key, name): parse(self._text(entries, name, "")) for name in entries}
-        except BusError as problem:
+        except (BusError, SpanError) as problem:
             if str(problem).startswith(self._where):
                 raise
             self._refuse(f"{key}: {problem}")

@@ -22,7 +22,7 @@ from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._metrics import Metric
-from genus.net._relay import Arrival, LossLink, Want
+from genus.net._relay import Arrival, Want
 
 GATE = "gate"
 STEP_S = 0.2
@@ -113,7 +113,7 @@ class _Side:
     @property
     def is_connected(self) -> bool:
         """Whether the side is connected, as far as its link tells."""
-        return bool(getattr(self.link, "is_connected", True))
+        return self.link.is_connected
 
     def show(self, text: str) -> None:
         """Show the token of the gateway; a new text replaces the old one."""
@@ -203,12 +203,10 @@ class Gateway:
     def _tell_lost(self, target: int, arrival: Arrival) -> None:
         """Tell the receivers on a side, and the publisher on any other, that an event could not be sent there."""
         for side in self._sides:
-            link = side.link
-            if isinstance(link, LossLink):
-                if side.number == target:
-                    link.lose(arrival)
-                else:
-                    link.report_loss(arrival)
+            if side.number == target:
+                side.link.lose(arrival)
+            else:
+                side.link.report_loss(arrival)
 
     def _join(self, side: _Side) -> None:
         """Follow what a side wants, the tokens of other gateways, and whether it is connected."""
@@ -216,9 +214,7 @@ class Gateway:
         side.ends.append(side.link.on_wants(lambda: self._wants_changed(side)))
         if self.name:
             side.ends.append(side.link.watch(GATE, lambda *token: self._token(number, *token)))
-        connected = getattr(side.link, "on_connected", None)
-        if connected is not None:
-            side.ends.append(connected(lambda is_connected: self._connected(number, is_connected)))
+        side.ends.append(side.link.on_connected(lambda is_connected: self._connected(number, is_connected)))
         if side.segment is not None:
             side.segment.gateways.update(side.given.gateways)
             side.segment.on_copy = lambda event: self._copied(number, event)

@@ -68,7 +68,7 @@ class Outlet:
     @property
     def is_connected(self) -> bool:
         """Whether the side is connected, as far as its link tells."""
-        return bool(getattr(self._link, "is_connected", True))
+        return self._link.is_connected
 
     def put(self, arrival: Arrival) -> None:
         """Add an event; calls must not overlap."""
@@ -145,9 +145,9 @@ class Outlet:
         self._channels[cls] = self._open_channel(cls, qos) if qos is not None else None
 
     def _open_channel(self, cls: type[Event], qos: QoS) -> EventChannel[Any]:
-        channel: EventChannel[Any] = self._bus.channel(cls, qos)
+        channel: EventChannel[Any] = self._bus.channel(cls, qos, carries=Event.__struct_fields__)
         try:
-            channel.announce(carries=Event.__struct_fields__)
+            channel.announce()
         except GenusError as problem:
             self._refusals[cls] = problem, time.monotonic() + RETRY_S
             raise

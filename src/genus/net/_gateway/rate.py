@@ -7,33 +7,38 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from genus.errors import BusError
+from genus.model import Span, nanoseconds, seconds
 from genus.net._gateway.window import line_of
 from genus.net._relay import Arrival
 
 WhenLimited: TypeAlias = Literal["drop", "newest"]
 """What happens to an event that comes too soon: it is dropped, or waits until a newer one replaces it."""
-_UNITS_S = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _ROUNDING_S = 1e-6
 
 
 class RateLimit(msgspec.Struct, frozen=True):
-    """At most `events` per `per_s` seconds of a type and those below it, and as many at once."""
+    """At most `events` per span of time, of a type and those below it, and as many at once."""
 
     events: int
-    per_s: float = 1.0
+    per: Span = 1.0
     excess: WhenLimited = "drop"
+
+    def __post_init__(self) -> None:
+        nanoseconds(self.per, "per", zero=False)
 
 
 def parse_rate(text: str) -> RateLimit:
-    """A rate as text: `10/s`, `100/min newest`; BusError if it cannot be read.
+    """A rate as text: `10/s`, `1/5 min`, `100/min newest`; BusError if it cannot be read.
 
-    >>> parse_rate("100/min newest")
-    RateLimit(events=100, per_s=60.0, excess='newest')
+    >>> parse_rate("100/min newest"), parse_rate("1/5 min")
+    (RateLimit(events=100, per=60.0, excess='newest'), RateLimit(events=1, per=300.0, excess='drop'))
     """
-    found = re.fullmatch(r"(\d{1,9})\s*/\s*(s|min|h)(?:\s+(drop|newest))?", text.strip())
+    found = re.fullmatch(r"(\d{1,9})\s*/\s*(.*?)(?:\s+(drop|newest))?", text.strip())
     if found is None or int(found[1]) == 0:
         raise BusError(f"{text!r} is no rate; write one like '10/s', '100/min' or '2/s newest'")
-    return RateLimit(int(found[1]), _UNITS_S[found[2]], "newest" if found[3] == "newest" else "drop")
+    per = found[2] if found[2][:1].isdecimal() else f"1 {found[2]}"
+    per_s = seconds(per, f"{text!r} is no rate: its time", zero=False, error=BusError)
+    return RateLimit(int(found[1]), per_s, "newest" if found[3] == "newest" else "drop")
 
 
 class Limiter:
@@ -109,6 +114,7 @@ class _Bucket:
 
     def __init__(self, limit: RateLimit) -> None:
         self.limit = limit
+        self._per_s = seconds(limit.per)
         self.tokens = float(limit.events)
         self.waiting: Arrival | None = None
         self._filled_at: float | None = None
@@ -116,11 +122,11 @@ class _Bucket:
     def fill(self, now: float) -> None:
         """Add what has come in since the last call; time that goes back adds nothing."""
         if self._filled_at is not None and now > self._filled_at:
-            gained = (now - self._filled_at) * self.limit.events / self.limit.per_s
+            gained = (now - self._filled_at) * self.limit.events / self._per_s
             self.tokens = min(float(self.limit.events), self.tokens + gained)
         self._filled_at = now
 
     def ready_at(self) -> float:
         """When there is a token."""
         missing = max(0.0, 1 - self.tokens)
-        return (self._filled_at or 0.0) + missing * self.limit.per_s / self.limit.events
+        return (self._filled_at or 0.0) + missing * self._per_s / self.limit.events

@@ -10,12 +10,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from genus.bus import Bus, EventChannel, Listener
+from genus.bus import Bus, EventChannel, Link, Listener
+from genus.bus._link import end_nothing
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import rebuild
@@ -29,24 +30,6 @@ from genus.net._relay import Arrival, Relay, RelayLink, Want
 
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
-
-
-@runtime_checkable
-class SegmentLink(Protocol):
-    """A link to a CAN bus."""
-
-    @property
-    def node_number(self) -> int | None:
-        """The number of this node; None until it has one."""
-
-    def tap(self, receive: Callable[[Event, int | None], object]) -> Callable[[], None]:
-        """Call a function with each event, and the number of the node that sent it; None if this one did."""
-
-    def forward(self, event: Event) -> None:
-        """Publish an event of another network."""
-
-    def listen(self, subscription: Subscription, on_trouble: Callable[[object], object] | None) -> Callable[[], None]:
-        """Let what a subscription matches pass the acceptance filters."""
 
 
 class LocalRelay:
@@ -117,7 +100,7 @@ class LocalNetwork:
         self._keepers: dict[type, EventChannel[Event]] = {}
         self._forwarding = threading.local()
         self._listener: Listener[Any] | None = None
-        self._end_forgotten: Callable[[], None] = _nothing
+        self._end_forgotten: Callable[[], None] = end_nothing
         self._lock = threading.RLock()
 
     def wants_changed(self, link: "LocalLink") -> None:
@@ -221,7 +204,7 @@ class LocalNetwork:
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
         """The channel that keeps the newest event of each source."""
         if cls not in self._keepers:
-            channel = self.bus.channel(cls, keep=1)
+            channel = self.bus.channel(cls, keep=True)
             channel.announce()
             self._keepers[cls] = channel
         return self._keepers[cls]
@@ -239,7 +222,7 @@ class LocalNetwork:
                 changed(uid, text, is_present)
 
 
-class LocalLink:
+class LocalLink(RelayLink):
     """State: a gateway on a bus within this process."""
 
     def __init__(self, network: LocalNetwork) -> None:
@@ -297,10 +280,10 @@ class LocalLink:
         return lambda: watchers.remove(entry) if entry in watchers else None
 
 
-class CanSegment:
+class CanSegment(RelayLink):
     """State: a CAN bus as a network: the origin of its events is their node. Only wants of this process are known."""
 
-    def __init__(self, bus: Bus, link: SegmentLink, prefix: bytes) -> None:
+    def __init__(self, bus: Bus, link: Link, prefix: bytes) -> None:
         self.uid = new_uid()
         self.prefix = prefix
         self._epoch = os.urandom(2)
@@ -349,7 +332,7 @@ class CanSegment:
         """Publish an event of another network on the bus, and to its subscribers in this process."""
         if arrival.is_forgotten:
             return  # nothing is kept there
-        self._link.forward(arrival.event)
+        self._link.pass_on(arrival.event)
         self._bus.receive(arrival.event)
 
     def wants(self) -> list[Want]:
@@ -365,22 +348,10 @@ class CanSegment:
         """The number of this gateway's node."""
         return self._link.node_number
 
-    def show(self, what: str, text: str) -> Callable[[], None]:
-        """A CAN bus shows no tokens."""
-        return _nothing
-
-    def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
-        """A CAN bus shows no tokens."""
-        return _nothing
-
 
 def _without_predicate(subscription: Subscription) -> Subscription:
     asked: AllOf[Any] = AllOf(subscription.types)
     return rebuild(asked, exact=subscription.exact, has=subscription.has, lacks=subscription.lacks)
-
-
-def _nothing() -> None:
-    """End what was not begun."""
 
 
 _LOCAL: "WeakValueDictionary[int, LocalNetwork]" = WeakValueDictionary()
@@ -396,7 +367,7 @@ def relay_link(bus: Bus, place: str) -> RelayLink:
     link = bus.link
     if isinstance(link, RelayLink):
         return link
-    if isinstance(link, SegmentLink):
+    if link is not None and link.capabilities.tap:
         prefix = blake2b(place.encode(), digest_size=PREFIX_BYTES).digest()
         return CanSegment(bus, link, prefix)
     if link is not None:

@@ -45,7 +45,7 @@ def check_abilities(cls: type, qos: QoS, keep: Keep | None, medium: str, abiliti
         refuse(cls, qos, f"{medium} has no calendar of slots, so it keeps no hard deadline", "Soft(...) and NonReal()")
     if keep is not None and not abilities.keeps:
         why = abilities.why.get("keeps", f"{medium} keeps no last values")
-        refuse(cls, qos, why, f"{type(qos).__name__}(...) without keep=1")
+        refuse(cls, qos, why, f"{type(qos).__name__}(...) without keep=True")
 
 
 def check_measured(cls: type, qos: Soft, measured: Measured, medium: str) -> None:

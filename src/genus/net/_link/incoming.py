@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from genus.bus._attribute_map import UnreadValues
-from genus.model import Event, is_event_type, name_of, subtypes
+from genus.model import Event, is_event_type, name_of
+from genus.model._declared import declared_types
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
@@ -427,7 +428,7 @@ class IncomingKeys:
 
 def find_types(name: str) -> list[type[Event]]:
     """The event types of a name, in the order of their declaration; a program should have one."""
-    return [cls for cls in subtypes(Event) if is_event_type(cls) and name_of(cls) == name]
+    return [cls for cls in declared_types(name) if is_event_type(cls)]
 
 
 def _make_room(table: dict[Any, Any], most: int = MOST_PARTICIPANTS) -> None:

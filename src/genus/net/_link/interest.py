@@ -14,7 +14,7 @@ import msgspec
 from genus.errors import GenusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import parse_again, rebuild
-from genus.model import Event, Kind, is_type, subtypes
+from genus.model import Event, Kind
 from genus.net._envelope import MOST_HOPS
 from genus.net._link.control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
 from genus.net._relay import Want
@@ -153,7 +153,7 @@ class OtherWants:
         """Make the want of a token's text, if its types are known here."""
         speaker, origin, text, hops = self._texts[key]
         try:
-            subscription = parse_again(text, [cls for root in (Event, Kind) for cls in subtypes(root) if is_type(cls)])
+            subscription = parse_again(text)
         except (GenusError, RecursionError):
             self.refused["a want of types that are unknown here"] += 1
             return False

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from genus.bus._link import Delivery, TroubleHandler
+from genus.bus._link import Capabilities, Delivery, Link, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS, Soft
 from genus.errors import BusError
 from genus.filters import Subscription
@@ -40,7 +40,7 @@ from genus.net._link.round_trips import RoundTrips
 from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
 from genus.net._link.units import StatedUnits
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -59,8 +59,10 @@ class Listening:
         self.has_ended = False
 
 
-class NetLink:
+class NetLink(Link, RelayLink):
     """A link to the other participants of a network; made by `open_bus`."""
+
+    capabilities = Capabilities(send_all=True, last_values=True)
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class NetLink:
         self.uid = new_uid()
         self.realm, self.medium, self.transport = realm, medium, transport
         self.now = now
-        self.is_connected = True
+        self._is_connected = True
         self._reliable = reliable
         self._runs = runs
         self._may_publish, self._may_subscribe = may_publish, may_subscribe
@@ -373,6 +375,11 @@ class NetLink:
         self._on_wants.append(changed)
         return lambda: self._on_wants.remove(changed) if changed in self._on_wants else None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the network is reached."""
+        return self._is_connected
+
     def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
         """Call a function when the connection is made or lost; returns a function to end it."""
         self._on_connected.append(changed)
@@ -515,7 +522,7 @@ class NetLink:
 
     def connected(self, is_connected: bool) -> None:
         """The connection to the network was made, or lost."""
-        self.is_connected = is_connected
+        self._is_connected = is_connected
         for changed in list(self._on_connected):
             changed(is_connected)
 

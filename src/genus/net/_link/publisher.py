@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from genus.bus._link import TroubleHandler
+from genus.bus._link import Publisher, TroubleHandler
 from genus.bus._qos import QoS, Soft
 from genus.model import Event, nanoseconds
 from genus.net._envelope import SOFT_TIMES
@@ -34,7 +34,7 @@ class PublisherOwner(Protocol):
         """End an announcement."""
 
 
-class NetPublisher:
+class NetPublisher(Publisher):
     """Handle for publishing one type on a network."""
 
     def __init__(self, link: PublisherOwner, outgoing: Outgoing, qos: QoS, on_trouble: TroubleHandler | None) -> None:

@@ -163,8 +163,8 @@ def _integer(place: str, options: dict[str, str], name: str, default: int, least
 
 
 def _seconds(place: str, name: str, text: str) -> int:
-    """Whole seconds, rounded up; a plain number has the unit seconds."""
-    return -(-nanoseconds(f"{text}s" if text.isdecimal() else text, f"{place}: {name}") // 1_000_000_000)
+    """Whole seconds, rounded up."""
+    return -(-nanoseconds(text, f"{place}: {name}", error=BusError) // 1_000_000_000)
 
 
 def _policy(place: str, name: str, text: str) -> WhenFull:

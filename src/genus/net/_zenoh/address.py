@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from genus.errors import BusError, did_you_mean
-from genus.model import nanoseconds
+from genus.model import seconds
 
 REALM = "genus"
 PORT = 17447
@@ -187,7 +187,7 @@ def _flag(name: str, text: str) -> bool:
 
 
 def _seconds(name: str, text: str) -> float:
-    return nanoseconds(text, f"zenoh: {name}") / 1e9
+    return seconds(text, f"zenoh: {name}", error=BusError)
 
 
 _READERS: dict[str, Any] = {

@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from genus_traffic.road.scene import KINDS, MOST_SITES, Refit, Scene, SceneError, Site, SiteKind
+from genus.model import Span
+from genus_traffic.road.scene import KINDS, MOST_SITES, Refit, Scene, SceneError, Site, SiteKind, minutes_of
 
 START = datetime(2026, 3, 2, 7, 30, tzinfo=UTC)
 """A Monday morning."""
@@ -56,7 +57,7 @@ _QUARTERS = (
 )
 
 
-def default_city(sites: int = 4, minutes: float = 10.0, seed: int = 1) -> Scene:
+def default_city(sites: int = 4, duration: Span = "10 min", seed: int = 1) -> Scene:
     """A city with sites of all kinds, refitted from half way on. Further sites do not change the first ones.
 
     >>> [(site.name, site.kind) for site in default_city(3).sites]
@@ -65,7 +66,7 @@ def default_city(sites: int = 4, minutes: float = 10.0, seed: int = 1) -> Scene:
     if not 1 <= sites <= MOST_SITES:
         raise SceneError(f"a city has 1 to {MOST_SITES} sites, not {sites}")
     made = tuple(_make_site(number, seed) for number in range(sites))
-    return Scene(start=START, minutes=minutes, seed=seed, sites=made, refit=Refit())
+    return Scene(start=START, minutes=minutes_of(duration), seed=seed, sites=made, refit=Refit())
 
 
 def _make_site(number: int, seed: int) -> Site:

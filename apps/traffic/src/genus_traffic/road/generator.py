@@ -68,7 +68,7 @@ def generate(site: Site, scene: Scene) -> Traffic:
     """Generate the traffic of a site; it depends on the seed and the site only, not on other sites.
 
     >>> from genus_traffic.road.city import default_city
-    >>> city = default_city(sites=1, minutes=2)
+    >>> city = default_city(sites=1, duration="2 min")
     >>> traffic = generate(city.sites[0], city)
     >>> len(traffic.detections) > len(traffic.passages) > 10
     True
@@ -89,7 +89,7 @@ def detections_in_time(site: Site, scene: Scene) -> Iterator[Detection]:
     """The detections that `generate` makes, in the same order; the road is simulated only as far as is needed.
 
     >>> from genus_traffic.road.city import default_city
-    >>> city = default_city(sites=1, minutes=1440)
+    >>> city = default_city(sites=1, duration="1 day")
     >>> next(detections_in_time(city.sites[0], city)).at_us - city.start_us < 60_000_000
     True
     """

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self, TypeAlias
 import msgspec
 
 from genus.errors import GenusError
+from genus.model import Span, seconds
 from genus_traffic.types import Category
 
 SiteKind: TypeAlias = Literal["signals", "motorway", "street"]
@@ -21,7 +22,7 @@ MOST_LANES = 8
 """A sensor's heartbeat has one bit per lane, and eight bits."""
 MOST_SITES = 100
 LAST_REFIT = 0.8
-"""The share of the time by which all sites are refitted, unless a scene sets `apart_s`."""
+"""The share of the time by which all sites are refitted, unless a scene sets `apart`."""
 
 _NAME = re.compile(r"\w[\w .-]{0,47}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,7 +45,7 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def __post_init__(self) -> None:
         if self.green_s >= self.cycle_s:
-            raise SceneError(f"green_s is {self.green_s:g}, which leaves no red in a cycle of {self.cycle_s:g} s")
+            raise SceneError(f"green is {self.green_s:g} s, which leaves no red in a cycle of {self.cycle_s:g} s")
 
 
 class Waves(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,6 +160,11 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         sites = tuple(site for site in self.sites if site.name in chosen)
         return msgspec.structs.replace(self, sites=sites, refit=refit)
 
+    def changed(self, duration: Span | None, seed: int | None) -> Self:
+        """The scene with another duration or seed; None leaves it as it is."""
+        minutes = self.minutes if duration is None else minutes_of(duration)
+        return msgspec.structs.replace(self, minutes=minutes, seed=self.seed if seed is None else seed)
+
     def refit_us(self, name: str) -> int | None:
         """When the upper sensor of a site is replaced; None if it is left as it is."""
         order = self.refit_order
@@ -196,8 +202,16 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         if last_us is not None and last_us >= self.end_us:
             raise SceneError(
                 f"refit: the last site is refitted {(last_us - self.start_us) / 60e6:.1f} min after the start, "
-                f"but the scene ends after {self.minutes:g} min; make begins or apart_s smaller"
+                f"but the scene ends after {self.minutes:g} min; make begins or apart smaller"
             )
+
+
+def minutes_of(duration: Span, what: str = "duration") -> float:
+    """The minutes of a scene's duration; SceneError if it is no length of time up to a day."""
+    minutes = seconds(duration, what, zero=False, error=SceneError) / 60
+    if minutes > 1440:
+        raise SceneError(f"{what} is {duration!r}; a scene takes at most a day")
+    return minutes
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

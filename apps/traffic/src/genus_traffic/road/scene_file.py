@@ -8,19 +8,17 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
+from genus.model import seconds
 from genus_traffic.road.city import TYPICAL
-from genus_traffic.road.scene import KINDS, Refit, Scene, SceneError, Signal, Site, Waves, suggest
+from genus_traffic.road.scene import KINDS, Refit, Scene, SceneError, Signal, Site, Waves, minutes_of, suggest
 from genus_traffic.types import Category
 
 _Struct = TypeVar("_Struct")
 
-_ROOT_KEYS = ("start", "minutes", "seed", "site", "refit")
-_TABLES: Mapping[str, Iterable[str]] = {
-    "signal": Signal.__struct_fields__,
-    "waves": Waves.__struct_fields__,
-    "mix": [category.value for category in Category],
-}
-"""Tables within a site, and the keys that each may have."""
+_ROOT_KEYS = ("start", "duration", "seed", "site", "refit")
+_TABLES: Mapping[str, type[Signal | Waves]] = {"signal": Signal, "waves": Waves}
+"""Tables within a site."""
+_MAY_BE_ZERO = ("offset", "apart")
 
 _COMPLAINT = re.compile(r"(?P<what>.*?)(?: - at (?:`key` in )?`\$\.?(?P<path>[\w.]*).*`)?", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<type>[a-z]+)[^`]*`(?P<bound> [<>]=? \S+| with .*)?(?:, got .*)?")
@@ -52,7 +50,7 @@ def parse_scene(text: str, source: str = "city") -> Scene:
 
     >>> scene = parse_scene('''
     ... start = 2026-03-02T07:30:00Z
-    ... minutes = 5
+    ... duration = "5 min"
     ... [[site]]
     ... name = "mill-street"
     ... kind = "street"
@@ -67,11 +65,15 @@ def parse_scene(text: str, source: str = "city") -> Scene:
     except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise SceneError(f"{source}: is not TOML: {problem}") from None
     if not entries:
-        raise SceneError(f"{source}: is empty; it needs start, minutes and at least one [[site]]")
+        raise SceneError(f"{source}: is empty; it needs start, duration and at least one [[site]]")
     _refuse_unknown(source, entries, _ROOT_KEYS)
     sites = _read_sites(source, entries.pop("site", []))
     refit = _read_refit(source, entries.pop("refit", None))
-    return _convert(source, {"seed": 1, **entries, "sites": sites, "refit": refit}, Scene)
+    for key in ("start", "duration"):
+        if key not in entries:
+            raise SceneError(f"{source}: {key} is missing")
+    minutes = minutes_of(entries.pop("duration"), f"{source}: duration")
+    return _convert(source, {"seed": 1, **entries, "minutes": minutes, "sites": sites, "refit": refit}, Scene)
 
 
 def _read_sites(source: str, tables: object) -> list[Site]:
@@ -85,25 +87,43 @@ def _read_site(where: str, entries: object) -> Site:
     if "name" in table:
         where += f" {table['name']!r}"
     _refuse_unknown(where, table, Site.__struct_fields__)
-    for key, known in _TABLES.items():
-        if isinstance(table.get(key), Mapping):
-            _refuse_unknown(f"{where}: {key}", table[key], known)
+    if isinstance(table.get("mix"), Mapping):
+        _refuse_unknown(f"{where}: mix", table["mix"], [category.value for category in Category])
+    read = {key: _read_times(where, key, table[key], struct) for key, struct in _TABLES.items() if key in table}
     kind = table.get("kind")
     if kind is None:
         raise SceneError(f"{where}: kind is missing; known are {', '.join(KINDS)}")
     if kind not in KINDS:
         raise SceneError(f"{where}: kind is {kind!r}; {suggest(str(kind), KINDS)}")
     named = {"place": table["name"]} if isinstance(table.get("name"), str) else {"place": "?"}
-    return _convert(where, {**TYPICAL[kind], **named, **table}, Site)
+    return _convert(where, {**TYPICAL[kind], **named, **table, **read}, Site)
 
 
 def _read_refit(source: str, entries: object) -> Refit | None:
     if entries is None:
         return None
     where = f"{source}: [refit]"
-    table = _table(where, entries)
-    _refuse_unknown(where, table, Refit.__struct_fields__)
-    return _convert(where, table, Refit)
+    return _convert(where, _read_times(where, "", _table(where, entries), Refit), Refit)
+
+
+def _read_times(where: str, name: str, table: object, struct: type[Signal | Waves | Refit]) -> object:
+    """A table with its lengths of time in seconds; their fields end in `_s`, the keys of the file do not."""
+    if not isinstance(table, Mapping):
+        return table
+    fields = {field.removesuffix("_s"): field for field in struct.__struct_fields__}
+    _refuse_unknown(f"{where}: {name}" if name else where, table, fields)
+    before = f"{where}: {name}." if name else f"{where}: "
+    return {
+        fields[key]: value if fields[key] == key else _seconds(value, f"{before}{key}", zero=key in _MAY_BE_ZERO)
+        for key, value in table.items()
+    }
+
+
+def _seconds(value: Any, what: str, *, zero: bool) -> float:
+    found = seconds(value, what, zero=zero, error=SceneError)
+    if found > 86_400:
+        raise SceneError(f"{what} is {value!r}; it must be at most a day")
+    return found
 
 
 def _table(where: str, entries: object) -> Mapping[str, Any]:
@@ -118,10 +138,11 @@ def _refuse_unknown(where: str, table: Mapping[str, Any], known: Iterable[str]) 
             raise SceneError(f"{where}: unknown key {key!r}; {suggest(key, known)}")
 
 
-def _convert(where: str, entries: Mapping[str, Any], struct: type[_Struct]) -> _Struct:
+def _convert(where: str, entries: object, struct: type[_Struct]) -> _Struct:
     try:
         return msgspec.convert(entries, struct)
     except msgspec.ValidationError as problem:
+        assert isinstance(entries, Mapping)
         _refuse(where, entries, str(problem))
 
 

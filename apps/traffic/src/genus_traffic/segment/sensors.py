@@ -57,8 +57,10 @@ class Sensor:
         """Announce all channels; this blocks until they are bound."""
         classes: tuple[type[Event], ...] = (*EDGES[self.name], Setting, Occupancy)
         for cls in classes:
-            channel = self.bus.channel(cls, qos_of(cls, self.name, self._place, self._lanes))
-            channel.announce(carries=("time",) if cls is Occupancy else CARRIED[self.name])
+            qos = qos_of(cls, self.name, self._place, self._lanes)
+            carries = ("time",) if cls is Occupancy else CARRIED[self.name]
+            channel = self.bus.channel(cls, qos, carries=carries)
+            channel.announce()
             self._channels[cls] = channel
 
     @property
