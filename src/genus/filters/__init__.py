@@ -8,7 +8,9 @@ from genus.filters._expression import (
     And,
     Arithmetic,
     AttributeRef,
+    Coalesce,
     Compare,
+    Conditional,
     Expression,
     Function,
     Literal,
@@ -23,7 +25,7 @@ from genus.filters._expression import (
     Value,
 )
 from genus.filters._subscription import AllOf, AttributeNames, Subscription, all_of, parse_again
-from genus.filters._term import Term, this
+from genus.filters._term import Term, coalesce, this, when
 
 if TYPE_CHECKING:
     from genus.filters._completion import Completion, CompletionItem, complete
@@ -42,9 +44,11 @@ __all__ = [
     "AttributeNames",
     "AttributeRef",
     "BindingCounts",
+    "Coalesce",
     "Compare",
     "Completion",
     "CompletionItem",
+    "Conditional",
     "Expression",
     "Function",
     "Literal",
@@ -63,6 +67,7 @@ __all__ = [
     "Value",
     "Wiring",
     "all_of",
+    "coalesce",
     "complete",
     "conjuncts",
     "count_bindings",
@@ -72,6 +77,7 @@ __all__ = [
     "read_publishers",
     "read_subscriptions",
     "this",
+    "when",
 ]
 
 if not TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import DURATION, FLOAT, INT, TEXT, TIME, check_literal, check_text, convert, split_options
-from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
+from genus.filters._expression import DEEP_PREDICATE, DEEP_VALUE, MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
 from genus.filters._like import read_pattern
 from genus.filters._term import Term, as_value
 from genus.model import (
@@ -67,19 +67,19 @@ class Binder:
         """A bound predicate."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise SubscriptionError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
+            raise SubscriptionError(DEEP_PREDICATE)
         bound = self._predicate(node)
         self._depth -= 1
         return bound
 
-    def value(self, node: x.Value) -> x.Value:
-        """A bound value."""
+    def value(self, node: x.Value, like: x.Value | None = None) -> x.Value:
+        """A bound value; constants take the type of `like`, the bound value that they are compared with."""
         self._value_depth += 1
         if self._value_depth > MAX_VALUE_DEPTH:
-            raise SubscriptionError(f"a value is nested more than {MAX_VALUE_DEPTH} levels deep; simplify it")
+            raise SubscriptionError(DEEP_VALUE)
         while isinstance(node, x.ToFloat | x.Micros):
             node = node.operand
-        bound = self._value(node)
+        bound = self._value(node, like)
         self._value_depth -= 1
         return bound
 
@@ -116,7 +116,7 @@ class Binder:
             raise SubscriptionError(f"{describe(first)} has no order; compare it with == or != or .isin")
         if isinstance(type_, TimeType | DurationType) and _is_computed(first, second):
             first, second = _micros(first), _micros(second)
-        return x.Compare(op, first, second)
+        return _as_flag_test(x.Compare(op, first, second))
 
     def _property_predicate(self, node: x.Value) -> object:
         """The predicate that a property returns: `this.speeding` where it returns `self.v > 30`; else None."""
@@ -161,24 +161,33 @@ class Binder:
 
     def _unify(self, left: x.Value, right: x.Value) -> tuple[x.Value, x.Value]:
         """Both sides with one type: a literal takes that of the other side, an integer and a float become floats."""
-        if isinstance(left, x.Literal) and not isinstance(right, x.Literal):
+        if _is_constant(left) and not _is_constant(right):
             second, first = self._unify(right, left)
             return first, second
         first = self.value(left)
-        second = convert(right, first, type_of(first)) if isinstance(right, x.Literal) else self.value(right)
+        second = self.value(right, first if _is_constant(right) else None)
         kinds = {type(type_of(first)), type(type_of(second))}
         if kinds == {IntType, FloatType}:
             first, second = _to_float(first), _to_float(second)
-        elif len(kinds) > 1 or (ChoiceType in kinds and type_of(first) != type_of(second)):
+        elif not _is_same_type(first, second):
             raise _incomparable(first, second)
         return first, second
 
-    def _value(self, node: x.Value) -> x.Value:
+    def _value(self, node: x.Value, like: x.Value | None) -> x.Value:
         match node:
             case x.AttributeRef(name):
                 return self._attribute(name)
             case x.Literal():
-                return convert(node)
+                return convert(node) if like is None else convert(node, like, type_of(like))
+            case x.Conditional(condition, then, otherwise):
+                test = self.predicate(condition)
+                first, *others = self._alternatives((then,) if otherwise is None else (then, otherwise), like)
+                return x.Conditional(test, first, others[0] if others else None, _computed_type(first))
+            case x.Coalesce(operands):
+                if not operands:
+                    raise SubscriptionError("coalesce needs at least one value")
+                bound = self._alternatives(operands, like)
+                return x.Coalesce(tuple(bound), _computed_type(bound[0])) if len(bound) > 1 else bound[0]
             case x.Arithmetic(first, steps):
                 return self._chain(first, steps)
             case x.Function(op, operand):
@@ -186,6 +195,19 @@ class Binder:
             case x.Negation(operand):
                 return self._negation(self.value(operand))
         raise SubscriptionError(f"{node!r} is not a value")
+
+    def _alternatives(self, values: tuple[x.Value, ...], like: x.Value | None) -> list[x.Value]:
+        """Values of which one is chosen, with one type: as of the two sides of a comparison."""
+        bound = {place: self.value(each) for place, each in enumerate(values) if not _is_constant(each)}
+        known = next(iter(bound.values()), like)
+        found = [bound.get(place) or self.value(each, known) for place, each in enumerate(values)]
+        kinds = {type(type_of(each)) for each in found}
+        if kinds == {IntType, FloatType}:
+            return [_to_float(each) for each in found]
+        other = next((each for each in found if not _is_same_type(each, found[0])), None)
+        if other is not None:
+            raise SubscriptionError(f"cannot choose between values of two types: {describe(found[0])}, but {describe(other)}")
+        return [_micros(each) for each in found]
 
     def _attribute(self, name: str) -> x.Value:
         if name not in self.types and self._property(name):
@@ -333,7 +355,38 @@ def _describe_time(value: object) -> str:
 
 
 def _is_computed(*values: x.Value) -> bool:
-    return any(isinstance(value, x.Arithmetic | x.Negation | x.Function) for value in values)
+    return any(isinstance(value, x.Arithmetic | x.Negation | x.Function | x.Conditional | x.Coalesce) for value in values)
+
+
+def _is_constant(node: x.Value) -> bool:
+    """Whether a value is a constant, or a choice of constants, which take the type of what they are compared with."""
+    match node:
+        case x.Conditional(_, then, otherwise):
+            return _is_constant(then) and (otherwise is None or _is_constant(otherwise))
+        case x.Coalesce(operands):
+            return all(map(_is_constant, operands))
+        case x.ToFloat(operand) | x.Micros(operand):
+            return _is_constant(operand)
+    return isinstance(node, x.Literal)
+
+
+def _is_same_type(one: x.Value, other: x.Value) -> bool:
+    first, second = type_of(one), type_of(other)
+    return type(first) is type(second) and (first == second or not isinstance(first, ChoiceType))
+
+
+def _computed_type(chosen: x.Value) -> AttributeType:
+    """The type of a value that is chosen among others: numbers have 64 bits."""
+    type_ = type_of(chosen)
+    return INT if isinstance(type_, IntType) else FLOAT if isinstance(type_, FloatType) else type_
+
+
+def _as_flag_test(test: x.Compare) -> x.Predicate:
+    """The predicate p for `(if p then true else false) == true`, its opposite for false; else the test itself."""
+    match test:
+        case x.Compare(op, x.Conditional(condition, x.Literal(True), x.Literal(False)), x.Literal(bool(wanted))):
+            return condition if (op == "==") is wanted else x.Not(condition)
+    return test
 
 
 def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x.Step, ...]]:
