@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters import Compare, Not, Or
+from genus.filters._expression import MAX_DEPTH, MAX_VALUE_DEPTH
 from genus.testing import Generator
 from tests.examples import examples
 
@@ -44,10 +45,6 @@ class Loop(Event, Roadside):
     @property
     def circular(self) -> Any:
         return self.circular
-
-    @property
-    def branching(self) -> Any:
-        return 1 if self.lane > 2 else 2
 
     @property
     def calling(self) -> Any:
@@ -126,9 +123,11 @@ class TestRefusedAtTheCall:
             ({"where": this.time > datetime.min.replace(tzinfo=timezone(timedelta(hours=5)))}, "outside the years"),
             ({"where": this.place == "\udc00"}, "lone surrogate"),
             ({"where": this.circular > 1}, "refers to itself"),
-            ({"where": this.branching > 1}, "true or false of an event, not in Python"),
-            ({"where": this.calling > 1}, "cannot convert values to text"),
-            ({"where": this.rounding > 1}, "cannot be used in a predicate"),
+            ({"where": this.calling > 1}, "an f-string cannot be translated"),
+            (
+                {"where": this.rounding > 1},
+                "property rounding of Loop cannot be used in a predicate: the call of `round`",
+            ),
             ({"where": lambda event: True}, "is not a predicate"),
             ({"where": True}, "is not a predicate"),
         ],
@@ -263,7 +262,10 @@ class TestText:
             ("Loop where lane > 3x", 19, "3x is not a number: use 3;"),
             ("Loop; import os", 5, "not understood"),
             ("Loop where __import__('os') == 1", 22, "an operator or the end"),
-            ("Loop where " + "(" * 300 + "lane", 84, "levels of nesting"),
+            ("Loop where " + "(" * 300 + "lane", 76, f"nested more than {MAX_DEPTH} levels deep"),
+            ("Loop where lane > " + "(" * 300 + "lane", 44, f"nested more than {MAX_VALUE_DEPTH} levels deep"),
+            ("Loop where if lane > 1 then 2 else 3 > 1", 12, "write (if ... then ... else ...) in parentheses"),
+            ("Loop where lane > (if valid 1)", 29, "'then'"),
         ],
     )
     def test_errors_point_at_the_column(self, text: str, column: int, message: str) -> None:

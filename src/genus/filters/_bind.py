@@ -5,18 +5,24 @@ expressions, and literals have the type of what they are compared with. Targets 
 """
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
 
 from msgspec.structs import replace
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import DURATION, FLOAT, INT, TEXT, TIME, check_literal, check_text, convert, split_options
-from genus.filters._expression import DEEP_PREDICATE, DEEP_VALUE, MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
+from genus.filters._expression import (
+    DEEP_CONDITION,
+    DEEP_PREDICATE,
+    DEEP_VALUE,
+    MAX_CONDITION_DEPTH,
+    MAX_DEPTH,
+    MAX_STEPS,
+    MAX_VALUE_DEPTH,
+)
 from genus.filters._like import read_pattern
-from genus.filters._term import Term, as_value
 from genus.model import (
     AttributeType,
     BoolType,
@@ -60,8 +66,7 @@ class Binder:
         self.type = cls
         self.vector: Vector = vector(cls)
         self.types = {attribute.name: attribute.type for attribute in self.vector}
-        self._tracing: list[str] = []
-        self._depth = self._value_depth = 0
+        self._depth = self._value_depth = self._condition_depth = 0
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
         """A bound predicate."""
@@ -108,8 +113,6 @@ class Binder:
         return kind(tuple(flat)) if len(flat) > 1 else next(iter(flat))
 
     def _compare(self, op: str, left: x.Value, right: x.Value) -> x.Predicate:
-        if isinstance(bare := self._property_predicate(left), x.Predicate) and op == "==" and right == x.Literal(True):
-            return bare
         first, second = self._unify(left, right)
         type_ = type_of(first)
         if _known_operator(op, x.COMPARISONS) not in ("==", "!=") and isinstance(type_, BoolType | ChoiceType):
@@ -117,12 +120,6 @@ class Binder:
         if isinstance(type_, TimeType | DurationType) and _is_computed(first, second):
             first, second = _micros(first), _micros(second)
         return _as_flag_test(x.Compare(op, first, second))
-
-    def _property_predicate(self, node: x.Value) -> object:
-        """The predicate that a property returns: `this.speeding` where it returns `self.v > 30`; else None."""
-        if isinstance(node, x.AttributeRef) and node.name not in self.types and self._property(node.name):
-            return self._trace(node.name)
-        return None
 
     def _one_of(self, item: x.Value, options: tuple[x.Literal, ...]) -> x.Predicate:
         if not options:
@@ -161,6 +158,7 @@ class Binder:
 
     def _unify(self, left: x.Value, right: x.Value) -> tuple[x.Value, x.Value]:
         """Both sides with one type: a literal takes that of the other side, an integer and a float become floats."""
+        left, right = self._expanded(left), self._expanded(right)
         if _is_constant(left) and not _is_constant(right):
             second, first = self._unify(right, left)
             return first, second
@@ -175,12 +173,12 @@ class Binder:
 
     def _value(self, node: x.Value, like: x.Value | None) -> x.Value:
         match node:
-            case x.AttributeRef(name):
-                return self._attribute(name)
+            case x.AttributeRef():
+                return self._attribute(node)
             case x.Literal():
                 return convert(node) if like is None else convert(node, like, type_of(like))
             case x.Conditional(condition, then, otherwise):
-                test = self.predicate(condition)
+                test = self._condition(condition)
                 first, *others = self._alternatives((then,) if otherwise is None else (then, otherwise), like)
                 return x.Conditional(test, first, others[0] if others else None, _computed_type(first))
             case x.Coalesce(operands):
@@ -196,8 +194,17 @@ class Binder:
                 return self._negation(self.value(operand))
         raise SubscriptionError(f"{node!r} is not a value")
 
+    def _condition(self, node: x.Predicate) -> x.Predicate:
+        self._condition_depth += 1
+        if self._condition_depth > MAX_CONDITION_DEPTH:
+            raise SubscriptionError(DEEP_CONDITION)
+        bound = self.predicate(node)
+        self._condition_depth -= 1
+        return bound
+
     def _alternatives(self, values: tuple[x.Value, ...], like: x.Value | None) -> list[x.Value]:
         """Values of which one is chosen, with one type: as of the two sides of a comparison."""
+        values = tuple(map(self._expanded, values))
         bound = {place: self.value(each) for place, each in enumerate(values) if not _is_constant(each)}
         known = next(iter(bound.values()), like)
         found = [bound.get(place) or self.value(each, known) for place, each in enumerate(values)]
@@ -206,15 +213,15 @@ class Binder:
             return [_to_float(each) for each in found]
         other = next((each for each in found if not _is_same_type(each, found[0])), None)
         if other is not None:
-            raise SubscriptionError(f"cannot choose between values of two types: {describe(found[0])}, but {describe(other)}")
+            raise SubscriptionError(
+                f"cannot choose between values of two types: {describe(found[0])}, but {describe(other)}"
+            )
         return [_micros(each) for each in found]
 
-    def _attribute(self, name: str) -> x.Value:
-        if name not in self.types and self._property(name):
-            traced = self._trace(name)
-            if isinstance(traced, x.Predicate):
-                raise SubscriptionError(f"property {name} of {name_of(self.type)} is a predicate, not a value")
-            return self.value(as_value(traced))
+    def _attribute(self, node: x.AttributeRef) -> x.Value:
+        expanded, name = self._expanded(node), node.name
+        if expanded is not node:
+            return self.value(expanded)
         type_ = self._find(name)
         if isinstance(type_, OpaqueType):
             raise SubscriptionError(f"{name!r} is {type_.text}, which can only be tested for presence")
@@ -223,31 +230,18 @@ class Binder:
     def _find(self, name: str) -> AttributeType:
         return self.types.get(name) or self.vector.find(name, name_of(self.type)).type
 
-    def _property(self, name: str) -> Callable[[Any], Any] | None:
-        if not isinstance(name, str):
-            raise SubscriptionError(f"{name!r} is not the name of an attribute")
-        found = getattr(self.type, name, None)
-        return found.fget if isinstance(found, property) else None
+    def _expanded(self, node: x.Value) -> x.Value:
+        """The expression of a property, which is a bool if it is a predicate; any other value itself."""
+        if not isinstance(node, x.AttributeRef) or node.name in self.types:
+            return node
+        if not isinstance(node.name, str):
+            raise SubscriptionError(f"{node.name!r} is not the name of an attribute")
+        if not isinstance(getattr(self.type, node.name, None), property | cached_property):
+            return node
+        from genus.filters._property import translate  # only then: syntax trees of Python take time to import
 
-    def _trace(self, name: str) -> object:
-        """Call a property with an event whose attributes are terms, to get the expression that it returns."""
-        getter = self._property(name)
-        assert getter is not None
-        if name in self._tracing:
-            raise SubscriptionError(f"property {name} of {name_of(self.type)} refers to itself")
-        self._tracing.append(name)
-        try:
-            result = getter(_TracedEvent(self))
-            return self.predicate(result) if isinstance(result, x.Predicate) else result
-        except SubscriptionError:
-            raise
-        except Exception as problem:
-            raise SubscriptionError(
-                f"property {name} of {name_of(self.type)} cannot be used in a predicate: it must be an expression of "
-                f"attributes ({type(problem).__name__}: {problem})"
-            ) from None
-        finally:
-            self._tracing.pop()
+        found = translate(self.type, node.name)
+        return found if isinstance(found, x.Value) else x.Conditional(found, x.Literal(True), x.Literal(False))
 
     def _chain(self, first: x.Value, steps: tuple[x.Step, ...]) -> x.Value:
         """A chain of arithmetic, step by step; a chain of integers that becomes one of floats is nested in it."""
@@ -292,19 +286,6 @@ class Binder:
         if isinstance(type_, DurationType):
             return x.Negation(_micros(operand), DURATION)
         raise SubscriptionError(f"cannot negate: {describe(operand)}")
-
-
-class _TracedEvent:
-    """The event that a property is called with to be traced: attributes and properties are terms."""
-
-    def __init__(self, binder: Binder) -> None:
-        self._binder = binder
-
-    def __getattr__(self, name: str) -> object:
-        if name not in self._binder.types and self._binder._property(name):
-            return self._binder._trace(name)
-        self._binder._find(name)
-        return Term(x.AttributeRef(name))
 
 
 def type_of(node: x.Value) -> AttributeType:
@@ -355,18 +336,20 @@ def _describe_time(value: object) -> str:
 
 
 def _is_computed(*values: x.Value) -> bool:
-    return any(isinstance(value, x.Arithmetic | x.Negation | x.Function | x.Conditional | x.Coalesce) for value in values)
+    return any(
+        isinstance(value, x.Arithmetic | x.Negation | x.Function | x.Conditional | x.Coalesce) for value in values
+    )
 
 
-def _is_constant(node: x.Value) -> bool:
+def _is_constant(node: x.Value, levels: int = MAX_VALUE_DEPTH) -> bool:
     """Whether a value is a constant, or a choice of constants, which take the type of what they are compared with."""
+    while isinstance(node, x.ToFloat | x.Micros):
+        node = node.operand
     match node:
-        case x.Conditional(_, then, otherwise):
-            return _is_constant(then) and (otherwise is None or _is_constant(otherwise))
-        case x.Coalesce(operands):
-            return all(map(_is_constant, operands))
-        case x.ToFloat(operand) | x.Micros(operand):
-            return _is_constant(operand)
+        case x.Conditional(_, then, otherwise) if levels:
+            return _is_constant(then, levels - 1) and (otherwise is None or _is_constant(otherwise, levels - 1))
+        case x.Coalesce(operands) if levels:
+            return all(_is_constant(operand, levels - 1) for operand in operands)
     return isinstance(node, x.Literal)
 
 

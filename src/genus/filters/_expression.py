@@ -1,9 +1,9 @@
 """The expression tree of predicates, and its text form.
 
 Values (`AttributeRef`, `Literal`, `Arithmetic`, `Negation`, `Function`, `Conditional`, `Coalesce`) and predicates (the
-rest) are frozen nodes that compare by structure; predicates combine with `&`, `|` and `~`. A tree is built by operators on `this` or by the text
-parser. It is unbound until `bind` has checked it against a type: then every attribute and literal has a type, and
-conversions are explicit as `ToFloat` and `Micros`, so that targets never decide them.
+rest) are frozen nodes that compare by structure; predicates combine with `&`, `|` and `~`. A tree is built by operators
+on `this` or by the text parser. It is unbound until `bind` has checked it against a type: then every attribute and
+literal has a type, and conversions are explicit as `ToFloat` and `Micros`, so that targets never decide them.
 
 Chains are flat: `a and b and c` is one `And`, and `a + b - c` one `Arithmetic` with two steps. So a long sum is not a
 deep tree, and no target meets the recursion limit of its language in it.
@@ -29,8 +29,11 @@ MAX_DEPTH = 64
 """The deepest nesting of a predicate; a chain of `and`, of `+` or of `*` is one level, however long."""
 MAX_VALUE_DEPTH = 24
 """The deepest nesting of a value: of arithmetic, functions and conditionals within each other."""
+MAX_CONDITION_DEPTH = 6
+"""The deepest nesting of conditionals in the conditions of others: targets test both results of each condition."""
 DEEP_PREDICATE = f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it"
 DEEP_VALUE = f"a value is nested more than {MAX_VALUE_DEPTH} levels deep; simplify it"
+DEEP_CONDITION = f"conditions of conditionals are nested more than {MAX_CONDITION_DEPTH} levels deep; simplify it"
 MAX_STEPS = 4096
 """The most operators in one chain of arithmetic."""
 

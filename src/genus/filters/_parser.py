@@ -1,9 +1,9 @@
 """The parser of the text form: `Loop has place, category where speed > 30 and category in ('truck', 'car')`.
 
 It reads by recursive descent and never evaluates text as code. Precedence, loosest first: or, and, not, comparison,
-+ -, * / // %, unary minus; `if ... then ... else ...` is the loosest value. The grammar is in docs/subscriptions.md. `abs`,
-`length`, `coalesce`, `like`, `escape` and `then` are words only where no attribute can be, so attributes may have these
-names; none can be called `if` or `else`, which are words of Python.
++ -, * / // %, unary minus; `if ... then ... else ...` is the loosest value. The grammar is in docs/subscriptions.md.
+`abs`, `length`, `coalesce`, `like`, `escape` and `then` are words only where no attribute can be, so attributes may
+have these names; none can be called `if` or `else`, which are words of Python.
 """
 
 import re
@@ -402,7 +402,6 @@ class _Parser:
             except (ValueError, OverflowError, KeyError) as problem:
                 raise problem_at(self.text, token.column, f"{token.text} is not valid: {problem}") from None
         self.fail("a value")
-
 
     def call(self, function: str) -> x.Value:
         """The arguments of a function, and its closing parenthesis."""

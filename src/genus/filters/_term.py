@@ -200,7 +200,9 @@ def when(condition: "Predicate | Term", then: Predicate, otherwise: "Predicate |
 @overload
 def when(condition: "Predicate | Term", then: "Term | bool", otherwise: Predicate) -> Predicate: ...
 @overload
-def when(condition: "Predicate | Term", then: "Term | Constant", otherwise: "Term | Constant | None" = None) -> Term: ...
+def when(
+    condition: "Predicate | Term", then: "Term | Constant", otherwise: "Term | Constant | None" = None
+) -> Term: ...
 def when(condition: "Predicate | Term", then: Any, otherwise: Any = None) -> Term | Predicate:
     """Choose one of two values, or of two predicates, by a condition.
 

@@ -1,0 +1,68 @@
+"""The syntax tree of a property's function, from its source file."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from functools import lru_cache
+from types import CodeType
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """The syntax tree of a function: its first parameter, its statements and the line before the first."""
+
+    parameter: str
+    statements: list[ast.stmt]
+    line: int
+
+
+@lru_cache(maxsize=1024)
+def source_of(code: CodeType) -> Source | str:
+    """The source of a function, or the reason why there is none."""
+    try:
+        lines, first = inspect.getsourcelines(code)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError):
+        return (
+            "its source is not there, as of code that was typed at a prompt or made by exec; write the class in a file"
+        )
+    except SyntaxError:
+        return "its source cannot be read by itself; write it as a function below @property"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda) and _is_source_of(node, code):
+            body = node.body if isinstance(node, ast.FunctionDef) else [ast.Return(node.body)]
+            return Source(code.co_varnames[0], body, first - 1)
+    return "its source is not what Python runs, as the file was changed since; import it again"
+
+
+def _is_source_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
+    """Whether a syntax tree compiles to the code, so that a file that changed after its import is not believed."""
+    inner: ast.stmt = ast.Expr(node)
+    if isinstance(node, ast.FunctionDef):
+        inner = ast.FunctionDef(node.name, node.args, node.body, [], None, None)
+    *_, scope, _ = ["", *code.co_qualname.split(".")]
+    if scope.isidentifier():  # names that begin with two underscores have that of their class before them
+        inner = ast.ClassDef(scope, [], [], [inner], [])
+    around = [ast.arg(name) for name in code.co_freevars if name != "__class__"]
+    outer = ast.FunctionDef("_", ast.arguments([], around, None, [], [], None, []), [inner], [], None, None)
+    module = ast.fix_missing_locations(ast.Module([outer], []))
+    future = code.co_flags & sum(1 << bit for bit in range(17, 25))
+    made = compile(module, "<property>", "exec", flags=future, dont_inherit=True)
+    return any(_is_same_code(each, code) for each in _codes_in(made))
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes_in(constant)
+
+
+def _is_same_code(one: CodeType, other: CodeType) -> bool:
+    return _contents(one) == _contents(other)
+
+
+def _contents(code: CodeType) -> tuple[object, ...]:
+    constants = [(type(each), each) for each in code.co_consts if not isinstance(each, CodeType)]
+    return code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
