@@ -3,7 +3,9 @@
 import ast
 import inspect
 import textwrap
+import warnings
 from collections.abc import Iterator
+from copy import copy
 from functools import lru_cache
 from types import CodeType
 from typing import NamedTuple
@@ -38,18 +40,23 @@ def source_of(code: CodeType) -> Source | str:
 
 def _is_source_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
     """Whether a syntax tree compiles to the code, so that a file that changed after its import is not believed."""
-    inner: ast.stmt = ast.Expr(node)
-    if isinstance(node, ast.FunctionDef):
-        inner = ast.FunctionDef(node.name, node.args, node.body, [], None, None)
     *_, scope, _ = ["", *code.co_qualname.split(".")]
-    if scope.isidentifier():  # names that begin with two underscores have that of their class before them
-        inner = ast.ClassDef(scope, [], [], [inner], [])
-    around = [ast.arg(name) for name in code.co_freevars if name != "__class__"]
-    outer = ast.FunctionDef("_", ast.arguments([], around, None, [], [], None, []), [inner], [], None, None)
-    module = ast.fix_missing_locations(ast.Module([outer], []))
+    scope = scope if scope.isidentifier() else "_"  # names that begin with two underscores have that of their class
+    around = ", ".join(name for name in code.co_freevars if name != "__class__")
+    module = ast.parse(f"def _({around}):\n class {scope}: pass")
+    module.body[0].body[0].body = [_without_decorators(node)]  # type: ignore[attr-defined]
     future = code.co_flags & sum(1 << bit for bit in range(17, 25))
-    made = compile(module, "<property>", "exec", flags=future, dont_inherit=True)
+    with warnings.catch_warnings(action="ignore"):  # Python has given them for the file
+        made = compile(ast.fix_missing_locations(module), "<property>", "exec", flags=future, dont_inherit=True)
     return any(_is_same_code(each, code) for each in _codes_in(made))
+
+
+def _without_decorators(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
+    if isinstance(node, ast.Lambda):
+        return ast.Expr(node)
+    bare = copy(node)
+    bare.decorator_list = []
+    return bare
 
 
 def _codes_in(code: CodeType) -> Iterator[CodeType]:

@@ -408,8 +408,8 @@ class _Reader:
 
     def _identical(self, left: Meaning, right: Meaning, node: ast.Compare) -> Truth:
         """`is`, which means the same as `==` for None, members of an enum and bools."""
-        constant, other = (left, right) if isinstance(left, Known) else (right, left)
-        if not isinstance(constant, Known) or not isinstance(constant.value, bool | Enum | None):
+        constant, other = (right, left) if _is_single(right) else (left, right)
+        if not isinstance(constant, Known) or not _is_single(constant):
             self._refuse(f"{_text(node)} compares objects; write == instead of is", node)
         if isinstance(other, Known):
             return other.value is constant.value
@@ -529,6 +529,11 @@ class _Reader:
         except SubscriptionError as problem:
             self._refuse(str(problem), node)
         return predicate
+
+
+def _is_single(meaning: Meaning) -> bool:
+    """Whether a constant is the only object of its value."""
+    return isinstance(meaning, Known) and isinstance(meaning.value, bool | Enum | None)
 
 
 def _root(node: ast.expr) -> Any:
