@@ -72,7 +72,7 @@ class Writer:
             kind = self.random.choice(KINDS)
         known = [*self.names.get(kind, ()), *self.properties.get(kind, ())]
         if known and self.random.random() < 0.3:
-            return self.random.choice(known)
+            return str(self.random.choice(known))
         if depth <= 0:
             return str(self.pick(*LEAVES[kind]))
         inner = depth - 1
@@ -403,7 +403,7 @@ class Lamp(Probe, Overdue):
 
     @property
     def whole(self) -> bool:
-        return self == SEEN
+        return self == SEEN  # type: ignore[comparison-overlap]
 
     @property
     def unbound(self) -> Any:
@@ -554,6 +554,24 @@ class TestSource:
         cls = load(f"{HEADER}class {name}(Probe):\n    @property\n    def p(self):\n{body}\n")[name]
         with pytest.raises(SubscriptionError, match=r"parts or more|levels deep"):
             Subscription(cls, where=this.p)
+
+    def test_a_property_that_is_replaced_is_read_again(self) -> None:
+        def first(self: Any) -> Any:
+            return self.n > 1
+
+        def second(self: Any) -> Any:
+            return self.n > 2
+
+        class Replaced(Probe):
+            p = property(first)
+
+            @property
+            def q(self) -> Any:
+                return not self.p
+
+        assert str(Subscription(Replaced, where=this.q).where) == "not n > 1"
+        Replaced.p = property(second)  # type: ignore[method-assign, assignment]
+        assert str(Subscription(Replaced, where=this.q).where) == "not n > 2"
 
     def test_a_module_level_constant_is_read_when_the_subscription_is_made(self) -> None:
         name = f"Q{next(NUMBERS)}"

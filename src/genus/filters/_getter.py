@@ -33,7 +33,7 @@ def source_of(code: CodeType) -> Source | str:
         return "its source cannot be read by itself; write it as a function below @property"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Lambda) and _is_source_of(node, code):
-            body = node.body if isinstance(node, ast.FunctionDef) else [ast.Return(node.body)]
+            body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
             return Source(code.co_varnames[0], body, first - 1)
     return "its source is not what Python runs, as the file was changed since; import it again"
 

@@ -10,15 +10,15 @@ condition for None. Both branches of an `if` are translated with all that follow
 
 import ast
 import builtins
-import inspect
 import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import reduce
-from itertools import islice
+from itertools import islice, pairwise
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn
+from weakref import WeakKeyDictionary, ref
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
@@ -75,9 +75,36 @@ _ZEROS: dict[type[AttributeType], x.Constant] = {
 """The constant of each type that is false in Python."""
 
 
+class _Uses:
+    """State: the getters that translating a property has read, by name, and whether it read constants."""
+
+    def __init__(self) -> None:
+        self.getters: dict[str, ref[FunctionType]] = {}
+        self.has_constants = False
+
+    def are_same(self, cls: type) -> bool:
+        """Whether the getters are still those of the class."""
+        return all(getattr(cls, name).fget is getter() for name, getter in self.getters.items())
+
+
+_translated: WeakKeyDictionary[type, dict[str, tuple[_Uses, x.Value | x.Predicate]]] = WeakKeyDictionary()
+"""The properties without constants from outside, which may change, as very many subscriptions may use a property."""
+
+
 def translate(cls: type, name: str) -> x.Value | x.Predicate:
     """Return the expression of a property of a class; SubscriptionError, with the line, if it has none."""
-    match _Reader(cls, name, ()).result():
+    known = _translated.setdefault(cls, {})
+    if name in known and known[name][0].are_same(cls):
+        return known[name][1]
+    uses = _Uses()
+    found = _translate(cls, name, uses)
+    if not uses.has_constants:
+        known[name] = uses, found
+    return found
+
+
+def _translate(cls: type, name: str, uses: _Uses) -> x.Value | x.Predicate:
+    match _Reader(cls, name, (), uses).result():
         case Known(None):
             raise SubscriptionError(
                 f"property {name} of {name_of(cls)} is always None, so that no predicate can use it"
@@ -93,8 +120,8 @@ def translate(cls: type, name: str) -> x.Value | x.Predicate:
 class _Reader:
     """State: translates one getter; the local variables so far, and the line that is read."""
 
-    def __init__(self, cls: type, name: str, within: tuple[str, ...]) -> None:
-        self._cls, self._name, self._within = cls, name, (*within, name)
+    def __init__(self, cls: type, name: str, within: tuple[str, ...], uses: _Uses) -> None:
+        self._cls, self._name, self._within, self._uses = cls, name, (*within, name), uses
         self._binder = Binder(cls)
         self._required = {each.name for each in attributes(cls) if not each.optional}
         self._locals: dict[str, Meaning] = {}
@@ -112,6 +139,7 @@ class _Reader:
     def _find_getter(self) -> FunctionType:
         found = getattr(self._cls, self._name)
         if type(found) is property and isinstance(found.fget, FunctionType) and not hasattr(found.fget, "__wrapped__"):
+            self._uses.getters[self._name] = ref(found.fget)
             return found.fget
         raise SubscriptionError(
             f"property {self._name} of {name_of(self._cls)} cannot be used in a predicate: its function is decorated; "
@@ -235,16 +263,17 @@ class _Reader:
 
     def _member(self, name: str, node: ast.AST) -> Meaning:
         """An attribute, another property, or a constant of the class."""
-        found = inspect.getattr_static(self._cls, name, None)
+        found = getattr(self._cls, name, None)
         if isinstance(found, property):
             if name in self._within:
                 self._refuse(f"it refers to itself by {name}", node)
-            return _Reader(self._cls, name, self._within).result()
+            return _Reader(self._cls, name, self._within, self._uses).result()
         if name in self._binder.types:
-            type_, ref = self._binder.types[name], x.AttributeRef(name)
-            none: Truth = False if name in self._required else x.Not(x.Present(ref))
-            return Computed(ref, none, type_.enum if isinstance(type_, ChoiceType) else None)
+            type_, attribute = self._binder.types[name], x.AttributeRef(name)
+            none: Truth = False if name in self._required else x.Not(x.Present(attribute))
+            return Computed(attribute, none, type_.enum if isinstance(type_, ChoiceType) else None)
         if isinstance(found, _PLAIN) and found is not None:
+            self._uses.has_constants = True
             return Known(found)
         self._refuse(f"{name_of(self._cls)} has no attribute {name!r} that predicates can test", node)
 
@@ -269,6 +298,7 @@ class _Reader:
 
     def _object(self, node: ast.expr) -> Any:
         """The object that a name means, at the time at which the subscription is made."""
+        self._uses.has_constants = True
         match node:
             case ast.Name(name) if name == self._source.parameter:
                 self._refuse("it uses the event as a whole; use its attributes", node)
@@ -335,9 +365,9 @@ class _Reader:
     def _shortcut(self, op: ast.boolop, left: Meaning, right: ast.expr) -> Meaning:
         """`and` and `or`, which give one of their operands: `a or b` is `a if a else b`."""
         test, other = self._truth_of(left, right), self._value(right)
-        tests = self._as_truth(left, right), self._as_truth(other, right)
-        if tests[0] is not None and tests[1] is not None:
-            return self._made(as_meaning((both if isinstance(op, ast.And) else either)(*tests)), right)
+        first, second = self._as_truth(left, right), self._as_truth(other, right)
+        if first is not None and second is not None:
+            return self._made(as_meaning((both if isinstance(op, ast.And) else either)(first, second)), right)
         return self._choose(test, *((other, left) if isinstance(op, ast.And) else (left, other)), right)
 
     def _choose(self, test: Truth, then: Meaning, otherwise: Meaning, node: ast.AST) -> Meaning:
@@ -346,9 +376,9 @@ class _Reader:
             return then if test else otherwise
         if then == otherwise and isinstance(then, Known):
             return then
-        truths = self._as_truth(then, node), self._as_truth(otherwise, node)
-        if truths[0] is not None and truths[1] is not None:
-            return self._made(as_meaning(choose_truth(test, *truths)), node)
+        first, second = self._as_truth(then, node), self._as_truth(otherwise, node)
+        if first is not None and second is not None:
+            return self._made(as_meaning(choose_truth(test, first, second)), node)
         if tuple in (type(getattr(then, "value", None)), type(getattr(otherwise, "value", None))):
             self._refuse("a tuple can be chosen in no expression; choose the test of its contents", node)
         self._check_enums(then, otherwise, node)
@@ -373,7 +403,7 @@ class _Reader:
 
     def _comparisons(self, node: ast.Compare, sides: list[ast.expr], ops: list[ast.cmpop]) -> Meaning:
         values = [self._value(side) for side in sides]
-        found = [self._compare(op, *values[place : place + 2], node) for place, op in enumerate(ops)]
+        found = [self._compare(op, *pair, node) for op, pair in zip(ops, pairwise(values), strict=True)]
         return self._made(as_meaning(reduce(both, found)), node)
 
     def _compare(self, op: ast.cmpop, left: Meaning, right: Meaning, node: ast.Compare) -> Truth:
@@ -483,12 +513,14 @@ class _Reader:
 
     def _text_test(self, test: str, text: Meaning, part: Any, node: ast.expr) -> Meaning:
         if isinstance(text, Known):
-            return self._fold(getattr(type(text.value), test, str.startswith), (text.value, part), node)
+            return self._fold(getattr(str, test), (text.value, part), node)
         parts = part if isinstance(part, tuple) else (part,)
-        if plain_enum(text) or not all(type(each) is str for each in parts):
+        if plain_enum(text) or not parts or not all(type(each) is str for each in parts):
             self._refuse(f"{_text(node)} needs a text and constant texts", node)
-        tests = [self._checked(x.TextTest(test, self._operand(text, node), x.Literal(each)), node) for each in parts]
-        return self._made(as_meaning(reduce(either, tests, False)), node)
+        item, found = self._operand(text, node), list[Truth]()
+        for each in parts:
+            found.append(self._checked(x.TextTest(test, item, x.Literal(each)), node))
+        return self._made(as_meaning(reduce(either, found)), node)
 
     # -- parts of an expression ----------------------------------------------------------------------------------------
 

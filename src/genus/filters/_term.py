@@ -146,8 +146,8 @@ class Term:
     def like(self, pattern: str, escape: str = "\\") -> Predicate:
         """Whether the text is like a pattern: `%` stands for any text, `_` for one character.
 
-        The escape character before one of them, or before itself, stands for that character; SubscriptionError if it
-        is anywhere else.
+        The escape character, any but these two, before one of them or before itself stands for that character;
+        SubscriptionError if it is anywhere else.
 
         >>> print(this.label.like("50!%_%", escape="!"))
         label like '50\\\\%_%'

@@ -321,9 +321,9 @@ class Generator:
         other, constants = self._operand(attribute, among), self.random.choices(pool(attribute.type), k=2)
         if self.random.random() < 0.4:
             return self._choose(coalesce(term, other), coalesce(other, term, constants[0]))
-        condition = self._predicate(among, 1)
         pairs = [(term, other), (other, term), (term, None), (constants[0], constants[1])]
-        return when(condition, *self.random.choice(pairs))
+        made: Term = when(self._predicate(among, 1), *self.random.choice(pairs))
+        return made
 
     def _comparison(self, left: Term, right: Any) -> Predicate:
         tests = [left.__eq__, left.__ne__, left.__lt__, left.__le__, left.__gt__, left.__ge__]

@@ -7,7 +7,7 @@ Arithmetic of floats is left to the receiver.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -333,8 +333,8 @@ class CCompiler(Compiler):
     def visit_Function(self, node: x.Function) -> Operand:
         """`abs` of a number, `length` of a text or bytes; of a choice of texts, that of each of them."""
         if _is_choice_of_others(node.operand):
-            lengths = [(each, x.Function("length", value, node.type)) for each, value in self._cases(node.operand)]
-            return self._first_of(lengths, is_float=False)
+            cases = self._cases(node.operand)
+            return self._first_of([(each, x.Function(node.op, value, node.type)) for each, value in cases], False)
         operand = self.visit(node.operand)
         if isinstance(operand, Run):
             counted = self.operators["length"] if isinstance(type_of(node.operand), TextType) else "genus_count_bytes"
@@ -351,7 +351,7 @@ class CCompiler(Compiler):
         """The first number that is known, in a variable."""
         return self._first_of([(ALWAYS, operand) for operand in node.operands], isinstance(node.type, FloatType))
 
-    def _first_of(self, cases: list[tuple[Condition, x.Value]], is_float: bool) -> Number | Key:
+    def _first_of(self, cases: Sequence[tuple[Condition, x.Value]], is_float: bool) -> Number | Key:
         """The first number that is known and whose condition is true, in a variable that the conditions set."""
         variable, conditions = self._variable(), [condition for condition, _ in cases]
         if is_float:
