@@ -149,7 +149,7 @@ class Writer:
 
 KINDS = ("number", "text", "flag", "colour", "span")
 LEAVES = {
-    "number": ("self.n", "self.m", "self.f", "0", "1", "2.5", "-3", "TWO", "self.LIMIT", "None"),
+    "number": ("self.n", "self.m", "self.f", "(0)", "(1)", "(2.5)", "(-3)", "TWO", "self.LIMIT", "None"),
     "text": ("self.t", "'a'", "''", "'abc'", "NAME"),
     "flag": ("self.b", "self.g", "True", "(self.f is None)", "(self.m > 1)"),
     "colour": ("self.c", "Colour.RED", "Colour.BLUE"),
@@ -555,6 +555,15 @@ class TestSource:
         with pytest.raises(SubscriptionError, match=r"parts or more|levels deep"):
             Subscription(cls, where=this.p)
 
+    def test_branches_that_meet_again_do_not_grow_without_bound(self) -> None:
+        name = f"Q{next(NUMBERS)}"
+        body = "\n".join(
+            ["        v = 0", *(f"        if self.n > {n}: v = {n}" for n in range(40)), "        return v"]
+        )
+        cls = load(f"{HEADER}class {name}(Probe):\n    @property\n    def p(self):\n{body}\n")[name]
+        with pytest.raises(SubscriptionError, match="too many ways through it"):
+            Subscription(cls, where=this.p > 1)
+
     def test_a_property_that_is_replaced_is_read_again(self) -> None:
         def first(self: Any) -> Any:
             return self.n > 1
@@ -570,7 +579,7 @@ class TestSource:
                 return not self.p
 
         assert str(Subscription(Replaced, where=this.q).where) == "not n > 1"
-        Replaced.p = property(second)  # type: ignore[method-assign, assignment]
+        Replaced.p = property(second)
         assert str(Subscription(Replaced, where=this.q).where) == "not n > 2"
 
     def test_a_module_level_constant_is_read_when_the_subscription_is_made(self) -> None:

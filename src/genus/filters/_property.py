@@ -50,13 +50,14 @@ from genus.model import (
     FloatType,
     IntType,
     TextType,
-    TimeType,
     attributes,
     name_of,
 )
 
 MAX_NODES = 2000
 """The most nodes of an expression that a property becomes; each use of a local variable repeats what it stands for."""
+MAX_STATEMENTS = 500
+"""The most statements that are translated; those after an `if` are, for each of its branches."""
 
 _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=",
@@ -68,6 +69,7 @@ _ALLOWED = (
     "use if and return, names for values, comparisons, arithmetic, and, or, not, in, is None, x if c else y, "
     "abs, len, startswith and endswith, on attributes, other properties and constants"
 )
+_BUILTINS = vars(builtins)
 _PLAIN = (bool, int, float, str, bytes, datetime, timedelta, Enum, type(None))
 _ZEROS: dict[type[AttributeType], x.Constant] = {
     IntType: 0, FloatType: 0.0, TextType: "", BytesType: b"", DurationType: timedelta(0),
@@ -125,6 +127,7 @@ class _Reader:
         self._binder = Binder(cls)
         self._required = {each.name for each in attributes(cls) if not each.optional}
         self._locals: dict[str, Meaning] = {}
+        self._statements = 0
         self._getter = self._find_getter()
         self._line = self._getter.__code__.co_firstlineno
         source = source_of(self._getter.__code__)
@@ -158,6 +161,9 @@ class _Reader:
     def _run(self, statements: list[ast.stmt]) -> Meaning:
         """What is returned after some statements; None if nothing is."""
         for place, statement in enumerate(statements):
+            self._statements += 1
+            if self._statements > MAX_STATEMENTS:
+                self._refuse("there are too many ways through it; return in each branch of an if", statement)
             match statement:
                 case ast.Return(value):
                     return Known(None) if value is None else self._value(value)
@@ -215,12 +221,11 @@ class _Reader:
         type_ = self._type(value, node)
         if isinstance(type_, BoolType):
             return x.Compare("==", value, x.Literal(True))
-        if isinstance(type_, ChoiceType) and (enum is None or has_truth(enum)):
+        if has_truth(enum) if enum is not None else isinstance(type_, ChoiceType):
             self._refuse(f"{_text(node)} is a member of an enum, whose truth depends on it; compare it", node)
-        if isinstance(value, x.AttributeRef) and isinstance(type_, TimeType | ChoiceType):
-            return x.Present(value)
-        zero = _ZEROS.get(type(type_))
-        return x.Compare("==", value, value) if zero is None else x.Compare("!=", value, x.Literal(zero))
+        if enum is None and type(type_) in _ZEROS:
+            return x.Compare("!=", value, x.Literal(_ZEROS[type(type_)]))
+        return x.Present(value) if isinstance(value, x.AttributeRef) else x.Compare("==", value, value)
 
     # -- values --------------------------------------------------------------------------------------------------------
 
@@ -307,8 +312,9 @@ class _Reader:
             case ast.Name(name):
                 free = self._getter.__code__.co_freevars
                 cells = dict(zip(free, self._getter.__closure__ or (), strict=True))
+                outer = self._getter.__globals__
                 try:
-                    return cells[name].cell_contents if name in cells else self._globals[name]
+                    return cells[name].cell_contents if name in cells else (outer if name in outer else _BUILTINS)[name]
                 except (KeyError, ValueError):
                     self._refuse(f"there is no {name}", node)
             case ast.Attribute(base, member):
@@ -316,10 +322,6 @@ class _Reader:
                 if isinstance(holder, ModuleType | type | Enum) and hasattr(holder, member):
                     return getattr(holder, member)
         self._refuse(f"{_text(node)} is no constant, attribute or property; {_ALLOWED}", node)
-
-    @property
-    def _globals(self) -> dict[str, Any]:
-        return {**vars(builtins), **self._getter.__globals__}
 
     # -- operators -----------------------------------------------------------------------------------------------------
 
@@ -488,7 +490,7 @@ class _Reader:
         match function, arguments:
             case ast.Attribute(base, "startswith" | "endswith" as test), [part]:
                 return self._text_test(test, self._value(base), self._constant(part), node)
-            case ast.Name("abs" | "len" | "bool" as name), [argument] if self._object(function) is vars(builtins)[name]:
+            case ast.Name("abs" | "len" | "bool" as name), [argument] if self._object(function) is _BUILTINS[name]:
                 if name == "bool":
                     return as_meaning(self._truth(argument))
                 meaning = self._value(argument)

@@ -419,11 +419,7 @@ def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
             yield from (term // value == 0, term // value < 2, term % value > 0, value % term == 1, value // term < 0)
             yield from (abs(term) == value, abs(term - value) > 1, term % value % 3 == 1, 7 % (term % value) >= 1)
             yield from (term == float(value), term < float(value))
-            yield from (
-                -coalesce(term, value) < 1,
-                when(term > value, term, 1.5) + term >= 2,
-                abs(when(term < 1, value)) > 1,
-            )
+            yield from (when(term > value, term, 1.5) + term >= 2, abs(when(term < 1, value)) > 1)
         if isinstance(type_, IntType):
             yield term.isin([value, 2.0**53, 0.5, 3.0])
         if isinstance(type_, TextType):
@@ -436,7 +432,7 @@ def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
                 term.like(f"%{_escaped(value)}_%"),
             )
         if isinstance(type_, BytesType):
-            yield from (term.length() >= len(value), -term.length() < -len(value))
+            yield from (term.length() >= len(value), -term.length() < -len(value), coalesce(term, value).length() > 1)
         if isinstance(type_, DurationType):
             yield from (term + value > SPANS[3], term - value == SPANS[0], -term <= value, abs(term) > value)
             yield from (
