@@ -264,7 +264,8 @@ class TestText:
             ("Loop where __import__('os') == 1", 22, "an operator or the end"),
             ("Loop where " + "(" * 300 + "lane", 76, f"nested more than {MAX_DEPTH} levels deep"),
             ("Loop where lane > " + "(" * 300 + "lane", 44, f"nested more than {MAX_VALUE_DEPTH} levels deep"),
-            ("Loop where if lane > 1 then 2 else 3 > 1", 12, "write (if ... then ... else ...) in parentheses"),
+            ("Loop where if lane > 1 then 2 else 3 > 1", 12, "a conditional is a value: write (if ... then ... else"),
+            ("Loop where lane > 1 + if valid then 2", 23, "write (if ... then ... else ...) in parentheses"),
             ("Loop where lane > (if valid 1)", 29, "'then'"),
         ],
     )

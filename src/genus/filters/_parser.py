@@ -281,6 +281,8 @@ class _Parser:
         return found
 
     def _comparison(self) -> x.Predicate:
+        if self.token.text == "if" and self.token.kind == "name":
+            self.fail("a test; a conditional is a value: write (if ... then ... else ...) > 1")
         first = self.sum()
         if op := self.take(*_COMPARISONS):
             return x.Compare("==" if op == "=" else op, first, self.value())

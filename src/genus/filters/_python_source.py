@@ -256,8 +256,8 @@ def _plain(node: x.Value) -> x.Value:
 
 def _inside(node: x.Value, level: int) -> str:
     """A value within an operation that binds at a level; looser ones get parentheses."""
-    text = _value(node)
-    return f"({text})" if x.precedence(_plain(node)) < level else text
+    text, plain = _value(node), _plain(node)
+    return f"({text})" if x.precedence(plain) < level and not isinstance(plain, x.Conditional) else text
 
 
 def _atom(node: x.Value) -> str:
