@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.errors import SubscriptionError
-from genus.filters._bind import Binder, type_of
+from genus.filters._bind import Binder
+from genus.filters._constants import type_of
 from genus.filters._evaluate import evaluate_value, normalize
 from genus.filters._expression import AttributeRef
 from tests.examples import examples

@@ -12,7 +12,18 @@ from msgspec.structs import replace
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
-from genus.filters._constants import DURATION, FLOAT, INT, TEXT, TIME, check_literal, check_text, convert, split_options
+from genus.filters._constants import (
+    DURATION,
+    FLOAT,
+    INT,
+    TEXT,
+    TIME,
+    check_literal,
+    check_text,
+    convert,
+    split_options,
+    type_of,
+)
 from genus.filters._expression import (
     DEEP_CONDITION,
     DEEP_PREDICATE,
@@ -238,9 +249,9 @@ class Binder:
             raise SubscriptionError(f"{node.name!r} is not the name of an attribute")
         if not isinstance(getattr(self.type, node.name, None), property | cached_property):
             return node
-        from genus.filters._property import translate  # only then: syntax trees of Python take time to import
+        from genus.filters._property import translate  # only then, as most programs do not use it
 
-        found = translate(self.type, node.name)
+        found = translate(self.type, node.name, Binder)
         return found if isinstance(found, x.Value) else x.Conditional(found, x.Literal(True), x.Literal(False))
 
     def _chain(self, first: x.Value, steps: tuple[x.Step, ...]) -> x.Value:
@@ -286,17 +297,6 @@ class Binder:
         if isinstance(type_, DurationType):
             return x.Negation(_micros(operand), DURATION)
         raise SubscriptionError(f"cannot negate: {describe(operand)}")
-
-
-def type_of(node: x.Value) -> AttributeType:
-    """The type of a bound value; a computed time is a time, though it is held in microseconds."""
-    if isinstance(node, x.ToFloat):
-        return FLOAT
-    while isinstance(node, x.Micros):
-        node = node.operand
-    type_: AttributeType | None = node.type  # type: ignore[attr-defined]
-    assert type_ is not None, "the tree must be bound first"
-    return type_
 
 
 def describe(node: x.Value) -> str:

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError, SubscriptionWarning
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import needed_attributes
 from genus.filters._evaluate import COMPARE, TEXT, evaluate, round_to_float32
 from genus.model import (

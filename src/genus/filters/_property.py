@@ -17,12 +17,12 @@ from enum import Enum
 from functools import reduce
 from itertools import islice, pairwise
 from types import FunctionType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 from weakref import WeakKeyDictionary, ref
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
-from genus.filters._bind import Binder, type_of
+from genus.filters._constants import type_of
 from genus.filters._evaluate import COMPARE, COMPUTE
 from genus.filters._getter import source_of
 from genus.filters._getter_values import (
@@ -93,20 +93,32 @@ _translated: WeakKeyDictionary[type, dict[str, tuple[_Uses, x.Value | x.Predicat
 """The properties without constants from outside, which may change, as very many subscriptions may use a property."""
 
 
-def translate(cls: type, name: str) -> x.Value | x.Predicate:
+class Checker(Protocol):
+    """Checks expressions of a class by the types of their values: a `Binder`."""
+
+    types: dict[str, AttributeType]
+
+    def value(self, node: x.Value) -> x.Value:
+        """A bound value; SubscriptionError if it is wrong."""
+
+    def predicate(self, node: x.Predicate) -> x.Predicate:
+        """A bound predicate; SubscriptionError if it is wrong."""
+
+
+def translate(cls: type, name: str, checker: Callable[[type], Checker]) -> x.Value | x.Predicate:
     """Return the expression of a property of a class; SubscriptionError, with the line, if it has none."""
     known = _translated.setdefault(cls, {})
     if name in known and known[name][0].are_same(cls):
         return known[name][1]
     uses = _Uses()
-    found = _translate(cls, name, uses)
+    found = _as_expression(cls, name, _Reader(cls, name, checker(cls), (), uses).result())
     if not uses.has_constants:
         known[name] = uses, found
     return found
 
 
-def _translate(cls: type, name: str, uses: _Uses) -> x.Value | x.Predicate:
-    match _Reader(cls, name, (), uses).result():
+def _as_expression(cls: type, name: str, meaning: Meaning) -> x.Value | x.Predicate:
+    match meaning:
         case Known(None):
             raise SubscriptionError(
                 f"property {name} of {name_of(cls)} is always None, so that no predicate can use it"
@@ -122,9 +134,9 @@ def _translate(cls: type, name: str, uses: _Uses) -> x.Value | x.Predicate:
 class _Reader:
     """State: translates one getter; the local variables so far, and the line that is read."""
 
-    def __init__(self, cls: type, name: str, within: tuple[str, ...], uses: _Uses) -> None:
+    def __init__(self, cls: type, name: str, checker: Checker, within: tuple[str, ...], uses: _Uses) -> None:
         self._cls, self._name, self._within, self._uses = cls, name, (*within, name), uses
-        self._binder = Binder(cls)
+        self._checker = checker
         self._required = {each.name for each in attributes(cls) if not each.optional}
         self._locals: dict[str, Meaning] = {}
         self._statements = 0
@@ -272,9 +284,9 @@ class _Reader:
         if isinstance(found, property):
             if name in self._within:
                 self._refuse(f"it refers to itself by {name}", node)
-            return _Reader(self._cls, name, self._within, self._uses).result()
-        if name in self._binder.types:
-            type_, attribute = self._binder.types[name], x.AttributeRef(name)
+            return _Reader(self._cls, name, self._checker, self._within, self._uses).result()
+        if name in self._checker.types:
+            type_, attribute = self._checker.types[name], x.AttributeRef(name)
             none: Truth = False if name in self._required else x.Not(x.Present(attribute))
             return Computed(attribute, none, type_.enum if isinstance(type_, ChoiceType) else None)
         if isinstance(found, _PLAIN) and found is not None:
@@ -553,13 +565,13 @@ class _Reader:
 
     def _type(self, value: x.Value, node: ast.AST) -> AttributeType:
         try:
-            return type_of(self._binder.value(value))
+            return type_of(self._checker.value(value))
         except SubscriptionError as problem:
             self._refuse(str(problem), node)
 
     def _checked(self, predicate: x.Predicate, node: ast.AST) -> x.Predicate:
         try:
-            self._binder.predicate(predicate)
+            self._checker.predicate(predicate)
         except SubscriptionError as problem:
             self._refuse(str(problem), node)
         return predicate

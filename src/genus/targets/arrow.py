@@ -15,7 +15,7 @@ import msgspec
 import genus.filters._expression as x
 from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._evaluate import compute, normalize
 from genus.filters._like import read_pattern
 from genus.filters._subscription import Subscription

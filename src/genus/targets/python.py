@@ -15,7 +15,7 @@ from unicodedata import is_normalized
 import msgspec
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE, conjuncts
 from genus.filters._evaluate import DIVISIONS, normalize, raise_event_error, round_to_float32
 from genus.filters._like import matcher

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.model import AttributeType, BytesType, ChoiceType, FloatType, TextType
 from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE
 from genus.filters._evaluate import DIVISIONS, evaluate, evaluate_value, normalize
 from genus.filters._like import read_pattern

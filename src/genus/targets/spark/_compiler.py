@@ -22,7 +22,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE, as_test
 from genus.filters._evaluate import normalize, round_to_float32
 from genus.filters._like import read_pattern
