@@ -174,6 +174,15 @@ class TestRefused:
             Subscription.parse(f"Sampler where number{ones} > 1", [Sampler])
 
 
+def test_the_limits_are_those_of_the_page() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "semantics.md").read_text().split())
+    levels = (
+        f"{MAX_DEPTH} levels for predicates, {MAX_VALUE_DEPTH} for values, and {MAX_CONDITION_DEPTH} for conditionals"
+    )
+    assert levels in page
+    assert f"{MAX_STEPS:,} operators" in page
+
+
 @pytest.mark.parametrize("word", ["and", "or"])
 def test_fifty_thousand_tests_are_read_and_written(word: str) -> None:
     text = "Sampler where " + f" {word} ".join(f"number != {n}" for n in range(50_000))

@@ -89,7 +89,7 @@ class TestFloorDivision:
         if n:
             assert answers(this.lag // n == a // n, event) == TRUE
 
-    def test_a_traced_property_gives_what_python_gives(self) -> None:
+    def test_a_property_gives_what_python_gives(self) -> None:
         event = Sign(heading=-90.0)
         assert answers(this.compass == event.compass, event) == TRUE
 

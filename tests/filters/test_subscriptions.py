@@ -1,6 +1,6 @@
 """Subscriptions: what they say, how they are written, and what is refused."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
 
@@ -21,10 +21,7 @@ class Category(Enum):
     CAR = "car"
 
 
-class Roadside(Kind):
-    @property
-    def overdue(self) -> Any:
-        return self.time > self.deadline  # type: ignore[attr-defined]
+class Roadside(Kind): ...
 
 
 class Loop(Event, Roadside):
@@ -37,10 +34,6 @@ class Loop(Event, Roadside):
     @property
     def kmh(self) -> Any:
         return self.speed * 3.6  # type: ignore[operator]
-
-    @property
-    def speeding(self) -> Any:
-        return self.kmh > 130
 
     @property
     def circular(self) -> Any:
@@ -188,22 +181,6 @@ class TestKleeneLogic:
     def test_presence_is_never_unknown(self) -> None:
         assert Subscription(Loop, where=this.speed.is_absent()).matches(Loop(lane=1))
         assert Subscription(Loop, where=this.speed.is_present()).matches(Loop(lane=1, speed=float("nan")))
-
-
-class TestTracedProperties:
-    def test_a_property_stands_for_its_expression(self) -> None:
-        assert str(Subscription(Loop, where=this.kmh > 100)) == "Loop where speed * 3.6 > 100.0"
-
-    def test_a_property_that_is_a_predicate(self) -> None:
-        fast = Subscription(Loop, where=this.speeding & ~(this.lane == 1))
-        assert fast.matches(Loop(lane=2, speed=40.0))
-        assert not fast.matches(Loop(lane=2, speed=30.0))
-
-    def test_a_kinds_property(self) -> None:
-        now = datetime(2026, 1, 1, tzinfo=UTC)
-        late = Subscription(Roadside, where=this.overdue)
-        assert late.matches(Loop(lane=1, time=now, deadline=now - timedelta(seconds=1)))
-        assert not late.matches(Loop(lane=1, time=now))
 
 
 class TestText:

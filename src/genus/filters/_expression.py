@@ -104,7 +104,8 @@ def refuse_truth() -> NoReturn:
     """Raise SubscriptionError: a predicate or term has no truth value in Python."""
     raise SubscriptionError(
         "a predicate is true or false of an event, not in Python: write & | ~ instead of and, or, not; "
-        ".isin([1, 2]) instead of in [1, 2]; .between(low, high) instead of low <= x <= high"
+        ".isin([1, 2]) instead of in [1, 2]; .between(low, high) instead of low <= x <= high; "
+        "when(condition, x, y) instead of x if condition else y"
     )
 
 
