@@ -414,6 +414,7 @@ class Lamp(Probe, Overdue):
 
 
 SEEN: list[int] = []
+DOCSTRING = '"""Some lines.\n\n        One is indented,\nand one is not."""'
 
 
 class Dimmed(Lamp):
@@ -547,6 +548,26 @@ class TestSource:
         Path(sys.modules[cls.__module__].__file__ or "").write_text(source.replace("return self.n > 1", changed))
         with pytest.raises(SubscriptionError, match="its source is not what Python runs"):
             Subscription(cls, where=this.p)
+
+    @pytest.mark.parametrize(
+        ("lines", "expected"),
+        [
+            ("p = property(\n        lambda self: (\n            self.n > 1\n        )\n    )", "n > 1"),
+            ("p, q = property(lambda self: self.n > 1), property(lambda self: self.n > 2)", "n > 1"),
+            ("p = property(lambda self: self.__mark)\n    __mark = 3", "has no attribute '__mark'"),
+            ("p = property(lambda: 3)", "it has no parameter for the event"),
+            ("p = property(len)", "its function is decorated"),
+            (f"@property\n    def p(this):\n        {DOCSTRING}\n        return this.n > 1", "n > 1"),
+        ],
+    )
+    def test_forms_of_functions(self, lines: str, expected: str) -> None:
+        name = f"Q{next(NUMBERS)}"
+        cls = load(f"{HEADER}class {name}(Probe):\n    {lines}\n")[name]
+        try:
+            found = str(Subscription(cls, where=this.p).where)
+        except SubscriptionError as problem:
+            found = str(problem)
+        assert expected in found
 
     def test_a_doubled_local_does_not_grow_without_bound(self) -> None:
         lines = [f"        v{n + 1} = v{n} * v{n} + v{n}" for n in range(30)]

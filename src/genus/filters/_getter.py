@@ -2,40 +2,46 @@
 
 import ast
 import inspect
-import textwrap
 import warnings
 from collections.abc import Iterator
 from copy import copy
 from functools import lru_cache
+from tokenize import TokenError
 from types import CodeType
 from typing import NamedTuple
 
 
 class Source(NamedTuple):
-    """The syntax tree of a function: its first parameter, its statements and the line before the first."""
+    """The syntax tree of a function: its first parameter, its statements, and the number of lines before it."""
 
     parameter: str
     statements: list[ast.stmt]
     line: int
 
 
+class NoSource(Exception):
+    """The source of a function is not known; the message is the reason."""
+
+
 @lru_cache(maxsize=1024)
-def source_of(code: CodeType) -> Source | str:
-    """The source of a function, or the reason why there is none."""
+def source_of(code: CodeType) -> Source:
+    """The source of a function; NoSource if there is none, or not the right one."""
+    if not code.co_argcount:
+        raise NoSource("it has no parameter for the event")
     try:
         lines, first = inspect.getsourcelines(code)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        tree = ast.parse("".join(["if True:\n", *lines] if lines[0][:1].isspace() else ["\n", *lines]))
     except (OSError, TypeError):
-        return (
+        raise NoSource(
             "its source is not there, as of code that was typed at a prompt or made by exec; write the class in a file"
-        )
-    except SyntaxError:
-        return "its source cannot be read by itself; write it as a function below @property"
+        ) from None
+    except (SyntaxError, TokenError):
+        raise NoSource("its source cannot be read by itself; write it as a function below @property") from None
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Lambda) and _is_source_of(node, code):
             body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
-            return Source(code.co_varnames[0], body, first - 1)
-    return "its source is not what Python runs, as the file was changed since; import it again"
+            return Source(code.co_varnames[0], body, first - 2)
+    raise NoSource("its source is not what Python runs, as the file was changed since; import it again")
 
 
 def _is_source_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:

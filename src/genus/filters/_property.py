@@ -24,7 +24,7 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import type_of
 from genus.filters._evaluate import COMPARE, COMPUTE
-from genus.filters._getter import source_of
+from genus.filters._getter import NoSource, source_of
 from genus.filters._getter_values import (
     Computed,
     Known,
@@ -142,10 +142,10 @@ class _Reader:
         self._statements = 0
         self._getter = self._find_getter()
         self._line = self._getter.__code__.co_firstlineno
-        source = source_of(self._getter.__code__)
-        if isinstance(source, str):
-            self._refuse(source)
-        self._source = source
+        try:
+            self._source = source_of(self._getter.__code__)
+        except NoSource as problem:
+            self._refuse(str(problem))
 
     def result(self) -> Meaning:
         """What the getter returns."""
