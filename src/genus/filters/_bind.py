@@ -65,6 +65,10 @@ _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
 }
 
 
+_CONVERSIONS = (x.ToFloat, x.Micros)
+_CHOICES = (x.Conditional, x.Coalesce)
+
+
 def bind(predicate: x.Predicate, cls: type) -> x.Predicate:
     """The predicate with a type for every value, checked against an event type; SubscriptionError if it is wrong."""
     return Binder(cls).predicate(predicate)
@@ -93,7 +97,7 @@ class Binder:
         self._value_depth += 1
         if self._value_depth > MAX_VALUE_DEPTH:
             raise SubscriptionError(DEEP_VALUE)
-        while isinstance(node, x.ToFloat | x.Micros):
+        while isinstance(node, _CONVERSIONS):
             node = node.operand
         bound = self._value(node, like)
         self._value_depth -= 1
@@ -171,16 +175,17 @@ class Binder:
         """Both sides with one type: a literal takes that of the other side, an integer and a float become floats."""
         left, right = self._expanded(left), self._expanded(right)
         if _is_constant(left) and not _is_constant(right):
-            second, first = self._unify(right, left)
+            return self._unify(right, left)[::-1]
+        first, second = self.value(left), right
+        if isinstance(right, x.Literal):
+            second = convert(right, first, type_of(first))
+        else:
+            second = self.value(right, first if _is_constant(right) else None)
+        if _is_same_type(first, second):
             return first, second
-        first = self.value(left)
-        second = self.value(right, first if _is_constant(right) else None)
-        kinds = {type(type_of(first)), type(type_of(second))}
-        if kinds == {IntType, FloatType}:
-            first, second = _to_float(first), _to_float(second)
-        elif not _is_same_type(first, second):
-            raise _incomparable(first, second)
-        return first, second
+        if {type(type_of(first)), type(type_of(second))} == {IntType, FloatType}:
+            return _to_float(first), _to_float(second)
+        raise _incomparable(first, second)
 
     def _value(self, node: x.Value, like: x.Value | None) -> x.Value:
         match node:
@@ -336,21 +341,16 @@ def _describe_time(value: object) -> str:
 
 
 def _is_computed(*values: x.Value) -> bool:
-    return any(
-        isinstance(value, x.Arithmetic | x.Negation | x.Function | x.Conditional | x.Coalesce) for value in values
-    )
+    return any(isinstance(value, (x.Arithmetic, x.Negation, x.Function, *_CHOICES)) for value in values)
 
 
 def _is_constant(node: x.Value, levels: int = MAX_VALUE_DEPTH) -> bool:
     """Whether a value is a constant, or a choice of constants, which take the type of what they are compared with."""
-    while isinstance(node, x.ToFloat | x.Micros):
+    while isinstance(node, _CONVERSIONS):
         node = node.operand
-    match node:
-        case x.Conditional(_, then, otherwise) if levels:
-            return _is_constant(then, levels - 1) and (otherwise is None or _is_constant(otherwise, levels - 1))
-        case x.Coalesce(operands) if levels:
-            return all(_is_constant(operand, levels - 1) for operand in operands)
-    return isinstance(node, x.Literal)
+    if not levels or not isinstance(node, _CHOICES):
+        return isinstance(node, x.Literal)
+    return all(_is_constant(each, levels - 1) for each in node.children() if isinstance(each, x.Value))
 
 
 def _is_same_type(one: x.Value, other: x.Value) -> bool:
@@ -366,9 +366,10 @@ def _computed_type(chosen: x.Value) -> AttributeType:
 
 def _as_flag_test(test: x.Compare) -> x.Predicate:
     """The predicate p for `(if p then true else false) == true`, its opposite for false; else the test itself."""
-    match test:
-        case x.Compare(op, x.Conditional(condition, x.Literal(True), x.Literal(False)), x.Literal(bool(wanted))):
-            return condition if (op == "==") is wanted else x.Not(condition)
+    if isinstance(test.left, x.Conditional):
+        match test.left, test.right:
+            case x.Conditional(condition, x.Literal(True), x.Literal(False)), x.Literal(bool(wanted)):
+                return condition if (test.op == "==") is wanted else x.Not(condition)
     return test
 
 
