@@ -31,7 +31,7 @@ SUBSCRIPTIONS = [
     Subscription(Loop, has=("place", "category")),  # carries both; more does no harm
     Subscription(Loop, lacks="speed"),
     Subscription(Loop, where=this.lane.isin([2, 3])),
-    Subscription(Loop, where=(this.category == Category.TRUCK) | (this.kmh > 120)),  # a property, traced
+    Subscription(Loop, where=(this.category == Category.TRUCK) | (this.kmh > 120)),  # a property
     Subscription.parse("Loop has place where kmh between 60 and 100 and category = 'truck'", [Loop]),
     Subscription.parse("Loop where not speed > 30", [Loop]),  # unknown is not false: an absent speed does not match
 ]

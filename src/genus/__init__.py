@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from genus._lazy import lazy
 from genus.errors import GenusError
-from genus.filters import Subscription, all_of, this
+from genus.filters import Subscription, all_of, coalesce, this, when
 from genus.model import (
     Event,
     Float32,
@@ -68,11 +68,13 @@ __all__ = [
     "Unit",
     "all_of",
     "check",
+    "coalesce",
     "open_bus",
     "read_recording",
     "record",
     "replay",
     "this",
+    "when",
 ]
 
 

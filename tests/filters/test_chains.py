@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Subscription, this
+from genus import Event, Subscription, coalesce, this, when
 from genus.errors import SubscriptionError
 from genus.filters import Arithmetic, Literal, Negation, Not, Predicate, Step, Term
-from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH, AttributeRef, ToFloat
+from genus.filters._expression import (
+    MAX_CONDITION_DEPTH,
+    MAX_DEPTH,
+    MAX_STEPS,
+    MAX_VALUE_DEPTH,
+    AttributeRef,
+    ToFloat,
+)
 from genus.model import is_attribute_name
 from genus.targets import arrow, python, spark
 from genus.targets.index import SubscriptionIndex
@@ -87,6 +94,7 @@ DEEP: dict[str, Callable[[Any, int], Any]] = {
     "remainder": lambda value, level: (level + 1000) % value,
     "both": lambda value, level: (level - value) if level % 2 else value * 3 % 7,
     "float": lambda value, level: (level + 2.5) // value,
+    "choice": lambda value, level: when(this.tiny > level, value, level) if level % 2 else coalesce(value, level),
 }
 
 
@@ -96,7 +104,11 @@ DEEP: dict[str, Callable[[Any, int], Any]] = {
 )
 def test_the_deepest_values_run_on_every_target(target: str, form: str) -> None:
     value = nested(DEEP[form], MAX_VALUE_DEPTH - 1, this.number)
-    check(target, [Subscription(Sampler, where=value > 1)], EVENTS)
+    asked = [Subscription(Sampler, where=value > 1)]
+    if form == "choice":
+        deep = nested(lambda one, level: when(one > level, this.tiny, level), MAX_CONDITION_DEPTH, this.number)
+        asked.append(Subscription(Sampler, where=deep > 3))
+    check(target, asked, EVENTS)
 
 
 def deep_predicate(value: Any, level: int) -> Any:
@@ -119,6 +131,16 @@ class TestRefused:
         with pytest.raises(SubscriptionError, match="levels deep"):
             Subscription(Sampler, where=nested(DEEP[form], levels, this.number) > 1)
 
+    def test_deep_conditions(self) -> None:
+        deep = nested(lambda one, level: when(one > level, 1, level), MAX_CONDITION_DEPTH + 1, this.number)
+        with pytest.raises(SubscriptionError, match=f"more than {MAX_CONDITION_DEPTH} levels deep"):
+            Subscription(Sampler, where=deep > 1)
+
+    def test_deep_choices(self) -> None:
+        deep = nested(lambda one, level: when(this.flag, one, level), 100_000, this.number)
+        with pytest.raises(SubscriptionError, match=f"more than {MAX_VALUE_DEPTH} levels deep"):
+            Subscription(Sampler, where=deep > 1)
+
     @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 100_000])
     def test_deep_predicates(self, levels: int) -> None:
         with pytest.raises(SubscriptionError, match="levels deep"):
@@ -133,16 +155,35 @@ class TestRefused:
             Subscription(Sampler, where=Term(nested(lambda value, _: Negation(value), 100_000, left)) > 1)
 
     @pytest.mark.parametrize(
-        "text", ["(" * 5000 + "number", "not " * 5000 + "flag", "-" * 5000 + "number > 1", "abs(" * 5000 + "number"]
+        "text",
+        [
+            "(" * 5000 + "number",
+            "not " * 5000 + "flag",
+            "-" * 5000 + "number > 1",
+            "abs(" * 5000 + "number",
+            "number > if flag then " + "if flag then " * 5000,
+            "number > " + "if number > " * 5000,
+            "number > " + "coalesce(" * 5000,
+        ],
+        ids=lambda text: text[:20],
     )
     def test_deep_texts(self, text: str) -> None:
-        with pytest.raises(SubscriptionError, match="levels of nesting"):
+        with pytest.raises(SubscriptionError, match="levels deep"):
             Subscription.parse(f"Sampler where {text}", [Sampler])
 
     def test_chains_beyond_the_bound(self) -> None:
         ones = " + 1" * (MAX_STEPS + 1)
         with pytest.raises(SubscriptionError, match=f"more than {MAX_STEPS}"):
             Subscription.parse(f"Sampler where number{ones} > 1", [Sampler])
+
+
+def test_the_limits_are_those_of_the_page() -> None:
+    page = " ".join((Path(__file__).parents[2] / "docs" / "semantics.md").read_text().split())
+    levels = (
+        f"{MAX_DEPTH} levels for predicates, {MAX_VALUE_DEPTH} for values, and {MAX_CONDITION_DEPTH} for conditionals"
+    )
+    assert levels in page
+    assert f"{MAX_STEPS:,} operators" in page
 
 
 @pytest.mark.parametrize("word", ["and", "or"])

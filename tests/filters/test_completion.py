@@ -186,7 +186,9 @@ class TestTheWordAtTheCursor:
 class TestPredicates:
     def test_a_test_begins_with_an_attribute_a_property_or_a_function(self) -> None:
         for text in ("Loop where ", "Loop where valid and ", "Loop where not (", "Loop where lane between 1 and 2 or "):
-            assert texts(text) == [*ATTRIBUTES, "kmh", "speeding", "abs(", "length(", "not", "("]
+            conditional = ["if"] if text.endswith("(") else []
+            functions = ["abs(", "length(", "coalesce("]
+            assert texts(text) == [*ATTRIBUTES, "kmh", "speeding", *functions, *conditional, "not", "("]
         (kmh,) = at_end("Loop where km").items
         assert (kmh.kind, kmh.note) == ("attribute", "speed * 3.6")
 
@@ -198,7 +200,7 @@ class TestPredicates:
             ("place", "== != < <= > >= in between startswith endswith contains like is not"),
             ("category", "== != in is not"),
             ("valid", "== != in is not and or"),
-            ("speeding", "== and or"),
+            ("speeding", "== != in not and or"),
             ("raw", "is"),
             ("time", "== != < <= > >= in between is not + -"),
             ("(lane + 1)", "== != < <= > >= in between not + - * / // %"),
@@ -278,6 +280,8 @@ WRITTEN = [
     "exact MarkedSampler where span > expires - time and (text like 'a!%' escape '!' or not colour in ('red'))",
     "Sampler where number < (expires - time) // 1s or span between expires - time and number * 1s",
     "Sampler where abs(span) // 2 > 1s and length(text) + length(blob) > number and (flag) or level = 1",
+    "Sampler where (if flag and number between 1 and 2 then real else other) > if text is absent then 1 else -real",
+    "Sampler where not (if (flag or tiny > 1) then coalesce(colour, 'red') else 'blue') in ('red', 'green')",
     "Sampler where (number) not in (1, 2) and ((real + 1) * 2 > 3 or real == inf) and flag == true",
 ]
 
@@ -322,6 +326,7 @@ REST += [f" {pattern.replace('?', sample)}" for pattern in ("(?)", "in (?)", "? 
 REST += [f" {name}" for name in ("present", "Sampler", "Marked", "Watched", "source", "time", "expires", "'!'")]
 CONVERSIONS = ("", " - @2026-05-01T00:00:00Z", " // 1s", " * 1s", " + @2026-05-01T00:00:00Z")
 TESTS = ("", *(f" == {sample}" for sample in SAMPLES), " is present")
+REST += [f" {begun}{sample}" for begun in ("true == true then ", "== 1 then ", "then ") for sample in SAMPLES]
 
 
 def can_be_finished(text: str) -> bool:

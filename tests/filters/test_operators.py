@@ -1,4 +1,4 @@
-"""Operators of values: floor division, remainder, absolute value, length and patterns, and how they are written."""
+"""Operators of values: floor division, remainder, absolute value, length, choices and patterns, and their text."""
 
 import math
 from datetime import timedelta
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Maybe, Subscription, this
+from genus import Event, Maybe, Subscription, coalesce, this, when
 from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters._like import Pattern, is_like, matcher, read_pattern
 from genus.model._types import INT64_MAX, INT64_MIN
@@ -89,7 +89,7 @@ class TestFloorDivision:
         if n:
             assert answers(this.lag // n == a // n, event) == TRUE
 
-    def test_a_traced_property_gives_what_python_gives(self) -> None:
+    def test_a_property_gives_what_python_gives(self) -> None:
         event = Sign(heading=-90.0)
         assert answers(this.compass == event.compass, event) == TRUE
 
@@ -148,6 +148,76 @@ def by_definition(pattern: str, text: str) -> bool:
 
 
 pieces = st.sampled_from(["a", "b", "%", "_", "\\%", "\\_", "\\\\", "\n", "\U0001f600", "."])
+
+
+maybe_int, maybe_float = st.none() | st.integers(-2, 2), st.none() | st.sampled_from([0.0, 1.0, 2.5, math.nan])
+
+
+class TestChoices:
+    @examples(150)
+    @given(maybe_int, maybe_int, maybe_float, maybe_float)
+    def test_a_conditional_is_unknown_where_its_condition_or_its_value_is(
+        self, turns: int | None, by: int | None, heading: float | None, step: float | None
+    ) -> None:
+        event = Sign(turns=turns, by=by, heading=heading, step=step)
+        chosen = None if turns is None else heading if turns > 0 else step
+        falls = None if turns is None or turns <= 0 else heading
+        for value, made in (
+            (chosen, when(this.turns > 0, this.heading, this.step)),
+            (falls, when(this.turns > 0, this.heading)),
+            (None if by is None else 1 if by > 0 else 2.5, when(this.by > 0, 1, 2.5)),
+        ):
+            is_known = value is not None and not math.isnan(value)
+            assert answers(made > 1, event) == (
+                (value > 1, not value > 1) if value is not None and is_known else UNKNOWN
+            )
+
+    @examples(150)
+    @given(maybe_int, maybe_float, maybe_float)
+    def test_coalesce_is_the_first_value_that_is_known(
+        self, by: int | None, heading: float | None, step: float | None
+    ) -> None:
+        """Absent attributes, NaN and results that do not exist are passed over."""
+        event = Sign(turns=1, by=by, heading=heading, step=step)
+        known = [value for value in (heading, step) if value is not None and not math.isnan(value)]
+        made = coalesce(this.heading, this.step)
+        assert answers(made >= 1, event) == ((known[0] >= 1, not known[0] >= 1) if known else UNKNOWN)
+        assert answers(coalesce(this.turns // this.by, 7) == (1 // by if by else 7), event) == TRUE
+
+    @pytest.mark.parametrize("turns", [None, 1, 2])
+    @pytest.mark.parametrize("by", [None, 1, 2])
+    def test_a_choice_of_predicates_is_a_predicate(self, turns: int | None, by: int | None) -> None:
+        event = Sign(turns=turns, by=by)
+        p, q = this.turns == 1, this.turns == 2
+        assert answers(when(this.by == 1, p, q), event) == answers((this.by == 1) & p | ~(this.by == 1) & q, event)
+        assert answers(when(this.by == 1, p, True), event) == answers((this.by == 1) & p | ~(this.by == 1), event)
+
+    @pytest.mark.parametrize("label", [None, "", "ab"])
+    def test_texts_bytes_bools_and_durations_are_chosen(self, label: str | None) -> None:
+        event = Sign(label=label, lag=timedelta(seconds=1))
+        assert answers(coalesce(this.label, "none").length() == len("none" if label is None else label), event) == TRUE
+        assert answers(coalesce(this.raw, b"x") == b"x", event) == TRUE
+        assert answers(when(this.label.is_present(), this.pause, this.lag) == timedelta(seconds=1), event) == (
+            TRUE if label is None else UNKNOWN
+        )
+        assert answers(when(this.label.is_absent(), True, False) == (label is None), event) == TRUE
+
+    @pytest.mark.parametrize(
+        ("where", "message"),
+        [
+            (when(this.turns > 1, this.label, 3) == "a", "two types: label is str, but 3 is int64"),
+            (coalesce(this.turns, this.label) == 1, "two types: turns is int64, but label is str"),
+            (coalesce() == 1, "coalesce needs at least one value"),
+            (when(this.turns > 1, "a", "b") == this.turns, "cannot compare"),
+        ],
+    )
+    def test_values_of_two_types_are_refused(self, where: Any, message: str) -> None:
+        with pytest.raises(SubscriptionError, match=message):
+            Subscription(Sign, where=where)
+
+    def test_both_predicates_are_needed(self) -> None:
+        with pytest.raises(SubscriptionError, match="needs both"):
+            when(this.turns > 1, this.by > 1)  # type: ignore[call-overload]
 
 
 class TestLike:
@@ -253,6 +323,8 @@ class TestText:
             ("Sign where label like 'a\\_'", 23, r"in a pattern of like, write \\_"),
             ("Sign where label like 'a\\\\b'", 23, "escape character before 'b'"),
             ("Sign where label like 'a' escape 'xy'", 23, "one character"),
+            ("Sign where label like 'a' escape '%'", 23, "escape may not be '%'"),
+            ("Sign where label like 'a' escape '_'", 23, "other than % and _"),
             ("Sign where abs turns > 1", 16, "an operator or the end"),
             ("Sign where abs(turns > 1", 22, "')'"),
             ("Sign where length() > 1", 19, "a value"),
@@ -270,12 +342,15 @@ class TestText:
             length: float
             like: str
             escape: bool
+            then: bool
+            coalesce: int
 
-        event = Ruler(abs=-3, length=2.5, like="a_b", escape=True)
+        event = Ruler(abs=-3, length=2.5, like="a_b", escape=True, then=True, coalesce=1)
         for text in (
             "abs(abs) == 3 and length(like) == 3 and length > 2.0",
             "like like 'a\\\\__' and escape",
             "(escape) and (abs) % 2 == 1",
+            "(if then then coalesce else 2) == coalesce(coalesce, 2) and then",
         ):
             assert Subscription.parse(f"Ruler where {text}", [Ruler]).matches(event)
         assert Subscription(Ruler, where=this.length > abs(this.abs) % 2).matches(event)

@@ -8,7 +8,9 @@ from genus.filters._expression import (
     And,
     Arithmetic,
     AttributeRef,
+    Coalesce,
     Compare,
+    Conditional,
     Expression,
     Function,
     Literal,
@@ -23,7 +25,7 @@ from genus.filters._expression import (
     Value,
 )
 from genus.filters._subscription import AllOf, AttributeNames, Subscription, all_of, parse_again
-from genus.filters._term import Term, this
+from genus.filters._term import Term, coalesce, this, when
 from genus.filters._type_names import TypesByName
 
 if TYPE_CHECKING:
@@ -43,9 +45,11 @@ __all__ = [
     "AttributeNames",
     "AttributeRef",
     "BindingCounts",
+    "Coalesce",
     "Compare",
     "Completion",
     "CompletionItem",
+    "Conditional",
     "Expression",
     "Function",
     "Literal",
@@ -65,6 +69,7 @@ __all__ = [
     "Value",
     "Wiring",
     "all_of",
+    "coalesce",
     "complete",
     "conjuncts",
     "count_bindings",
@@ -74,6 +79,7 @@ __all__ = [
     "read_publishers",
     "read_subscriptions",
     "this",
+    "when",
 ]
 
 if not TYPE_CHECKING:

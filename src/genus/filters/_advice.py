@@ -146,7 +146,10 @@ def advise_function(place: Place) -> Advice:
     advice = advice.replace("SUBJECT", owner or (first.text if first.kind == "name" else "place"))
     if owner and name in _METHODS:
         return token.column, f"methods are called in Python only: {advice}"
-    return token.column, f"there is no function {name}: {advice}; the functions are {' and '.join(x.FUNCTIONS)}"
+    return (
+        token.column,
+        f"there is no function {name}: {advice}; the functions are {', '.join((*x.FUNCTIONS, 'coalesce'))}",
+    )
 
 
 def advise_chain(first: x.Compare, op: str, third: x.Value) -> str:

@@ -5,9 +5,8 @@ expressions, and literals have the type of what they are compared with. Targets 
 """
 
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from functools import cached_property
 
 from msgspec.structs import replace
 
@@ -25,10 +24,18 @@ from genus.filters._constants import (
     convert,
     describe_no_bool,
     split_options,
+    type_of,
 )
-from genus.filters._expression import MAX_DEPTH, MAX_STEPS, MAX_VALUE_DEPTH
+from genus.filters._expression import (
+    DEEP_CONDITION,
+    DEEP_PREDICATE,
+    DEEP_VALUE,
+    MAX_CONDITION_DEPTH,
+    MAX_DEPTH,
+    MAX_STEPS,
+    MAX_VALUE_DEPTH,
+)
 from genus.filters._like import read_pattern
-from genus.filters._term import Term, as_value
 from genus.model import (
     AttributeType,
     BoolType,
@@ -41,7 +48,6 @@ from genus.model import (
     TextType,
     TimeType,
     Vector,
-    name_of,
     vector,
 )
 from genus.model._types import type_text
@@ -61,6 +67,10 @@ _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
 }
 
 
+_CONVERSIONS = (x.ToFloat, x.Micros)
+_CHOICES = (x.Conditional, x.Coalesce)
+
+
 def bind(predicate: x.Predicate, cls: type) -> x.Predicate:
     """The predicate with a type for every value, checked against an event type; SubscriptionError if it is wrong."""
     return Binder(cls).predicate(predicate)
@@ -73,26 +83,25 @@ class Binder:
         self.type = cls
         self.vector: Vector = vector(cls)
         self.types = {attribute.name: attribute.type for attribute in self.vector}
-        self._tracing: list[str] = []
-        self._depth = self._value_depth = 0
+        self._depth = self._value_depth = self._condition_depth = 0
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
         """A bound predicate."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise SubscriptionError(f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it")
+            raise SubscriptionError(DEEP_PREDICATE)
         bound = self._predicate(node)
         self._depth -= 1
         return bound
 
-    def value(self, node: x.Value) -> x.Value:
-        """A bound value."""
+    def value(self, node: x.Value, like: x.Value | None = None) -> x.Value:
+        """A bound value; constants take the type of `like`, the bound value that they are compared with."""
         self._value_depth += 1
         if self._value_depth > MAX_VALUE_DEPTH:
-            raise SubscriptionError(f"a value is nested more than {MAX_VALUE_DEPTH} levels deep; simplify it")
-        while isinstance(node, x.ToFloat | x.Micros):
+            raise SubscriptionError(DEEP_VALUE)
+        while isinstance(node, _CONVERSIONS):
             node = node.operand
-        bound = self._value(node)
+        bound = self._value(node, like)
         self._value_depth -= 1
         return bound
 
@@ -121,8 +130,6 @@ class Binder:
         return kind(tuple(flat)) if len(flat) > 1 else next(iter(flat))
 
     def _compare(self, op: str, left: x.Value, right: x.Value) -> x.Predicate:
-        if isinstance(bare := self._property_predicate(left), x.Predicate) and op == "==" and right == x.Literal(True):
-            return bare
         first, second = self._unify(left, right)
         type_ = type_of(first)
         if _known_operator(op, x.COMPARISONS) not in ("==", "!=") and isinstance(type_, BoolType | ChoiceType):
@@ -130,13 +137,7 @@ class Binder:
             raise SubscriptionError(f"{describe(first)} and has no order; {hint}")
         if isinstance(type_, TimeType | DurationType) and _is_computed(first, second):
             first, second = _micros(first), _micros(second)
-        return x.Compare(op, first, second)
-
-    def _property_predicate(self, node: x.Value) -> object:
-        """The predicate that a property returns: `this.speeding` where it returns `self.v > 30`; else None."""
-        if isinstance(node, x.AttributeRef) and node.name not in self.types and self._property(node.name):
-            return self._trace(node.name)
-        return None
+        return _as_flag_test(x.Compare(op, first, second))
 
     def _one_of(self, item: x.Value, options: tuple[x.Literal, ...]) -> x.Predicate:
         if not options:
@@ -175,24 +176,35 @@ class Binder:
 
     def _unify(self, left: x.Value, right: x.Value) -> tuple[x.Value, x.Value]:
         """Both sides with one type: a literal takes that of the other side, an integer and a float become floats."""
-        if isinstance(left, x.Literal) and not isinstance(right, x.Literal):
-            second, first = self._unify(right, left)
+        left, right = self._expanded(left), self._expanded(right)
+        if _is_constant(left) and not _is_constant(right):
+            return self._unify(right, left)[::-1]
+        first, second = self.value(left), right
+        if isinstance(right, x.Literal):
+            second = convert(right, first, type_of(first))
+        else:
+            second = self.value(right, first if _is_constant(right) else None)
+        if _is_same_type(first, second):
             return first, second
-        first = self.value(left)
-        second = convert(right, first, type_of(first)) if isinstance(right, x.Literal) else self.value(right)
-        kinds = {type(type_of(first)), type(type_of(second))}
-        if kinds == {IntType, FloatType}:
-            first, second = _to_float(first), _to_float(second)
-        elif len(kinds) > 1 or (ChoiceType in kinds and type_of(first) != type_of(second)):
-            raise _incomparable(first, second)
-        return first, second
+        if {type(type_of(first)), type(type_of(second))} == {IntType, FloatType}:
+            return _to_float(first), _to_float(second)
+        raise _incomparable(first, second)
 
-    def _value(self, node: x.Value) -> x.Value:
+    def _value(self, node: x.Value, like: x.Value | None) -> x.Value:
         match node:
-            case x.AttributeRef(name):
-                return self._attribute(name)
+            case x.AttributeRef():
+                return self._attribute(node)
             case x.Literal():
-                return convert(node)
+                return convert(node) if like is None else convert(node, like, type_of(like))
+            case x.Conditional(condition, then, otherwise):
+                test = self._condition(condition)
+                first, *others = self._alternatives((then,) if otherwise is None else (then, otherwise), like)
+                return x.Conditional(test, first, others[0] if others else None, _computed_type(first))
+            case x.Coalesce(operands):
+                if not operands:
+                    raise SubscriptionError("coalesce needs at least one value")
+                bound = self._alternatives(operands, like)
+                return x.Coalesce(tuple(bound), _computed_type(bound[0])) if len(bound) > 1 else bound[0]
             case x.Arithmetic(first, steps):
                 return self._chain(first, steps)
             case x.Function(op, operand):
@@ -201,12 +213,34 @@ class Binder:
                 return self._negation(self.value(operand))
         raise SubscriptionError(f"{node!r} is not a value")
 
-    def _attribute(self, name: str) -> x.Value:
-        if name not in self.types and self._property(name):
-            traced = self._trace(name)
-            if isinstance(traced, x.Predicate):
-                raise SubscriptionError(f"property {name} of {name_of(self.type)} is a predicate, not a value")
-            return self.value(as_value(traced))
+    def _condition(self, node: x.Predicate) -> x.Predicate:
+        self._condition_depth += 1
+        if self._condition_depth > MAX_CONDITION_DEPTH:
+            raise SubscriptionError(DEEP_CONDITION)
+        bound = self.predicate(node)
+        self._condition_depth -= 1
+        return bound
+
+    def _alternatives(self, values: tuple[x.Value, ...], like: x.Value | None) -> list[x.Value]:
+        """Values of which one is chosen, with one type: as of the two sides of a comparison."""
+        values = tuple(map(self._expanded, values))
+        bound = {place: self.value(each) for place, each in enumerate(values) if not _is_constant(each)}
+        known = next(iter(bound.values()), like)
+        found = [bound.get(place) or self.value(each, known) for place, each in enumerate(values)]
+        kinds = {type(type_of(each)) for each in found}
+        if kinds == {IntType, FloatType}:
+            return [_to_float(each) for each in found]
+        other = next((each for each in found if not _is_same_type(each, found[0])), None)
+        if other is not None:
+            raise SubscriptionError(
+                f"cannot choose between values of two types: {describe(found[0])}, but {describe(other)}"
+            )
+        return [_micros(each) for each in found]
+
+    def _attribute(self, node: x.AttributeRef) -> x.Value:
+        expanded, name = self._expanded(node), node.name
+        if expanded is not node:
+            return self.value(expanded)
         type_ = self._find(name)
         if isinstance(type_, OpaqueType):
             raise SubscriptionError(f"{name!r} is {type_.text}, which can only be tested for presence")
@@ -215,31 +249,18 @@ class Binder:
     def _find(self, name: str) -> AttributeType:
         return self.types.get(name) or self.vector.find(name, self.type).type
 
-    def _property(self, name: str) -> Callable[[Any], Any] | None:
-        if not isinstance(name, str):
-            raise SubscriptionError(f"{name!r} is not the name of an attribute")
-        found = getattr(self.type, name, None)
-        return found.fget if isinstance(found, property) else None
+    def _expanded(self, node: x.Value) -> x.Value:
+        """The expression of a property, which is a bool if it is a predicate; any other value itself."""
+        if not isinstance(node, x.AttributeRef) or node.name in self.types:
+            return node
+        if not isinstance(node.name, str):
+            raise SubscriptionError(f"{node.name!r} is not the name of an attribute")
+        if not isinstance(getattr(self.type, node.name, None), property | cached_property):
+            return node
+        from genus.filters._property import translate  # only then, as most programs do not use it
 
-    def _trace(self, name: str) -> object:
-        """Call a property with an event whose attributes are terms, to get the expression that it returns."""
-        getter = self._property(name)
-        assert getter is not None
-        if name in self._tracing:
-            raise SubscriptionError(f"property {name} of {name_of(self.type)} refers to itself")
-        self._tracing.append(name)
-        try:
-            result = getter(_TracedEvent(self))
-            return self.predicate(result) if isinstance(result, x.Predicate) else result
-        except SubscriptionError:
-            raise
-        except Exception as problem:
-            raise SubscriptionError(
-                f"property {name} of {name_of(self.type)} cannot be used in a predicate: it must be an expression of "
-                f"attributes ({type(problem).__name__}: {problem})"
-            ) from None
-        finally:
-            self._tracing.pop()
+        found = translate(self.type, node.name, Binder)
+        return found if isinstance(found, x.Value) else x.Conditional(found, x.Literal(True), x.Literal(False))
 
     def _chain(self, first: x.Value, steps: tuple[x.Step, ...]) -> x.Value:
         """A chain of arithmetic, step by step; a chain of integers that becomes one of floats is nested in it."""
@@ -286,30 +307,6 @@ class Binder:
         raise SubscriptionError(f"cannot negate: {describe(operand)}")
 
 
-class _TracedEvent:
-    """The event that a property is called with to be traced: attributes and properties are terms."""
-
-    def __init__(self, binder: Binder) -> None:
-        self._binder = binder
-
-    def __getattr__(self, name: str) -> object:
-        if name not in self._binder.types and self._binder._property(name):
-            return self._binder._trace(name)
-        self._binder._find(name)
-        return Term(x.AttributeRef(name))
-
-
-def type_of(node: x.Value) -> AttributeType:
-    """The type of a bound value; a computed time is a time, though it is held in microseconds."""
-    if isinstance(node, x.ToFloat):
-        return FLOAT
-    while isinstance(node, x.Micros):
-        node = node.operand
-    type_: AttributeType | None = node.type  # type: ignore[attr-defined]
-    assert type_ is not None, "the tree must be bound first"
-    return type_
-
-
 def describe(node: x.Value) -> str:
     """A value and its type, for messages."""
     return f"{x.format_expression(node)} is {type_text(type_of(node))}"
@@ -348,7 +345,36 @@ def _describe_time(value: object) -> str:
 
 
 def _is_computed(*values: x.Value) -> bool:
-    return any(isinstance(value, x.Arithmetic | x.Negation | x.Function) for value in values)
+    return any(isinstance(value, (x.Arithmetic, x.Negation, x.Function, *_CHOICES)) for value in values)
+
+
+def _is_constant(node: x.Value, levels: int = MAX_VALUE_DEPTH) -> bool:
+    """Whether a value is a constant, or a choice of constants, which take the type of what they are compared with."""
+    while isinstance(node, _CONVERSIONS):
+        node = node.operand
+    if not levels or not isinstance(node, _CHOICES):
+        return isinstance(node, x.Literal)
+    return all(_is_constant(each, levels - 1) for each in node.children() if isinstance(each, x.Value))
+
+
+def _is_same_type(one: x.Value, other: x.Value) -> bool:
+    first, second = type_of(one), type_of(other)
+    return type(first) is type(second) and (first == second or not isinstance(first, ChoiceType))
+
+
+def _computed_type(chosen: x.Value) -> AttributeType:
+    """The type of a value that is chosen among others: numbers have 64 bits."""
+    type_ = type_of(chosen)
+    return INT if isinstance(type_, IntType) else FLOAT if isinstance(type_, FloatType) else type_
+
+
+def _as_flag_test(test: x.Compare) -> x.Predicate:
+    """The predicate p for `(if p then true else false) == true`, its opposite for false; else the test itself."""
+    if isinstance(test.left, x.Conditional):
+        match test.left, test.right:
+            case x.Conditional(condition, x.Literal(True), x.Literal(False)), x.Literal(bool(wanted)):
+                return condition if (test.op == "==") is wanted else x.Not(condition)
+    return test
 
 
 def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x.Step, ...]]:

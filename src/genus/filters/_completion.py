@@ -100,7 +100,7 @@ def complete(text: str, at: int, types: Iterable[type] | None = None) -> Complet
     >>> [item.text for item in complete("Truck ", 6, [Truck]).items]
     ['has', 'lacks', 'where', '&']
     >>> [item.text for item in complete("Truck where axles <= ", 21, [Truck]).items]
-    ['axles', 'load', 'abs(', 'length(', 'inf', '(']
+    ['axles', 'load', 'abs(', 'length(', 'coalesce(', 'if', 'inf', '(']
     """
     at = max(0, min(at, len(text)))
     known = tuple(dict.fromkeys(types if types is not None else (*subtypes(Event), *subtypes(Kind))))

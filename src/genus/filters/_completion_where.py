@@ -30,6 +30,8 @@ _CONVERSIONS = (f" - {EXAMPLE_TIME}", " // 1s", " * 1s", f" + {EXAMPLE_TIME}")
 """Arithmetic that gives a value of another type: `span > time` is wrong, but may become `span > time - expires`."""
 _OPERANDS = frozenset({"true", "false", "inf", "present", "absent"})
 """The reserved words that end a value or a test."""
+_MAY_BE_NAMES = ("like", "escape", "then")
+"""The words of operators that attributes may be called, too."""
 
 _COMPARISONS = {
     "==": "equal",
@@ -57,6 +59,8 @@ _FUNCTIONS = {
     "abs(": ("the absolute value", ("1)", "1.5)", "1s)")),
     "length(": ("the number of characters or bytes", ("'')",)),
 }
+_BEGUN = "if true == true then"
+"""The beginning of a conditional, before its value."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -78,6 +82,8 @@ class _Opened(NamedTuple):
     """Whether the next `and` belongs to `between`."""
     is_single: bool = True
     """Whether the parenthesis has nothing but the present test."""
+    is_condition: bool = False
+    """Whether it is no parenthesis, but the condition between `if` and `then`."""
 
 
 class OpenTest:
@@ -85,12 +91,14 @@ class OpenTest:
 
     def __init__(self, scope: type, text: str, tokens: Sequence[Token]) -> None:
         levels = _read_levels(tokens)
-        self.closing = ")" * sum(level.is_inner for level in levels)
-        test = next(level for level in reversed(levels) if not level.is_inner)
+        depth = max(place for place, level in enumerate(levels) if not level.is_inner)
+        test = levels[depth]
+        self.closing = ")" * (len(levels) - depth - 1)
         self.scope = scope
         self.tokens = tokens[test.start :]
         self.text = text[self.tokens[0].column - 1 :] if self.tokens else ""
-        self.is_in_group = len(levels) > 1
+        self.is_in_group = depth > 0 and not test.is_condition
+        self.is_condition = test.is_condition
         self.is_single = test.is_single
         self.in_between = test.in_between
         self._accepted: dict[str, bool] = {}
@@ -119,6 +127,11 @@ class OpenTest:
         for function, (note, tails) in _FUNCTIONS.items():
             if self._fits_somehow(f"{function}{tail}" for tail in tails):
                 yield Proposal(function, "function", note)
+        if self._fits_somehow(f"coalesce({sample})" for sample in self._samples):
+            yield Proposal("coalesce(", "function", "the first value that is known")
+        is_alone = not self.tokens and self.is_in_group and self.is_single
+        if is_alone or (self.tokens and self._fits_somehow(f"{_BEGUN} {sample}" for sample in self._samples)):
+            yield Proposal("if", "keyword", "one of two values")
         if self.tokens and self._fits("inf"):
             yield Proposal("inf", "value", "more than any other number")
         if not self.tokens:
@@ -170,6 +183,10 @@ class OpenTest:
             yield Proposal("and", "keyword", "both" if is_test else "up to")
         if is_test:
             yield Proposal("or", "keyword", "one of them or both")
+        if is_test and self.is_condition:
+            yield Proposal("then", "keyword", "the value if it is true")
+        if self._has_conditional and self._fits_somehow(f"else {sample}" for sample in self._samples):
+            yield Proposal("else", "keyword", "the value if it is false")
         if self._fits_any(f"escape '{sign}'" for sign in ("!", "#", r"\\")):
             yield Proposal("escape", "keyword", "the character before a % or _ that is meant itself")
         for sign, note in _ARITHMETIC.items():
@@ -208,6 +225,10 @@ class OpenTest:
         if self.closing:
             return self._fits_somehow(("",))
         return self.is_in_group and (is_test or (self.is_single and self._accepts(self.text)))
+
+    @property
+    def _has_conditional(self) -> bool:
+        return any(token.text == "if" and token.kind == "name" for token in self.tokens)
 
     # -- asking the parser and the binder -----------------------------------------------------------------------------
 
@@ -266,13 +287,13 @@ def _bind(scope: type, text: str, *, is_test: bool = False) -> x.Expression | No
 def _is_operand(token: Token) -> bool:
     """Whether a token ends a value or a test, so that no other value can follow."""
     if token.kind == "name":
-        return token.text in _OPERANDS or token.text not in (*RESERVED_WORDS, "like", "escape")
+        return token.text in _OPERANDS or token.text not in (*RESERVED_WORDS, *_MAY_BE_NAMES, "if", "else")
     return token.kind != "op" or token.text == ")"
 
 
 def _may_end_operand(token: Token) -> bool:
-    """Whether a token can end a value or a test; attributes may be called like and escape."""
-    return _is_operand(token) or token.text in ("like", "escape")
+    """Whether a token can end a value or a test."""
+    return _is_operand(token) or token.text in _MAY_BE_NAMES
 
 
 def _takes_value(token: Token) -> bool:
@@ -295,9 +316,13 @@ def _read_levels(tokens: Sequence[Token]) -> list[_Opened]:
             case "and" if level.in_between:
                 levels[-1] = level._replace(in_between=False)
             case "and" | "or":
-                levels[-1] = _Opened(place + 1, level.is_inner, is_single=False)
+                levels[-1] = level._replace(start=place + 1, is_single=False)
             case "not" if place == level.start:
-                levels[-1] = _Opened(place + 1, level.is_inner, is_single=False)
+                levels[-1] = level._replace(start=place + 1, is_single=False)
+            case "if":
+                levels.append(_Opened(place + 1, is_condition=True))
+            case "then" if level.is_condition and place > level.start and _may_end_operand(tokens[place - 1]):
+                levels.pop()
     return levels
 
 

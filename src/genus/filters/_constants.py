@@ -32,6 +32,17 @@ EXACT_FLOATS = 2**53
 """Below this, a float that is an integer is equal to one integer only."""
 
 
+def type_of(node: x.Value) -> AttributeType:
+    """The type of a bound value; a computed time is a time, though it is held in microseconds."""
+    if isinstance(node, x.ToFloat):
+        return FLOAT
+    while isinstance(node, x.Micros):
+        node = node.operand
+    type_: AttributeType | None = node.type  # type: ignore[attr-defined]
+    assert type_ is not None, "the tree must be bound first"
+    return type_
+
+
 def check_text(op: str, part: object) -> str:
     """The constant of a text test; SubscriptionError if it is no text, or not one that events can carry.
 

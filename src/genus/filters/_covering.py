@@ -108,9 +108,31 @@ def required_attributes(subscription: Selection) -> Iterator[str]:
 
 def _attributes_needed(part: x.Predicate) -> Iterator[str]:
     """The attributes that must be present for a conjunct to be true."""
-    match part:
-        case x.Compare() | x.OneOf() | x.TextTest() | x.Not(x.Compare() | x.OneOf() | x.TextTest()) | x.Present():
-            yield from (node.name for node in part.walk() if isinstance(node, x.AttributeRef))
+    if isinstance(part, x.Present):
+        yield part.attribute.name
+    else:
+        yield from needed_attributes(part)
+
+
+def needed_attributes(node: x.Expression) -> frozenset[str]:
+    """Attributes without which a value is unknown, or a test is neither true nor false; there may be more.
+
+    >>> needed_attributes(x.Coalesce((x.AttributeRef("speed"), x.AttributeRef("lane"))))
+    frozenset()
+    """
+    match node:
+        case x.AttributeRef(name):
+            return frozenset({name})
+        case x.Conditional(condition, then, otherwise):
+            chosen = needed_attributes(then)
+            chosen = chosen if otherwise is None else chosen & needed_attributes(otherwise)
+            return needed_attributes(condition) | chosen
+        case x.Coalesce(operands) | x.And(operands) | x.Or(operands):
+            first, *others = map(needed_attributes, operands)
+            return first.intersection(*others)
+        case x.Present():
+            return frozenset()
+    return frozenset().union(*map(needed_attributes, node.children()))
 
 
 def _is_implied(part: x.Predicate, narrow: Selection) -> bool:

@@ -103,6 +103,13 @@ def evaluate_value(node: x.Value, event: Event) -> Any:
             for step in steps:
                 result = compute(step.op, result, evaluate_value(step.operand, event))
             return result
+        case x.Conditional(condition, then, otherwise):
+            truth = evaluate(condition, event)
+            chosen = then if truth else otherwise if truth is False else None
+            return None if chosen is None else evaluate_value(chosen, event)
+        case x.Coalesce(operands):
+            found = (evaluate_value(operand, event) for operand in operands)
+            return next((value for value in found if value is not None), None)
     raise TypeError(f"cannot evaluate {node!r}")
 
 

@@ -1,9 +1,9 @@
 """The expression tree of predicates, and its text form.
 
-Values (`AttributeRef`, `Literal`, `Arithmetic`, `Negation`, `Function`) and predicates (the rest) are frozen nodes that
-compare by structure; predicates combine with `&`, `|` and `~`. A tree is built by operators on `this` or by the text
-parser. It is unbound until `bind` has checked it against a type: then every attribute and literal has a type, and
-conversions are explicit as `ToFloat` and `Micros`, so that targets never decide them.
+Values (`AttributeRef`, `Literal`, `Arithmetic`, `Negation`, `Function`, `Conditional`, `Coalesce`) and predicates (the
+rest) are frozen nodes that compare by structure; predicates combine with `&`, `|` and `~`. A tree is built by operators
+on `this` or by the text parser. It is unbound until `bind` has checked it against a type: then every attribute and
+literal has a type, and conversions are explicit as `ToFloat` and `Micros`, so that targets never decide them.
 
 Chains are flat: `a and b and c` is one `And`, and `a + b - c` one `Arithmetic` with two steps. So a long sum is not a
 deep tree, and no target meets the recursion limit of its language in it.
@@ -29,7 +29,12 @@ DURATION_UNITS = {"d": 86_400_000_000, "h": 3_600_000_000, "min": 60_000_000, "s
 MAX_DEPTH = 64
 """The deepest nesting of a predicate; a chain of `and`, of `+` or of `*` is one level, however long."""
 MAX_VALUE_DEPTH = 24
-"""The deepest nesting of a value: of arithmetic and functions within each other."""
+"""The deepest nesting of a value: of arithmetic, functions and conditionals within each other."""
+MAX_CONDITION_DEPTH = 6
+"""The deepest nesting of conditionals in the conditions of others: targets test both results of each condition."""
+DEEP_PREDICATE = f"the predicate is nested more than {MAX_DEPTH} levels deep; simplify it"
+DEEP_VALUE = f"a value is nested more than {MAX_VALUE_DEPTH} levels deep; simplify it"
+DEEP_CONDITION = f"conditions of conditionals are nested more than {MAX_CONDITION_DEPTH} levels deep; simplify it"
 MAX_STEPS = 4096
 """The most operators in one chain of arithmetic."""
 
@@ -100,7 +105,8 @@ def refuse_truth() -> NoReturn:
     """Raise SubscriptionError: a predicate or term has no truth value in Python."""
     raise SubscriptionError(
         "a predicate is true or false of an event, not in Python: write & | ~ instead of and, or, not; "
-        ".isin([1, 2]) instead of in [1, 2]; .between(low, high) instead of low <= x <= high"
+        ".isin([1, 2]) instead of in [1, 2]; .between(low, high) instead of low <= x <= high; "
+        "when(condition, x, y) instead of x if condition else y"
     )
 
 
@@ -174,6 +180,25 @@ class Function(Value, frozen=True):
     type: AttributeType | None = None
 
 
+class Conditional(Value, frozen=True):
+    """`if condition then ... else ...`: one of two values; unknown if the condition is unknown.
+
+    Without `otherwise` it is unknown if the condition is false, too.
+    """
+
+    condition: "Predicate"
+    then: Value
+    otherwise: Value | None = None
+    type: AttributeType | None = None
+
+
+class Coalesce(Value, frozen=True):
+    """The first operand that is known: present, a number, and with a result; unknown if none is."""
+
+    operands: tuple[Value, ...]
+    type: AttributeType | None = None
+
+
 class ToFloat(Value, frozen=True):
     """An integer as the nearest 64-bit float; inserted by `bind`, not part of the text form."""
 
@@ -238,7 +263,7 @@ class Not(Predicate, frozen=True):
 
 
 EXPRESSIONS: tuple[type[Expression], ...] = (
-    AttributeRef, Literal, Arithmetic, Negation, Function, ToFloat, Micros,
+    AttributeRef, Literal, Arithmetic, Negation, Function, Conditional, Coalesce, ToFloat, Micros,
     Compare, OneOf, TextTest, Present, And, Or, Not,
 )  # fmt: skip
 """Every node class that a target must handle or declare unsupported."""
@@ -268,9 +293,13 @@ def _precedence_of(op: str) -> int:
 
 
 def precedence(node: Expression) -> int:
-    """How tightly the parts of a value are bound: 1 for sums, 2 for products, 3 for a minus sign, 4 for the rest."""
+    """How tightly the parts of a value are bound: 0 for a conditional, 1 for sums, 2 for products, 3 for a minus sign,
+    4 for the rest.
+    """
     if isinstance(node, Arithmetic):
         return _precedence_of(node.steps[0].op)
+    if isinstance(node, Conditional):
+        return 0
     return 3 if isinstance(node, Negation) else 4
 
 
@@ -332,12 +361,17 @@ def format_expression(node: Expression) -> str:
             level = precedence(node)
             rest = "".join(f" {step.op} {_format_inside(step.operand, level + 1)}" for step in steps)
             return f"{_format_inside(first, level)}{rest}"
+        case Conditional(condition, then, otherwise):
+            rest = "" if otherwise is None else f" else {format_expression(otherwise)}"
+            return f"if {format_expression(condition)} then {_format_inside(then, 1)}{rest}"
+        case Coalesce(operands):
+            return f"coalesce({', '.join(map(format_expression, operands))})"
         case Compare(op, left, right):
-            return f"{format_expression(left)} {op} {format_expression(right)}"
+            return f"{_format_inside(left, 1)} {op} {_format_inside(right, 1)}"
         case OneOf(item, options):
-            return f"{format_expression(item)} in ({', '.join(map(format_expression, options))})"
+            return f"{_format_inside(item, 1)} in ({', '.join(map(format_expression, options))})"
         case TextTest(op, item, part):
-            return f"{format_expression(item)} {op} {format_expression(part)}"
+            return f"{_format_inside(item, 1)} {op} {format_expression(part)}"
         case Present(attribute):
             return f"{attribute.name} is present"
         case Not(Present(attribute)):

@@ -104,7 +104,7 @@ def read_pattern(text: str, escape: str = ESCAPE) -> Pattern:
     genus.errors.SubscriptionError: the pattern '50!' ends with its escape character; write '!!' for one
     """
     if not isinstance(escape, str) or len(escape) != 1 or escape in (ANY, ONE):
-        raise SubscriptionError(f"the escape character of like is one character other than % and _, not {escape!r}")
+        raise SubscriptionError(f"escape may not be {escape!r}: write one character other than % and _, such as '!'")
     if len(text) > MAX_PATTERN:
         raise SubscriptionError(f"a pattern of like has at most {MAX_PATTERN} characters, not {len(text)}")
     segments: list[list[str | None]] = [[]]

@@ -1,31 +1,27 @@
 """The parser of the text form: `Loop has place, category where speed > 30 and category in ('truck', 'car')`.
 
 It reads by recursive descent and never evaluates text as code. Precedence, loosest first: or, and, not, comparison,
-+ -, * / // %, unary minus. The grammar is in docs/subscriptions.md. `abs`, `length`, `like` and `escape` are words only
-where no attribute can be, so attributes may have these names.
++ -, * / // %, unary minus; `if ... then ... else ...` is the loosest value. The grammar is in docs/subscriptions.md.
+`abs`, `length`, `coalesce`, `like`, `escape` and `then` are words only where no attribute can be, so attributes may
+have these names; none can be called `if` or `else`, which are words of Python.
 """
 
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 import msgspec
 
 import genus.filters._expression as x
-from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters._expression import DURATION_UNITS, MAX_DEPTH, UNESCAPES
+from genus.errors import SubscriptionError
+from genus.filters._expression import DEEP_PREDICATE, DEEP_VALUE, DURATION_UNITS, MAX_DEPTH, MAX_VALUE_DEPTH, UNESCAPES
 from genus.filters._like import ESCAPE
 from genus.filters._term import Term
 from genus.filters._token import EXAMPLE_TIME, Token, problem_at
 from genus.model import RESERVED_WORDS
 from genus.model._types import INT64_MAX, MICROSECOND
-
-_MAX_DEPTH = MAX_DEPTH + 8
-
-N = TypeVar("N", bound=x.Expression)
-
 
 NULL_WORDS = frozenset({"null", "none", "nil", "missing"})
 """Words of other languages for an absent value."""
@@ -91,7 +87,7 @@ def parse_value(text: str) -> x.Value:
     '(speed + 1) * 2'
     """
     parser = _Parser(text)
-    value = parser.sum()
+    value = parser.value()
     parser.expect_end()
     return value
 
@@ -108,7 +104,7 @@ class _Parser:
         self.text = text
         self.tokens = self._tokens()
         self.at = 0
-        self.depth = 0
+        self.depth = self.value_depth = 0
         self.attributes: list[Token] = []
         self.tests: list[tuple[x.Predicate, int]] = []
         self.in_where = True
@@ -228,12 +224,20 @@ class _Parser:
     def predicate(self) -> x.Predicate:
         return self.deeper(self.alternatives)
 
-    def deeper(self, rule: Callable[[], N]) -> N:
+    def deeper(self, rule: Callable[[], x.Predicate]) -> x.Predicate:
         self.depth += 1
-        if self.depth > _MAX_DEPTH:
-            raise problem_at(self.text, self.token.column, f"more than {_MAX_DEPTH} levels of nesting")
+        if self.depth > MAX_DEPTH:
+            raise problem_at(self.text, self.token.column, DEEP_PREDICATE)
         result = rule()
         self.depth -= 1
+        return result
+
+    def deeper_value(self, rule: Callable[[], x.Value]) -> x.Value:
+        self.value_depth += 1
+        if self.value_depth > MAX_VALUE_DEPTH:
+            raise problem_at(self.text, self.token.column, DEEP_VALUE)
+        result = rule()
+        self.value_depth -= 1
         return result
 
     def alternatives(self) -> x.Predicate:
@@ -252,35 +256,30 @@ class _Parser:
         return ~self.deeper(self.negation) if self.take("not") else self.test()
 
     def test(self) -> x.Predicate:
-        """A comparison, or a predicate in parentheses; which of the two an opening one starts shows only later."""
-        start, depth, seen = self.at, self.depth, len(self.attributes)
-        if self.take("("):
-            try:
-                inner = self.predicate()
-                self.expect(")")
-            except SyntaxProblem as problem:
-                furthest = self.at
-                self.at, self.depth = start, depth
-                del self.attributes[seen:]
-                return self._comparison_or(problem, furthest)
-            if not self._continues_value():
-                return inner
-            self.at, self.depth = start, depth
-            del self.attributes[seen:]
-        return self.comparison()
-
-    def _comparison_or(self, problem: SyntaxProblem, furthest: int) -> x.Predicate:
-        try:
+        """A comparison, or a predicate in parentheses; which of the two they hold shows what follows them."""
+        if self.token.kind != "op" or self.token.text != "(" or self._is_value_group():
             return self.comparison()
-        except SyntaxProblem:
-            if self.at > furthest:
-                raise
-            raise problem from None
+        self.at += 1
+        inner = self.predicate()
+        self.expect(")")
+        return inner
 
-    def _continues_value(self) -> bool:
-        if self.token.text == "not":
-            return self.tokens[self.at + 1].text == "in"
-        return self.token.text in _AFTER_VALUE and self.token.kind in ("op", "name")
+    def _is_value_group(self) -> bool:
+        """Whether an operator that takes a value follows the parentheses that begin here."""
+        opened = 0
+        for place in range(self.at, len(self.tokens) - 1):
+            token = self.tokens[place]
+            if token.kind == "op":
+                opened += (token.text == "(") - (token.text == ")")
+            if not opened:
+                return self._continues_value(place + 1)
+        return False
+
+    def _continues_value(self, place: int) -> bool:
+        token = self.tokens[place]
+        if token.text == "not":
+            return self.tokens[place + 1].text == "in"
+        return token.text in _AFTER_VALUE and token.kind in ("op", "name")
 
     def comparison(self) -> x.Predicate:
         """A test, stored with the column where it begins."""
@@ -291,9 +290,11 @@ class _Parser:
         return found
 
     def _comparison(self) -> x.Predicate:
+        if self.token.text == "if" and self.token.kind == "name":
+            self.fail("a test; a conditional is a value: write (if ... then ... else ...) > 1")
         first = self.sum()
         if op := self.take(*_COMPARISONS):
-            return x.Compare("==" if op == "=" else op, first, self.sum())
+            return x.Compare("==" if op == "=" else op, first, self.value())
         left = Term(first)
         if self.take("not"):
             self.expect_in()
@@ -365,6 +366,16 @@ class _Parser:
             self.fail("a text in single quotes")
         return str(self.constant())
 
+    def value(self) -> x.Value:
+        return self.conditional() if self.take("if") else self.sum()
+
+    def conditional(self) -> x.Value:
+        """The rest of `if condition then value [else value]`; `else` belongs to the nearest `if`."""
+        condition = self.predicate()
+        self.expect("then")
+        then = self.deeper_value(self.value)
+        return x.Conditional(condition, then, self.deeper_value(self.value) if self.take("else") else None)
+
     def sum(self) -> x.Value:
         return self.chain(x.SUMS, self.product)
 
@@ -385,7 +396,7 @@ class _Parser:
     def unary(self) -> x.Value:
         if not self.take("-"):
             return self.atom()
-        operand = self.deeper(self.unary)
+        operand = self.deeper_value(self.unary)
         value = operand.value if isinstance(operand, x.Literal) else None
         if isinstance(value, int | float | timedelta) and not isinstance(value, bool):
             return x.Literal(-value)
@@ -394,15 +405,15 @@ class _Parser:
     def atom(self) -> x.Value:
         token = self.token
         if self.take("("):
-            inner = self.deeper(self.sum)
+            inner = self.deeper_value(self.value)
             self.expect(")")
             return inner
-        if token.text in x.FUNCTIONS and self.tokens[self.at + 1].text == "(":
+        if token.text in (*x.FUNCTIONS, "coalesce") and self.tokens[self.at + 1].text == "(":
             self.at += 2
-            argument = self.deeper(self.sum)
-            self.expect(")")
-            return x.Function(token.text, argument)
-        if token.kind == "name" and token.text not in RESERVED_WORDS:
+            return self.call(token.text)
+        if token.text == "if" and token.kind == "name":
+            self.fail("a value; write (if ... then ... else ...) in parentheses")
+        if token.kind == "name" and token.text not in RESERVED_WORDS and token.text != "else":
             self.at += 1
             if self.token.text == "(" and self.token.kind == "op":
                 self.refuse_function(self.at - 1)
@@ -415,6 +426,14 @@ class _Parser:
             except (ValueError, OverflowError, KeyError) as problem:
                 raise problem_at(self.text, token.column, f"{token.text} is not valid: {problem}") from None
         self.fail("a value")
+
+    def call(self, function: str) -> x.Value:
+        """The arguments of a function, and its closing parenthesis."""
+        arguments = [self.deeper_value(self.value)]
+        while function == "coalesce" and self.take(","):
+            arguments.append(self.deeper_value(self.value))
+        self.expect(")")
+        return x.Coalesce(tuple(arguments)) if function == "coalesce" else x.Function(function, arguments[0])
 
 
 _COMPARISONS = (*x.COMPARISONS, "=")

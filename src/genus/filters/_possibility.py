@@ -15,7 +15,8 @@ from weakref import WeakKeyDictionary
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError, SubscriptionWarning
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
+from genus.filters._covering import needed_attributes
 from genus.filters._evaluate import COMPARE, TEXT, evaluate, round_to_float32
 from genus.model import (
     AttributeType,
@@ -189,7 +190,7 @@ class _Finder:
         absent = parts.absent
         if self._has_all and not absent:
             return None
-        needed = [*parts.present, *(name for value in parts.expressions for name in attributes_in(value))]
+        needed = [*parts.present, *(name for value in parts.expressions for name in sorted(needed_attributes(value)))]
         for name in needed:
             if name not in self._own and (reason := self._why_not_carried(name)):
                 return reason
@@ -280,7 +281,7 @@ class _Conjunction(NamedTuple):
     tests: dict[object, Tests]
     """Tests of attributes against constants, by name, and those of other values, by value."""
     expressions: list[x.Expression]
-    """Whatever else has attributes, without which it is neither true nor false."""
+    """Whatever else has attributes, without some of which it is neither true nor false."""
 
     def add(self, node: x.Predicate, wanted: bool) -> Reason | None:
         """Add a condition; the reason why it cannot hold by itself."""

@@ -34,6 +34,8 @@ _TAKEN = frozenset(
         "Subscription",
         "all_of",
         "this",
+        "when",
+        "coalesce",
         "datetime",
         "timedelta",
         "UTC",
@@ -151,7 +153,7 @@ def _count_operators(node: x.Expression) -> int:
             return len(operands)
         case x.Arithmetic(_, steps):
             return len(steps)
-        case x.Not() | x.Negation() | x.Function():
+        case x.Not() | x.Negation() | x.Function() | x.Conditional() | x.Coalesce():
             return 1
     return 0
 
@@ -237,6 +239,11 @@ def _value(node: x.Value) -> str:
             level = x.precedence(chain)
             rest = "".join(f" {step.op} {_inside(step.operand, level + 1)}" for step in steps)
             return f"{_inside(first, level)}{rest}"
+        case x.Conditional(condition, then, otherwise):
+            rest = "" if otherwise is None else f", {_value(otherwise)}"
+            return f"when({_predicate(condition)}, {_value(then)}{rest})"
+        case x.Coalesce(operands):
+            return f"coalesce({', '.join(map(_value, operands))})"
     raise TypeError(f"cannot write {node!r} in Python")
 
 
@@ -249,8 +256,8 @@ def _plain(node: x.Value) -> x.Value:
 
 def _inside(node: x.Value, level: int) -> str:
     """A value within an operation that binds at a level; looser ones get parentheses."""
-    text = _value(node)
-    return f"({text})" if x.precedence(_plain(node)) < level else text
+    text, plain = _value(node), _plain(node)
+    return f"({text})" if x.precedence(plain) < level and not isinstance(plain, x.Conditional) else text
 
 
 def _atom(node: x.Value) -> str:

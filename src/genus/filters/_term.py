@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from enum import Enum
 from types import FunctionType, MemberDescriptorType
-from typing import TYPE_CHECKING, Any, Never, NoReturn
+from typing import TYPE_CHECKING, Any, Never, NoReturn, overload
 
 from genus.errors import SubscriptionError
 from genus.filters._constants import check_text, describe_unplain
 from genus.filters._expression import (
     USE_PARENTHESES,
     AttributeRef,
+    Coalesce,
     Compare,
+    Conditional,
     Constant,
     Function,
     Literal,
@@ -162,8 +164,8 @@ class Term:
     def like(self, pattern: str, escape: str = "\\") -> Predicate:
         """Whether the text is like a pattern: `%` stands for any text, `_` for one character.
 
-        The escape character before one of them, or before itself, stands for that character; SubscriptionError if it
-        is anywhere else.
+        The escape character, any but these two, before one of them or before itself stands for that character;
+        SubscriptionError if it is anywhere else.
 
         >>> print(this.label.like("50!%_%", escape="!"))
         label like '50\\\\%_%'
@@ -265,6 +267,51 @@ def _attribute_name(attribute: object) -> str:
     raise SubscriptionError(
         f"{attribute!r} is not the name of an attribute: write this.speed, this[Loop.speed] or this['speed']"
     )
+
+
+@overload
+def when(condition: "Predicate | Term", then: Predicate, otherwise: "Predicate | Term | bool") -> Predicate: ...
+@overload
+def when(condition: "Predicate | Term", then: "Term | bool", otherwise: Predicate) -> Predicate: ...
+@overload
+def when(
+    condition: "Predicate | Term", then: "Term | Constant", otherwise: "Term | Constant | None" = None
+) -> Term: ...
+def when(condition: "Predicate | Term", then: Any, otherwise: Any = None) -> Term | Predicate:
+    """Choose one of two values, or of two predicates, by a condition.
+
+    It is unknown where the condition is unknown, as of an absent attribute, and without `otherwise` where the condition
+    is false. To choose by presence, test that: `when(this.speed.is_absent(), 0.0, this.speed)`, or use `coalesce`.
+
+    Args:
+        condition: The predicate that decides.
+        then: The value where it is true: a term or a constant. Or a predicate.
+        otherwise: The value where it is false, of the same type; a predicate or bool if `then` is a predicate.
+
+    >>> print(this.speed > when(this.wet, 80, 130))
+    speed > (if wet == true then 80 else 130)
+    >>> print(when(this.wet, this.speed > 80, this.speed > 130))
+    wet == true and speed > 80 or not wet == true and speed > 130
+    """
+    test = as_predicate(condition)
+    if not isinstance(then, Predicate) and not isinstance(otherwise, Predicate):
+        return Term(Conditional(test, as_value(then), None if otherwise is None else as_value(otherwise)))
+    if otherwise is None:
+        raise SubscriptionError("a choice of predicates needs both: when(condition, then, otherwise)")
+    return (test & _predicate_or_bool(then)) | (~test & _predicate_or_bool(otherwise))
+
+
+def coalesce(*values: "Term | Constant") -> Term:
+    """Return the first value that is known: not absent, not NaN, and with a result.
+
+    >>> print(coalesce(this.speed, 0.0) < 30)
+    coalesce(speed, 0.0) < 30
+    """
+    return Term(Coalesce(tuple(map(as_value, values))))
+
+
+def _predicate_or_bool(thing: object) -> Predicate:
+    return Compare("==", Literal(thing), Literal(True)) if isinstance(thing, bool) else as_predicate(thing)
 
 
 def as_value(thing: object) -> Value:

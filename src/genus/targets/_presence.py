@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeAlias
 
 import genus.filters._expression as x
-from genus.filters._covering import conjuncts
+from genus.filters._covering import conjuncts, needed_attributes
 from genus.filters._subscription import AllOf, Subscription, rebuild
 from genus.targets._compiler import Compiler
 
@@ -41,7 +41,8 @@ def residual_of(subscription: Subscription, tested: frozenset[str], decided: boo
 def without_values(reason: str) -> Mapping[type[x.Expression] | str, str]:
     """What a compiler of presence leaves to the receiver, with the reason that values cannot be tested."""
     return {
-        **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.Function, x.ToFloat, x.Micros), reason),
+        **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.Function), reason),
+        **dict.fromkeys((x.Conditional, x.Coalesce, x.ToFloat, x.Micros), reason),
         **dict.fromkeys((*x.ARITHMETIC, *x.FUNCTIONS, *x.COMPARISONS, *x.TEXT_TESTS), reason),
         **dict.fromkeys((x.Compare, x.OneOf, x.TextTest), f"{reason}, but presence is tested"),
         x.Present: "unless the attribute is tagged",
@@ -72,8 +73,8 @@ class PresenceCompiler(Compiler, abstract=True):
         return {node.attribute.name: wanted}
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Presence:
-        """It is true or false only if all its attributes are present."""
-        return {each.name: True for each in node.walk() if isinstance(each, x.AttributeRef)}
+        """It is true or false only if the attributes that it needs are present."""
+        return dict.fromkeys(needed_attributes(node), True)
 
     visit_OneOf = visit_TextTest = visit_Compare
 

@@ -16,7 +16,7 @@ import msgspec
 import genus.filters._expression as x
 from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._evaluate import compute, normalize
 from genus.filters._like import read_pattern
 from genus.filters._subscription import Subscription
@@ -474,6 +474,20 @@ class ArrowCompiler(Compiler):
                 return lambda columns: pc.abs(operand(columns))
         return lambda columns: pc.abs(_without_smallest(operand(columns)))
 
+    def visit_Conditional(self, node: x.Conditional) -> Step:
+        """`if_else`, null where the condition is."""
+        condition, then = self.visit(node.condition), self.visit(node.then)
+        nothing = constant(None, computed_type(type_of(node)))
+        otherwise: Step = (lambda _: nothing) if node.otherwise is None else self.visit(node.otherwise)
+        return lambda columns: pc.if_else(condition(columns), then(columns), otherwise(columns))
+
+    def visit_Coalesce(self, node: x.Coalesce) -> Step:
+        """`coalesce`, of floats where they are numbers."""
+        operands: list[Step] = [self.visit(operand) for operand in node.operands]
+        if not isinstance(type_of(node), FloatType):
+            return lambda columns: pc.coalesce(*(operand(columns) for operand in operands))
+        return lambda columns: pc.coalesce(*(_only_numbers(operand(columns)) for operand in operands))
+
     def visit_Arithmetic(self, node: x.Arithmetic) -> Step:
         """The steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
         is_float = isinstance(type_of(node), FloatType)
@@ -524,6 +538,10 @@ def _one_of(item: Datum, options: pa.Array, known: Callable[[Datum], Datum]) -> 
 
 def _not_zero(floats: Datum) -> Datum:
     return pc.if_else(pc.equal(floats, ZERO), constant(None, pa.float64()), floats)
+
+
+def _only_numbers(floats: Datum) -> Datum:
+    return pc.if_else(_is_number(floats), floats, constant(None, pa.float64()))
 
 
 def _without_smallest(integers: Datum) -> Datum:

@@ -15,7 +15,7 @@ from unicodedata import is_normalized
 import msgspec
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE, conjuncts
 from genus.filters._evaluate import DIVISIONS, WRONG_VALUE, exactly, normalize, raise_event_error, round_to_float32
 from genus.filters._like import matcher
@@ -46,7 +46,7 @@ ALWAYS: Condition = ()
 NEVER: Condition = ("False",)
 N = TypeVar("N", bound=x.Expression)
 _LEAVES = (x.Compare, x.OneOf, x.TextTest)
-_COMPUTED = (x.Arithmetic, x.Negation, x.Function, x.ToFloat, x.Micros)
+_COMPUTED = (x.Arithmetic, x.Negation, x.Function, x.Conditional, x.Coalesce, x.ToFloat, x.Micros)
 _MAX_LEVELS = 16
 """Values nested deeper than this are computed in steps, as Python's compiler has limits for nested expressions."""
 
@@ -300,6 +300,27 @@ class PythonCompiler(Compiler):
             result = self._number(self._step(step, result, right), node, span)
             span = clip_bounds(span)
         return self._shared_value(node, result)
+
+    def visit_Conditional(self, node: x.Conditional) -> Operand:
+        """A conditional expression; it is unknown where the condition is neither true nor false."""
+        cases = [(self.visit(node.condition, True), self.visit(node.then))]
+        if node.otherwise is not None:
+            cases.append((self.visit(node.condition, False), self.visit(node.otherwise)))
+        return self._shared_value(node, self._first_of(cases))
+
+    def visit_Coalesce(self, node: x.Coalesce) -> Operand:
+        """A conditional expression that tests whether each operand is known."""
+        operands = [self.visit(operand) for operand in node.operands]
+        return self._shared_value(node, self._first_of([(is_number(operand), operand) for operand in operands]))
+
+    def _first_of(self, cases: list[tuple[Condition, Operand]]) -> Operand:
+        """The first operand that is known and whose condition is true, in a local variable."""
+        tests = [(all_of_these([operand.conditions, condition]), operand) for condition, operand in cases]
+        kept = [(test, operand) for test, operand in tests if test != NEVER]
+        if not kept:
+            return Operand("None", NEVER)
+        code = "".join(f"{operand.code} if {join_condition(test)} else " for test, operand in kept)
+        return self._keep(Operand(f"{code}None", never_nan=all(each.never_nan for _, each in kept)), "{} is not None")
 
     def _step(self, step: x.Step, left: Operand, right: Operand) -> Operand:
         conditions = (*left.conditions, *right.conditions)

@@ -14,7 +14,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from genus.errors import SubscriptionError
-from genus.filters import AllOf, Predicate, Subscription, Term, this
+from genus.filters import AllOf, Predicate, Subscription, Term, coalesce, this, when
 from genus.filters._subscription import rebuild
 from genus.model import (
     Attribute,
@@ -301,6 +301,8 @@ class Generator:
         term = this[attribute.name]
         if isinstance(attribute.type, OpaqueType) or self.random.random() < 0.08:
             return term.is_present()
+        if self.random.random() < 0.2:
+            term = self._choice(term, attribute, among)
         if isinstance(attribute.type, TextType) and self.random.random() < 0.4:
             if self.random.random() < 0.4:
                 return term.like(self.random.choice(PATTERNS))
@@ -313,6 +315,15 @@ class Generator:
         if isinstance(attribute.type, BoolType | ChoiceType):
             return self.random.choice([term.__eq__, term.__ne__])(self._operand(attribute, among))
         return self._comparison(self._compute(term, attribute, among), self._operand(attribute, among))
+
+    def _choice(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
+        """A choice between the attribute and other values of its type, or between two constants."""
+        other, constants = self._operand(attribute, among), self.random.choices(pool(attribute.type), k=2)
+        if self.random.random() < 0.4:
+            return self._choose(coalesce(term, other), coalesce(other, term, constants[0]))
+        pairs = [(term, other), (other, term), (term, None), (constants[0], constants[1])]
+        made: Term = when(self._predicate(among, 1), *self.random.choice(pairs))
+        return made
 
     def _comparison(self, left: Term, right: Any) -> Predicate:
         tests = [left.__eq__, left.__ne__, left.__lt__, left.__le__, left.__gt__, left.__ge__]
@@ -398,25 +409,30 @@ def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
     ordered = not isinstance(type_, BoolType | ChoiceType)
     for value in pool(type_):
         yield from (term == value, term != value, term.isin([value]))
+        yield from (coalesce(term, value) == value, when(term != value, term) == value)
+        yield when(term == value, value, pool(type_)[0]) != coalesce(term, pool(type_)[-1])
         if ordered:
             yield from (term < value, term <= value, term > value, term >= value)
+            yield from (when(term < value, value, term) > pool(type_)[1], coalesce(term, value) <= value)
         if isinstance(type_, IntType | FloatType):
             yield from (term + value > 0, term - value <= 1, term * value != 2, term / value > 0.5, -term >= value)
             yield from (term // value == 0, term // value < 2, term % value > 0, value % term == 1, value // term < 0)
             yield from (abs(term) == value, abs(term - value) > 1, term % value % 3 == 1, 7 % (term % value) >= 1)
             yield from (term == float(value), term < float(value))
+            yield from (when(term > value, term, 1.5) + term >= 2, abs(when(term < 1, value)) > 1)
         if isinstance(type_, IntType):
             yield term.isin([value, 2.0**53, 0.5, 3.0])
         if isinstance(type_, TextType):
             yield from (term.startswith(value), term.endswith(value), term.contains(value))
             yield from (term.length() == len(value), term.length() % 2 < len(value))
+            yield from (coalesce(term, value).length() > 1, when(term.contains("8"), term, value).endswith("m"))
             yield from (
                 term.like(_escaped(value)),
                 term.like(f"_{_escaped(value)}%"),
                 term.like(f"%{_escaped(value)}_%"),
             )
         if isinstance(type_, BytesType):
-            yield from (term.length() >= len(value), -term.length() < -len(value))
+            yield from (term.length() >= len(value), -term.length() < -len(value), coalesce(term, value).length() > 1)
         if isinstance(type_, DurationType):
             yield from (term + value > SPANS[3], term - value == SPANS[0], -term <= value, abs(term) > value)
             yield from (

@@ -12,7 +12,7 @@ from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
 import genus.filters._expression as x
-from genus.filters._covering import as_test
+from genus.filters._covering import as_test, needed_attributes
 from genus.model import FloatType
 from genus.model._types import micros_of_duration, micros_of_time
 
@@ -75,8 +75,8 @@ def _both(first: int, second: int) -> int:
 
 
 def _outcomes_of_test(test: x.Predicate, zone: Zone) -> int:
-    """The outcomes of a comparison, which is unknown if one of its attributes is absent."""
-    read = [zone.get(node.name, ANY) for node in test.walk() if isinstance(node, x.AttributeRef)]
+    """The outcomes of a comparison, which is unknown if an attribute that it needs is absent."""
+    read = [zone.get(name, ANY) for name in needed_attributes(test)]
     if not all(known.may_be_present for known in read):
         return UNKNOWN
     match as_test(test):

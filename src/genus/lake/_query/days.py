@@ -11,6 +11,7 @@ from datetime import date
 
 import genus.filters._expression as x
 from genus.filters import Subscription
+from genus.filters._covering import needed_attributes
 from genus.filters._expression import DURATION_UNITS
 from genus.model import TimeType
 from genus.targets._intervals import Interval, Times, attribute_of, intervals, merge_intervals
@@ -99,7 +100,7 @@ def _combine(
 
 
 def _days_of_test(test: x.Predicate) -> _Outcomes:
-    """The days of a comparison; one that reads `time` is neither true nor false without it."""
+    """The days of a comparison; one that needs `time` is neither true nor false without it."""
     attribute = attribute_of(test)
     if attribute is not None and attribute.name == TIME and isinstance(attribute.type, TimeType):
         domain = Times()
@@ -107,8 +108,7 @@ def _days_of_test(test: x.Predicate) -> _Outcomes:
         if found is not None:
             others = _complement(found, domain.low, domain.high)
             return _Outcomes(DaySet(_as_days(found), False), DaySet(_as_days(others), False))
-    reads_time = any(isinstance(node, x.AttributeRef) and node.name == TIME for node in test.walk())
-    return _Outcomes(TIMED, TIMED) if reads_time else _Outcomes(EVERY, EVERY)
+    return _Outcomes(TIMED, TIMED) if TIME in needed_attributes(test) else _Outcomes(EVERY, EVERY)
 
 
 def _as_days(times: Iterable[Interval]) -> tuple[Interval, ...]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.model import AttributeType, BytesType, ChoiceType, FloatType, TextType
 from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of
 
@@ -116,7 +116,7 @@ def _take_constants(node: Any, found: list[x.Literal]) -> Any:
     if kind is x.AttributeRef:
         return x.AttributeRef(node.name, without_class(type_of(node)))
     if not isinstance(node, x.Expression):
-        return node
+        return without_class(node)
     if isinstance(node, x.OneOf) and len(node.options) > MAX_OPTIONS:
         options = [x.Literal(option.value, without_class(type_of(option))) for option in node.options]
         return x.OneOf(_take_constants(node.item, found), tuple(options))

@@ -7,13 +7,13 @@ Arithmetic of floats is left to the receiver.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE
 from genus.filters._evaluate import DIVISIONS, evaluate, evaluate_value, normalize
 from genus.filters._like import read_pattern
@@ -29,12 +29,13 @@ from genus.model import (
 )
 from genus.model._types import int_range
 from genus.targets._compiler import Compiler
-from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, any_of_these, present, test
+from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, any_of_these, opposite, present, test
 from genus.targets.c._intervals import (
     Intervals,
     complement,
     exact_intervals,
     float_intervals,
+    float_key,
     integer_intervals,
     merge,
     numbers_of,
@@ -159,6 +160,9 @@ class CCompiler(Compiler):
         """A comparison with a constant as intervals, or of two values."""
         if _is_constant(node):
             return ALWAYS if evaluate(node, Event()) is wanted else NEVER
+        for side in ("left", "right"):
+            if _is_choice_of_others(chosen := getattr(node, side)):
+                return self._test_each(node, side, chosen, wanted)
         op = node.op if wanted else OPPOSITE[node.op]
         if _is_constant(node.left):
             return self._compare_with(node.right, _MIRRORED[op], _value_of(node.left))
@@ -170,6 +174,8 @@ class CCompiler(Compiler):
         """Membership in a constant set: of numbers as intervals, of others one by one."""
         if _is_constant(node.item):
             return ALWAYS if evaluate(node, Event()) is wanted else NEVER
+        if _is_choice_of_others(node.item):
+            return self._test_each(node, "item", node.item, wanted)
         options = [_value_of(option) for option in node.options]
         item = self._comparable(node.item)
         if isinstance(item, Number | Key):
@@ -181,12 +187,43 @@ class CCompiler(Compiler):
 
     def visit_TextTest(self, node: x.TextTest, wanted: bool) -> Condition:
         """A function of the runtime."""
+        if _is_constant(node.item):
+            return ALWAYS if evaluate(node, Event()) is wanted else NEVER
+        if _is_choice_of_others(node.item):
+            return self._test_each(node, "item", node.item, wanted)
         item = self.visit(node.item)
         assert isinstance(item, Run)
         part = str(node.part.value)
         contents = _encode_pattern(part) if node.op == "like" else part.encode()
         code = f"{self.operators[node.op]}({item.code}, {self._constant(contents)})"
         return all_of_these([item.needs, test(code if wanted else f"!{code}")])
+
+    def _test_each(self, node: x.Predicate, field: str, chosen: x.Value, wanted: bool) -> Condition:
+        """A test of a choice of texts, bytes, bools or choices: the test of each of them where it is the chosen one."""
+        return any_of_these(
+            all_of_these([condition, self.visit(msgspec.structs.replace(node, **{field: value}), wanted)])
+            for condition, value in self._cases(chosen)
+        )
+
+    def _cases(self, chosen: x.Value) -> list[tuple[Condition, x.Value]]:
+        """The values of which one is chosen, each with the condition that it is, provided that it is known."""
+        match chosen:
+            case x.Conditional(condition, then, otherwise):
+                cases = [(self.visit(condition, True), then)]
+                return cases if otherwise is None else [*cases, (self.visit(condition, False), otherwise)]
+            case x.Coalesce(operands):
+                unknown = [opposite(self._known(operand)) for operand in operands]
+                return [(all_of_these(unknown[:place]), each) for place, each in enumerate(operands)]
+        raise AssertionError(f"{chosen!r} is no choice")
+
+    def _known(self, node: x.Value) -> Condition:
+        """The condition that a text, bytes, a bool or a choice is known."""
+        if _is_choice_of_others(node):
+            return any_of_these(all_of_these([each, self._known(value)]) for each, value in self._cases(node))
+        if isinstance(node, x.Literal):
+            return ALWAYS
+        found: Operand = self.visit(node)
+        return found.needs
 
     def _compare_with(self, node: x.Value, op: str, constant: object) -> Condition:
         if constant is None:
@@ -294,7 +331,10 @@ class CCompiler(Compiler):
         return self._compute("-", _constant_number(0), self._as_number(operand))
 
     def visit_Function(self, node: x.Function) -> Operand:
-        """`abs` of a number, `length` of a text or bytes."""
+        """`abs` of a number, `length` of a text or bytes; of a choice of texts, that of each of them."""
+        if _is_choice_of_others(node.operand):
+            cases = self._cases(node.operand)
+            return self._first_of([(each, x.Function(node.op, value, node.type)) for each, value in cases], False)
         operand = self.visit(node.operand)
         if isinstance(operand, Run):
             counted = self.operators["length"] if isinstance(type_of(node.operand), TextType) else "genus_count_bytes"
@@ -302,6 +342,43 @@ class CCompiler(Compiler):
         if isinstance(operand, Key):
             return msgspec.structs.replace(operand, code=f"genus_absolute{operand.bits}({operand.code})")
         return self._absolute(self._as_number(operand))
+
+    def visit_Conditional(self, node: x.Conditional) -> Operand:
+        """The chosen number, in a variable."""
+        return self._first_of(self._cases(node), isinstance(node.type, FloatType))
+
+    def visit_Coalesce(self, node: x.Coalesce) -> Operand:
+        """The first number that is known, in a variable."""
+        return self._first_of([(ALWAYS, operand) for operand in node.operands], isinstance(node.type, FloatType))
+
+    def _first_of(self, cases: Sequence[tuple[Condition, x.Value]], is_float: bool) -> Number | Key:
+        """The first number that is known and whose condition is true, in a variable that the conditions set."""
+        variable, conditions = self._variable(), [condition for condition, _ in cases]
+        if is_float:
+            keys = [self._key(value) for _, value in cases]
+            codes = [(key.needs, _is_number(key), key.widened()) for key in keys]
+        else:
+            numbers = [self._number(value) for _, value in cases]
+            codes = [(number.needs, ALWAYS, number.as_type("int64_t")) for number in numbers]
+        needs = any_of_these(
+            all_of_these([condition, *tests, test(f"genus_keep({code}, &{variable})")])
+            for condition, (*tests, code) in zip(conditions, codes, strict=True)
+        )
+        if is_float:
+            return Key(variable, 64, needs, never_nan=True)
+        spans = [number.span for number in numbers]
+        return Number(variable, "int64_t", (min(low for low, _ in spans), max(high for _, high in spans)), needs)
+
+    def _key(self, node: x.Value) -> Key:
+        """A float; a part without attributes is computed now."""
+        if not _is_constant(node):
+            found = self.visit(node)
+            assert isinstance(found, Key), f"a bound tree chooses among floats, not {found!r}"
+            return found
+        value = _value_of(node)
+        if not isinstance(value, float):
+            return Key("0", 64, NEVER)
+        return Key(integer(float_key(value, 64), "int64_t"), 64, never_nan=True)
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Operand:
         """The steps from left to right, in integers."""
@@ -374,6 +451,16 @@ class CCompiler(Compiler):
 
 def _is_constant(node: x.Expression) -> bool:
     return not any(isinstance(part, x.AttributeRef) for part in node.walk())
+
+
+def _is_choice_of_others(node: x.Value) -> bool:
+    """Whether a value is chosen among texts, bytes, bools or choices, which are tested one by one."""
+    is_chosen = isinstance(node, x.Conditional | x.Coalesce)
+    return is_chosen and isinstance(type_of(node), TextType | BytesType | BoolType | ChoiceType)
+
+
+def _is_number(key: Key) -> Condition:
+    return ALWAYS if key.never_nan else test(f"genus_is_number{key.bits}({key.code})")
 
 
 def _value_of(node: x.Value) -> object:

@@ -64,6 +64,11 @@ def any_of_these(conditions: Iterable[Condition]) -> Condition:
     return test(f"({' || '.join(f'({code})' for code in kept)})")
 
 
+def opposite(condition: Condition) -> Condition:
+    """The condition that is true where another is not."""
+    return ALWAYS if condition.never else NEVER if condition.always else test(f"!({condition.code()})")
+
+
 def _presence_code(presence: Mapping[int, bool]) -> list[str]:
     """One test for each byte of presence bits."""
     bytes_: dict[int, tuple[int, int]] = {}

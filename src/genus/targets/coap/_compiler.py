@@ -195,5 +195,7 @@ class CoapCompiler(Compiler):
         return x.format_expression(node)
 
     visit_AttributeRef = visit_Literal = visit_Arithmetic = visit_Negation = visit_Function = _visit_any
-    visit_ToFloat = visit_Micros = visit_Compare = visit_OneOf = visit_TextTest = _visit_any
+    visit_Conditional = visit_Coalesce = visit_ToFloat = visit_Micros = visit_Compare = visit_OneOf = visit_TextTest = (
+        _visit_any
+    )
     visit_Present = visit_And = visit_Or = visit_Not = _visit_any

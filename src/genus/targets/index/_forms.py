@@ -290,6 +290,12 @@ def compile_value(node: x.Value) -> Compute:
             return _absolute(compile_value(operand))
         case x.Arithmetic(first, steps):
             return _arithmetic(compile_value(first), [(step.op, compile_value(step.operand)) for step in steps])
+        case x.Conditional(condition, then, otherwise, type_) if isinstance(type_, _NUMBERS):
+            other = _unknown if otherwise is None else compile_value(otherwise)
+            tests = compile_test(condition, True), compile_test(condition, False)
+            return _conditional(*tests, compile_value(then), other)
+        case x.Coalesce(operands, type_) if isinstance(type_, _NUMBERS):
+            return _coalesce([compile_value(operand) for operand in operands])
     raise NotImplementedError
 
 
@@ -465,6 +471,52 @@ def _arithmetic(first: Compute, steps: list[tuple[str, Compute]]) -> Compute:
         return result
 
     return run
+
+
+_NUMBERS = (IntType, FloatType, TimeType, DurationType)
+"""The types whose values can be chosen row by row; a choice of others has no form."""
+
+
+def _unknown(_: Event, __: Constants) -> None:
+    return None
+
+
+def _conditional(is_true: Test, is_false: Test, then: Compute, otherwise: Compute) -> Compute:
+    def run(event: Event, constants: Constants) -> Any:
+        yes = is_true(event, constants)
+        if yes is True:
+            return then(event, constants)
+        no = is_false(event, constants)
+        if no is True:
+            return otherwise(event, constants)
+        if yes is False and no is False:
+            return None
+        first, second = then(event, constants), otherwise(event, constants)
+        (a, a_known), (b, b_known) = _rows(first, second), _rows(second, first)
+        return np.where(yes, a, b), _both(yes, a_known) | _both(no, b_known)
+
+    return run
+
+
+def _coalesce(operands: list[Compute]) -> Compute:
+    def run(event: Event, constants: Constants) -> Any:
+        found: Numbers | None = None
+        for operand in operands:
+            value = operand(event, constants)
+            if value is None:
+                continue
+            if found is None and type(value) is not tuple:
+                return value
+            values, known = _numbers(value)
+            found = (values, known) if found is None else (np.where(found[1], found[0], values), found[1] | known)
+        return found
+
+    return run
+
+
+def _rows(value: Any, other: Any) -> Numbers:
+    """The values of all rows; where there is none, those of another value, as unknown."""
+    return (_numbers(other)[0] if other is not None else 0, False) if value is None else _numbers(value)
 
 
 def _in_range(number: Any) -> Any:

@@ -22,7 +22,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column
 
 import genus.filters._expression as x
-from genus.filters._bind import type_of
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE, as_test
 from genus.filters._evaluate import normalize, round_to_float32
 from genus.filters._like import read_pattern
@@ -101,8 +101,8 @@ def reaches_files(node: x.Predicate) -> bool:
             return reaches_files(operand)
         case x.Present():
             return True
-        case x.TextTest(op):
-            return op != "like"
+        case x.TextTest(op, item):
+            return op != "like" and isinstance(item, x.AttributeRef)
     return stored_test(node, True) is not None and stored_test(node, False) is not None
 
 
@@ -306,6 +306,19 @@ class SparkCompiler(Compiler):
         if isinstance(type_of(node), FloatType):
             return self.operators[node.op](operand)
         return self.operators[node.op](operand.cast("decimal(20,0)")).try_cast("bigint")
+
+    def visit_Conditional(self, node: x.Conditional) -> Column:
+        """`CASE WHEN` the condition is true and `WHEN` it is false; NULL where it is neither."""
+        chosen = F.when(self.visit(node.condition, True), self.visit(node.then))
+        if node.otherwise is None:
+            return chosen
+        return chosen.when(self.visit(node.condition, False), self.visit(node.otherwise))
+
+    def visit_Coalesce(self, node: x.Coalesce) -> Column:
+        """`COALESCE`, of floats where they are numbers."""
+        operands = [(operand, self.visit(operand)) for operand in node.operands]
+        numbers = [(_number(operand, column), column) for operand, column in operands]
+        return F.coalesce(*(F.when(tests[0], column) if tests else column for tests, column in numbers))
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Column:
         """The steps from left to right, all on integers or all on floats; only floats are divided by `/`."""

@@ -1,0 +1,81 @@
+"""The syntax tree of a property's function, from its source file."""
+
+import ast
+import inspect
+import warnings
+from collections.abc import Iterator
+from copy import copy
+from functools import lru_cache
+from tokenize import TokenError
+from types import CodeType
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """The syntax tree of a function: its first parameter, its statements, and the number of lines before it."""
+
+    parameter: str
+    statements: list[ast.stmt]
+    line: int
+
+
+class NoSource(Exception):
+    """The source of a function is not known; the message is the reason."""
+
+
+@lru_cache(maxsize=1024)
+def source_of(code: CodeType) -> Source:
+    """The source of a function; NoSource if there is none, or not the right one."""
+    if not code.co_argcount:
+        raise NoSource("it has no parameter for the event")
+    try:
+        lines, first = inspect.getsourcelines(code)
+        tree = ast.parse("".join(["if True:\n", *lines] if lines[0][:1].isspace() else ["\n", *lines]))
+    except (OSError, TypeError):
+        raise NoSource(
+            "its source is not there, as of code that was typed at a prompt or made by exec; write the class in a file"
+        ) from None
+    except (SyntaxError, TokenError):
+        raise NoSource("its source cannot be read by itself; write it as a function below @property") from None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda) and _is_source_of(node, code):
+            body: list[ast.stmt] = [ast.Return(node.body)] if isinstance(node, ast.Lambda) else node.body
+            return Source(code.co_varnames[0], body, first - 2)
+    raise NoSource("its source is not what Python runs, as the file was changed since; import it again")
+
+
+def _is_source_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
+    """Whether a syntax tree compiles to the code, so that a file that changed after its import is not believed."""
+    *_, scope, _ = ["", *code.co_qualname.split(".")]
+    scope = scope if scope.isidentifier() else "_"  # names that begin with two underscores have that of their class
+    around = ", ".join(name for name in code.co_freevars if name != "__class__")
+    module = ast.parse(f"def _({around}):\n class {scope}: pass")
+    module.body[0].body[0].body = [_without_decorators(node)]  # type: ignore[attr-defined]
+    future = code.co_flags & sum(1 << bit for bit in range(17, 25))
+    with warnings.catch_warnings(action="ignore"):  # Python has given them for the file
+        made = compile(ast.fix_missing_locations(module), "<property>", "exec", flags=future, dont_inherit=True)
+    return any(_is_same_code(each, code) for each in _codes_in(made))
+
+
+def _without_decorators(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
+    if isinstance(node, ast.Lambda):
+        return ast.Expr(node)
+    bare = copy(node)
+    bare.decorator_list = []
+    return bare
+
+
+def _codes_in(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _codes_in(constant)
+
+
+def _is_same_code(one: CodeType, other: CodeType) -> bool:
+    return _contents(one) == _contents(other)
+
+
+def _contents(code: CodeType) -> tuple[object, ...]:
+    constants = [(type(each), each) for each in code.co_consts if not isinstance(each, CodeType)]
+    return code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
