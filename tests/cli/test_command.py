@@ -281,7 +281,7 @@ def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, fol
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) -> None:
-    from genus.bus._recording import RecordingWriter
+    from genus.bus import RecordingWriter
     from genus.cli._events import load_types
 
     (loop,) = load_types("road.py")

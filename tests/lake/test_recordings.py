@@ -17,9 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from genus import Event, Float32, Maybe, UInt8
+from genus.bus import RecordingWriter, read_recording
+from genus.bus._blocks import HEADER
 from genus.bus._codec import EventDecoder, Recorded, encode_event
 from genus.bus._frames import ARRAY_OF_THREE, FIELDS, FIRST_FORMAT, FORMAT, FrameFormat
-from genus.bus._recording import HEADER, RecordingWriter, read_recording
 from genus.catalog import Catalog
 from genus.errors import RecordingError
 from genus.lake._ingest import recordings as frames

@@ -12,7 +12,7 @@ encoded and decoded, and must be equal afterwards.
 from collections.abc import Callable, Iterable
 from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -40,6 +40,10 @@ from genus.model._vector import Attribute
 
 FindInvalid: TypeAlias = Callable[[Event], str | None]
 """A function that returns the name of the first attribute of an event whose value it may not have; None if all fit."""
+
+FindInvalidIn: TypeAlias = Callable[[Iterable[Event]], str | None]
+"""The same for several events of one class."""
+F = TypeVar("F")
 
 SHORTEST, LONGEST = (timedelta(microseconds=micros) for micros in (INT64_MIN, INT64_MAX))
 _SHOWN = 200
@@ -121,18 +125,27 @@ def _invalid_finder(cls: type) -> FindInvalid:
 
 
 def _invalid_decoded_finder(cls: type) -> FindInvalid:
+    return _generate(_tests_left_out(cls))
+
+
+def _invalid_decoded_finder_in(cls: type) -> FindInvalidIn:
+    find: FindInvalidIn = _generate(_tests_left_out(cls), ["def find_invalid(es):", " for e in es:"], " return None")
+    return find
+
+
+def _tests_left_out(cls: type) -> Iterable[tuple[Attribute, _Test]]:
     left_out = (each for each in attributes(cls) if _is_left_out(cls, each))
-    return _generate((each, _Test(_usual_test(each).removeprefix(" and "), {})) for each in left_out)
+    return ((each, _Test(_usual_test(each).removeprefix(" and "), {})) for each in left_out)
 
 
-class _Finders(dict[type, FindInvalid]):
+class _Finders(dict[type, F], Generic[F]):
     """Functions by event type, each generated when it is first needed."""
 
-    def __init__(self, make: Callable[[type], FindInvalid]) -> None:
+    def __init__(self, make: Callable[[type], F]) -> None:
         super().__init__()
         self._make = make
 
-    def __missing__(self, cls: type) -> FindInvalid:
+    def __missing__(self, cls: type) -> F:
         self[cls] = made = self._make(cls)
         return made
 
@@ -143,17 +156,24 @@ invalid_finders = _Finders(_invalid_finder)
 invalid_decoded_finders = _Finders(_invalid_decoded_finder)
 """The same for an event that msgspec decoded: it tests what msgspec does not."""
 
+invalid_decoded_finders_in = _Finders(_invalid_decoded_finder_in)
+"""The same for several events that msgspec decoded."""
 
-def _generate(tests: Iterable[tuple[Attribute, _Test]]) -> FindInvalid:
+
+def _generate(
+    tests: Iterable[tuple[Attribute, _Test]],
+    opening: Iterable[str] = ("def find_invalid(e):",),
+    closing: str = "    return None",
+) -> Callable[[Any], str | None]:
     names: dict[str, object] = dict(_NAMES)
-    lines = ["def find_invalid(e):"]
+    lines = list(opening)
     for number, (attribute, (code, own)) in enumerate(tests):
         names |= {f"{name}{number}": value for name, value in own.items()}
         present = "v is not None and " if attribute.optional else ""
         lines.append(f"    v = e.{attribute.name}")
         lines.append(f"    if {present}not ({code.format(n=number)}): return {attribute.name!r}")
-    exec(compile("\n".join([*lines, "    return None"]), "<genus check>", "exec"), names)
-    found: FindInvalid = names["find_invalid"]  # type: ignore[assignment]
+    exec(compile("\n".join([*lines, closing]), "<genus check>", "exec"), names)
+    found: Callable[[Any], str | None] = names["find_invalid"]  # type: ignore[assignment]
     return found
 
 

@@ -1,0 +1,614 @@
+"""The blocks of recordings: how events are stored in a file, and found again after damage.
+
+A file is a header of eight bytes and then blocks, each of which can be read by itself:
+
+* a head of 64 bytes: how many bytes the block has, how many events it has and how many the file has before it, which
+  times they are of, and checksums. So a time is found, and what damage cost is known, without reading payloads,
+* a directory of the types in the block with their units and numbers of events,
+* a checksum for every page of 4096 bytes of the payload,
+* the payload, which may be compressed: the times of recording; if there are several types, the place of each event in
+  the block; where each bundle of 32 events of a type ends; and for each type a msgpack array of bundles, which are
+  arrays of events, so that one call decodes them all.
+
+The last block of a file that was closed is an index of the others. It can be missing: the heads say the same.
+
+What damage costs: a wrong bit is found by the checksum of its page, head or directory, and put right if a second
+checksum of the whole confirms this, so that it costs nothing. Other damage costs the events of the pages that it hits
+and their bundles, or the block if that is compressed or its head is not legible.
+
+After damage that hides where a block ends, reading goes on at the next valid head. A payload may contain whole blocks
+in an attribute of bytes, and nothing but their place tells these from others. Hence the marker, with which blocks
+begin, occurs in no payload: one that has it is stored combined with a stream of bytes in which it does not occur.
+"""
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import msgspec
+
+from genus._extras import install_command
+from genus.bus._frames import Gap, Octets
+from genus.errors import RecordingError
+
+HEADER = b"genus\x03\x1a\xff"
+"""The first bytes of a file."""
+MARKER = b"\xfe\x47\xc1\x8e"
+"""The first bytes of a block."""
+HEAD = struct.Struct("<4sIIBBHIIIIIIQqq")
+_CHECK = struct.Struct("<I")
+_AFTER_CHECKS = 12
+"""The bytes of a head before what its checksums cover: marker, checksum, second checksum of head and directory."""
+
+EVENTS, INDEX = 0, 1
+"""Kinds of blocks."""
+PLAIN, ZSTD = 0, 1
+"""How payloads are packed."""
+PAGE = 4096
+"""Bytes of a payload that have a checksum of their own."""
+BUNDLE = 32
+"""Events of a type that are encoded by one call, and found again together after damage."""
+LARGEST = 1 << 26
+"""The most bytes of an event."""
+MOST_PAYLOAD = 2 * LARGEST
+"""The most bytes of a payload."""
+
+_ARRAY = struct.Struct(">BI")
+_ARRAY_32 = 0xDD
+
+
+class Head(NamedTuple):
+    """The head of a block, without marker and checksums of its own."""
+
+    kind: int
+    packing: int
+    key: int
+    """Which stream of bytes the payload is combined with; 0 for none."""
+    events: int
+    directory_size: int
+    directory_check: int
+    stored_size: int
+    pages_check: int
+    """The checksum of the checksums of pages."""
+    payload_size: int
+    before: int
+    """Events in the blocks before."""
+    first_us: int
+    """The time of the first event."""
+    latest_us: int
+    """The latest time."""
+
+
+class Group(msgspec.Struct, array_like=True, frozen=True):
+    """The events of one type in a block."""
+
+    name: str
+    count: int
+    size: int
+    """Bytes of the bundles."""
+    units: dict[str, str]
+
+    @property
+    def bundles(self) -> int:
+        """The number of bundles."""
+        return (self.count + BUNDLE - 1) // BUNDLE
+
+
+class Block(NamedTuple):
+    """A block whose head and directory are legible; `end` may be after the end of the file."""
+
+    start: int
+    end: int
+    head: Head
+    groups: tuple[Group, ...]
+    covered: bytes
+    """The bytes of head and directory that checksums cover."""
+    is_whole: bool
+    """Whether nothing had to be put right."""
+
+    @property
+    def pages_start(self) -> int:
+        """The position of the checksums of pages."""
+        return self.start + HEAD.size + self.head.directory_size
+
+    @property
+    def payload_start(self) -> int:
+        """The position of the payload."""
+        return self.pages_start + 4 * count_pages(self.head.stored_size)
+
+
+def count_pages(size: int) -> int:
+    """The number of pages of so many bytes."""
+    return (size + PAGE - 1) // PAGE
+
+
+_decode_bundle = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_decode_directory = msgspec.msgpack.Decoder(tuple[Group, ...]).decode
+_encoder = msgspec.msgpack.Encoder()
+_encode, _encode_into = _encoder.encode, _encoder.encode_into
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class EventGroup(NamedTuple):
+    """Events of one type that are to be written."""
+
+    name: str
+    units: dict[str, str]
+    places: Sequence[int]
+    """The places of the events in the block."""
+    ends: Sequence[int]
+    """Where each of the bundles ends."""
+    bundles: bytes | bytearray
+    """Msgpack arrays of maps of attributes, one after the other."""
+
+
+def bundle(encode_into: Callable[[Any, bytearray, int], None], events: Sequence[Any]) -> tuple[list[int], bytearray]:
+    """The ends of the bundles of some events, and the bundles."""
+    made, ends = bytearray(), []
+    for start in range(0, len(events), BUNDLE):
+        encode_into(events[start : start + BUNDLE], made, -1)
+        ends.append(len(made))
+    return ends, made
+
+
+def pack_events(times: Sequence[int], groups: Sequence[EventGroup], before: int, packing: int = PLAIN) -> bytes:
+    """The block of some events, with their times in order; the file has `before` events before it."""
+    columns: list[bytes | bytearray] = [struct.pack(f"<{len(times)}q", *times)]
+    if len(groups) > 1:
+        columns += [struct.pack(f"<{len(each.places)}I", *each.places) for each in groups]
+    columns += [struct.pack(f"<{len(each.ends)}I", *each.ends) for each in groups]
+    for each in groups:
+        columns += [_ARRAY.pack(_ARRAY_32, len(each.ends)), each.bundles]
+    directory = [Group(each.name, len(each.places), len(each.bundles), each.units) for each in groups]
+    head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(times))
+    return pack_block(head, _encode(directory), b"".join(columns))
+
+
+def pack_block(head: Head, directory: bytes, payload: bytes) -> bytes:
+    """The block of a payload; sizes, checksums and the key are filled in."""
+    packed = _zstd().ZstdCompressor().compress(payload) if head.packing == ZSTD else payload
+    for key in range(1 << 16):
+        stored = combine(packed, key)
+        pages = page_checks(stored)
+        filled = head._replace(
+            key=key,
+            directory_size=len(directory),
+            directory_check=zlib.crc32(directory),
+            stored_size=len(stored),
+            pages_check=zlib.crc32(pages),
+            payload_size=len(payload),
+        )
+        covered = HEAD.pack(MARKER, 0, 0, *filled)[_AFTER_CHECKS:]
+        checks = struct.pack("<II", zlib.crc32(covered), second_check(covered, directory, stored))
+        block = b"".join((MARKER, checks, covered, directory, pages, stored))
+        if block.rfind(MARKER) + len(MARKER) <= HEAD.size + len(directory):
+            break
+    return block
+
+
+def page_checks(stored: bytes) -> bytes:
+    """The checksums of all pages."""
+    view = memoryview(stored)
+    made = [zlib.crc32(view[at : at + PAGE]) for at in range(0, len(stored), PAGE)]
+    return struct.pack(f"<{len(made)}I", *made)
+
+
+def second_check(covered: bytes, directory: bytes, stored: bytes) -> int:
+    """A checksum of another kind over the whole block, which confirms what was put right."""
+    return zlib.adler32(stored, zlib.adler32(directory, zlib.adler32(covered)))
+
+
+def combine(payload: bytes, key: int) -> bytes:
+    """A payload combined with the stream of a key, by exclusive or; doing it again gives the payload.
+
+    >>> combine(combine(b"abc", 7), 7), combine(b"abc", 0)
+    (b'abc', b'abc')
+    """
+    if key == 0:
+        return payload
+    size = len(payload)
+    stream = hashlib.shake_128(key.to_bytes(2, "little")).digest(size)
+    return (int.from_bytes(payload, "little") ^ int.from_bytes(stream, "little")).to_bytes(size, "little")
+
+
+# -- finding blocks ----------------------------------------------------------------------------------------------------
+
+
+def block_at(data: Octets, at: int) -> Block | None:
+    """The block at a position; None if there is no legible one. One wrong bit of head and directory is put right."""
+    raw = data[at : at + HEAD.size]
+    if len(raw) < HEAD.size:
+        return None
+    marker, check = raw[:4], _CHECK.unpack_from(raw, 4)[0]
+    covered = put_right(raw[_AFTER_CHECKS:], check) if _distance(marker) < 2 else None
+    if covered is None:
+        return None
+    head = Head(*HEAD.unpack(raw[:_AFTER_CHECKS] + covered)[3:])
+    start = at + HEAD.size
+    stored = data[start : start + head.directory_size]
+    directory = put_right(stored, head.directory_check)
+    groups = None if directory is None else _groups(directory)
+    if directory is None or groups is None:
+        return None
+    is_whole = raw == MARKER + raw[4:_AFTER_CHECKS] + covered and zlib.crc32(covered) == check and directory == stored
+    found = Block(at, 0, head, groups, covered + directory, is_whole)
+    return found._replace(end=found.payload_start + head.stored_size)
+
+
+def _groups(directory: bytes) -> tuple[Group, ...] | None:
+    try:
+        return _decode_directory(directory)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def _distance(marker: bytes) -> int:
+    """The number of wrong bits."""
+    return (int.from_bytes(marker, "big") ^ int.from_bytes(MARKER, "big")).bit_count()
+
+
+def put_right(data: bytes, check: int) -> bytes | None:
+    """The bytes that have a checksum, if one bit of them or of the checksum is wrong; None if more is wrong."""
+    syndrome = zlib.crc32(data) ^ check
+    if syndrome.bit_count() < 2:
+        return data
+    at = find_flip(len(data), syndrome)
+    if at is None:
+        return None
+    changed = bytearray(data)
+    changed[at // 8] ^= 1 << at % 8
+    return bytes(changed)
+
+
+def find_flip(size: int, syndrome: int) -> int | None:
+    """The bit that is wrong in so many bytes, if the checksum differs by `syndrome`; None if it is not one bit.
+
+    A CRC is linear: the difference that a wrong bit makes depends on its distance from the end alone.
+
+    >>> find_flip(5, zlib.crc32(b"hello") ^ zlib.crc32(b"hallo")), find_flip(3, zlib.crc32(b"abc") ^ zlib.crc32(b"abb"))
+    (10, 16)
+    """
+    made = [_crc_table()[1 << bit] for bit in range(8)]
+    for at in range(size - 1, -1, -1):
+        if syndrome in made:
+            return at * 8 + made.index(syndrome)
+        made = [_crc_table()[each & 0xFF] ^ (each >> 8) for each in made]
+    return None
+
+
+@lru_cache(maxsize=1)
+def _crc_table() -> list[int]:
+    zero = zlib.crc32(b"\x00")
+    return [zlib.crc32(bytes([octet])) ^ zero for octet in range(256)]
+
+
+def next_block(data: Octets, start: int) -> Block | None:
+    """The first legible block from a position on, which has an intact marker; None if there is none."""
+    at = data.find(MARKER, start)
+    while at != -1:
+        if (found := block_at(data, at)) is not None:
+            return found
+        at = data.find(MARKER, at + 1)
+    return None
+
+
+def blocks_in(data: Octets, start: int = 0) -> Iterator[Block | Gap]:
+    """The blocks of a file from a position on, and the gaps between them; a missing header is an empty gap at least."""
+    at = start
+    if start == 0 and data[: len(HEADER)] == HEADER:
+        at = len(HEADER)
+    elif start == 0 and block_at(data, 0) is not None:
+        yield Gap(0, 0)
+    search_from = at + 1
+    while at < len(data):
+        found = block_at(data, at)
+        if found is None:  # damage, or the block before was cut and others were written after it
+            following = next_block(data, search_from)
+            end = len(data) if following is None else following.start
+            if end > at:
+                yield Gap(at, end)
+            at, search_from = end, end + 1
+        else:
+            yield found
+            at, search_from = found.end, found.pages_start
+
+
+def last_block(data: Octets) -> Block | None:
+    """The block that ends with the file; None if there is none."""
+    at = data.rfind(MARKER)
+    found = block_at(data, at) if at != -1 else None
+    return found if found is not None and found.end == len(data) else None
+
+
+# -- reading events ----------------------------------------------------------------------------------------------------
+
+
+class StoredGroup(NamedTuple):
+    """Events of one type as they are stored."""
+
+    group: Group
+    places: Sequence[int]
+    """The places of the events in the block."""
+    array: bytes
+    """The msgpack array of all bundles."""
+    ends: Sequence[int]
+    """Where each of the bundles ends, after the first bytes of the array."""
+    intact: Sequence[int]
+    """The numbers of the bundles that are intact."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all events are intact."""
+        return len(self.intact) == len(self.ends)
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """The events that are intact."""
+        if self.is_whole:
+            return range(self.group.count)
+        return [row for number in self.intact for row in self._rows(number)]
+
+    def _rows(self, number: int) -> range:
+        return range(number * BUNDLE, min((number + 1) * BUNDLE, self.group.count))
+
+    def take_maps(self) -> list[bytes | msgspec.Raw]:
+        """The maps of the events that are intact, one by one; where there is none, it is empty."""
+        return [each for number in self.intact for each in self._maps(number)]
+
+    def _maps(self, number: int) -> Sequence[bytes | msgspec.Raw]:
+        start, end = self.ends[number - 1] if number else 0, self.ends[number]
+        count = len(self._rows(number))
+        try:
+            found = _decode_bundle(self.array[_ARRAY.size + start : _ARRAY.size + end])
+        except (msgspec.MsgspecError, ValueError):
+            found = []
+        return found if len(found) == count else [b""] * count
+
+
+class StoredEvents(NamedTuple):
+    """The events of a block by type, and how many are lost."""
+
+    times: Sequence[int]
+    """The times of all events in order, also of those that are lost."""
+    groups: Sequence[StoredGroup]
+    lost: int
+    is_damaged: bool
+
+
+def read_events(data: Octets, block: Block) -> StoredEvents:
+    """The events of a block; of a damaged one those that are intact."""
+    if block.head.kind == INDEX:
+        return StoredEvents((), (), 0, not block.is_whole or read_index(data, block) is None)
+    stored = data[block.payload_start : block.end]
+    is_whole = block.is_whole and _has_checks(stored, block)
+    bad: Collection[int] = ()
+    if not is_whole:
+        stored, bad = _repair(data, block, stored)
+    payload = _unpack(stored, block.head) if not bad or block.head.packing == PLAIN else None
+    if payload is None or not _is_consistent(block, payload):
+        return StoredEvents((), (), block.head.events, True)
+    columns = _Columns(block, payload)
+    groups = [columns.group(number, set(bad)) for number in range(len(block.groups))]
+    if not bad and any(max(each.places, default=0) >= block.head.events for each in groups):
+        return StoredEvents((), (), block.head.events, True)
+    kept = sum(len(each.rows) for each in groups)
+    return StoredEvents(columns.times, groups, block.head.events - kept, not is_whole)
+
+
+class ReadBlock(NamedTuple):
+    """A block and its events, none if it is an index."""
+
+    block: Block
+    stored: StoredEvents
+
+
+def events_in(data: Octets, start: int = 0) -> Iterator[ReadBlock | Gap]:
+    """The blocks of a file from a position on with their events, and the gaps between them.
+
+    If a payload is damaged, blocks may begin in it: it was cut, and others were written after it.
+    """
+    found = blocks_in(data, start)
+    while (each := next(found, None)) is not None:
+        if isinstance(each, Gap):
+            yield each
+            continue
+        stored = read_events(data, each)
+        yield ReadBlock(each, stored)
+        inner = next_block(data, each.pages_start) if stored.is_damaged else None
+        if inner is not None and inner.start < each.end:
+            found = blocks_in(data, inner.start)
+
+
+def _has_checks(stored: bytes, block: Block) -> bool:
+    """Whether a payload is as it was written."""
+    return len(stored) == block.head.stored_size and zlib.crc32(page_checks(stored)) == block.head.pages_check
+
+
+def _repair(data: Octets, block: Block, stored: bytes) -> tuple[bytes, Collection[int]]:
+    """A payload with its wrong bits put right, if all can be, and else the numbers of its damaged pages."""
+    count = count_pages(block.head.stored_size)
+    raw = data[block.pages_start : block.payload_start].ljust(4 * count, b"\x00")
+    checks = struct.unpack(f"<{count}I", raw)
+    stored = stored.ljust(block.head.stored_size, b"\x00")
+    pages = [stored[at : at + PAGE] for at in range(0, len(stored), PAGE)]
+    bad = [number for number, page in enumerate(pages) if zlib.crc32(page) != checks[number]]
+    righted = {number: put_right(pages[number], checks[number]) for number in bad}
+    whole = b"".join(righted.get(number) or page for number, page in enumerate(pages))
+    second = _CHECK.unpack(data[block.start + 8 : block.start + 12])[0]
+    if _has_checks(whole, block) and zlib.adler32(whole, zlib.adler32(block.covered)) == second:
+        return whole, ()
+    return stored, bad if block.is_whole else range(count)
+
+
+def _unpack(stored: bytes, head: Head) -> bytes | None:
+    """The payload of a block; None if it cannot be unpacked."""
+    packed = combine(stored, head.key)
+    if head.payload_size > MOST_PAYLOAD:
+        return None
+    if head.packing == PLAIN:
+        return packed
+    library = _zstd()
+    try:
+        if library.frame_content_size(packed) != head.payload_size:
+            return None
+        unpacked: bytes = library.ZstdDecompressor().decompress(packed)
+    except library.ZstdError:
+        return None
+    return unpacked
+
+
+def _is_consistent(block: Block, payload: bytes) -> bool:
+    """Whether counts and sizes agree with each other."""
+    count = block.head.events
+    columns = count * (12 if len(block.groups) > 1 else 8)
+    arrays = sum(_ARRAY.size + group.size + 4 * group.bundles for group in block.groups)
+    counted = sum(group.count for group in block.groups) == count
+    return counted and columns + arrays == len(payload) == block.head.payload_size
+
+
+class _Columns:
+    """The columns of a payload: times of all events, and of each group the places of events, the ends, the bundles."""
+
+    def __init__(self, block: Block, payload: bytes) -> None:
+        groups, count = block.groups, block.head.events
+        self._groups, self._payload = groups, payload
+        width = 4 if len(groups) > 1 else 0
+        self._places = list(accumulate((width * each.count for each in groups), initial=8 * count))
+        self._ends = list(accumulate((4 * each.bundles for each in groups), initial=self._places[-1]))
+        self._arrays = list(accumulate((_ARRAY.size + each.size for each in groups), initial=self._ends[-1]))
+        self.times: Sequence[int] = struct.unpack_from(f"<{count}q", payload)
+
+    def group(self, number: int, bad: Container[int]) -> StoredGroup:
+        """The events of a group, with those as intact that touch no page of `bad`."""
+        group = self._groups[number]
+        places: Sequence[int] = range(group.count)
+        if len(self._groups) > 1:
+            places = struct.unpack_from(f"<{group.count}I", self._payload, self._places[number])
+        ends = struct.unpack_from(f"<{group.bundles}I", self._payload, self._ends[number])
+        array = self._payload[self._arrays[number] : self._arrays[number + 1]]
+        found = StoredGroup(group, places, array, ends, range(group.bundles))
+        if not bad:
+            return found
+        return found._replace(intact=[each for each in found.intact if self._is_intact(found, number, each, bad)])
+
+    def _is_intact(self, found: StoredGroup, number: int, bundle: int, bad: Container[int]) -> bool:
+        """Whether nothing of a bundle is in a damaged page: where it ends and begins, places, times, events."""
+
+        def is_good(start: int, end: int) -> bool:
+            return not any(page in bad for page in range(start // PAGE, (end - 1) // PAGE + 1))
+
+        rows = range(bundle * BUNDLE, min((bundle + 1) * BUNDLE, found.group.count))
+        ends_at, places_at = self._ends[number] + 4 * bundle, self._places[number] + 4 * rows.start
+        if not is_good(ends_at - 4 * bool(bundle), ends_at + 4):
+            return False
+        if len(self._groups) > 1 and not is_good(places_at, places_at + 4 * len(rows)):
+            return False
+        start = self._arrays[number] + _ARRAY.size
+        begin, end = found.ends[bundle - 1] if bundle else 0, found.ends[bundle]
+        times = (8 * found.places[row] for row in rows)
+        return is_good(start + begin, start + end) and all(is_good(at, at + 8) for at in times)
+
+
+def repack(found: StoredEvents, head: Head) -> bytes:
+    """A whole block of the events that are left of a damaged one."""
+    left = [each for each in found.groups if each.rows]
+    order = sorted(each.places[row] for each in left for row in each.rows)
+    rank = {place: at for at, place in enumerate(order)}
+    groups = [
+        EventGroup(
+            each.group.name,
+            each.group.units,
+            [rank[each.places[row]] for row in each.rows],
+            *bundle(_encode_into, [msgspec.Raw(each) for each in each.take_maps()]),
+        )
+        for each in left
+    ]
+    return pack_events([found.times[place] for place in order], groups, head.before, head.packing)
+
+
+def _zstd() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise RecordingError(f"a recording compressed with zstd needs: {install_command('zstd')}") from None
+    return zstandard
+
+
+# -- the index ---------------------------------------------------------------------------------------------------------
+
+
+class BlockIndex(msgspec.Struct, array_like=True):
+    """What the blocks of a file have: written at its end, or collected from the heads of blocks."""
+
+    offsets: list[int] = []
+    """Where the blocks of events begin."""
+    latest: list[int] = []
+    """For each block the latest time in it."""
+    start_us: int | None = None
+    """The time of the first event."""
+    events: int = 0
+    types: dict[str, int] = {}
+    """The number of events of each type, by name."""
+    position: int = 0
+    """Where the index is; elsewhere it is not valid, because bytes before it are missing."""
+
+    def add(self, block: Block) -> None:
+        """Add a block; one that has no events is left out."""
+        head = block.head
+        if head.kind != EVENTS or not head.events:
+            return
+        self.offsets.append(block.start)
+        self.latest.append(head.latest_us)
+        if self.start_us is None:
+            self.start_us = head.first_us
+        self.events += head.events
+        for group in block.groups:
+            self.types[group.name] = self.types.get(group.name, 0) + group.count
+
+
+_decode_index = msgspec.msgpack.Decoder(BlockIndex).decode
+
+
+def pack_index(index: BlockIndex, at: int) -> bytes:
+    """The block of an index, the last one of a file, at a position."""
+    index.position = at
+    start = index.start_us or 0
+    head = Head(INDEX, PLAIN, 0, 0, 0, 0, 0, 0, 0, index.events, start, max(index.latest, default=start))
+    return pack_block(head, _encode([]), _encode(index))
+
+
+def read_index(data: Octets, block: Block) -> BlockIndex | None:
+    """The index in a block; None if it has none, or a damaged one."""
+    stored = data[block.payload_start : block.end]
+    if block.head.kind != INDEX or not _has_checks(stored, block):
+        return None
+    try:
+        return _decode_index(combine(stored, block.head.key))
+    except (msgspec.MsgspecError, ValueError):
+        return None
+
+
+def index_of(data: Octets) -> tuple[BlockIndex, int]:
+    """The index of a file and the number of gaps between its blocks; from its end, or else from the heads of blocks."""
+    last = last_block(data)
+    found = read_index(data, last) if last is not None else None
+    if last is not None and found is not None and found.position == last.start:
+        return found, 0
+    return walked_index(data)
+
+
+def walked_index(data: Octets) -> tuple[BlockIndex, int]:
+    """The index of a file and the number of gaps between its blocks, from the heads of blocks."""
+    index, gaps = BlockIndex(), 0
+    for each in blocks_in(data):
+        if isinstance(each, Gap):
+            gaps += 1
+        else:
+            index.add(each)
+    return index, gaps
