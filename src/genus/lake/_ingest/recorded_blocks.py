@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from genus.bus._blocks import Block, ReadBlock, events_in, index_of
+from genus.bus._blocks import Block, ReadBlock, block_at, events_in, index_of
 from genus.bus._codec import packet_of
 from genus.bus._frames import Octets
 
@@ -56,7 +56,7 @@ def find_block_cuts(data: Octets, target: int) -> list[int]:
     """Positions of blocks to cut a file at, at least `target` bytes apart."""
     found: list[int] = []
     for offset in index_of(data)[0].offsets:
-        if offset >= (found[-1] if found else 0) + target:
+        if offset >= (found[-1] if found else 0) + target and block_at(data, offset) is not None:
             found.append(offset)
     return found
 

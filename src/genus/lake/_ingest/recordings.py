@@ -257,17 +257,22 @@ def read_sequentially(file: IO[bytes], form: FrameFormat, start: int) -> Iterato
 @contextmanager
 def _whole(file: IO[bytes]) -> Iterator[Octets]:
     """All bytes of a file, mapped to memory if it is a local one."""
-    size = file.seek(0, io.SEEK_END)
-    try:
-        descriptor = file.fileno()
-    except (OSError, AttributeError):  # of another file system
-        yield FileBytes(file, size)
-        return
+    size, descriptor = file.seek(0, io.SEEK_END), _descriptor(file)
     if size == 0:
         yield b""
-        return
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-        yield data
+    elif descriptor is None:
+        yield FileBytes(file, size)
+    else:
+        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+            yield data
+
+
+def _descriptor(file: IO[bytes]) -> int | None:
+    """The descriptor of a local file; None for one of another file system."""
+    try:
+        return file.fileno()
+    except (OSError, AttributeError):
+        return None
 
 
 def _format(file: IO[bytes]) -> Format | None:
