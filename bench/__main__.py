@@ -45,7 +45,7 @@ Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
 filters, engine, index, codes, growth, importing, simulator, routing, local_reader, ingest, streaming, can_columns,
-passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap, studio). Times on Spark are seconds of the
+passages, topics, recordings, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap, studio). Times on Spark are seconds of the
 clock on two cores, session and workers started before.
 
 ## Publishing

@@ -159,7 +159,7 @@ def block_load(chance: random.Random, before: bytes) -> bytes:
     """Bytes with whole blocks, parts of what was written before, or markers in them."""
     inner = msgspec.msgpack.encode(Letter(number=INSIDE))
     ends, bundles = bundle(msgspec.msgpack.Encoder().encode_into, [msgspec.Raw(inner)])
-    block = pack_events([7], [EventGroup("Letter", {}, [0], ends, bundles)], 0)
+    block = pack_events([7], b"", [EventGroup("Letter", {}, 1, ends, bundles)], 0)
     match chance.randrange(4):
         case 0:
             return HEADER + block * chance.randrange(1, 3)
@@ -316,11 +316,11 @@ def test_blocks_with_any_content_never_raise(contents: list[bytes], times: list[
             own = contents[start : start + BUNDLE]
             made += b"\xdc" + len(own).to_bytes(2, "big") + b"".join(own)
             ends.append(len(made))
-        places = range(1, len(contents) + 1) if placed else [place % 2**32 for place in times[: len(contents)]]
+        kinds = bytes([1]) + bytes(len(contents)) if placed else bytes(at % 3 for at in times[: len(contents) + 1])
         good = [msgspec.Raw(msgspec.msgpack.encode(Letter(number=1)))]
-        letter = EventGroup("Letter", {}, [0], *bundle(msgspec.msgpack.Encoder().encode_into, good))
-        groups = [EventGroup("Parcel", {}, places, ends, made), letter]
-        path.write_bytes(HEADER + pack_events(times[: len(contents) + 1], groups, 0))
+        letter = EventGroup("Letter", {}, 1, *bundle(msgspec.msgpack.Encoder().encode_into, good))
+        groups = [EventGroup("Parcel", {}, len(contents), ends, made), letter]
+        path.write_bytes(HEADER + pack_events(times[: len(contents) + 1], kinds, groups, 0))
         recording = read_recording(path, [Parcel, Letter])
         assert len(list(recording)) == recording.events
         assert recording.events + recording.problems.total() <= len(contents) + 1

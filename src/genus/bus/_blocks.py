@@ -6,9 +6,9 @@ A file is a header of eight bytes and then blocks, each of which can be read by 
   times they are of, and checksums. So a time is found, and what damage cost is known, without reading payloads,
 * a directory of the types in the block with their units and numbers of events,
 * a checksum for every page of 4096 bytes of the payload,
-* the payload, which may be compressed: the times of recording; if there are several types, the place of each event in
-  the block; where each bundle of 32 events of a type ends; and for each type a msgpack array of bundles, which are
-  arrays of events, so that one call decodes them all.
+* the payload, which may be compressed: the times of recording; if there are several types, the number of each event's
+  type; where each bundle of 32 events of a type ends; and for each type a msgpack array of bundles, which are arrays
+  of events, so that one call decodes them all.
 
 The last block of a file that was closed is an index of the others. It can be missing: the heads say the same.
 
@@ -24,6 +24,7 @@ begin, occurs in no payload: one that has it is stored combined with a stream of
 import hashlib
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -50,6 +51,8 @@ PLAIN, ZSTD = 0, 1
 """How payloads are packed."""
 PAGE = 4096
 """Bytes of a payload that have a checksum of their own."""
+MOST_TYPES = 256
+"""The most types of a block."""
 BUNDLE = 32
 """Events of a type that are encoded by one call, and found again together after damage."""
 LARGEST = 1 << 26
@@ -140,8 +143,7 @@ class EventGroup(NamedTuple):
 
     name: str
     units: dict[str, str]
-    places: Sequence[int]
-    """The places of the events in the block."""
+    count: int
     ends: Sequence[int]
     """Where each of the bundles ends."""
     bundles: bytes | bytearray
@@ -157,15 +159,17 @@ def bundle(encode_into: Callable[[Any, bytearray, int], None], events: Sequence[
     return ends, made
 
 
-def pack_events(times: Sequence[int], groups: Sequence[EventGroup], before: int, packing: int = PLAIN) -> bytes:
-    """The block of some events, with their times in order; the file has `before` events before it."""
+def pack_events(
+    times: Sequence[int], kinds: bytes, groups: Sequence[EventGroup], before: int, packing: int = PLAIN
+) -> bytes:
+    """The block of some events, with times and numbers of groups in order; the file has `before` events before it."""
     columns: list[bytes | bytearray] = [struct.pack(f"<{len(times)}q", *times)]
     if len(groups) > 1:
-        columns += [struct.pack(f"<{len(each.places)}I", *each.places) for each in groups]
+        columns.append(kinds)
     columns += [struct.pack(f"<{len(each.ends)}I", *each.ends) for each in groups]
     for each in groups:
         columns += [_ARRAY.pack(_ARRAY_32, len(each.ends)), each.bundles]
-    directory = [Group(each.name, len(each.places), len(each.bundles), each.units) for each in groups]
+    directory = [Group(each.name, each.count, len(each.bundles), each.units) for each in groups]
     head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(times))
     return pack_block(head, _encode(directory), b"".join(columns))
 
@@ -333,8 +337,6 @@ class StoredGroup(NamedTuple):
     """Events of one type as they are stored."""
 
     group: Group
-    places: Sequence[int]
-    """The places of the events in the block."""
     array: bytes
     """The msgpack array of all bundles."""
     ends: Sequence[int]
@@ -361,6 +363,10 @@ class StoredGroup(NamedTuple):
         """The maps of the events that are intact, one by one; where there is none, it is empty."""
         return [each for number in self.intact for each in self._maps(number)]
 
+    def take_raw_maps(self) -> list[msgspec.Raw]:
+        """The same as raw values, to be encoded again."""
+        return [msgspec.Raw(each) for each in self.take_maps()]
+
     def _maps(self, number: int) -> Sequence[bytes | msgspec.Raw]:
         start, end = self.ends[number - 1] if number else 0, self.ends[number]
         count = len(self._rows(number))
@@ -376,15 +382,23 @@ class StoredEvents(NamedTuple):
 
     times: Sequence[int]
     """The times of all events in order, also of those that are lost."""
+    kinds: bytes
+    """The number of the group of each event; empty if there is one group."""
     groups: Sequence[StoredGroup]
     lost: int
     is_damaged: bool
+
+    def places(self, number: int) -> Sequence[int]:
+        """The places in the block of the events of a group, also of those that are lost."""
+        if len(self.groups) == 1:
+            return range(len(self.times))
+        return [place for place, kind in enumerate(self.kinds) if kind == number]
 
 
 def read_events(data: Octets, block: Block) -> StoredEvents:
     """The events of a block; of a damaged one those that are intact."""
     if block.head.kind == INDEX:
-        return StoredEvents((), (), 0, not block.is_whole or read_index(data, block) is None)
+        return StoredEvents((), b"", (), 0, not block.is_whole or read_index(data, block) is None)
     stored = data[block.payload_start : block.end]
     is_whole = block.is_whole and _has_checks(stored, block)
     bad: Collection[int] = ()
@@ -392,13 +406,13 @@ def read_events(data: Octets, block: Block) -> StoredEvents:
         stored, bad = _repair(data, block, stored)
     payload = _unpack(stored, block.head) if not bad or block.head.packing == PLAIN else None
     if payload is None or not _is_consistent(block, payload):
-        return StoredEvents((), (), block.head.events, True)
+        return StoredEvents((), b"", (), block.head.events, True)
     columns = _Columns(block, payload)
+    if not columns.has_kinds(bad):
+        return StoredEvents((), b"", (), block.head.events, True)
     groups = [columns.group(number, set(bad)) for number in range(len(block.groups))]
-    if not bad and any(max(each.places, default=0) >= block.head.events for each in groups):
-        return StoredEvents((), (), block.head.events, True)
     kept = sum(len(each.rows) for each in groups)
-    return StoredEvents(columns.times, groups, block.head.events - kept, not is_whole)
+    return StoredEvents(columns.times, columns.kinds, groups, block.head.events - kept, not is_whole)
 
 
 class ReadBlock(NamedTuple):
@@ -466,70 +480,75 @@ def _unpack(stored: bytes, head: Head) -> bytes | None:
 def _is_consistent(block: Block, payload: bytes) -> bool:
     """Whether counts and sizes agree with each other."""
     count = block.head.events
-    columns = count * (12 if len(block.groups) > 1 else 8)
+    columns = count * (9 if len(block.groups) > 1 else 8)
     arrays = sum(_ARRAY.size + group.size + 4 * group.bundles for group in block.groups)
     counted = sum(group.count for group in block.groups) == count
     return counted and columns + arrays == len(payload) == block.head.payload_size
 
 
 class _Columns:
-    """The columns of a payload: times of all events, and of each group the places of events, the ends, the bundles."""
+    """The columns of a payload: times and kinds of all events, and of each group the ends and the bundles."""
 
     def __init__(self, block: Block, payload: bytes) -> None:
         groups, count = block.groups, block.head.events
         self._groups, self._payload = groups, payload
-        width = 4 if len(groups) > 1 else 0
-        self._places = list(accumulate((width * each.count for each in groups), initial=8 * count))
-        self._ends = list(accumulate((4 * each.bundles for each in groups), initial=self._places[-1]))
+        self._ends_at = count * (9 if len(groups) > 1 else 8)
+        self._ends = list(accumulate((4 * each.bundles for each in groups), initial=self._ends_at))
         self._arrays = list(accumulate((_ARRAY.size + each.size for each in groups), initial=self._ends[-1]))
         self.times: Sequence[int] = struct.unpack_from(f"<{count}q", payload)
+        self.kinds = payload[8 * count : self._ends_at]
+
+    def has_kinds(self, bad: Container[int]) -> bool:
+        """Whether it is known which event is of which group."""
+        if len(self._groups) == 1:
+            return True
+        counts = Counter(self.kinds)
+        agrees = all(counts[number] == group.count for number, group in enumerate(self._groups))
+        return agrees and _is_good(8 * len(self.times), self._ends_at, bad)
 
     def group(self, number: int, bad: Container[int]) -> StoredGroup:
         """The events of a group, with those as intact that touch no page of `bad`."""
         group = self._groups[number]
-        places: Sequence[int] = range(group.count)
-        if len(self._groups) > 1:
-            places = struct.unpack_from(f"<{group.count}I", self._payload, self._places[number])
         ends = struct.unpack_from(f"<{group.bundles}I", self._payload, self._ends[number])
         array = self._payload[self._arrays[number] : self._arrays[number + 1]]
-        found = StoredGroup(group, places, array, ends, range(group.bundles))
+        found = StoredGroup(group, array, ends, range(group.bundles))
         if not bad:
             return found
-        return found._replace(intact=[each for each in found.intact if self._is_intact(found, number, each, bad)])
+        places = [
+            place for place, kind in enumerate(self.kinds or bytes(group.count)) if not self.kinds or kind == number
+        ]
+        return found._replace(
+            intact=[each for each in found.intact if self._is_intact(found, number, each, places, bad)]
+        )
 
-    def _is_intact(self, found: StoredGroup, number: int, bundle: int, bad: Container[int]) -> bool:
-        """Whether nothing of a bundle is in a damaged page: where it ends and begins, places, times, events."""
-
-        def is_good(start: int, end: int) -> bool:
-            return not any(page in bad for page in range(start // PAGE, (end - 1) // PAGE + 1))
-
-        rows = range(bundle * BUNDLE, min((bundle + 1) * BUNDLE, found.group.count))
-        ends_at, places_at = self._ends[number] + 4 * bundle, self._places[number] + 4 * rows.start
-        if not is_good(ends_at - 4 * bool(bundle), ends_at + 4):
+    def _is_intact(
+        self, found: StoredGroup, number: int, bundle: int, places: Sequence[int], bad: Container[int]
+    ) -> bool:
+        """Whether nothing of a bundle is in a damaged page: where it ends and begins, events, times."""
+        ends_at, start = self._ends[number] + 4 * bundle, self._arrays[number] + _ARRAY.size
+        if not _is_good(ends_at - 4 * bool(bundle), ends_at + 4, bad):
             return False
-        if len(self._groups) > 1 and not is_good(places_at, places_at + 4 * len(rows)):
-            return False
-        start = self._arrays[number] + _ARRAY.size
         begin, end = found.ends[bundle - 1] if bundle else 0, found.ends[bundle]
-        times = (8 * found.places[row] for row in rows)
-        return is_good(start + begin, start + end) and all(is_good(at, at + 8) for at in times)
+        times = (8 * place for place in places[bundle * BUNDLE : (bundle + 1) * BUNDLE])
+        return _is_good(start + begin, start + end, bad) and all(_is_good(at, at + 8, bad) for at in times)
+
+
+def _is_good(start: int, end: int, bad: Container[int]) -> bool:
+    """Whether no damaged page has bytes of a range."""
+    return not any(page in bad for page in range(start // PAGE, (end - 1) // PAGE + 1))
 
 
 def repack(found: StoredEvents, head: Head) -> bytes:
     """A whole block of the events that are left of a damaged one."""
-    left = [each for each in found.groups if each.rows]
-    order = sorted(each.places[row] for each in left for row in each.rows)
-    rank = {place: at for at, place in enumerate(order)}
+    left = [(number, each) for number, each in enumerate(found.groups) if each.rows]
+    kinds = {found.places(number)[row]: at for at, (number, each) in enumerate(left) for row in each.rows}
+    order = sorted(kinds)
     groups = [
-        EventGroup(
-            each.group.name,
-            each.group.units,
-            [rank[each.places[row]] for row in each.rows],
-            *bundle(_encode_into, [msgspec.Raw(each) for each in each.take_maps()]),
-        )
-        for each in left
+        EventGroup(each.group.name, each.group.units, len(each.rows), *bundle(_encode_into, each.take_raw_maps()))
+        for _, each in left
     ]
-    return pack_events([found.times[place] for place in order], groups, head.before, head.packing)
+    times = [found.times[place] for place in order]
+    return pack_events(times, bytes(kinds[place] for place in order), groups, head.before, head.packing)
 
 
 def _zstd() -> Any:

@@ -136,7 +136,7 @@ class EventDecoder:
         count: int,
         array: bytes,
         maps: Callable[[], Iterable[bytes | msgspec.Raw]],
-    ) -> "list[Event | Rejected]":
+    ) -> "list[Event | Rejected | None]":
         """Decode events of one type: a msgpack array of arrays of maps of attributes, or else the maps one by one.
 
         The maps are asked for if the array is empty or has other than events of the class, so that each gives an event

@@ -17,7 +17,7 @@ from time import monotonic
 from types import NoneType
 
 from genus.bus._attribute_map import UnreadValues
-from genus.bus._blocks import HEADER, StoredEvents, block_at, events_in, walked_index
+from genus.bus._blocks import HEADER, StoredEvents, StoredGroup, block_at, events_in, walked_index
 from genus.bus._bus import Bus
 from genus.bus._codec import FIRST_US, LAST_US, EventDecoder, Recorded, Rejected
 from genus.bus._delivery import log
@@ -216,20 +216,22 @@ def _are_times(times: Sequence[int]) -> bool:
 
 def decode_block(decoder: EventDecoder, stored: StoredEvents) -> "list[Event | Rejected | None]":
     """The events of a block in their order, the reasons why some are none, and None for those that are lost."""
-    parts = [
-        decoder.decode_all(
-            each.group.name, each.group.units, len(each.rows), each.array if each.is_whole else b"", each.take_maps
-        )
-        for each in stored.groups
-    ]
-    if len(parts) == 1 and not stored.lost:
-        return parts[0]  # type: ignore[return-value]
-    ordered: list[Event | Rejected | None] = [None] * len(stored.times)
-    for part, each in zip(parts, stored.groups, strict=True):
-        places = each.places if each.is_whole else [each.places[row] for row in each.rows]
-        for place, found in zip(places, part, strict=True):
-            ordered[place] = found
-    return ordered
+    parts = [_decode_group(decoder, each) for each in stored.groups]
+    if len(parts) == 1:
+        return parts[0]
+    rest = [iter(part).__next__ for part in parts]
+    return [rest[kind]() for kind in stored.kinds]
+
+
+def _decode_group(decoder: EventDecoder, stored: StoredGroup) -> "list[Event | Rejected | None]":
+    group = stored.group
+    if stored.is_whole:
+        return decoder.decode_all(group.name, group.units, group.count, stored.array, stored.take_maps)
+    found: list[Event | Rejected | None] = [None] * group.count
+    left = decoder.decode_all(group.name, group.units, len(stored.rows), b"", stored.take_maps)
+    for row, each in zip(stored.rows, left, strict=True):
+        found[row] = each
+    return found
 
 
 class SizeCheck:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from operator import itemgetter
+from itertools import compress as select
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -21,6 +21,7 @@ from genus.bus._blocks import (
     HEADER,
     LARGEST,
     MOST_PAYLOAD,
+    MOST_TYPES,
     PLAIN,
     ZSTD,
     BlockIndex,
@@ -72,7 +73,7 @@ class RecordingWriter:
     Args:
         path: The file, which must not exist unless `append` is given.
         append: Continue a file that exists; an older one is continued in its own format.
-        compress: `"zstd"` compresses blocks. Damage then costs a block, not an event.
+        compress: `"zstd"` compresses blocks. Damage then costs a block, not the events that it hits.
 
     Raises:
         RecordingError: The file cannot be written; a file that exists is not overwritten.
@@ -176,11 +177,12 @@ class RecordingWriter:
     def _write_events(self, times: Sequence[int], events: Sequence[Item]) -> None:
         if not events:
             return
-        data = self._packer.pack(times, group_by_class(events))
+        grouped = group_by_class(events)
+        data = b"" if grouped is None else self._packer.pack(times, grouped)
         if len(data) > MOST_PAYLOAD and len(events) == 1:
             log().error("%s: an event of %s bytes is too long and was not written", self.path, f"{len(data):,}")
             return
-        if len(data) > LARGEST and len(events) > 1:
+        if grouped is None or (len(data) > LARGEST and len(events) > 1):
             half = len(events) // 2
             self._write_events(times[:half], events[:half])
             self._write_events(times[half:], events[half:])
@@ -239,33 +241,41 @@ class RecordingWriter:
 # -- formats -----------------------------------------------------------------------------------------------------------
 
 
-class ClassGroup(NamedTuple):
-    """Events of one class, and their places among others."""
+class Grouped(NamedTuple):
+    """Events by class, and for each event in order the number of its class."""
 
-    cls: type
-    places: Sequence[int]
-    events: Sequence[Event | msgspec.Raw]
+    kinds: bytes
+    groups: dict[type, list[Any]]
 
 
-def group_by_class(events: Sequence[Item]) -> list[ClassGroup]:
-    """Events by class."""
+FEW = 8
+"""So many classes are told apart by one pass over the events for each, which is quicker than a pass for all."""
+_IS = [bytes(octet == number for octet in range(256)) for number in range(FEW)]
+
+
+def group_by_class(events: Sequence[Item]) -> Grouped | None:
+    """Events by class; None if they are of too many."""
     classes = list(map(type, events))
     given: Sequence[Any] = events
     if Encoded in set(classes):
         classes = [event.cls if isinstance(event, Encoded) else type(event) for event in events]
         given = [event.map if isinstance(event, Encoded) else event for event in events]
-    rows: dict[type, list[int]] = {cls: [] for cls in dict.fromkeys(classes)}
-    if len(rows) == 1:
-        return [ClassGroup(classes[0], range(len(events)), given)]
-    for row, cls in enumerate(classes):
-        rows[cls].append(row)
-    return [ClassGroup(cls, own, [given[row] for row in own]) for cls, own in rows.items()]
+    numbers = {cls: number for number, cls in enumerate(dict.fromkeys(classes))}
+    if len(numbers) > MOST_TYPES:
+        return None
+    kinds = bytes(map(numbers.__getitem__, classes))
+    if len(numbers) <= FEW:
+        return Grouped(kinds, {cls: list(select(given, kinds.translate(_IS[at]))) for cls, at in numbers.items()})
+    groups: dict[type, list[Any]] = {cls: [] for cls in numbers}
+    for cls, event in zip(classes, given, strict=True):
+        groups[cls].append(event)
+    return Grouped(kinds, groups)
 
 
 class Packer(Protocol):
     """Turns events to bytes of one format. State: what was written before."""
 
-    def pack(self, times: Sequence[int], groups: Sequence[ClassGroup]) -> bytes:
+    def pack(self, times: Sequence[int], events: Grouped) -> bytes:
         """The bytes of some events, whose times are given in order."""
 
     def wrote(self, data: bytes, end: int) -> None:
@@ -285,13 +295,13 @@ class BlockPacker:
         self._index = index or BlockIndex()
         self._before = before
 
-    def pack(self, times: Sequence[int], groups: Sequence[ClassGroup]) -> bytes:
+    def pack(self, times: Sequence[int], events: Grouped) -> bytes:
         """The block of some events."""
-        named = [
-            EventGroup(name_of(each.cls), units_of(each.cls), each.places, *bundle(encode_into, each.events))
-            for each in groups
+        groups = [
+            EventGroup(name_of(cls), units_of(cls), len(own), *bundle(encode_into, own))
+            for cls, own in events.groups.items()
         ]
-        return pack_events(times, named, self._before, self._packing)
+        return pack_events(times, events.kinds, groups, self._before, self._packing)
 
     def wrote(self, data: bytes, end: int) -> None:
         """Add the block to the index."""
@@ -313,11 +323,15 @@ class FramePacker:
         self._stated: dict[str, type] = {}
         """The class whose units were stated last, by the name of the type."""
 
-    def pack(self, times: Sequence[int], groups: Sequence[ClassGroup]) -> bytes:
+    def pack(self, times: Sequence[int], events: Grouped) -> bytes:
         """The frames of some events, and of units."""
-        events = [(place, each.cls, event) for each in groups for place, event in zip(each.places, each.events)]  # noqa: B905
-        events.sort(key=itemgetter(0))
-        packets = (packet for place, cls, event in events for packet in self._packets(cls, times[place], event))
+        classes, rest = list(events.groups), [iter(own).__next__ for own in events.groups.values()]
+        ordered = ((classes[kind], rest[kind]()) for kind in events.kinds)
+        packets = (
+            packet
+            for at_us, (cls, event) in zip(times, ordered, strict=True)
+            for packet in self._packets(cls, at_us, event)
+        )
         return b"".join(map(self._form.frame, packets))
 
     def _packets(self, cls: type, at_us: int, event: Event | msgspec.Raw) -> Iterator[bytes]:

@@ -105,10 +105,11 @@ def _agrees(run: BlockRun, block: Block) -> bool:
 def _add(run: BlockRun, found: ReadBlock) -> None:
     block, stored = found
     events: list[tuple[int, bytes]] = []
-    for each in stored.groups:
+    for number, each in enumerate(stored.groups):
         run.units[each.group.name] = each.group.units
+        places = stored.places(number)
         for row, body in zip(each.rows, each.take_maps(), strict=True):
-            place = each.places[row]
+            place = places[row]
             events.append((place, packet_of(each.group.name, stored.times[place], msgspec.Raw(body))))
     events.sort()
     run.packets.extend(packet for _, packet in events)
