@@ -143,7 +143,7 @@ def test_values_the_type_does_not_allow_are_counted_with_the_place(path: Path) -
     fast = msgspec.Raw(msgspec.msgpack.encode({"rpm": "fast"}))
     maps = [msgspec.Raw(msgspec.msgpack.encode(MOTORS[1])), fast, msgspec.Raw(msgspec.msgpack.encode(MOTORS[2]))]
     ends, bundles = bundle(msgspec.msgpack.Encoder().encode_into, maps)
-    path.write_bytes(HEADER + pack_events([1, 2, 3], b"", [EventGroup("Motor", {}, 3, ends, bundles)], 0))
+    path.write_bytes(HEADER + pack_events([1, 2, 3], b"", [EventGroup("Motor", {}, 3, ends, bundles)]))
     recording = read_recording(path, [Motor])
     assert [(one.at_us, one.event) for one in recording] == [(1, MOTORS[1]), (3, MOTORS[2])]
     ((reason, count),) = recording.problems.items()

@@ -24,7 +24,6 @@ begin, occurs in no payload: one that has it is stored combined with a stream of
 import hashlib
 import struct
 import zlib
-from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -51,6 +50,8 @@ PLAIN, ZSTD = 0, 1
 """How payloads are packed."""
 PAGE = 4096
 """Bytes of a payload that have a checksum of their own."""
+EARLIEST_US = -(1 << 63)
+"""The latest time before the first block."""
 MOST_TYPES = 256
 """The most types of a block."""
 BUNDLE = 32
@@ -83,7 +84,7 @@ class Head(NamedTuple):
     first_us: int
     """The time of the first event."""
     latest_us: int
-    """The latest time."""
+    """The latest time in the file up to the end of the block; so these only grow, and a time is found by bisection."""
 
 
 class Group(msgspec.Struct, array_like=True, frozen=True):
@@ -160,9 +161,17 @@ def bundle(encode_into: Callable[[Any, bytearray, int], None], events: Sequence[
 
 
 def pack_events(
-    times: Sequence[int], kinds: bytes, groups: Sequence[EventGroup], before: int, packing: int = PLAIN
+    times: Sequence[int],
+    kinds: bytes,
+    groups: Sequence[EventGroup],
+    before: int = 0,
+    latest_us: int = EARLIEST_US,
+    packing: int = PLAIN,
 ) -> bytes:
-    """The block of some events, with times and numbers of groups in order; the file has `before` events before it."""
+    """The block of some events, with times and numbers of groups in order.
+
+    The file has `before` events before it, the latest of which is of `latest_us`.
+    """
     columns: list[bytes | bytearray] = [struct.pack(f"<{len(times)}q", *times)]
     if len(groups) > 1:
         columns.append(kinds)
@@ -170,7 +179,7 @@ def pack_events(
     for each in groups:
         columns += [_ARRAY.pack(_ARRAY_32, len(each.ends)), each.bundles]
     directory = [Group(each.name, each.count, len(each.bundles), each.units) for each in groups]
-    head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(times))
+    head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(latest_us, max(times)))
     return pack_block(head, _encode(directory), b"".join(columns))
 
 
@@ -292,13 +301,14 @@ def _crc_table() -> list[int]:
     return [zlib.crc32(bytes([octet])) ^ zero for octet in range(256)]
 
 
-def next_block(data: Octets, start: int) -> Block | None:
-    """The first legible block from a position on, which has an intact marker; None if there is none."""
-    at = data.find(MARKER, start)
+def next_block(data: Octets, start: int, end: int | None = None) -> Block | None:
+    """The first legible block that begins in a range and has an intact marker; None if there is none."""
+    stop = (len(data) if end is None else end) + len(MARKER) - 1
+    at = data.find(MARKER, start, stop)
     while at != -1:
         if (found := block_at(data, at)) is not None:
             return found
-        at = data.find(MARKER, at + 1)
+        at = data.find(MARKER, at + 1, stop)
     return None
 
 
@@ -321,6 +331,21 @@ def blocks_in(data: Octets, start: int = 0) -> Iterator[Block | Gap]:
         else:
             yield found
             at, search_from = found.end, found.pages_start
+
+
+def find_block(data: Octets, time_us: int) -> int:
+    """The position of the first block that has an event of a time or later; by bisection, so few heads are read."""
+    low, high, found = 0, len(data), len(data)
+    while low < high:
+        middle = (low + high) // 2
+        block = next_block(data, middle, high)
+        if block is None:
+            high = middle
+        elif block.head.latest_us < time_us:
+            low = block.end
+        else:
+            high, found = middle, block.start
+    return found
 
 
 def last_block(data: Octets) -> Block | None:
@@ -390,9 +415,12 @@ class StoredEvents(NamedTuple):
 
     def places(self, number: int) -> Sequence[int]:
         """The places in the block of the events of a group, also of those that are lost."""
-        if len(self.groups) == 1:
-            return range(len(self.times))
-        return [place for place, kind in enumerate(self.kinds) if kind == number]
+        return places_of(number, self.kinds) if len(self.groups) > 1 else range(len(self.times))
+
+
+def places_of(number: int, kinds: bytes) -> list[int]:
+    """The places of a number among others."""
+    return [place for place, kind in enumerate(kinds) if kind == number]
 
 
 def read_events(data: Octets, block: Block) -> StoredEvents:
@@ -502,8 +530,7 @@ class _Columns:
         """Whether it is known which event is of which group."""
         if len(self._groups) == 1:
             return True
-        counts = Counter(self.kinds)
-        agrees = all(counts[number] == group.count for number, group in enumerate(self._groups))
+        agrees = all(self.kinds.count(number) == group.count for number, group in enumerate(self._groups))
         return agrees and _is_good(8 * len(self.times), self._ends_at, bad)
 
     def group(self, number: int, bad: Container[int]) -> StoredGroup:
@@ -514,9 +541,7 @@ class _Columns:
         found = StoredGroup(group, array, ends, range(group.bundles))
         if not bad:
             return found
-        places = [
-            place for place, kind in enumerate(self.kinds or bytes(group.count)) if not self.kinds or kind == number
-        ]
+        places = places_of(number, self.kinds) if len(self._groups) > 1 else range(group.count)
         return found._replace(
             intact=[each for each in found.intact if self._is_intact(found, number, each, places, bad)]
         )
@@ -548,7 +573,7 @@ def repack(found: StoredEvents, head: Head) -> bytes:
         for _, each in left
     ]
     times = [found.times[place] for place in order]
-    return pack_events(times, bytes(kinds[place] for place in order), groups, head.before, head.packing)
+    return pack_events(times, bytes(kinds[place] for place in order), groups, head.before, head.latest_us, head.packing)
 
 
 def _zstd() -> Any:
@@ -568,7 +593,7 @@ class BlockIndex(msgspec.Struct, array_like=True):
     offsets: list[int] = []
     """Where the blocks of events begin."""
     latest: list[int] = []
-    """For each block the latest time in it."""
+    """For each block the latest time up to its end."""
     start_us: int | None = None
     """The time of the first event."""
     events: int = 0
@@ -598,7 +623,7 @@ def pack_index(index: BlockIndex, at: int) -> bytes:
     """The block of an index, the last one of a file, at a position."""
     index.position = at
     start = index.start_us or 0
-    head = Head(INDEX, PLAIN, 0, 0, 0, 0, 0, 0, 0, index.events, start, max(index.latest, default=start))
+    head = Head(INDEX, PLAIN, 0, 0, 0, 0, 0, 0, 0, index.events, start, index.latest[-1] if index.latest else start)
     return pack_block(head, _encode([]), _encode(index))
 
 

@@ -116,6 +116,8 @@ class EventDecoder:
         self._unknown: set[str] = set()
         """Names that are not among the given types; without given ones, a type may be declared later."""
         self.unread = UnreadValues()
+        self.rejected = 0
+        """How many events `decode_all` did not accept."""
 
     def decode(self, packet: bytes | memoryview) -> Recorded | Rejected | UnitsStated:
         """Decode a packet; returns the event or the units in it, or the reason why there is neither."""
@@ -146,6 +148,7 @@ class EventDecoder:
             self._use_units(name, units)
         decoder = self._decoders.get(name) or self._find(name)
         if decoder is None:
+            self.rejected += count
             return [Rejected(f"unknown type {name}")] * count
         if array and name in self._lists:
             try:
@@ -154,7 +157,9 @@ class EventDecoder:
                 events = []
             if len(events) == count and invalid_decoded_finders_in[self._maps[name].type](events) is None:
                 return events  # type: ignore[return-value]
-        return [self._decode_event(decoder, name, each) for each in maps()]
+        found = [self._decode_event(decoder, name, each) for each in maps()]
+        self.rejected += sum(isinstance(each, Rejected) for each in found)
+        return found  # type: ignore[return-value]
 
     def _decode_event(
         self, decoder: "msgspec.msgpack.Decoder[Event] | MapReader", name: str, body: bytes | msgspec.Raw

@@ -40,8 +40,8 @@ class Octets(Protocol):
 
     def __getitem__(self, part: slice, /) -> bytes: ...
 
-    def find(self, what: bytes, start: int = ..., /) -> int:
-        """The first position of some bytes from a position on; -1 if they are not there."""
+    def find(self, what: bytes, start: int = ..., end: int = ..., /) -> int:
+        """The first position of some bytes in a range; -1 if they are not there."""
 
     def rfind(self, what: bytes, /) -> int:
         """The last position of some bytes; -1 if they are not there."""

@@ -14,16 +14,15 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from time import monotonic
-from types import NoneType
 
 from genus.bus._attribute_map import UnreadValues
-from genus.bus._blocks import HEADER, StoredEvents, StoredGroup, block_at, events_in, walked_index
+from genus.bus._blocks import HEADER, StoredEvents, StoredGroup, events_in, find_block
 from genus.bus._bus import Bus
 from genus.bus._codec import FIRST_US, LAST_US, EventDecoder, Recorded, Rejected
 from genus.bus._delivery import log
 from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import Frame, FrameFormat, Gap, frames_in
-from genus.bus._recording_index import IndexBuilder, RecordingIndex, frames_from, index_blocks, index_of_found
+from genus.bus._recording_index import IndexBuilder, RecordingIndex, frames_from, index_blocks
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event
@@ -73,7 +72,7 @@ class Recording:
         return self._index
 
     def read_from(self, time_us: int) -> Iterator[Recorded]:
-        """The events from a time in microseconds since 1970 on, without decoding those before; needs the index.
+        """The events from a time in microseconds since 1970 on, without a pass over those before.
 
         Events are in the order of the file. Where times go back, an event counts as of the latest time so far.
 
@@ -93,7 +92,6 @@ class Recording:
         >>> index.start_us, index.end_us, index.events, index.types
         (0, 4000000, 5, {'Lamp': 5})
         """
-        self.index()
         return chain.from_iterable(self._batches(time_us))
 
     @contextmanager
@@ -117,9 +115,12 @@ class Recording:
     def _read_blocks(
         self, data: mmap.mmap, decoder: EventDecoder, check: "SizeCheck", time_us: int | None
     ) -> Iterator[list[Recorded]]:
-        start = 0 if time_us is None else self._find(data, time_us)
+        start = 0 if time_us is None else find_block(data, time_us)
         for stored in self._stored_events(data, start, check):
-            found = self._accept(stored.times, decode_block(decoder, stored))
+            rejected = decoder.rejected
+            decoded = decode_block(decoder, stored)
+            is_clean = not stored.lost and decoder.rejected == rejected and _are_times(stored.times)
+            found = list(map(Recorded, stored.times, decoded)) if is_clean else self._accept(stored.times, decoded)
             if time_us is not None:
                 reached = next((row for row, each in enumerate(found) if each.at_us >= time_us), None)
                 if reached is None:
@@ -128,14 +129,6 @@ class Recording:
             self.events += len(found)
             yield found
             check()
-
-    def _find(self, data: mmap.mmap, time_us: int) -> int:
-        """The position from which to read for a time. If no block is where the index says, the heads of blocks say."""
-        start = self.index().find(time_us).offset
-        if start and block_at(data, start) is None:
-            self._index = index_of_found(data, *walked_index(data))
-            start = self._index.find(time_us).offset
-        return start
 
     def _stored_events(self, data: mmap.mmap, start: int, check: "SizeCheck") -> Iterator[StoredEvents]:
         """The events of the blocks from a position on; damage is noted, with the number of events lost by it."""
@@ -171,8 +164,6 @@ class Recording:
 
     def _accept(self, times: Sequence[int], found: "list[Event | Rejected | None]") -> list[Recorded]:
         """The events among what was decoded, with their times; the others are counted by reason."""
-        if Rejected not in (kinds := set(map(type, found))) and NoneType not in kinds and _are_times(times):
-            return list(map(Recorded, times, found))  # type: ignore[arg-type]
         events = []
         for at_us, each in zip(times, found, strict=True):
             if isinstance(each, Rejected) or not FIRST_US <= at_us <= LAST_US:
@@ -219,8 +210,8 @@ def decode_block(decoder: EventDecoder, stored: StoredEvents) -> "list[Event | R
     parts = [_decode_group(decoder, each) for each in stored.groups]
     if len(parts) == 1:
         return parts[0]
-    rest = [iter(part).__next__ for part in parts]
-    return [rest[kind]() for kind in stored.kinds]
+    rest = [iter(part) for part in parts]
+    return list(map(next, map(rest.__getitem__, stored.kinds)))
 
 
 def _decode_group(decoder: EventDecoder, stored: StoredGroup) -> "list[Event | Rejected | None]":

@@ -9,13 +9,12 @@ back, an event counts as of the latest time so far, so that times only grow, and
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import accumulate
 from typing import NamedTuple
 
 import msgspec
 
 from genus.bus._attribute_map import UNITS_OF
-from genus.bus._blocks import BlockIndex, index_of
+from genus.bus._blocks import index_of
 from genus.bus._codec import FIRST_US, LAST_US
 from genus.bus._frames import Frame, FrameFormat, Gap, Octets, frames_in
 
@@ -75,16 +74,10 @@ class RecordingIndex(msgspec.Struct, frozen=True):
 
 def index_blocks(data: Octets, progress: Callable[[int, int], object] | None = None) -> RecordingIndex:
     """The index of a file with blocks; `progress` is called with its size twice."""
-    return index_of_found(data, *index_of(data), progress)
-
-
-def index_of_found(
-    data: Octets, found: BlockIndex, gaps: int, progress: Callable[[int, int], object] | None = None
-) -> RecordingIndex:
-    """The index of a file whose blocks were found."""
+    found, gaps = index_of(data)
     if progress is not None:
         progress(len(data), len(data))
-    latest = list(accumulate(found.latest, max, initial=FIRST_US - 1))
+    latest = [FIRST_US - 1, *found.latest]
     return RecordingIndex(
         start_us=found.start_us,
         end_us=latest[-1] if found.offsets else None,

@@ -18,6 +18,7 @@ import msgspec
 
 from genus.bus._attribute_map import encode_units, units_of
 from genus.bus._blocks import (
+    EARLIEST_US,
     HEADER,
     LARGEST,
     MOST_PAYLOAD,
@@ -26,6 +27,7 @@ from genus.bus._blocks import (
     ZSTD,
     BlockIndex,
     EventGroup,
+    Head,
     block_at,
     bundle,
     index_of,
@@ -40,7 +42,7 @@ from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
 from genus.model._check import FindInvalid, invalid_finders
 
-BLOCK_EVENTS, BLOCK_BYTES = 4096, 1 << 18
+BLOCK_EVENTS, BLOCK_BYTES = 2048, 1 << 17
 """A block is written with so many events, or about so many bytes, at the latest."""
 FIRST_EVENTS = 256
 """Events in the first block; the next ones have as many as make `BLOCK_BYTES`."""
@@ -288,12 +290,14 @@ class Packer(Protocol):
 class BlockPacker:
     """Packs events to blocks."""
 
-    def __init__(self, compress: Compress = None, index: BlockIndex | None = None, before: int = 0) -> None:
+    def __init__(self, compress: Compress = None, index: BlockIndex | None = None, last: Head | None = None) -> None:
         if compress not in (None, "zstd"):
             raise RecordingError(f"compress={compress!r}; write 'zstd', or None for files that are not compressed")
         self._packing = ZSTD if compress else PLAIN
         self._index = index or BlockIndex()
-        self._before = before
+        self._before, self._latest_us = (
+            (0, EARLIEST_US) if last is None else (last.before + last.events, last.latest_us)
+        )
 
     def pack(self, times: Sequence[int], events: Grouped) -> bytes:
         """The block of some events."""
@@ -301,14 +305,14 @@ class BlockPacker:
             EventGroup(name_of(cls), units_of(cls), len(own), *bundle(encode_into, own))
             for cls, own in events.groups.items()
         ]
-        return pack_events(times, events.kinds, groups, self._before, self._packing)
+        return pack_events(times, events.kinds, groups, self._before, self._latest_us, self._packing)
 
     def wrote(self, data: bytes, end: int) -> None:
         """Add the block to the index."""
         block = block_at(data, 0)
         assert block is not None, "what was packed can be read"
         self._index.add(block._replace(start=end - len(data)))
-        self._before += block.head.events
+        self._before, self._latest_us = block.head.before + block.head.events, block.head.latest_us
 
     def index(self, at: int) -> bytes:
         """The block of the index."""
@@ -360,7 +364,7 @@ def continue_format(path: Path, compress: Compress) -> Packer:
             if form is BLOCKS:
                 index, _ = index_of(data)
                 last = block_at(data, index.offsets[-1]) if index.offsets else None
-                return BlockPacker(compress, index, last.head.before + last.head.events if last else 0)
+                return BlockPacker(compress, index, None if last is None else last.head)
     except OSError as problem:
         if isinstance(problem, RecordingError):
             raise

@@ -32,10 +32,11 @@ class FileBytes:
         self._file.seek(start)
         return self._file.read(max(end - start, 0))
 
-    def find(self, what: bytes, start: int = 0) -> int:
-        """The first position of some bytes from a position on; -1 if they are not there."""
-        for at in range(start, self._size, PIECE):
-            found = self[at : at + PIECE + len(what) - 1].find(what)
+    def find(self, what: bytes, start: int = 0, end: int | None = None) -> int:
+        """The first position of some bytes in a range; -1 if they are not there."""
+        last = self._size if end is None else min(end, self._size)
+        for at in range(start, last, PIECE):
+            found = self[at : min(at + PIECE + len(what) - 1, last)].find(what)
             if found != -1:
                 return at + found
         return -1
