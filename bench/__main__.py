@@ -28,6 +28,7 @@ from bench import (
     local_reader,
     mqtt,
     passages,
+    recordings,
     routing,
     simulator,
     streaming,

@@ -7,7 +7,7 @@ A file is a header of eight bytes and then blocks, each of which can be read by 
 * a directory of the types in the block with their units and numbers of events,
 * a checksum for every page of 4096 bytes of the payload,
 * the payload, which may be compressed: the times of recording; if there are several types, the number of each event's
-  type; where each bundle of 32 events of a type ends; and for each type a msgpack array of bundles, which are arrays
+  type; where each bundle of 64 events of a type ends; and for each type a msgpack array of bundles, which are arrays
   of events, so that one call decodes them all.
 
 The last block of a file that was closed is an index of the others. It can be missing: the heads say the same.
@@ -54,7 +54,7 @@ EARLIEST_US = -(1 << 63)
 """The latest time before the first block."""
 MOST_TYPES = 256
 """The most types of a block."""
-BUNDLE = 32
+BUNDLE = 64
 """Events of a type that are encoded by one call, and found again together after damage."""
 LARGEST = 1 << 26
 """The most bytes of an event."""

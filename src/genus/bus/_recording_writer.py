@@ -42,7 +42,7 @@ from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
 from genus.model._check import FindInvalid, invalid_finders
 
-BLOCK_EVENTS, BLOCK_BYTES = 2048, 1 << 17
+BLOCK_EVENTS, BLOCK_BYTES = 4096, 1 << 18
 """A block is written with so many events, or about so many bytes, at the latest."""
 FIRST_EVENTS = 256
 """Events in the first block; the next ones have as many as make `BLOCK_BYTES`."""
@@ -247,7 +247,7 @@ class Grouped(NamedTuple):
     """Events by class, and for each event in order the number of its class."""
 
     kinds: bytes
-    groups: dict[type, list[Any]]
+    groups: dict[type, Sequence[Any]]
 
 
 FEW = 8
@@ -257,21 +257,26 @@ _IS = [bytes(octet == number for octet in range(256)) for number in range(FEW)]
 
 def group_by_class(events: Sequence[Item]) -> Grouped | None:
     """Events by class; None if they are of too many."""
-    classes = list(map(type, events))
-    given: Sequence[Any] = events
-    if Encoded in set(classes):
+    found = dict.fromkeys(map(type, events))
+    if Encoded in found:
         classes = [event.cls if isinstance(event, Encoded) else type(event) for event in events]
-        given = [event.map if isinstance(event, Encoded) else event for event in events]
+        return _group([event.map if isinstance(event, Encoded) else event for event in events], classes)
+    if len(found) == 1:
+        return Grouped(bytes(len(events)), {next(iter(found)): events})
+    return _group(events, list(map(type, events)))
+
+
+def _group(events: Sequence[Any], classes: Sequence[type]) -> Grouped | None:
     numbers = {cls: number for number, cls in enumerate(dict.fromkeys(classes))}
     if len(numbers) > MOST_TYPES:
         return None
     kinds = bytes(map(numbers.__getitem__, classes))
     if len(numbers) <= FEW:
-        return Grouped(kinds, {cls: list(select(given, kinds.translate(_IS[at]))) for cls, at in numbers.items()})
+        return Grouped(kinds, {cls: list(select(events, kinds.translate(_IS[at]))) for cls, at in numbers.items()})
     groups: dict[type, list[Any]] = {cls: [] for cls in numbers}
-    for cls, event in zip(classes, given, strict=True):
+    for cls, event in zip(classes, events, strict=True):
         groups[cls].append(event)
-    return Grouped(kinds, groups)
+    return Grouped(kinds, dict(groups))
 
 
 class Packer(Protocol):
