@@ -144,7 +144,7 @@ class EventGroup(NamedTuple):
 
     name: str
     units: dict[str, str]
-    count: int
+    events: int
     ends: Sequence[int]
     """Where each of the bundles ends."""
     bundles: bytes | bytearray
@@ -178,7 +178,7 @@ def pack_events(
     columns += [struct.pack(f"<{len(each.ends)}I", *each.ends) for each in groups]
     for each in groups:
         columns += [_ARRAY.pack(_ARRAY_32, len(each.ends)), each.bundles]
-    directory = [Group(each.name, each.count, len(each.bundles), each.units) for each in groups]
+    directory = [Group(each.name, each.events, len(each.bundles), each.units) for each in groups]
     head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(latest_us, max(times)))
     return pack_block(head, _encode(directory), b"".join(columns))
 

@@ -120,7 +120,8 @@ class Recording:
             rejected = decoder.rejected
             decoded = decode_block(decoder, stored)
             is_clean = not stored.lost and decoder.rejected == rejected and _are_times(stored.times)
-            found = list(map(Recorded, stored.times, decoded)) if is_clean else self._accept(stored.times, decoded)
+            made: map[Recorded] = map(Recorded, stored.times, decoded)  # type: ignore[arg-type]
+            found = list(made) if is_clean else self._accept(stored.times, decoded)
             if time_us is not None:
                 reached = next((row for row, each in enumerate(found) if each.at_us >= time_us), None)
                 if reached is None:
