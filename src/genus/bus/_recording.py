@@ -129,13 +129,11 @@ class Recording:
                 found, time_us = found[reached:], None
             self.events += len(found)
             yield found
-            check()
 
     def _stored_events(self, data: mmap.mmap, start: int, check: "SizeCheck") -> Iterator[StoredEvents]:
         """The events of the blocks from a position on; damage is noted, with the number of events lost by it."""
         expected: int | None = None if start else 0
         gap: Gap | None = None
-        check()
         for found in events_in(data, start):
             if isinstance(found, Gap):
                 gap = found
@@ -152,6 +150,7 @@ class Recording:
                 self._note(at, f"{found.stored.lost:,} of {head.events:,} events lost", what)
             if head.events:
                 yield found.stored
+                check.at_once()
         if gap is not None:
             self._note_gap(gap, None, len(data))
 
@@ -229,8 +228,9 @@ def _decode_group(decoder: EventDecoder, stored: StoredGroup) -> "list[Event | R
 class SizeCheck:
     """State: when it was last looked whether a file that is read was cut meanwhile.
 
-    To read what is gone of a mapped file ends the process (SIGBUS). It is looked once a millisecond, so also before
-    reading goes on after a pause; a file that is cut within that time is not noticed.
+    To read what is gone of a mapped file ends the process (SIGBUS). It is looked before each block, and once a
+    millisecond while frames are read, so also before reading goes on after a pause; a file that is cut within that
+    time is not noticed.
     """
 
     def __init__(self, path: Path, data: mmap.mmap) -> None:
@@ -243,6 +243,10 @@ class SizeCheck:
         if now < self._due:
             return
         self._due = now + 0.001
+        self.at_once()
+
+    def at_once(self) -> None:
+        """The same, whenever it was last looked."""
         if self._data.size() < len(self._data):
             raise RecordingError(f"{self._path} was cut to {self._data.size():,} bytes while it was read")
 
