@@ -310,7 +310,7 @@ def test_an_interrupted_command_says_what_was_kept(folder: Path, monkeypatch: py
     monkeypatch.setattr(
         RecordingWriter,
         "write",
-        lambda self, *event: write(self, *event) if self.written < 2 else signal.raise_signal(signal.SIGINT),
+        lambda self, *event: write(self, *event) if self.waiting < 2 else signal.raise_signal(signal.SIGINT),
     )
     Path("car.dbc").write_text(DBC)
     Path("drive.log").write_text("".join(f"(170000000{i}.000000) can0 100#F4310070\n" for i in range(5)))

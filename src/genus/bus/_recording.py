@@ -33,13 +33,15 @@ class Recording:
     """A recording to read: iterating gives its events, oldest first.
 
     `events` counts them, `problems` counts those that are of no known type or do not fit it by reason, `damage` lists
-    the damaged parts of the file and what was lost by them, and `unread` counts values that were left out of events,
-    because the class has no attribute for them (`Loop.speed`). All are complete when the iteration has ended.
+    the damaged parts of the file and what was lost by them, `lost` is the number of events that is known to be lost
+    (one for a part of which it is not known), and `unread` counts values that were left out of events, because the
+    class has no attribute for them (`Loop.speed`). All are complete when the iteration has ended.
     """
 
     path: Path
     types: Iterable[type] | None = None
     events: int = 0
+    lost: int = 0
     problems: Counter[str] = field(default_factory=Counter)
     damage: list[str] = field(default_factory=list)
     unread: UnreadValues = field(default_factory=UnreadValues)
@@ -102,7 +104,7 @@ class Recording:
     def _batches(self, time_us: int | None) -> Iterator[list[Recorded]]:
         """The events of a recording, or those from a time on, some at a time."""
         decoder = EventDecoder(self.types)
-        self.events, self.problems, self.damage, self.unread = 0, Counter(), [], decoder.unread
+        self.events, self.lost, self.problems, self.damage, self.unread = 0, 0, Counter(), [], decoder.unread
         with self._open() as (data, check):
             form = find_format(data) or BLOCKS
             if isinstance(form, FrameFormat):
@@ -143,11 +145,11 @@ class Recording:
             if gap is not None:
                 self._note_gap(gap, lost, len(data))
             elif lost:
-                self._note(at, f"{lost:,} events lost before it")
+                self._note(at, f"{lost:,} events lost before it", lost)
             gap, expected = None, head.before + head.events
             if found.stored.is_damaged:
                 what = "truncated" if found.block.end > len(data) else "damaged"
-                self._note(at, f"{found.stored.lost:,} of {head.events:,} events lost", what)
+                self._note(at, f"{found.stored.lost:,} of {head.events:,} events lost", found.stored.lost, what)
             if head.events:
                 yield found.stored
                 check.at_once()
@@ -157,10 +159,11 @@ class Recording:
     def _note_gap(self, gap: Gap, lost: int | None, size: int) -> None:
         events = "" if lost is None else f", {lost:,} events lost"
         what = "truncated" if gap.end == size else "damaged"
-        self._note(gap.start, f"{gap.end - gap.start} bytes skipped{events}", what)
+        self._note(gap.start, f"{gap.end - gap.start} bytes skipped{events}", 1 if lost is None else lost, what)
 
-    def _note(self, at: int, lost: str, what: str = "damaged") -> None:
-        self.damage.append(f"{self.path}: {what} at byte {at}: {lost}")
+    def _note(self, at: int, cost: str, lost: int, what: str = "damaged") -> None:
+        self.damage.append(f"{self.path}: {what} at byte {at}: {cost}")
+        self.lost += lost
 
     def _accept(self, times: Sequence[int], found: "list[Event | Rejected | None]") -> list[Recorded]:
         """The events among what was decoded, with their times; the others are counted by reason."""

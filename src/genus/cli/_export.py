@@ -32,10 +32,16 @@ FORMS = ("mcap", "jsonl", "parquet", "cloudevents")
 
 @click.command()
 @TYPES
-@click.argument("recording", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("recording", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @SUBSCRIPTION
-@click.option("--format", "form", type=click.Choice(FORMS), help="The form of OUT [by its ending].")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMS),
+    metavar="FORMAT",
+    help=f"{', '.join(FORMS)} [by the ending of OUT].",
+)
 @click.option("--force", is_flag=True, help="Overwrite OUT.")
 def export(
     types: tuple[str, ...], recording: Path, out: Path, subscription: str, form: str | None, force: bool
