@@ -368,6 +368,21 @@ def test_a_file_of_the_first_format_is_continued_in_it(tmp_path: Path, loaded: l
     assert path.read_bytes().startswith(written_as(FIRST_FORMAT, loaded))
 
 
+def test_of_a_file_without_its_header_the_format_outside_is_read(tmp_path: Path) -> None:
+    """Frames inside of blocks and blocks inside of frames are values of events."""
+    inner = written_as(FORMAT, [packet(Letter(number=INSIDE))])
+    path, other = tmp_path / "blocks.genus", tmp_path / "frames.genus"
+    with RecordingWriter(path) as writer:
+        for number in range(3):
+            writer.write(Parcel(number=number, load=inner), number)
+    other.write_bytes(
+        written_as(FORMAT, [packet(Parcel(number=number, load=path.read_bytes())) for number in range(3)])
+    )
+    for file in (path, other):
+        file.write_bytes(file.read_bytes()[len(HEADER) :])
+        assert replayed(file) == [0, 1, 2]
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_file_without_its_header_is_read(tmp_path: Path, loaded: list[bytes], form: FrameFormat) -> None:
     path = tmp_path / "headless.genus"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -180,6 +181,27 @@ def test_compressed_it_is_smaller_and_the_same(path: Path, tmp_path: Path) -> No
     assert (tmp_path / "packed.genus").stat().st_size < path.stat().st_size / 2
     with pytest.raises(RecordingError, match="write 'zstd'"):
         RecordingWriter(tmp_path / "other.genus", compress="gzip")  # type: ignore[arg-type]
+
+
+def test_threads_write_every_event_once_and_each_in_its_order(path: Path) -> None:
+    threads, each = 4, 3000
+
+    def write_all(writer: RecordingWriter, first: int) -> None:
+        for number in range(each):
+            writer.write(Motor(rpm=first * each + number) if number % 2 else Parcel(load=b"%d" % number), number)
+            if number % 700 == 0:
+                writer.flush()
+
+    with RecordingWriter(path) as writer, ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(write_all, writer, first) for first in range(threads)]:
+            done.result()
+    assert (writer.written, writer.lost) == (threads * each, 0)
+    found = [one.event for one in read_recording(path, [Motor, Parcel])]
+    assert len(found) == threads * each
+    numbers = [event.rpm for event in found if isinstance(event, Motor)]
+    for first in range(threads):
+        own = [number for number in numbers if number // each == first]
+        assert own == list(range(first * each + 1, (first + 1) * each, 2))
 
 
 def test_nothing_is_written_to_a_closed_file(path: Path) -> None:

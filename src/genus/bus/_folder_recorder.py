@@ -86,12 +86,10 @@ def record_to_folder(
     >>> sorted(file.name for file in folder.glob("*.genus"))
     ['events-000000000001.genus', 'events-000000000002.genus']
     """
-    every_s, flush_s = seconds(every, "every", zero=False), seconds(flush, "flush", zero=False)
-    if most < 1:
-        raise ValueError(f"most must be more than 0, not {most}")
+    flush_s = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
     steady = steady or (time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9)
-    landing = LandingFolder(Path(folder), name, every_s, most, steady, compress)
+    landing = LandingFolder(Path(folder), name, every, most, steady, compress)
     ticking = ticker(landing.tick, flush_s) if ticker else start_ticker(bus, landing.tick, flush_s)
     return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking, refused)
 
@@ -159,16 +157,19 @@ class LandingFolder:
         self,
         folder: Path,
         name: str,
-        every: float,
+        every: Span,
         most: int,
         steady: Callable[[], float],
         compress: Compress = None,
     ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             raise RecordingError(f"a recorder cannot be named {name!r}; use letters, digits, and . _ - after the first")
+        if most < 1:
+            raise ValueError(f"most must be more than 0, not {most}")
         self.landed = 0
         self._counts = Written()
-        self._folder, self._name, self._every, self._most, self._steady = folder, name, every, most, steady
+        self._folder, self._name, self._most, self._steady = folder, name, most, steady
+        self._every = seconds(every, "every", zero=False)
         self._compress = compress
         self._writer: RecordingWriter | None = None
         self._in_file = 0

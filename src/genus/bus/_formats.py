@@ -2,8 +2,8 @@
 
 from typing import Final, Literal, TypeAlias
 
-from genus.bus._blocks import HEADER, next_block
-from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat, Octets
+from genus.bus._blocks import HEADER, Block, blocks_in, next_block
+from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Octets, frames_in
 
 BLOCKS: Final = "blocks"
 """The format of new files."""
@@ -19,12 +19,18 @@ def format_of_header(header: bytes) -> Format | None:
 
 
 def find_format(data: Octets) -> Format | None:
-    """The format of a file: by its header or, if that is damaged, by what is first in it; None if it has none."""
+    """The format of a file: by its header or, if that is damaged, by what is in it; None if it has none.
+
+    Blocks may be inside of frames and frames inside of blocks, in an attribute of bytes: what has more bytes is outside.
+    """
     named = format_of_header(data[: len(HEADER)])
     if named is not None:
         return named
-    firsts = ((FORMAT, FORMAT.next_frame(data, 0)), (FIRST_FORMAT, FIRST_FORMAT.next_frame(data, 0)))
-    found: list[tuple[int, Format]] = [(frame.start, form) for form, frame in firsts if frame is not None]
-    if (block := next_block(data, 0)) is not None:
-        found.append((block.start, BLOCKS))
-    return min(found, key=lambda each: each[0])[1] if found else None
+    form = next((each for each in (FORMAT, FIRST_FORMAT) if each.next_frame(data, 0) is not None), None)
+    if next_block(data, 0) is None:
+        return form
+    blocks = sum(each.end - each.start for each in blocks_in(data) if isinstance(each, Block))
+    frames = (
+        0 if form is None else sum(each.end - each.start for each in frames_in(data, form) if isinstance(each, Frame))
+    )
+    return form if form is not None and frames > blocks else BLOCKS
