@@ -21,7 +21,8 @@ def format_of_header(header: bytes) -> Format | None:
 def find_format(data: Octets) -> Format | None:
     """The format of a file: by its header or, if that is damaged, by what is in it; None if it has none.
 
-    Blocks may be inside of frames and frames inside of blocks, in an attribute of bytes: what has more bytes is outside.
+    Blocks may be inside of frames and frames inside of blocks, in an attribute of bytes: what has more bytes is
+    outside.
     """
     named = format_of_header(data[: len(HEADER)])
     if named is not None:
@@ -30,7 +31,6 @@ def find_format(data: Octets) -> Format | None:
     if next_block(data, 0) is None:
         return form
     blocks = sum(each.end - each.start for each in blocks_in(data) if isinstance(each, Block))
-    frames = (
-        0 if form is None else sum(each.end - each.start for each in frames_in(data, form) if isinstance(each, Frame))
-    )
+    found = () if form is None else frames_in(data, form)
+    frames = sum(each.end - each.start for each in found if isinstance(each, Frame))
     return form if form is not None and frames > blocks else BLOCKS
