@@ -204,6 +204,15 @@ def test_threads_write_every_event_once_and_each_in_its_order(path: Path) -> Non
         assert own == list(range(first * each + 1, (first + 1) * each, 2))
 
 
+def test_without_zstd_a_compressed_recording_is_refused_before_it_begins(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with open_bus() as bus, pytest.raises(RecordingError, match="needs: pip install"):
+        record(bus, path, compress="zstd")
+    assert not path.exists()
+
+
 def test_nothing_is_written_to_a_closed_file(path: Path) -> None:
     write(path, MOTORS[:1])
     writer = RecordingWriter(path, append=True)

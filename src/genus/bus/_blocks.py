@@ -185,7 +185,7 @@ def pack_events(
 
 def pack_block(head: Head, directory: bytes, payload: bytes) -> bytes:
     """The block of a payload; sizes, checksums and the key are filled in."""
-    packed = _zstd().ZstdCompressor().compress(payload) if head.packing == ZSTD else payload
+    packed = load_zstd().ZstdCompressor().compress(payload) if head.packing == ZSTD else payload
     for key in range(1 << 16):
         stored = combine(packed, key)
         pages = page_checks(stored)
@@ -495,7 +495,7 @@ def _unpack(stored: bytes, head: Head) -> bytes | None:
         return None
     if head.packing == PLAIN:
         return packed
-    library = _zstd()
+    library = load_zstd()
     try:
         if library.frame_content_size(packed) != head.payload_size:
             return None
@@ -576,7 +576,8 @@ def repack(found: StoredEvents, head: Head) -> bytes:
     return pack_events(times, bytes(kinds[place] for place in order), groups, head.before, head.latest_us, head.packing)
 
 
-def _zstd() -> Any:
+def load_zstd() -> Any:
+    """The library of zstd; RecordingError says how to install it."""
     try:
         import zstandard
     except ImportError:

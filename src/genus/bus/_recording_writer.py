@@ -6,6 +6,7 @@ that is killed leaves whole blocks. A block that could not be written whole, bec
 
 import mmap
 import os
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -31,6 +32,7 @@ from genus.bus._blocks import (
     block_at,
     bundle,
     index_of,
+    load_zstd,
     pack_events,
     pack_index,
 )
@@ -173,6 +175,8 @@ class RecordingWriter:
         try:
             with self._as_recording_errors():
                 self._write_events(taken[::2], taken[1::2])
+        except (msgspec.MsgspecError, ArithmeticError, TypeError, ValueError, struct.error) as problem:
+            raise RecordingError(f"cannot encode events for {self.path}: {problem}") from problem
         finally:
             self._counts.lost += len(taken) // 2 - (self._counts.events - before)
 
@@ -298,6 +302,8 @@ class BlockPacker:
     def __init__(self, compress: Compress = None, index: BlockIndex | None = None, last: Head | None = None) -> None:
         if compress not in (None, "zstd"):
             raise RecordingError(f"compress={compress!r}; write 'zstd', or None for files that are not compressed")
+        if compress:
+            load_zstd()  # so that it is missed now, and not when events wait
         self._packing = ZSTD if compress else PLAIN
         self._index = index or BlockIndex()
         self._before, self._latest_us = (
