@@ -24,9 +24,8 @@ begin, occurs in no payload: one that has it is stored combined with a stream of
 import hashlib
 import struct
 import zlib
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
@@ -40,8 +39,8 @@ HEADER = b"genus\x03\x1a\xff"
 MARKER = b"\xfe\x47\xc1\x8e"
 """The first bytes of a block."""
 HEAD = struct.Struct("<4sIIBBHIIIIIIQqq")
-_CHECK = struct.Struct("<I")
-_AFTER_CHECKS = 12
+CHECK = struct.Struct("<I")
+_AFTERCHECKS = 12
 """The bytes of a head before what its checksums cover: marker, checksum, second checksum of head and directory."""
 
 EVENTS, INDEX = 0, 1
@@ -61,8 +60,8 @@ LARGEST = 1 << 26
 MOST_PAYLOAD = 2 * LARGEST
 """The most bytes of a payload."""
 
-_ARRAY = struct.Struct(">BI")
-_ARRAY_32 = 0xDD
+ARRAY = struct.Struct(">BI")
+ARRAY_32 = 0xDD
 
 
 class Head(NamedTuple):
@@ -130,10 +129,9 @@ def count_pages(size: int) -> int:
     return (size + PAGE - 1) // PAGE
 
 
-_decode_bundle = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _decode_directory = msgspec.msgpack.Decoder(tuple[Group, ...]).decode
 _encoder = msgspec.msgpack.Encoder()
-_encode, _encode_into = _encoder.encode, _encoder.encode_into
+encode, encode_raw_into = _encoder.encode, _encoder.encode_into
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -177,10 +175,10 @@ def pack_events(
         columns.append(kinds)
     columns += [struct.pack(f"<{len(each.ends)}I", *each.ends) for each in groups]
     for each in groups:
-        columns += [_ARRAY.pack(_ARRAY_32, len(each.ends)), each.bundles]
+        columns += [ARRAY.pack(ARRAY_32, len(each.ends)), each.bundles]
     directory = [Group(each.name, each.events, len(each.bundles), each.units) for each in groups]
     head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(latest_us, max(times)))
-    return pack_block(head, _encode(directory), b"".join(columns))
+    return pack_block(head, encode(directory), b"".join(columns))
 
 
 def pack_block(head: Head, directory: bytes, payload: bytes) -> bytes:
@@ -197,7 +195,7 @@ def pack_block(head: Head, directory: bytes, payload: bytes) -> bytes:
             pages_check=zlib.crc32(pages),
             payload_size=len(payload),
         )
-        covered = HEAD.pack(MARKER, 0, 0, *filled)[_AFTER_CHECKS:]
+        covered = HEAD.pack(MARKER, 0, 0, *filled)[_AFTERCHECKS:]
         checks = struct.pack("<II", zlib.crc32(covered), second_check(covered, directory, stored))
         block = b"".join((MARKER, checks, covered, directory, pages, stored))
         if block.rfind(MARKER) + len(MARKER) <= HEAD.size + len(directory):
@@ -238,18 +236,18 @@ def block_at(data: Octets, at: int) -> Block | None:
     raw = data[at : at + HEAD.size]
     if len(raw) < HEAD.size:
         return None
-    marker, check = raw[:4], _CHECK.unpack_from(raw, 4)[0]
-    covered = put_right(raw[_AFTER_CHECKS:], check) if _distance(marker) < 2 else None
+    marker, check = raw[:4], CHECK.unpack_from(raw, 4)[0]
+    covered = put_right(raw[_AFTERCHECKS:], check) if _distance(marker) < 2 else None
     if covered is None:
         return None
-    head = Head(*HEAD.unpack(raw[:_AFTER_CHECKS] + covered)[3:])
+    head = Head(*HEAD.unpack(raw[:_AFTERCHECKS] + covered)[3:])
     start = at + HEAD.size
     stored = data[start : start + head.directory_size]
     directory = put_right(stored, head.directory_check)
     groups = None if directory is None else _groups(directory)
     if directory is None or groups is None:
         return None
-    is_whole = raw == MARKER + raw[4:_AFTER_CHECKS] + covered and zlib.crc32(covered) == check and directory == stored
+    is_whole = raw == MARKER + raw[4:_AFTERCHECKS] + covered and zlib.crc32(covered) == check and directory == stored
     found = Block(at, 0, head, groups, covered + directory, is_whole)
     return found._replace(end=found.payload_start + head.stored_size)
 
@@ -355,225 +353,9 @@ def last_block(data: Octets) -> Block | None:
     return found if found is not None and found.end == len(data) else None
 
 
-# -- reading events ----------------------------------------------------------------------------------------------------
-
-
-class StoredGroup(NamedTuple):
-    """Events of one type as they are stored."""
-
-    group: Group
-    array: bytes
-    """The msgpack array of all bundles."""
-    ends: Sequence[int]
-    """Where each of the bundles ends, after the first bytes of the array."""
-    intact: Sequence[int]
-    """The numbers of the bundles that are intact."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether all events are intact."""
-        return len(self.intact) == len(self.ends)
-
-    @property
-    def rows(self) -> Sequence[int]:
-        """The events that are intact."""
-        if self.is_whole:
-            return range(self.group.count)
-        return [row for number in self.intact for row in self._rows(number)]
-
-    def _rows(self, number: int) -> range:
-        return range(number * BUNDLE, min((number + 1) * BUNDLE, self.group.count))
-
-    def take_maps(self) -> list[bytes | msgspec.Raw]:
-        """The maps of the events that are intact, one by one; where there is none, it is empty."""
-        return [each for number in self.intact for each in self._maps(number)]
-
-    def take_raw_maps(self) -> list[msgspec.Raw]:
-        """The same as raw values, to be encoded again."""
-        return [msgspec.Raw(each) for each in self.take_maps()]
-
-    def _maps(self, number: int) -> Sequence[bytes | msgspec.Raw]:
-        start, end = self.ends[number - 1] if number else 0, self.ends[number]
-        count = len(self._rows(number))
-        try:
-            found = _decode_bundle(self.array[_ARRAY.size + start : _ARRAY.size + end])
-        except (msgspec.MsgspecError, ValueError):
-            found = []
-        return found if len(found) == count else [b""] * count
-
-
-class StoredEvents(NamedTuple):
-    """The events of a block by type, and how many are lost."""
-
-    times: Sequence[int]
-    """The times of all events in order, also of those that are lost."""
-    kinds: bytes
-    """The number of the group of each event; empty if there is one group."""
-    groups: Sequence[StoredGroup]
-    lost: int
-    is_damaged: bool
-
-    def places(self, number: int) -> Sequence[int]:
-        """The places in the block of the events of a group, also of those that are lost."""
-        return places_of(number, self.kinds) if len(self.groups) > 1 else range(len(self.times))
-
-
-def places_of(number: int, kinds: bytes) -> list[int]:
-    """The places of a number among others."""
-    return [place for place, kind in enumerate(kinds) if kind == number]
-
-
-def read_events(data: Octets, block: Block) -> StoredEvents:
-    """The events of a block; of a damaged one those that are intact."""
-    if block.head.kind == INDEX:
-        return StoredEvents((), b"", (), 0, not block.is_whole or read_index(data, block) is None)
-    stored = data[block.payload_start : block.end]
-    is_whole = block.is_whole and _has_checks(stored, block)
-    bad: Collection[int] = ()
-    if not is_whole:
-        stored, bad = _repair(data, block, stored)
-    payload = _unpack(stored, block.head) if not bad or block.head.packing == PLAIN else None
-    if payload is None or not _is_consistent(block, payload):
-        return StoredEvents((), b"", (), block.head.events, True)
-    columns = _Columns(block, payload)
-    if not columns.has_kinds(bad):
-        return StoredEvents((), b"", (), block.head.events, True)
-    groups = [columns.group(number, set(bad)) for number in range(len(block.groups))]
-    kept = sum(len(each.rows) for each in groups)
-    return StoredEvents(columns.times, columns.kinds, groups, block.head.events - kept, not is_whole)
-
-
-class ReadBlock(NamedTuple):
-    """A block and its events, none if it is an index."""
-
-    block: Block
-    stored: StoredEvents
-
-
-def events_in(data: Octets, start: int = 0) -> Iterator[ReadBlock | Gap]:
-    """The blocks of a file from a position on with their events, and the gaps between them.
-
-    If a payload is damaged, blocks may begin in it: it was cut, and others were written after it.
-    """
-    found = blocks_in(data, start)
-    while (each := next(found, None)) is not None:
-        if isinstance(each, Gap):
-            yield each
-            continue
-        stored = read_events(data, each)
-        yield ReadBlock(each, stored)
-        inner = next_block(data, each.pages_start) if stored.is_damaged else None
-        if inner is not None and inner.start < each.end:
-            found = blocks_in(data, inner.start)
-
-
-def _has_checks(stored: bytes, block: Block) -> bool:
+def has_checks(stored: bytes, block: Block) -> bool:
     """Whether a payload is as it was written."""
     return len(stored) == block.head.stored_size and zlib.crc32(page_checks(stored)) == block.head.pages_check
-
-
-def _repair(data: Octets, block: Block, stored: bytes) -> tuple[bytes, Collection[int]]:
-    """A payload with its wrong bits put right, if all can be, and else the numbers of its damaged pages."""
-    count = count_pages(block.head.stored_size)
-    raw = data[block.pages_start : block.payload_start].ljust(4 * count, b"\x00")
-    checks = struct.unpack(f"<{count}I", raw)
-    stored = stored.ljust(block.head.stored_size, b"\x00")
-    pages = [stored[at : at + PAGE] for at in range(0, len(stored), PAGE)]
-    bad = [number for number, page in enumerate(pages) if zlib.crc32(page) != checks[number]]
-    righted = {number: put_right(pages[number], checks[number]) for number in bad}
-    whole = b"".join(righted.get(number) or page for number, page in enumerate(pages))
-    second = _CHECK.unpack(data[block.start + 8 : block.start + 12])[0]
-    if _has_checks(whole, block) and zlib.adler32(whole, zlib.adler32(block.covered)) == second:
-        return whole, ()
-    return stored, bad if block.is_whole else range(count)
-
-
-def _unpack(stored: bytes, head: Head) -> bytes | None:
-    """The payload of a block; None if it cannot be unpacked."""
-    packed = combine(stored, head.key)
-    if head.payload_size > MOST_PAYLOAD:
-        return None
-    if head.packing == PLAIN:
-        return packed
-    library = load_zstd()
-    try:
-        if library.frame_content_size(packed) != head.payload_size:
-            return None
-        unpacked: bytes = library.ZstdDecompressor().decompress(packed)
-    except library.ZstdError:
-        return None
-    return unpacked
-
-
-def _is_consistent(block: Block, payload: bytes) -> bool:
-    """Whether counts and sizes agree with each other."""
-    count = block.head.events
-    columns = count * (9 if len(block.groups) > 1 else 8)
-    arrays = sum(_ARRAY.size + group.size + 4 * group.bundles for group in block.groups)
-    counted = sum(group.count for group in block.groups) == count
-    return counted and columns + arrays == len(payload) == block.head.payload_size
-
-
-class _Columns:
-    """The columns of a payload: times and kinds of all events, and of each group the ends and the bundles."""
-
-    def __init__(self, block: Block, payload: bytes) -> None:
-        groups, count = block.groups, block.head.events
-        self._groups, self._payload = groups, payload
-        self._ends_at = count * (9 if len(groups) > 1 else 8)
-        self._ends = list(accumulate((4 * each.bundles for each in groups), initial=self._ends_at))
-        self._arrays = list(accumulate((_ARRAY.size + each.size for each in groups), initial=self._ends[-1]))
-        self.times: Sequence[int] = struct.unpack_from(f"<{count}q", payload)
-        self.kinds = payload[8 * count : self._ends_at]
-
-    def has_kinds(self, bad: Container[int]) -> bool:
-        """Whether it is known which event is of which group."""
-        if len(self._groups) == 1:
-            return True
-        agrees = all(self.kinds.count(number) == group.count for number, group in enumerate(self._groups))
-        return agrees and _is_good(8 * len(self.times), self._ends_at, bad)
-
-    def group(self, number: int, bad: Container[int]) -> StoredGroup:
-        """The events of a group, with those as intact that touch no page of `bad`."""
-        group = self._groups[number]
-        ends = struct.unpack_from(f"<{group.bundles}I", self._payload, self._ends[number])
-        array = self._payload[self._arrays[number] : self._arrays[number + 1]]
-        found = StoredGroup(group, array, ends, range(group.bundles))
-        if not bad:
-            return found
-        places = places_of(number, self.kinds) if len(self._groups) > 1 else range(group.count)
-        return found._replace(
-            intact=[each for each in found.intact if self._is_intact(found, number, each, places, bad)]
-        )
-
-    def _is_intact(
-        self, found: StoredGroup, number: int, bundle: int, places: Sequence[int], bad: Container[int]
-    ) -> bool:
-        """Whether nothing of a bundle is in a damaged page: where it ends and begins, events, times."""
-        ends_at, start = self._ends[number] + 4 * bundle, self._arrays[number] + _ARRAY.size
-        if not _is_good(ends_at - 4 * bool(bundle), ends_at + 4, bad):
-            return False
-        begin, end = found.ends[bundle - 1] if bundle else 0, found.ends[bundle]
-        times = (8 * place for place in places[bundle * BUNDLE : (bundle + 1) * BUNDLE])
-        return _is_good(start + begin, start + end, bad) and all(_is_good(at, at + 8, bad) for at in times)
-
-
-def _is_good(start: int, end: int, bad: Container[int]) -> bool:
-    """Whether no damaged page has bytes of a range."""
-    return not any(page in bad for page in range(start // PAGE, (end - 1) // PAGE + 1))
-
-
-def repack(found: StoredEvents, head: Head) -> bytes:
-    """A whole block of the events that are left of a damaged one."""
-    left = [(number, each) for number, each in enumerate(found.groups) if each.rows]
-    kinds = {found.places(number)[row]: at for at, (number, each) in enumerate(left) for row in each.rows}
-    order = sorted(kinds)
-    groups = [
-        EventGroup(each.group.name, each.group.units, len(each.rows), *bundle(_encode_into, each.take_raw_maps()))
-        for _, each in left
-    ]
-    times = [found.times[place] for place in order]
-    return pack_events(times, bytes(kinds[place] for place in order), groups, head.before, head.latest_us, head.packing)
 
 
 def load_zstd() -> Any:
@@ -583,77 +365,3 @@ def load_zstd() -> Any:
     except ImportError:
         raise RecordingError(f"a recording compressed with zstd needs: {install_command('zstd')}") from None
     return zstandard
-
-
-# -- the index ---------------------------------------------------------------------------------------------------------
-
-
-class BlockIndex(msgspec.Struct, array_like=True):
-    """What the blocks of a file have: written at its end, or collected from the heads of blocks."""
-
-    offsets: list[int] = []
-    """Where the blocks of events begin."""
-    latest: list[int] = []
-    """For each block the latest time up to its end."""
-    start_us: int | None = None
-    """The time of the first event."""
-    events: int = 0
-    types: dict[str, int] = {}
-    """The number of events of each type, by name."""
-    position: int = 0
-    """Where the index is; elsewhere it is not valid, because bytes before it are missing."""
-
-    def add(self, block: Block) -> None:
-        """Add a block; one that has no events is left out."""
-        head = block.head
-        if head.kind != EVENTS or not head.events:
-            return
-        self.offsets.append(block.start)
-        self.latest.append(head.latest_us)
-        if self.start_us is None:
-            self.start_us = head.first_us
-        self.events += head.events
-        for group in block.groups:
-            self.types[group.name] = self.types.get(group.name, 0) + group.count
-
-
-_decode_index = msgspec.msgpack.Decoder(BlockIndex).decode
-
-
-def pack_index(index: BlockIndex, at: int) -> bytes:
-    """The block of an index, the last one of a file, at a position."""
-    index.position = at
-    start = index.start_us or 0
-    head = Head(INDEX, PLAIN, 0, 0, 0, 0, 0, 0, 0, index.events, start, index.latest[-1] if index.latest else start)
-    return pack_block(head, _encode([]), _encode(index))
-
-
-def read_index(data: Octets, block: Block) -> BlockIndex | None:
-    """The index in a block; None if it has none, or a damaged one."""
-    stored = data[block.payload_start : block.end]
-    if block.head.kind != INDEX or not _has_checks(stored, block):
-        return None
-    try:
-        return _decode_index(combine(stored, block.head.key))
-    except (msgspec.MsgspecError, ValueError):
-        return None
-
-
-def index_of(data: Octets) -> tuple[BlockIndex, int]:
-    """The index of a file and the number of gaps between its blocks; from its end, or else from the heads of blocks."""
-    last = last_block(data)
-    found = read_index(data, last) if last is not None else None
-    if last is not None and found is not None and found.position == last.start:
-        return found, 0
-    return walked_index(data)
-
-
-def walked_index(data: Octets) -> tuple[BlockIndex, int]:
-    """The index of a file and the number of gaps between its blocks, from the heads of blocks."""
-    index, gaps = BlockIndex(), 0
-    for each in blocks_in(data):
-        if isinstance(each, Gap):
-            gaps += 1
-        else:
-            index.add(each)
-    return index, gaps

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from genus.bus._blocks import ReadBlock, events_in, repack
+from genus.bus._block_events import ReadBlock, events_in, repack
 from genus.bus._bus import Bus
 from genus.bus._codec import encode_event
 from genus.bus._delivery import log

@@ -16,7 +16,8 @@ from pathlib import Path
 from time import monotonic
 
 from genus.bus._attribute_map import UnreadValues
-from genus.bus._blocks import HEADER, StoredEvents, StoredGroup, events_in, find_block
+from genus.bus._block_events import StoredEvents, StoredGroup, events_in
+from genus.bus._blocks import HEADER, find_block
 from genus.bus._bus import Bus
 from genus.bus._codec import FIRST_US, LAST_US, EventDecoder, Recorded, Rejected
 from genus.bus._delivery import log

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from genus.bus._attribute_map import UNITS_OF
-from genus.bus._blocks import index_of
+from genus.bus._block_index import index_of
 from genus.bus._codec import FIRST_US, LAST_US
 from genus.bus._frames import Frame, FrameFormat, Gap, Octets, frames_in
 

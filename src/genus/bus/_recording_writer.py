@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 import msgspec
 
 from genus.bus._attribute_map import encode_units, units_of
+from genus.bus._block_index import BlockIndex, index_of, pack_index
 from genus.bus._blocks import (
     EARLIEST_US,
     HEADER,
@@ -26,15 +27,12 @@ from genus.bus._blocks import (
     MOST_TYPES,
     PLAIN,
     ZSTD,
-    BlockIndex,
     EventGroup,
     Head,
     block_at,
     bundle,
-    index_of,
     load_zstd,
     pack_events,
-    pack_index,
 )
 from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map, packet_of
 from genus.bus._delivery import log

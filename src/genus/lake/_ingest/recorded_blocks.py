@@ -9,7 +9,9 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from genus.bus._blocks import Block, ReadBlock, block_at, events_in, index_of
+from genus.bus._block_events import ReadBlock, events_in
+from genus.bus._block_index import index_of
+from genus.bus._blocks import Block, block_at
 from genus.bus._codec import packet_of
 from genus.bus._frames import Octets
 
