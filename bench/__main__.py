@@ -28,6 +28,7 @@ from bench import (
     local_reader,
     mqtt,
     passages,
+    recordings,
     routing,
     simulator,
     streaming,
@@ -45,8 +46,8 @@ Made by `make bench`, or one table at a time, last on {date}: {machine}.
 Each table was measured in one run, contestants taking turns; a time is the least CPU time over many windows. The
 machine is shared and noisy: trust the ratios, not the nanoseconds. `python -m bench.NAME` makes one table (dispatch,
 filters, engine, index, codes, growth, importing, simulator, routing, local_reader, ingest, streaming, can_columns,
-passages, topics, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap, studio). Times on Spark are seconds of the
-clock on two cores, session and workers started before.
+passages, topics, recordings, ipc, zenoh, mqtt, cloudevents, gateway, devices, coap, studio). Times on Spark are seconds
+of the clock on two cores, session and workers started before.
 
 ## Publishing
 
@@ -223,6 +224,10 @@ it acknowledges, instead of its default of 20:
 
 {mqtt}
 
+Recordings, against files that a program would write by hand:
+
+{recordings}
+
 CloudEvents, against the official SDK, from an event and to one:
 
 {cloudevents}
@@ -353,6 +358,7 @@ def main() -> None:
     found["ipc"] = step("between processes", lambda: ipc.table(ipc.run()))
     found["zenoh"] = step("zenoh", lambda: zenoh.table(zenoh.run()))
     found["mqtt"] = step("MQTT (about two minutes)", mqtt.run) if which("mosquitto") else "mosquitto is not installed."
+    found["recordings"] = step("recordings", recordings.table)
     found["cloudevents"] = step("CloudEvents", cloudevents.table)
     found["gateway"] = step("a gateway", lambda: gateway.table(gateway.run()))
     found |= step("small devices", devices.tables)

@@ -33,7 +33,7 @@ PAGE = ROOT / "docs" / "way-of-an-event.md"
 GENERATED = "generated code"
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
 STATISTICS = {"observation.py", "observer.py", "tracker.py"}
-IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "FrameRun", "DecodedPackets"}
+IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "BlockRun", "DecodedPackets"}
 LINE = b" can0 100#"
 
 PURPOSES = {
@@ -42,7 +42,10 @@ PURPOSES = {
     "bus/_channel.py": "one event type with its quality of service",
     "bus/_codec.py": "events to bytes and back",
     "bus/_collection.py": "all events of a type",
-    "bus/_frames.py": "packets to the frames of recordings and back",
+    "bus/_block_events.py": "blocks of recordings to events",
+    "bus/_blocks.py": "events to the blocks of recordings, and blocks in a file",
+    "bus/_formats.py": "which format a file has",
+    "bus/_frames.py": "packets to the frames of older recordings and back",
     "can/_logs/candump.py": "text of many lines to columns of frames",
     "can/_dbc/columns.py": "columns of frames to columns of events, by the DBC file",
     "can/_dbc/database_file.py": "what a file describes",
@@ -76,6 +79,7 @@ PURPOSES = {
     "lake/_ingest/can_logs.py": "splits of logs to chunks of events",
     "lake/_ingest/job.py": "the Spark job: one task per split",
     "lake/_ingest/packets.py": "packets of a recording to columns of events",
+    "lake/_ingest/recorded_blocks.py": "blocks of a recording to packets",
     "lake/_ingest/recordings.py": "splits of recordings to packets",
     "lake/_ingest/text_lines.py": "a range of a file to blocks of whole lines",
     "lake/_ingest/values.py": "values of attributes",

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from bench import can_columns
 from bench.timing import markdown
 from genus import Event, Maybe
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.catalog import Catalog
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.format import Format

@@ -17,7 +17,7 @@ import msgspec
 from bench.ingest import Loop, loops, session
 from bench.timing import markdown
 from genus import Subscription, this
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.lake import Inboxes, Lake, Progress, RouteEntry
 from genus.model import micros_of_time
 

@@ -17,7 +17,7 @@ PRINTED = {
     "async_and_inboxes": ["the latest two: 3 4", "dropped: 3", "stored 2"],
     "two_processes": ["answer 3 from another process"],
     "request_and_reply": ["moved to 30 %", "refused: the valve is locked", "the display knows: 30 %"],
-    "record_and_replay": ["3 of 4 events recorded", "2 events left; damaged at byte 8"],
+    "record_and_replay": ["3 of 4 events recorded", "3 events left; damaged at byte 8: 0 of 3 events lost"],
     "can_in_the_simulator": [
         "Moved(number=0, percent=20) after attempt 1",
         "no acknowledgement of 50 % within 100 ms",

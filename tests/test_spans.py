@@ -42,7 +42,6 @@ TIME_NAMES = {
 
 EXCEPTIONS = {
     r"genus\.bus\.Clock\.sleep\(seconds\)": "what a clock implements; programs call Bus.sleep",
-    r"genus\.bus\.record_to_folder\((every|flush)\)|genus\.bus\.LandingFolder\(every\)": "recorders count in seconds",
     r"genus\.net\.Sending\(expires_s\)": "what a link gives to a transport",
     r"genus\.testing\.EmulatedCanBus(\(epoch_s\)|\.send\(timeout\))": "the interface of python-can",
     r"genus\.model\.micros_of_duration\(span\)": "the value of an attribute",

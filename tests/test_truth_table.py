@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from genus import Collection, Event, Subscription, open_bus
-from genus.bus._recording import RecordingWriter, read_recording, replay
+from genus.bus import RecordingWriter, read_recording, replay
 from genus.catalog import Catalog
 from genus.errors import DeviceError
 from genus.filters import AllOf

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from genus import Event, open_bus
-from genus.bus._recording import read_recording, record, replay
+from genus.bus import read_recording, record, replay
 from genus.errors import SpanError
 from genus.testing import VirtualClock
 

@@ -1,20 +1,32 @@
-"""Damaged recordings: every whole frame is replayed, in order, and nothing that lies inside the packet of another.
+"""Damaged recordings: what damage costs, and that nothing is replayed that lies inside an event.
 
-The law for files of the current format: the events that are replayed are those of the frames that are whole in the
+The law for files with blocks: one wrong bit costs nothing; otherwise the events of blocks that are whole in the damaged
+file are replayed, in the order in which they are there, and of damaged blocks some of their own events at most.
+
+The law for files of the second format: the events that are replayed are those of the frames that are whole in the
 damaged file, in the order in which they are there. So an event is replayed twice only if the bytes of its whole frame
 are there twice.
 """
 
 import random
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genus import Event, Maybe
+from genus.bus import RecordingWriter, read_recording
+from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_in, bundle, pack_events
 from genus.bus._codec import encode_event
-from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, end_of_value, find_format, frames_in
-from genus.bus._recording import RecordingWriter, read_recording
+from genus.bus._formats import find_format
+from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, end_of_value, frames_in
+from tests.examples import examples
 
 FORMATS = (FIRST_FORMAT, FORMAT)
 
@@ -132,26 +144,186 @@ def test_the_whole_frames_are_replayed_and_no_others(tmp_path: Path, block: int)
     assert kept > 500
 
 
-def test_a_writer_writes_what_the_law_speaks_of(tmp_path: Path) -> None:
-    """The marker is at the beginning of frames and nowhere else, whatever is in the packets."""
-    for seed in range(50):
-        packets = some_packets(random.Random(seed), FORMAT)
-        path = tmp_path / f"{seed}.genus"
-        with RecordingWriter(path) as writer:
-            for each in packets:
-                writer.append(each)
-        data = path.read_bytes()
-        assert data == written_as(FORMAT, packets)
-        assert data.count(FORMAT.marker) == len(packets)
-        assert [found.packet for found in frames_in(data, FORMAT) if isinstance(found, Frame)] == packets
-
-
 def test_a_checksum_that_equals_the_marker_is_stored_inverted(monkeypatch: pytest.MonkeyPatch) -> None:
     packets = [packet(Parcel(number=1))]
     monkeypatch.setattr("genus.bus._frames.zlib.crc32", lambda _: FORMAT.reserved)
     data = written_as(FORMAT, packets)
     assert data.count(FORMAT.marker) == 1
     assert [found.packet for found in frames_in(data, FORMAT) if isinstance(found, Frame)] == packets
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+def block_load(chance: random.Random, before: bytes) -> bytes:
+    """Bytes with whole blocks, parts of what was written before, or markers in them."""
+    inner = msgspec.msgpack.encode(Letter(number=INSIDE))
+    ends, bundles = bundle(msgspec.msgpack.Encoder().encode_into, [msgspec.Raw(inner)])
+    block = pack_events([7], b"", [EventGroup("Letter", {}, 1, ends, bundles)], 0)
+    match chance.randrange(4):
+        case 0:
+            return HEADER + block * chance.randrange(1, 3)
+        case 1:
+            return before[-chance.randrange(1, 300) :]
+        case 2:
+            return MARKER * chance.randrange(1, 4) + block[4:]
+        case _:
+            return chance.randbytes(chance.randrange(40))
+
+
+def some_blocks(path: Path, chance: random.Random, compress: Any = None) -> list[tuple[bytes, list[int]]]:
+    """Write a recording of numbered events; gives its blocks, each with its numbers."""
+    path.unlink(missing_ok=True)
+    number, found = 0, list[tuple[bytes, list[int]]]()
+    with RecordingWriter(path, compress=compress) as writer:
+        for _ in range(chance.randrange(1, 5)):
+            before, first = path.read_bytes(), number
+            for _ in range(chance.randrange(1, 90)):
+                load = block_load(chance, before) if chance.random() < 0.2 else None
+                parcel = Parcel(number=number, load=load, note="x" * chance.randrange(30))
+                writer.write(parcel if chance.random() < 0.7 else Letter(number=number, text="y"), number)
+                number += 1
+            writer.flush()
+            found.append((path.read_bytes()[len(before) :], list(range(first, number))))
+    return found
+
+
+def wrong_bits(path: Path, whole: bytes, step: int) -> Iterator[tuple[int, list[int], list[str]]]:
+    """For some bits of a file: what is replayed if it is wrong, and what is said about it."""
+    for at in range(0, len(whole), step):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        recording = read_recording(path, [Parcel, Letter])
+        yield at, [one.event.number for one in recording], recording.damage  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("compress", [None, "zstd"])
+def test_one_wrong_bit_costs_nothing_and_is_told(tmp_path: Path, compress: Any) -> None:
+    """Of the header, of heads, directories, payloads and the index; in checksums that are not needed it is not told."""
+    path = tmp_path / "parcels.genus"
+    blocks = some_blocks(path, random.Random(5), compress)
+    whole, numbers = path.read_bytes(), [number for _, own in blocks for number in own]
+    found = [each for each in blocks_in(whole) if isinstance(each, Block)]
+    starts = [match.start() for match in re.finditer(re.escape(MARKER), whole)]
+    assert starts == [each.start for each in found], "the marker is at the beginning of blocks and nowhere else"
+    assert len(found) == len(blocks) + 1
+    for at, replayed, damage in wrong_bits(path, whole, step=3):
+        assert replayed == numbers, f"byte {at}"
+        is_spare = any(at in range(each.start + 8, each.start + 12) for each in found)
+        is_spare |= any(at in range(each.pages_start, each.payload_start) for each in found)
+        assert bool(damage) is not is_spare, f"byte {at}"
+
+
+@pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 40))])
+def test_whole_blocks_are_replayed_and_nothing_that_was_not_published(tmp_path: Path, block: int) -> None:
+    path = tmp_path / "parcels.genus"
+    kept = 0
+    for seed in range(60):
+        chance = random.Random(f"{block}/{seed}")
+        blocks = some_blocks(path, chance, chance.choice([None, None, "zstd"]))
+        data = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(1, 5)):
+            damage(data, chance)
+        path.write_bytes(data)
+        whole = sorted(
+            (match.start(), own) for each, own in blocks for match in re.finditer(re.escape(each), bytes(data))
+        )
+        if not whole:
+            continue
+        found = replayed(path)
+        wanted = [number for _, own in whole for number in own]
+        rest = iter(found)
+        assert all(number in rest for number in wanted), f"seed {seed}: the whole blocks, in order"
+        assert max(found) < INSIDE, f"seed {seed}"
+        kept += len(wanted)
+    assert kept > 500
+
+
+@pytest.mark.parametrize("at", [0.1, 0.5, 0.9])
+def test_other_damage_costs_the_events_of_the_pages_that_it_hits(tmp_path: Path, at: float) -> None:
+    """And it is told how many these are."""
+    path = tmp_path / "letters.genus"
+    with RecordingWriter(path) as writer:
+        for number in range(3000):
+            writer.write(Letter(number=number, text="z" * 50), number)
+    data = bytearray(path.read_bytes())
+    start = int(len(data) * at)
+    data[start : start + 16] = bytes(16)
+    path.write_bytes(data)
+    recording = read_recording(path, [Letter])
+    numbers = [one.event.number for one in recording]  # type: ignore[attr-defined]
+    lost = 3000 - len(numbers)
+    assert 0 < lost < 700
+    assert numbers == sorted(set(numbers))
+    (said,) = recording.damage
+    assert f"{lost} of" in said
+
+
+def test_a_block_that_cannot_be_found_is_told_with_its_events(tmp_path: Path) -> None:
+    """By what the next head says about the events before it."""
+    path = tmp_path / "letters.genus"
+    places = []
+    with RecordingWriter(path) as writer:
+        for number in range(40):
+            writer.write(Letter(number=number), number)
+            if number % 10 == 9:
+                places.append(path.stat().st_size)
+                writer.flush()
+    data = bytearray(path.read_bytes())
+    data[places[1] : places[1] + 30] = bytes(30)
+    path.write_bytes(data)
+    recording = read_recording(path, [Letter])
+    assert [one.event.number for one in recording] == [*range(10), *range(20, 40)]  # type: ignore[attr-defined]
+    assert recording.damage == [
+        f"{path}: damaged at byte {places[1]}: {places[2] - places[1]} bytes skipped, 10 events lost"
+    ]
+
+
+@given(cut=st.integers(0, 1 << 16), more=st.booleans())
+@examples(60)
+def test_cut_anywhere_whole_blocks_are_read_and_the_file_can_be_continued(cut: int, more: bool) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "parcels.genus"
+        blocks = some_blocks(path, random.Random(cut))
+        whole = path.read_bytes()
+        size = len(HEADER) + cut % (len(whole) - len(HEADER) + 1)
+        path.write_bytes(whole[:size])
+        wanted, at = list[int](), len(HEADER)
+        for block, own in blocks:
+            at += len(block)
+            wanted += own if at <= size else []
+        if more:
+            with RecordingWriter(path, append=True) as writer:
+                writer.write(Letter(number=99_999), 0)
+            wanted.append(99_999)
+        recording = read_recording(path, [Parcel, Letter])
+        rest = iter([one.event.number for one in recording])  # type: ignore[attr-defined]
+        assert all(number in rest for number in wanted)
+        assert next(rest, None) is None or not more
+        assert list(recording.read_from(-1)) == list(recording)
+
+
+TIMES = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=71, max_size=71)
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=70), TIMES, st.booleans())
+@examples(200)
+def test_blocks_with_any_content_never_raise(contents: list[bytes], times: list[int], placed: bool) -> None:
+    """The checksums are right, the content is not: each event is refused with a reason, or it is one."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "hostile.genus"
+        made, ends = bytearray(), list[int]()
+        for start in range(0, len(contents), BUNDLE):
+            own = contents[start : start + BUNDLE]
+            made += b"\xdc" + len(own).to_bytes(2, "big") + b"".join(own)
+            ends.append(len(made))
+        kinds = bytes([1]) + bytes(len(contents)) if placed else bytes(at % 3 for at in times[: len(contents) + 1])
+        good = [msgspec.Raw(msgspec.msgpack.encode(Letter(number=1)))]
+        letter = EventGroup("Letter", {}, 1, *bundle(msgspec.msgpack.Encoder().encode_into, good))
+        groups = [EventGroup("Parcel", {}, len(contents), ends, made), letter]
+        path.write_bytes(HEADER + pack_events(times[: len(contents) + 1], kinds, groups, 0))
+        recording = read_recording(path, [Parcel, Letter])
+        assert len(list(recording)) == recording.events
+        assert recording.events + recording.problems.total() <= len(contents) + 1
 
 
 # -- the first format --------------------------------------------------------------------------------------------------
@@ -194,6 +366,21 @@ def test_a_file_of_the_first_format_is_continued_in_it(tmp_path: Path, loaded: l
         writer.write(Parcel(number=6, load=FORMAT.marker * 3), 0)
     assert replayed(path) == list(range(7))
     assert path.read_bytes().startswith(written_as(FIRST_FORMAT, loaded))
+
+
+def test_of_a_file_without_its_header_the_format_outside_is_read(tmp_path: Path) -> None:
+    """Frames inside of blocks and blocks inside of frames are values of events."""
+    inner = written_as(FORMAT, [packet(Letter(number=INSIDE))])
+    path, other = tmp_path / "blocks.genus", tmp_path / "frames.genus"
+    with RecordingWriter(path) as writer:
+        for number in range(3):
+            writer.write(Parcel(number=number, load=inner), number)
+    other.write_bytes(
+        written_as(FORMAT, [packet(Parcel(number=number, load=path.read_bytes())) for number in range(3)])
+    )
+    for file in (path, other):
+        file.write_bytes(file.read_bytes()[len(HEADER) :])
+        assert replayed(file) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from genus import Event, Subscription, open_bus, this
+from genus.bus import RecordingWriter, read_recording
 from genus.bus import _folder_recorder as landing_module
-from genus.bus._folder_recorder import FolderRecorder, Ticking, record_to_folder
-from genus.bus._recording import HEADER, RecordingWriter, read_recording
+from genus.bus._folder_recorder import FolderRecorder, record_to_folder
+from genus.bus._ticker import Ticking
 from genus.errors import EventError, RecordingError
 from genus.testing import VirtualClock
 
@@ -68,13 +69,15 @@ def landed(folder: Path, name: str = "events") -> dict[str, list[int]]:
 
 
 def test_a_file_lands_with_its_last_event_and_the_rest_when_the_recorder_is_closed(
-    start: Callable[..., FolderRecorder], tmp_path: Path
+    start: Callable[..., FolderRecorder], tmp_path: Path, hand: Hand
 ) -> None:
     with open_bus() as bus, start(bus, most=3) as recorder:
         for number in range(7):
             bus.publish(Step(number=number))
         assert list(landed(tmp_path).values()) == [[0, 1, 2], [3, 4, 5]]
-        assert (recorder.written, recorder.landed) == (7, 2)
+        assert (recorder.written, recorder.landed) == (6, 2)
+        hand.tick()
+        assert recorder.written == 7
     assert landed(tmp_path) == {
         "events-000000000001.genus": [0, 1, 2],
         "events-000000000002.genus": [3, 4, 5],
@@ -158,9 +161,9 @@ def test_a_name_that_is_no_file_name_is_refused(start: Callable[..., FolderRecor
         start(bus, name=name)
 
 
-@pytest.mark.parametrize("options", [{"every": 0}, {"most": 0}, {"flush": 0}])
+@pytest.mark.parametrize("options", [{"every": 0}, {"most": 0}, {"flush": "0s"}])
 def test_sizes_of_nothing_are_refused(start: Callable[..., FolderRecorder], options: dict[str, Any]) -> None:
-    with open_bus() as bus, pytest.raises(ValueError, match="more than 0"):
+    with open_bus() as bus, pytest.raises(ValueError, match=r"more than 0|above zero"):
         start(bus, **options)
 
 
@@ -173,27 +176,47 @@ def test_a_folder_that_cannot_be_made_is_said(start: Callable[..., FolderRecorde
 # -- dying -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cut", range(0, 75, 5))
-def test_what_a_dead_recorder_left_lands_up_to_its_last_whole_event(
+@pytest.mark.parametrize("cut", range(0, 600, 20))
+def test_what_a_dead_recorder_left_lands_up_to_its_last_whole_block(
     start: Callable[..., FolderRecorder], tmp_path: Path, cut: int
 ) -> None:
-    """However much of the file had reached the disk; without a whole event it is removed."""
+    """However much of the file had reached the disk; without a whole block it is removed."""
     folder = tmp_path / "landing"
     folder.mkdir()
     part = folder / ".events-000000000007.part"
+    ends = []
     with RecordingWriter(part) as writer:
-        for number in range(2):
+        for number in range(3):
             writer.write(Step(number=number), 0)
-    whole = part.read_bytes()
-    size = (len(whole) - len(HEADER)) // 2
-    part.write_bytes(whole[: max(len(whole) - cut, 0)])
+            writer.flush()
+            ends.append(part.stat().st_size)
+    size = max(part.stat().st_size - cut, 0)
+    part.write_bytes(part.read_bytes()[:size])
     with open_bus() as bus, start(bus):
         bus.publish(Step(number=9))
-    left = [0, 1][: max(len(whole) - cut - len(HEADER), 0) // size]
+    left = [number for number in range(3) if ends[number] <= size]
     wanted = {"events-000000000007.genus": left, "events-000000000008.genus": [9]}
     assert landed(tmp_path) == {file: numbers for file, numbers in wanted.items() if numbers}
     assert all(not read_recording(file, [Step]).damage for file in folder.glob("*.genus"))
     assert not list(folder.glob(".*.part"))
+
+
+def test_of_a_large_block_that_was_cut_the_events_before_the_cut_land(
+    start: Callable[..., FolderRecorder], tmp_path: Path
+) -> None:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    part = folder / ".events-000000000001.part"
+    with RecordingWriter(part) as writer:
+        for number in range(3000):
+            writer.write(Step(number=number, place="x" * (number % 90)), 0)
+    part.write_bytes(part.read_bytes()[:-60_000])
+    with open_bus() as bus, start(bus):
+        pass
+    (numbers,) = landed(tmp_path).values()
+    assert numbers == list(range(len(numbers)))
+    assert 1500 < len(numbers) < 3000
+    assert not read_recording(next(folder.glob("*.genus")), [Step]).damage
 
 
 DYING = """
@@ -273,18 +296,22 @@ def test_a_file_that_cannot_land_now_lands_later(
 def test_events_that_cannot_be_written_are_counted_and_reported_once(
     start: Callable[..., FolderRecorder],
     tmp_path: Path,
+    hand: Hand,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A full disk is one line of the log, not one per event; when there is room again, recording goes on."""
-    with open_bus() as bus, start(bus, most=10) as recorder:
+    with open_bus() as bus, start(bus, most=30) as recorder:
         bus.publish(Step(number=0))
+        hand.tick()
         with monkeypatch.context() as patch:
-            patch.setattr(RecordingWriter, "append", refuse)
+            patch.setattr(RecordingWriter, "_write_out", refuse)
+            recorder._landing._writer._limit = 2  # type: ignore[union-attr]
             for number in range(1, 20):
                 bus.publish(Step(number=number))
         bus.publish(Step(number=20))
-    assert recorder.lost == 19
+        hand.tick()
+        assert (recorder.written, recorder.lost) == (2, 19)
     assert list(landed(tmp_path).values()) == [[0, 20]]
     assert len(caplog.records) == 1
 

@@ -1,23 +1,44 @@
 """Recording what passes and replaying it, whole or damaged."""
 
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from genus import Event, Float32, Maybe, Subscription, open_bus, this
+from genus.bus import RecordingWriter, read_recording, record, replay
+from genus.bus._blocks import HEADER, EventGroup, bundle, pack_events
 from genus.bus._codec import encode_event
-from genus.bus._recording import HEADER, RecordingWriter, read_recording, record, replay
-from genus.errors import RecordingError
+from genus.bus._recording_writer import FIRST_EVENTS
+from genus.errors import RecordingError, SpanError
 from genus.testing import Generator, Sampler
+from tests.examples import examples
 
 
 class Mode(Enum):
     OFF = 0
     ON = 1
+
+
+class Parcel(Event):
+    load: bytes
+
+
+class Route(Event):
+    stops: list[int]
 
 
 class Motor(Event):
@@ -111,43 +132,6 @@ def test_appending_continues_and_overwriting_is_refused(path: Path) -> None:
     assert len(list(read_recording(path, [Motor]))) == 3
 
 
-@pytest.mark.parametrize("cut", range(1, 60, 7))
-def test_cut_short_it_replays_up_to_the_cut_and_says_so(path: Path, cut: int) -> None:
-    write(path, MOTORS)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-cut])
-    recording = read_recording(path, [Motor])
-    found = [one.event for one in recording]
-    assert found == MOTORS[: len(found)]
-    assert 17 <= len(found) < 20
-    (said,) = recording.damage
-    assert "truncated at byte" in said
-
-
-def test_damage_in_the_middle_costs_only_what_it_hits(path: Path) -> None:
-    write(path, MOTORS)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    data[len(data) // 2 + 1] ^= 0xFF
-    path.write_bytes(data)
-    recording = read_recording(path, [Motor])
-    found = [one.event for one in recording]
-    assert len(found) in (18, 19)
-    assert all(event in MOTORS for event in found)
-    assert "damaged at byte" in recording.damage[0]
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_random_damage_never_raises_and_never_invents_events(path: Path, seed: int) -> None:
-    write(path, MOTORS)
-    random = Generator(seed).random
-    data = bytearray(path.read_bytes())
-    for _ in range(random.randint(1, 10)):
-        data[random.randrange(len(HEADER), len(data))] = random.randrange(256)
-    path.write_bytes(data)
-    assert all(one.event in MOTORS for one in read_recording(path, [Motor]))
-
-
 def test_types_unknown_to_the_reader_are_counted_by_name(path: Path) -> None:
     write(path, [*MOTORS[:2], Sampler(number=1)])
     recording = read_recording(path, [Motor])
@@ -156,14 +140,87 @@ def test_types_unknown_to_the_reader_are_counted_by_name(path: Path) -> None:
 
 
 def test_values_the_type_does_not_allow_are_counted_with_the_place(path: Path) -> None:
-    with RecordingWriter(path) as writer:
-        writer.append(msgspec.msgpack.encode(["Motor", 0, {"rpm": "fast"}]))
-        writer.write(MOTORS[1], 0)
+    """One event of a block does not fit; those around it are read."""
+    fast = msgspec.Raw(msgspec.msgpack.encode({"rpm": "fast"}))
+    maps = [msgspec.Raw(msgspec.msgpack.encode(MOTORS[1])), fast, msgspec.Raw(msgspec.msgpack.encode(MOTORS[2]))]
+    ends, bundles = bundle(msgspec.msgpack.Encoder().encode_into, maps)
+    path.write_bytes(HEADER + pack_events([1, 2, 3], b"", [EventGroup("Motor", {}, 3, ends, bundles)]))
     recording = read_recording(path, [Motor])
-    assert [one.event for one in recording] == [MOTORS[1]]
+    assert [(one.at_us, one.event) for one in recording] == [(1, MOTORS[1]), (3, MOTORS[2])]
     ((reason, count),) = recording.problems.items()
     assert "rpm" in reason
     assert count == 1
+
+
+def test_types_in_turn_come_back_in_order(path: Path) -> None:
+    """Also if several blocks are needed, of values that are encoded at once and of those that are encoded later."""
+    events: list[Event] = [
+        (Motor(rpm=number), Sampler(number=number), Parcel(load=b"x" * (number % 7)))[number % 3]
+        for number in range(3 * FIRST_EVENTS)
+    ]
+    write(path, events)
+    recording = read_recording(path, [Motor, Sampler, Parcel])
+    assert [one.event for one in recording] == events
+    assert [one.at_us for one in recording] == [number * 1_000_000 for number in range(len(events))]
+    assert not recording.damage
+
+
+def test_a_list_that_is_changed_after_it_was_recorded_is_recorded_as_it_was(path: Path) -> None:
+    stops = [1, 2]
+    with RecordingWriter(path) as writer:
+        for _ in range(3):
+            writer.write(Route(stops=stops), 0)
+        stops.append(3)
+    assert [one.event for one in read_recording(path, [Route])] == [Route(stops=[1, 2])] * 3
+
+
+def test_compressed_it_is_smaller_and_the_same(path: Path, tmp_path: Path) -> None:
+    write(path, MOTORS * 50)
+    write(tmp_path / "packed.genus", MOTORS * 50, compress="zstd")
+    assert list(read_recording(tmp_path / "packed.genus", [Motor])) == list(read_recording(path, [Motor]))
+    assert (tmp_path / "packed.genus").stat().st_size < path.stat().st_size / 2
+    with pytest.raises(RecordingError, match="write 'zstd'"):
+        RecordingWriter(tmp_path / "other.genus", compress="gzip")  # type: ignore[arg-type]
+
+
+def test_threads_write_every_event_once_and_each_in_its_order(path: Path) -> None:
+    threads, each = 4, 3000
+
+    def write_all(writer: RecordingWriter, first: int) -> None:
+        for number in range(each):
+            writer.write(Motor(rpm=first * each + number) if number % 2 else Parcel(load=b"%d" % number), number)
+            if number % 700 == 0:
+                writer.flush()
+
+    with RecordingWriter(path) as writer, ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(write_all, writer, first) for first in range(threads)]:
+            done.result()
+    assert (writer.written, writer.lost) == (threads * each, 0)
+    found = [one.event for one in read_recording(path, [Motor, Parcel])]
+    assert len(found) == threads * each
+    numbers = [event.rpm for event in found if isinstance(event, Motor)]
+    for first in range(threads):
+        own = [number for number in numbers if number // each == first]
+        assert own == list(range(first * each + 1, (first + 1) * each, 2))
+
+
+def test_without_zstd_a_compressed_recording_is_refused_before_it_begins(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with open_bus() as bus, pytest.raises(RecordingError, match="needs: pip install"):
+        record(bus, path, compress="zstd")
+    assert not path.exists()
+
+
+def test_nothing_is_written_to_a_closed_file(path: Path) -> None:
+    write(path, MOTORS[:1])
+    writer = RecordingWriter(path, append=True)
+    writer.close()
+    writer.close()
+    with pytest.raises(RecordingError, match="is closed"):
+        writer.write(MOTORS[1], 0)
+    assert len(list(read_recording(path, [Motor]))) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", HEADER[:-1], b"PK\x03\x04" * 10])
@@ -177,19 +234,128 @@ def test_a_file_that_is_no_recording_is_refused(path: Path, content: bytes) -> N
         assert path.read_bytes() == content
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_ends_the_recording_once(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Further events are counted, nothing is raised into publishers, and closing the recorder says why."""
-    with open_bus() as bus:
-        recorder = record(bus, path)
-        recorder.writer._file.close()
-        recorder.writer._file = open("/dev/full", "wb", buffering=0)  # type: ignore[assignment]  # noqa: SIM115
-        for motor in MOTORS:
-            bus.publish(motor)
-        with pytest.raises(RecordingError, match="No space left"):
+# -- flushing ----------------------------------------------------------------------------------------------------------
+
+
+class Hand:
+    """A ticker that ticks when it is told to."""
+
+    def __call__(self, call: Callable[[], None], seconds: float) -> "Hand":
+        self.tick, self.seconds, self.is_stopped = call, seconds, False
+        return self
+
+    def stop(self) -> None:
+        self.is_stopped = True
+
+
+@given(st.lists(st.sampled_from(["publish", "tick"]), max_size=40))
+@examples(100)
+def test_what_was_flushed_can_be_read_and_is_what_written_counts(steps: list[str]) -> None:
+    """Whatever was published before the last tick is in the file, as after the process was killed."""
+    hand, published, flushed = Hand(), 0, 0
+    with TemporaryDirectory() as folder, open_bus() as bus:
+        file = Path(folder) / "motors.genus"
+        with record(bus, file, flush="150ms", ticker=hand) as recorder:
+            assert hand.seconds == 0.15
+            for step in steps:
+                if step == "publish":
+                    bus.publish(Motor(rpm=published))
+                    published += 1
+                else:
+                    hand.tick()
+                    flushed = published
+                assert recorder.written == flushed
+            assert [one.event.rpm for one in read_recording(file, [Motor])] == list(range(flushed))  # type: ignore[attr-defined]
+        assert hand.is_stopped
+        assert recorder.written == published == len(list(read_recording(file, [Motor])))
+
+
+@pytest.mark.parametrize("flush", [0, -1, "soon", None])
+def test_a_flush_time_that_is_none_is_refused(path: Path, flush: Any) -> None:
+    with open_bus() as bus, pytest.raises(SpanError, match="flush is"):
+        record(bus, path, flush=flush)
+    assert not path.exists()
+
+
+KILLED = """
+import sys
+from genus import Event, open_bus
+from genus.bus import record
+
+class Step(Event):
+    number: int
+
+with open_bus() as bus, record(bus, sys.argv[1]) as recorder:
+    for number in range(40):
+        bus.publish(Step(number=number))
+    while recorder.written < 40:
+        pass
+    print("flushed", flush=True)
+    sys.stdin.read()
+"""
+
+
+class Step(Event):
+    number: int
+
+
+def test_after_kill_9_all_events_older_than_the_flush_time_are_read(path: Path) -> None:
+    """By a thread of the recorder: nothing is published after the events, and nothing flushes them otherwise."""
+    command = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "flushed\n"
+        process.send_signal(signal.SIGKILL)
+    recording = read_recording(path, [Step])
+    assert [one.event.number for one in recording] == list(range(40))  # type: ignore[attr-defined]
+    assert not recording.damage
+    assert recording.index().events == 40
+
+
+class SmallDisk:
+    """A file on a disk that has room for so many bytes; it takes a part of what does not fit, as a disk does."""
+
+    def __init__(self, file: Any, room: int) -> None:
+        self._file, self._room = file, room
+
+    def write(self, data: Any) -> int:
+        if self._room <= 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        taken: int = self._file.write(data[: self._room])
+        self._room -= taken
+        return taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+@given(room=st.integers(0, 1500), batches=st.lists(st.integers(1, 5), min_size=1, max_size=6))
+@settings(examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_on_a_full_disk_written_is_what_can_be_read_and_the_rest_is_lost(
+    room: int, batches: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is raised into publishers; closing the recorder says why. The file is whole up to what was written."""
+    caplog.clear()
+    hand, published = Hand(), 0
+    with TemporaryDirectory() as folder, open_bus() as bus:
+        file = Path(folder) / "motors.genus"
+        recorder = record(bus, file, ticker=hand)
+        recorder.writer._file = SmallDisk(recorder.writer._file, room)  # type: ignore[assignment]
+        for batch in batches:
+            for _ in range(batch):
+                bus.publish(Motor(rpm=published))
+                published += 1
+            hand.tick()
+        if recorder.problem is None:
             recorder.close()
-    assert recorder.lost == len(MOTORS)
-    assert [entry.getMessage() for entry in caplog.records] == [f"recording ended: {recorder.problem}"]
+        else:
+            with pytest.raises(RecordingError, match="No space left"):
+                recorder.close()
+            assert [entry.getMessage() for entry in caplog.records] == [f"recording ended: {recorder.problem}"]
+        recording = read_recording(file, [Motor])
+        assert [one.event.rpm for one in recording] == list(range(recorder.written))  # type: ignore[attr-defined]
+        assert not recording.damage
+        assert recorder.written + recorder.lost == published
 
 
 def test_a_missing_file_and_an_unwritable_one(tmp_path: Path) -> None:

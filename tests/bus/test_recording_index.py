@@ -9,6 +9,7 @@ import pytest
 
 from genus import Event, Maybe
 from genus.bus import Recorded, Recording, RecordingWriter, read_recording
+from genus.bus._blocks import Block, blocks_in
 from genus.bus._codec import encode_event
 from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
 from genus.bus._recording_index import FRAMES_PER_PLACE
@@ -25,13 +26,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "steps.genus"
 
 
-def write(path: Path, times: list[int], form: FrameFormat = FORMAT) -> None:
+def write(path: Path, times: list[int], form: FrameFormat | None = None) -> None:
+    """In blocks, or in the frames of an older format."""
     rest = random.Random(len(times))
-    packets = [
-        encode_event(Step(number=number, load=rest.randbytes(rest.randrange(40))), at_us)
-        for number, at_us in enumerate(times)
-    ]
-    path.write_bytes(form.header + b"".join(map(form.frame, packets)))
+    events = [Step(number=number, load=rest.randbytes(rest.randrange(40))) for number in range(len(times))]
+    if form is not None:
+        packets = [encode_event(event, at_us) for event, at_us in zip(events, times, strict=True)]
+        path.write_bytes(form.header + b"".join(map(form.frame, packets)))
+        return
+    path.unlink(missing_ok=True)
+    with RecordingWriter(path) as writer:
+        for event, at_us in zip(events, times, strict=True):
+            writer.write(event, at_us)
+            if rest.random() < 0.01:
+                writer.flush()
 
 
 def later(recording: Recording, time_us: int) -> list[Recorded]:
@@ -41,9 +49,9 @@ def later(recording: Recording, time_us: int) -> list[Recorded]:
     return [each for each, at_us in zip(found, latest, strict=True) if at_us >= time_us]
 
 
-@pytest.mark.parametrize("form", [FORMAT, FIRST_FORMAT], ids=["present", "first"])
+@pytest.mark.parametrize("form", [None, FORMAT, FIRST_FORMAT], ids=["blocks", "second", "first"])
 @pytest.mark.parametrize("seed", range(6))
-def test_reading_from_a_time_gives_what_is_there_from_it_on(path: Path, form: FrameFormat, seed: int) -> None:
+def test_reading_from_a_time_gives_what_is_there_from_it_on(path: Path, form: FrameFormat | None, seed: int) -> None:
     """Also where times go back, and after damage anywhere."""
     rest = random.Random(seed)
     times = [number * 1000 + rest.choice([0, 0, 0, -50_000, 7_000]) for number in range(5 * FRAMES_PER_PLACE)]
@@ -54,6 +62,8 @@ def test_reading_from_a_time_gives_what_is_there_from_it_on(path: Path, form: Fr
             at = rest.randrange(len(content))
             content[at : at + rest.randrange(1, 400)] = rest.randbytes(rest.randrange(400))
         path.write_bytes(content)
+    if seed % 3 == 2:  # it was killed: there is no index
+        path.write_bytes(path.read_bytes()[:-100])
     recording = read_recording(path, [Step])
     for time_us in [-(10**9), 0, *rest.sample(range(max(times)), 20), max(times), max(times) + 1]:
         assert list(recording.read_from(time_us)) == later(recording, time_us)
@@ -85,14 +95,31 @@ def test_a_recording_without_events_has_no_times(path: Path) -> None:
 def test_damage_and_problems_are_those_of_what_was_read(path: Path) -> None:
     write(path, [number * 1000 for number in range(3 * FRAMES_PER_PLACE)])
     content = bytearray(path.read_bytes())
-    content[len(content) // 10] ^= 0xFF
-    content[len(content) * 9 // 10] ^= 0xFF
+    for at in (len(content) // 10, len(content) * 9 // 10):
+        content[at : at + 40] = bytes(40)
     path.write_bytes(content)
     recording = read_recording(path, [Step])
-    assert recording.index().damaged == 2
-    assert recording.index().events == 3 * FRAMES_PER_PLACE - 2
+    assert recording.index().events == 3 * FRAMES_PER_PLACE
+    list(recording)
+    assert len(recording.damage) == 2
     list(recording.read_from(2 * FRAMES_PER_PLACE * 1000))
     assert len(recording.damage) == 1
+
+
+def test_a_time_is_found_without_a_pass_over_the_file(path: Path) -> None:
+    """Whether it was closed or killed: of the blocks before, at most their heads are read."""
+    write(path, list(range(6000)))
+    whole = path.read_bytes()
+    heads = [each for each in blocks_in(whole) if isinstance(each, Block)]
+    for size in (heads[-1].end, heads[-1].start):
+        content = bytearray(whole[:size])
+        for block in heads[: len(heads) // 2]:
+            content[block.payload_start : block.end] = bytes(block.end - block.payload_start)
+        path.write_bytes(content)
+        recording = read_recording(path, [Step])
+        start = heads[len(heads) // 2].head.first_us
+        assert [each.at_us for each in recording.read_from(start + 3)] == list(range(start + 3, 6000))
+        assert not recording.damage
 
 
 def test_units_that_were_stated_before_hold(path: Path) -> None:

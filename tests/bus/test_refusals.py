@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from genus import Event, Maybe, open_bus
-from genus.bus import FolderRecorder, Recorder, Refused, record, record_to_folder
-from genus.bus import _recording as recording_module
-from genus.bus._recording import read_recording
+from genus.bus import FolderRecorder, Recorder, Refused, read_recording, record, record_to_folder
+from genus.bus import _recording_writer as writer_module
 from genus.errors import BusError, EventError
 from genus.testing import Sampler
 from genus.testing._wild_values import wild_event
@@ -95,7 +94,7 @@ def test_a_time_of_recording_that_cannot_be_read_back_is_refused(start: Start) -
 
 
 def test_an_event_that_is_too_long_is_refused(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording_module, "LARGEST", 100)
+    monkeypatch.setattr(writer_module, "LARGEST", 100)
     with open_bus() as bus, start(bus) as recorder:
         with pytest.raises(EventError, match="at most 100 of one"):
             bus.publish(Loop(lane=1, place="x" * 100))

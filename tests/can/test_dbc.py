@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Catalog, Event, Subscription, check
+from genus.bus import read_recording
 from genus.bus._codec import Rejected, encode_event
-from genus.bus._recording import read_recording
 from genus.can._dbc import Dbc, SignalLayout, decode_log, load_dbc, python_source
 from genus.can._dbc.message_types import MessageDecoder
 from genus.can._logs import read_log

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import can
 from genus import Subscription
-from genus.bus._recording import read_recording
+from genus.bus import read_recording
 from genus.can._dbc import Decoding, decode_log, load_dbc
 from genus.can._logs import CanLog, LoggedFrame, read_log
 from genus.can._wire.frame import Frame

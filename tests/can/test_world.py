@@ -391,10 +391,14 @@ def test_handlers_end_with_their_node(world: World) -> None:
 def test_files_land_and_recordings_are_replayed_in_virtual_time(tmp_path: Path) -> None:
     with World("road", catalog=[TankLevel], clocks="perfect") as world:
         sensor, logger = open_node("sensor"), open_node("logger")
-        with record_to_folder(logger, tmp_path / "landing", every=0.5), record(logger, tmp_path / "all.genus"):
+        landing, file = tmp_path / "landing", tmp_path / "all.genus"
+        with record_to_folder(logger, landing, every="500ms"), record(logger, file, flush="1s") as recorder:
             publish_every(sensor, "100ms", NonReal())
-            world.run("2s")
-            assert len(list((tmp_path / "landing").glob("*.genus"))) >= 2
+            world.run("900ms")
+            assert recorder.written == 0
+            world.run("1100ms")
+            assert recorder.written >= 9
+            assert len(list(landing.glob("*.genus"))) >= 2
         times: list[int] = []
         begin = world.now_ns
         recording = read_recording(tmp_path / "all.genus", [TankLevel])

@@ -285,7 +285,7 @@ def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, fol
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) -> None:
-    from genus.bus._recording import RecordingWriter
+    from genus.bus import RecordingWriter
     from genus.cli._events import load_types
 
     (loop,) = load_types("road.py")
@@ -314,7 +314,7 @@ def test_an_interrupted_command_says_what_was_kept(folder: Path, monkeypatch: py
     monkeypatch.setattr(
         RecordingWriter,
         "write",
-        lambda self, *event: write(self, *event) if self.written < 2 else signal.raise_signal(signal.SIGINT),
+        lambda self, *event: write(self, *event) if self.waiting < 2 else signal.raise_signal(signal.SIGINT),
     )
     Path("car.dbc").write_text(DBC)
     Path("drive.log").write_text("".join(f"(170000000{i}.000000) can0 100#F4310070\n" for i in range(5)))

@@ -5,7 +5,7 @@ from enum import Enum
 from pathlib import Path
 
 from genus import Event, Kind, Maybe
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.model._types import micros_of_time
 
 MORNING = datetime(2026, 5, 1, 6, tzinfo=UTC)

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus import Event, Maybe, Subscription, this
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
 from genus.lake._tables.shapes import Shape, new_shapes

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus import Event, Maybe, Subscription, all_of, this
-from genus.bus._recording import read_recording
+from genus.bus import read_recording
 from genus.errors import LakeDamaged, LakeError, NotRegistered, SubscriptionError, SubscriptionWarning
 from genus.lake import Lake
 from genus.lake._tables import store

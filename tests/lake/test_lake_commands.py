@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.catalog import Catalog
 from genus.cli._events import load_types
 from genus.cli._exit import stopped_gracefully

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from genus.bus._recording import RecordingWriter
+from genus.bus import RecordingWriter
 from genus.errors import LakeError
 from genus.lake import DerivedTable, Lake
 from genus.model._types import micros_of_time

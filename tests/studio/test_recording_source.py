@@ -53,6 +53,8 @@ def write(path: Path, times_ms: list[float], make: Callable[[int], Event] = lamb
     with RecordingWriter(path) as writer:
         for number, at_ms in enumerate(times_ms):
             writer.write(make(number), BEGIN_US + round(at_ms * 1000))
+            if number % 10 == 9:
+                writer.flush()
 
 
 class Played:
@@ -341,7 +343,7 @@ def test_damage_and_unknown_types_are_lost_and_noted(path: Path, clock: Hands) -
     played = Played(path, clock)
     played.pass_s(1.0)
     assert played.row().state == "ended"
-    assert len(played.events) in (29, 30)
+    assert len(played.events) in (22, 23), "a block of ten is damaged, and every fourth event is of no known type"
     assert played.row().lost == 40 - len(played.events)
     assert "damaged in 1 places" in played.row().note
     assert "types that are not known here: Door" in played.row().note

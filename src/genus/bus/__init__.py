@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from genus.bus._codec import Recorded
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
     from genus.bus._parse_event import parse_event
-    from genus.bus._recording import Recorder, Recording, RecordingWriter, read_recording, record, replay
+    from genus.bus._recorder import Recorder, record
+    from genus.bus._recording import Recording, read_recording, replay
     from genus.bus._recording_index import RecordingIndex
+    from genus.bus._recording_writer import RecordingWriter
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
     from genus.bus._requests import Declined, Reply
 
@@ -92,8 +94,10 @@ if not TYPE_CHECKING:
         _codec="Recorded",
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
         _parse_event="parse_event",
-        _recording="Recorder Recording RecordingWriter read_recording record replay",
+        _recorder="Recorder record",
+        _recording="Recording read_recording replay",
         _recording_index="RecordingIndex",
+        _recording_writer="RecordingWriter",
         _refusals="Refusals Refused WhenInvalid",
         _requests="Declined Reply",
     )

@@ -148,15 +148,14 @@ def _fits(value: msgspec.Raw, annotation: Any) -> bool:
 # -- units -------------------------------------------------------------------------------------------------------------
 
 
-def has_units(cls: type) -> bool:
-    """Whether an attribute of a class has a unit."""
-    return any(attribute.unit is not None for attribute in attributes(cls))
+def units_of(cls: type) -> dict[str, str]:
+    """The units of the attributes of a class that have one."""
+    return {attribute.name: attribute.unit for attribute in attributes(cls) if attribute.unit is not None}
 
 
 def encode_units(cls: type, at_us: int) -> bytes:
     """The packet that states the units of a class."""
-    units = {attribute.name: attribute.unit for attribute in attributes(cls) if attribute.unit is not None}
-    return _encode((UNITS_OF + name_of(cls), at_us, units))
+    return _encode((UNITS_OF + name_of(cls), at_us, units_of(cls)))
 
 
 def decode_units(body: bytes | memoryview | msgspec.Raw) -> dict[str, str] | None:

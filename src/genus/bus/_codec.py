@@ -8,8 +8,9 @@ has the unit of each attribute.
 Encoding and decoding accept the values that `genus.check` accepts, and no others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Annotated
 
 import msgspec
@@ -17,20 +18,27 @@ import msgspec
 from genus.bus._attribute_map import UNITS_OF, MapReader, UnreadValues, decode_units
 from genus.errors import EventError
 from genus.model import Event, is_event_type, micros_of_time, name_of, subtypes
-from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
+from genus.model._check import (
+    describe_invalid,
+    invalid_decoded_finders,
+    invalid_decoded_finders_in,
+    invalid_finders,
+)
 from genus.model._plain import encodable_value
 
 FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
 """The times of recording that a packet may have: the years 1 to 9999."""
 
+NO_UNITS: Mapping[str, str] = {}
 MOST_UNKNOWN = 10_000
 """Names of unknown types that a decoder remembers, not to search for them again."""
 
 _RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
-_encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
+_encoder = msgspec.msgpack.Encoder(enc_hook=encodable_value)
+_encode, encode_into = _encoder.encode, _encoder.encode_into
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class Recorded(msgspec.Struct, frozen=True, gc=False):
     """An event and its time of recording, in microseconds since 1970."""
 
     at_us: int
@@ -52,15 +60,28 @@ class Rejected(msgspec.Struct, frozen=True):
 
 def encode_event(event: Event, at_us: int) -> bytes:
     """Encode an event as a packet; EventError names the value that could not be read back."""
-    cls = event.__class__
-    if (name := invalid_finders[cls](event)) is not None:
+    return _checked_encode(event, at_us, (event.__class__.__genus_name__, at_us, event))  # type: ignore[attr-defined]
+
+
+def encode_map(event: Event, at_us: int) -> bytes:
+    """Encode the attributes of an event that is recorded at a time, as a map; EventError as of `encode_event`."""
+    return _checked_encode(event, at_us, event)
+
+
+def _checked_encode(event: Event, at_us: int, what: object) -> bytes:
+    if (name := invalid_finders[event.__class__](event)) is not None:
         raise EventError(describe_invalid(event, name).message)
     try:
         if FIRST_US <= at_us <= LAST_US:
-            return _encode((cls.__genus_name__, at_us, event))  # type: ignore[attr-defined]
+            return _encode(what)
     except Exception as problem:  # of msgspec, and of a value that another thread changes
         raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
     raise EventError(f"an event cannot be recorded at {at_us} microseconds since 1970; use the years 1 to 9999")
+
+
+def packet_of(name: str, at_us: int, event: Event | msgspec.Raw) -> bytes:
+    """The packet of an event that was checked, or encoded as a map."""
+    return _encode((name, at_us, event))
 
 
 def encoding_problem(event: Event) -> str:
@@ -89,10 +110,14 @@ class EventDecoder:
         self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
         self._open = msgspec.msgpack.Decoder(tuple[str, _RECORDED_AT, msgspec.Raw]).decode
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event] | MapReader] = {}
+        self._lists: dict[str, Callable[[bytes], list[list[Event]]]] = {}
         self._maps: dict[str, MapReader] = {}
+        self._units: dict[str, Mapping[str, str]] = {}
         self._unknown: set[str] = set()
         """Names that are not among the given types; without given ones, a type may be declared later."""
         self.unread = UnreadValues()
+        self.rejected = 0
+        """How many events `decode_all` did not accept."""
 
     def decode(self, packet: bytes | memoryview) -> Recorded | Rejected | UnitsStated:
         """Decode a packet; returns the event or the units in it, or the reason why there is neither."""
@@ -103,13 +128,49 @@ class EventDecoder:
         decoder = self._decoders.get(name) or self._find(name)
         if decoder is None:
             return self._state_units(name, body) or Rejected(f"unknown type {name}")
+        event = self._decode_event(decoder, name, body)
+        return event if isinstance(event, Rejected) else Recorded(at_us, event)
+
+    def decode_all(
+        self,
+        name: str,
+        units: Mapping[str, str],
+        count: int,
+        array: bytes,
+        maps: Callable[[], Iterable[bytes | msgspec.Raw]],
+    ) -> "list[Event | Rejected | None]":
+        """Decode events of one type: a msgpack array of arrays of maps of attributes, or else the maps one by one.
+
+        The maps are asked for if the array is empty or has other than events of the class, so that each gives an event
+        or the reason why it is none.
+        """
+        if self._units.get(name, NO_UNITS) != units:
+            self._use_units(name, units)
+        decoder = self._decoders.get(name) or self._find(name)
+        if decoder is None:
+            self.rejected += count
+            return [Rejected(f"unknown type {name}")] * count
+        if array and name in self._lists:
+            try:
+                events = list(chain.from_iterable(self._lists[name](array)))
+            except Exception:  # also what a class's own __post_init__ raises
+                events = []
+            if len(events) == count and invalid_decoded_finders_in[self._maps[name].type](events) is None:
+                return events  # type: ignore[return-value]
+        found = [self._decode_event(decoder, name, each) for each in maps()]
+        self.rejected += sum(isinstance(each, Rejected) for each in found)
+        return found  # type: ignore[return-value]
+
+    def _decode_event(
+        self, decoder: "msgspec.msgpack.Decoder[Event] | MapReader", name: str, body: bytes | msgspec.Raw
+    ) -> Event | Rejected:
         try:
             event = decoder.decode(body)
         except Exception as problem:  # also what a class's own __post_init__ raises
-            return self._decode_map(name, at_us, body, problem)
-        return _checked(at_us, event)
+            return self._decode_map(name, body, problem)
+        return _checked(event)
 
-    def _decode_map(self, name: str, at_us: int, body: msgspec.Raw, problem: Exception) -> Recorded | Rejected:
+    def _decode_map(self, name: str, body: bytes | msgspec.Raw, problem: Exception) -> Event | Rejected:
         """Decode an event of a class of another age; the given problem is the reason if it is of the same."""
         reader = self._maps[name]
         if reader.converts:  # it was read by its map
@@ -118,7 +179,7 @@ class EventDecoder:
             event = reader.decode(body, problem)
         except Exception as other:
             return Rejected(f"not a {name}: {other}")
-        return _checked(at_us, event)
+        return _checked(event)
 
     def _state_units(self, name: str, body: msgspec.Raw) -> UnitsStated | None:
         """Convert values of a type from these units from now on; None if the packet states none."""
@@ -126,14 +187,21 @@ class EventDecoder:
         units = decode_units(body) if type_ != name else None
         if units is None:
             return None
-        if (self._decoders.get(type_) or self._find(type_)) is not None:
-            self._use(MapReader(self._maps[type_].type, self.unread, units))
+        self._use_units(type_, units)
         return UnitsStated(type_, units)
+
+    def _use_units(self, name: str, units: Mapping[str, str]) -> None:
+        if (self._decoders.get(name) or self._find(name)) is not None:
+            self._units[name] = units
+            self._use(MapReader(self._maps[name].type, self.unread, units))
 
     def _use(self, reader: MapReader) -> None:
         name = name_of(reader.type)
         self._maps[name] = reader
         self._decoders[name] = reader if reader.converts else msgspec.msgpack.Decoder(reader.type)
+        self._lists.pop(name, None)
+        if not reader.converts:
+            self._lists[name] = msgspec.msgpack.Decoder(list[list[reader.type]]).decode  # type: ignore[name-defined]
 
     def _find(self, name: str) -> "msgspec.msgpack.Decoder[Event] | MapReader | None":
         if name in self._unknown:
@@ -148,9 +216,9 @@ class EventDecoder:
         return self._decoders[name]
 
 
-def _checked(at_us: int, event: Event) -> Recorded | Rejected:
+def _checked(event: Event) -> Event | Rejected:
     """A decoded event, unless it has a value that msgspec accepts and its attribute does not."""
     invalid = invalid_decoded_finders[type(event)](event)
     if invalid is None:
-        return Recorded(at_us, event)
+        return event
     return Rejected(f"not a {name_of(type(event))}: {describe_invalid(event, invalid).reason}")

@@ -7,7 +7,6 @@ was killed.
 """
 
 import fcntl
-import logging
 import mmap
 import os
 import re
@@ -15,23 +14,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
-from functools import partial
 from pathlib import Path
-from typing import Protocol
 
+from genus.bus._block_events import ReadBlock, events_in, repack
 from genus.bus._bus import Bus
 from genus.bus._codec import encode_event
-from genus.bus._frames import Frame, find_format, frames_in
-from genus.bus._recording import RecordingWriter, as_subscription, check_length
+from genus.bus._delivery import log
+from genus.bus._formats import find_format
+from genus.bus._frames import Frame, FrameFormat, frames_in
+from genus.bus._recorder import FLUSH
+from genus.bus._recording import as_subscription
+from genus.bus._recording_writer import Compress, RecordingWriter, Written
 from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
+from genus.bus._ticker import MakeTicker, Ticker, start_ticker
 from genus.errors import RecordingError
 from genus.filters import Subscription
-from genus.model import Event
+from genus.model import Event, Span, seconds
 
 DIGITS = 12
 SUFFIX = ".genus"
-_log = logging.getLogger("genus.bus")
 
 
 def record_to_folder(
@@ -40,33 +41,37 @@ def record_to_folder(
     subscription: Subscription | str | None = None,
     *,
     name: str = "events",
-    every: float = 5.0,
+    every: Span = "5s",
     most: int = 100_000,
-    flush: float = 0.2,
+    flush: Span = FLUSH,
+    compress: Compress = None,
     invalid: WhenInvalid = "raise",
     clock: Callable[[], int] | None = None,
     steady: Callable[[], float] | None = None,
-    ticker: "Callable[[Callable[[], None], float], Ticker] | None" = None,
+    ticker: MakeTicker | None = None,
 ) -> "FolderRecorder":
     """Write every event that matches a subscription (default: all) to files in a folder, until the recorder is closed.
 
-    Files land as `NAME-NUMBER.genus`. If the process is killed, events of the last `flush` seconds may be lost; the
-    rest lands when a recorder of the same name starts again. A folder can have several recorders of different names.
+    Files land as `NAME-NUMBER.genus`. If the process is killed, events of the last `flush` may be lost; the rest
+    lands when a recorder of the same name starts again. A folder can have several recorders of different names.
 
     Args:
         bus: The bus whose events are recorded.
         folder: Where files land; created if need be.
         subscription: What to record, as a subscription or its text.
         name: The name of this recorder.
-        every: A file lands so many seconds after its first event,
+        every: A file lands so long after its first event,
         most: or with so many events.
-        flush: Seconds after which buffered events are handed to the operating system.
+        flush: How long events wait in memory at most before they are handed to the operating system.
+        compress: `"zstd"` compresses the files, as in `record`.
         invalid: What happens when an event cannot be read back: `raise` or `count`, as in `record`.
         clock: Gives the time of recording in nanoseconds since 1970; by default the bus's time.
         steady: Replaces the system's monotonic clock in tests; in the simulator, the bus's time is used.
         ticker: Replaces the timer thread in tests.
 
     Raises:
+        SpanError: `every` or `flush` is no length of time above zero.
+        ValueError: `most` is less than 1.
         RecordingError: The folder cannot be written, or another recorder uses the name. If writing fails later (the
             disk is full), events are counted in `lost` and writing is tried again with the next event.
 
@@ -81,58 +86,12 @@ def record_to_folder(
     >>> sorted(file.name for file in folder.glob("*.genus"))
     ['events-000000000001.genus', 'events-000000000002.genus']
     """
-    if every <= 0 or most < 1 or flush <= 0:
-        raise ValueError(f"every, most and flush must be more than 0, not {every}, {most} and {flush}")
+    flush_s = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
-    is_virtual = bus.wait_for is not None
-    steady = steady or ((lambda: bus.time_ns() / 1e9) if is_virtual else time.monotonic)
-    landing = LandingFolder(Path(folder), name, every, most, steady)
-    ticking = (ticker or (partial(BusTicker, bus) if is_virtual else Ticking))(landing.tick, flush)
+    steady = steady or (time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9)
+    landing = LandingFolder(Path(folder), name, every, most, steady, compress)
+    ticking = ticker(landing.tick, flush_s) if ticker else start_ticker(bus, landing.tick, flush_s)
     return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking, refused)
-
-
-class Ticker(Protocol):
-    """Calls a function at an interval until it is stopped."""
-
-    def stop(self) -> None:
-        """Make no more calls; returns when none is in progress."""
-
-
-class BusTicker:
-    """Calls a function at an interval of a bus's own time, as in the simulator."""
-
-    def __init__(self, bus: Bus, call: Callable[[], None], seconds: float) -> None:
-        self._timer = bus.every(timedelta(seconds=seconds), call)
-
-    def stop(self) -> None:
-        """Make no more calls."""
-        self._timer.cancel()
-
-
-class Ticking:
-    """A thread that calls a function at an interval; a function that raises is called again, and logged once."""
-
-    def __init__(self, call: Callable[[], None], seconds: float) -> None:
-        self._call, self._seconds = call, seconds
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="genus landing", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        failing = False
-        while not self._stopped.wait(self._seconds):
-            try:
-                self._call()
-                failing = False
-            except OSError as problem:
-                if not failing:
-                    _log.error("a recording cannot be written and is tried again: %s", problem)
-                failing = True
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped.set()
-        self._thread.join()
 
 
 class FolderRecorder:
@@ -149,16 +108,19 @@ class FolderRecorder:
     ) -> None:
         self.refused = refused
         """Events that were not written because they could not be read back, by reason."""
-        self.lost = 0
-        """Events that could not be written."""
         self._is_failing = False
         self._landing, self._clock, self._ticker = landing, clock, ticker
         self._listener = subscribe_recorder(bus, subscription, self._write, refused)
 
     @property
     def written(self) -> int:
-        """How many events were written."""
+        """How many events are in files and can be read back; those that wait for the next flush are not."""
         return self._landing.written
+
+    @property
+    def lost(self) -> int:
+        """How many events could not be written."""
+        return self._landing.lost
 
     @property
     def landed(self) -> int:
@@ -169,9 +131,8 @@ class FolderRecorder:
         try:
             self._landing.write(event, self._clock() // 1000)
         except RecordingError as problem:
-            self.lost += 1
             if not self._is_failing:
-                _log.error("events are not recorded, which is tried again: %s", problem)
+                log().error("events are not recorded, which is tried again: %s", problem)
             self._is_failing = True
         else:
             self._is_failing = False
@@ -192,13 +153,26 @@ class FolderRecorder:
 class LandingFolder:
     """State: the file that is being written to a folder, complete files that are to be renamed, and the last number."""
 
-    def __init__(self, folder: Path, name: str, every: float, most: int, steady: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        every: Span,
+        most: int,
+        steady: Callable[[], float],
+        compress: Compress = None,
+    ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             raise RecordingError(f"a recorder cannot be named {name!r}; use letters, digits, and . _ - after the first")
-        self.written = 0
+        if most < 1:
+            raise ValueError(f"most must be more than 0, not {most}")
         self.landed = 0
-        self._folder, self._name, self._every, self._most, self._steady = folder, name, every, most, steady
+        self._counts = Written()
+        self._folder, self._name, self._most, self._steady = folder, name, most, steady
+        self._every = seconds(every, "every", zero=False)
+        self._compress = compress
         self._writer: RecordingWriter | None = None
+        self._in_file = 0
         self._due = 0.0
         self._closed = False
         self._lock = threading.Lock()
@@ -208,6 +182,16 @@ class LandingFolder:
             self._waiting = [(part, self._final(number)) for number, part in self._numbers.parts() if _repair(part)]
             self._land_waiting()
 
+    @property
+    def written(self) -> int:
+        """How many events are in files and can be read back."""
+        return self._counts.events
+
+    @property
+    def lost(self) -> int:
+        """How many events could not be written."""
+        return self._counts.lost
+
     def _final(self, number: int) -> Path:
         return self._folder / f"{self._name}-{number:0{DIGITS}}{SUFFIX}"
 
@@ -216,12 +200,10 @@ class LandingFolder:
         with self._lock, _as_recording_errors(self._folder):
             if self._closed:  # it was being delivered when the recorder was closed
                 return
-            packet = encode_event(event, at_us)  # first: an event that cannot be written begins no file
-            check_length(packet)
-            writer = self._writer or self._begin()
-            writer.append(packet, type(event), at_us)
-            self.written += 1
-            if writer.written >= self._most:
+            writer = self._writer or self._begin(event, at_us)
+            writer.write(event, at_us)
+            self._in_file += 1
+            if self._in_file >= self._most:
                 with suppress(OSError):
                     self._land()
 
@@ -242,12 +224,18 @@ class LandingFolder:
                 self._numbers.release()
                 self._closed = True
 
-    def _begin(self) -> RecordingWriter:
-        number = self._numbers.next()
-        part = self._folder / f".{self._name}-{number:0{DIGITS}}.part"
-        self._writer = RecordingWriter(part)
+    def _begin(self, event: Event, at_us: int) -> RecordingWriter:
+        """Begin a file for an event; one that cannot be written begins none."""
+        encode_event(event, at_us)
+        try:
+            number = self._numbers.next()
+            part = self._folder / f".{self._name}-{number:0{DIGITS}}.part"
+            self._writer = RecordingWriter(part, compress=self._compress, counts=self._counts)
+        except OSError:
+            self._counts.lost += 1
+            raise
         self._waiting.append((part, self._final(number)))
-        self._due = self._steady() + self._every
+        self._due, self._in_file = self._steady() + self._every, 0
         return self._writer
 
     def _land(self) -> None:
@@ -305,25 +293,34 @@ class _FileNumbers:
 
 
 def _repair(part: Path) -> bool:
-    """Truncate a file after its last complete event; a file without any is removed and gives False."""
-    size = _intact_size(part)
+    """Truncate a file after its last whole event; a file without any is removed and gives False."""
+    size, rescued = _intact_part(part)
     if size == 0:
         part.unlink()
         return False
     with part.open("r+b") as file:
         file.truncate(size)
+        file.seek(size)
+        file.write(rescued)
         os.fsync(file.fileno())
     return True
 
 
-def _intact_size(part: Path) -> int:
-    """The end of the last valid frame; 0 if there is none."""
+def _intact_part(part: Path) -> tuple[int, bytes]:
+    """The end of what is whole in a file, and the whole events after it as a block; 0 if there is nothing."""
     if part.stat().st_size == 0:
-        return 0
+        return 0, b""
     with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         form = find_format(data)
-        found = [] if form is None else frames_in(data, form)
-        return max((each.end for each in found if isinstance(each, Frame)), default=0)
+        if isinstance(form, FrameFormat):
+            return max((each.end for each in frames_in(data, form) if isinstance(each, Frame)), default=0), b""
+        end, rescued = 0, b""
+        for each in events_in(data):
+            if isinstance(each, ReadBlock) and each.block.head.events > each.stored.lost:
+                is_whole = not each.stored.is_damaged
+                end = each.block.end if is_whole else each.block.start
+                rescued = b"" if is_whole else repack(each.stored, each.block.head)
+        return end, rescued
 
 
 def _sync(folder: Path) -> None:

@@ -1,11 +1,11 @@
-"""The frames of recordings: how packets are stored in a file, and found again after damage.
+"""The frames of older recordings and of spools: how packets are stored in a file, and found again after damage.
 
 A file is a header of eight bytes and then frames: a marker, length and CRC-32 of what is stored (little-endian), and
 the stored packet. A damaged frame does not affect others: reading goes on at the next frame that is valid, that is,
 whose marker, length and checksum agree. So a file can also be read from the middle.
 
 A packet may contain a whole frame in an attribute of bytes, and nothing but its place tells this frame from others.
-Hence the marker of the current format occurs at the beginning of frames and nowhere else. Where its first three bytes
+Hence the marker of the second format occurs at the beginning of frames and nowhere else. Where its first three bytes
 occur in a packet, a zero is stored after them, which the marker does not have there and which readers remove. Neither
 can the marker begin in a frame's header: its bytes differ from each other, from 0x93, which every packet begins with,
 and from the last byte of a length, which is at most 5; and a checksum that equals the marker is stored inverted.
@@ -19,8 +19,7 @@ confirms it, because the damage is larger, the next valid frame is taken, which 
 import struct
 import zlib
 from collections.abc import Iterator
-from mmap import mmap
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
 FIELDS = struct.Struct("<II")
 """What follows the marker of a frame: length and checksum of the stored packet."""
@@ -33,7 +32,19 @@ MOST_VALUES = 100_000
 INVERTED = 0xFFFFFFFF
 ESCAPE = b"\x00"
 
-Octets: TypeAlias = "bytes | mmap"
+
+class Octets(Protocol):
+    """The bytes of a file: `bytes`, mapped to memory, or read as they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, part: slice, /) -> bytes: ...
+
+    def find(self, what: bytes, start: int = ..., end: int = ..., /) -> int:
+        """The first position of some bytes in a range; -1 if they are not there."""
+
+    def rfind(self, what: bytes, /) -> int:
+        """The last position of some bytes; -1 if they are not there."""
 
 
 class Frame(NamedTuple):
@@ -88,12 +99,18 @@ class FrameFormat:
             return stored.replace(self._escaped, self._prefix)
         return stored
 
+    def fields_at(self, data: Octets, at: int) -> tuple[int, int]:
+        """The length and the checksum of the frame at a position."""
+        start = at + len(self.marker)
+        length, checksum = FIELDS.unpack(data[start : start + FIELDS.size])
+        return length, checksum
+
     def frame_at(self, data: Octets, at: int) -> Frame | None:
         """The frame at a position; None if there is no valid one."""
         start = at + self.size
         if start > len(data) or data[at : at + len(self.marker)] != self.marker:
             return None
-        length, checksum = FIELDS.unpack_from(data, at + len(self.marker))
+        length, checksum = self.fields_at(data, at)
         end = start + length
         if length > self.largest or end > len(data) or data[start : start + 1] != ARRAY_OF_THREE:
             return None
@@ -114,20 +131,7 @@ FIRST_FORMAT = FrameFormat(b"genus\x01\r\n", b"\x9e\x47", is_escaped=False)
 """The format of older files; it is read, and continued where a file has it."""
 
 FORMAT = FrameFormat(b"genus\x02\n\r", b"\xc1\x9e\xff\x47", is_escaped=True)
-"""The format of new files. Three bytes of its header differ, so that small damage does not turn one into the other."""
-
-
-def format_of_header(header: bytes) -> FrameFormat | None:
-    """The format that a file's first bytes name; None if they are no header."""
-    return next((each for each in (FORMAT, FIRST_FORMAT) if header == each.header), None)
-
-
-def find_format(data: Octets) -> FrameFormat | None:
-    """The format of a file: by its header or, if that is damaged, by its frames; None if it has none."""
-    named = format_of_header(data[: len(FORMAT.header)])
-    if named is not None:
-        return named
-    return next((each for each in (FORMAT, FIRST_FORMAT) if each.next_frame(data, 0) is not None), None)
+"""The second format. Three bytes of its header differ, so that small damage does not turn one into the other."""
 
 
 def frames_in(data: Octets, form: FrameFormat, start: int = 0) -> Iterator[Frame | Gap]:
@@ -161,7 +165,7 @@ def _end_of_damaged_frame(data: Octets, form: FrameFormat, at: int) -> int | Non
     start = at + form.size
     if start >= len(data):
         return None
-    length, checksum = FIELDS.unpack_from(data, at + len(form.marker))
+    length, checksum = form.fields_at(data, at)
     by_structure, by_length = end_of_value(data, start), start + length
     if by_structure is not None and form.checksum(data[start:by_structure]) == checksum:
         return by_structure  # only its marker or length is damaged
@@ -221,7 +225,7 @@ def end_of_value(data: Octets, start: int) -> int | None:
     for _ in range(MOST_VALUES):
         if not expected or at >= len(data):
             return len(data) + 1 if expected else at
-        form = _FORMS[data[at]]
+        form = _FORMS[data[at : at + 1][0]]
         if form is None:
             break
         body = at + 1 + form.length_bytes

@@ -1,8 +1,9 @@
 """The index of a recording: where to begin reading it for a time, and what it has, without decoding its events.
 
-One pass over the frames notes a place every so many of them, and the units that were stated before. Of a packet only
-the type's name and the time of recording are read. Events stay in the order of the file: where the clock was set back,
-an event counts as of the latest time so far, so that times only grow, and a time is found by bisection.
+The index of a file with blocks is read from its end, or from the heads of its blocks if it was not closed. In an older
+file, one pass over the frames notes a place every so many of them, and the units that were stated before; of a packet
+only the type's name and the time of recording are read. Events stay in the order of the file: where the clock was set
+back, an event counts as of the latest time so far, so that times only grow, and a time is found by bisection.
 """
 
 from bisect import bisect_left
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from genus.bus._attribute_map import UNITS_OF
+from genus.bus._block_index import index_of
 from genus.bus._codec import FIRST_US, LAST_US
 from genus.bus._frames import Frame, FrameFormat, Gap, Octets, frames_in
 
@@ -54,7 +56,7 @@ class RecordingIndex(msgspec.Struct, frozen=True):
     types: dict[str, int]
     """The number of events of each type, by name."""
     damaged: int
-    """Parts of the file that cannot be read."""
+    """Parts of the file that are known to be damaged; in blocks that were not read there may be more."""
     size: int
     """Bytes of the file that were read; what was appended since then is not in the index."""
     places: tuple[Place, ...] = ()
@@ -68,6 +70,23 @@ class RecordingIndex(msgspec.Struct, frozen=True):
     def units_before(self, offset: int) -> list[bytes]:
         """The packets with the units that are in effect at a position."""
         return list({each.type: each.packet for each in self.units if each.offset < offset}.values())
+
+
+def index_blocks(data: Octets, progress: Callable[[int, int], object] | None = None) -> RecordingIndex:
+    """The index of a file with blocks; `progress` is called with its size twice."""
+    found, gaps = index_of(data)
+    if progress is not None:
+        progress(len(data), len(data))
+    latest = [FIRST_US - 1, *found.latest]
+    return RecordingIndex(
+        start_us=found.start_us,
+        end_us=latest[-1] if found.offsets else None,
+        events=found.events,
+        types=found.types,
+        damaged=gaps,
+        size=len(data),
+        places=tuple(map(Place, found.offsets, latest)),
+    )
 
 
 class IndexBuilder:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -244,7 +244,7 @@ MOST_REASONS = 10
 UNKNOWN_TYPE = "unknown type"
 """First words of the reason for an event whose type is not declared."""
 RECORD_TICK_S = 0.2
-"""How often a recording is flushed, and checked for whether to stop."""
+"""How often it is checked whether to stop recording, and shown how many events are in the file."""
 
 
 @click.command()
@@ -253,6 +253,8 @@ RECORD_TICK_S = 0.2
 @click.argument("file", type=click.Path(path_type=Path))
 @SUBSCRIPTION
 @click.option("--append", is_flag=True, help="Add to a recording that exists.")
+@click.option("--flush", type=SpanParam(), help="How long events wait in memory at most; a kill loses these [200ms].")
+@click.option("--compress", type=click.Choice(["zstd"]), help="Compress the file.")
 @FOR
 @click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
 @click.option("--every", type=SpanParam(), help="With --landing: start a new file this often [5s].")
@@ -272,6 +274,8 @@ def record(
     file: Path,
     subscription: str,
     append: bool,
+    flush: float | None,
+    compress: Literal["zstd"] | None,
     lasts: float | None,
     landing: bool,
     invalid: str,
@@ -293,7 +297,13 @@ def record(
         stop = stack.enter_context(stopped_by_signals())
         stack.enter_context(_without_log("recording ended"))
         bus = stack.enter_context(open_bus(shared(address)))
-        recorder = _recorder(bus, file, asked, append, landing, given)
+        options: dict[str, Any] = {"compress": compress, "invalid": "count"}
+        options |= {} if flush is None else {"flush": flush}
+        recorder = (
+            record_to_folder(bus, file, asked, **given, **options)
+            if landing
+            else start_recording(bus, file, asked, append=append, **options)
+        )
         try:
             serve(stack, bus, metrics)
             click.echo(f"recording {asked} from {shown_address(address)} to {file}", err=True)
@@ -348,10 +358,8 @@ def _wait(
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(RECORD_TICK_S, left)):
             if ends_if_invalid and recorder.refused:
                 return
-            if isinstance(recorder, Recorder):
-                recorder.flush()
-                if recorder.problem is not None:
-                    return
+            if isinstance(recorder, Recorder) and recorder.problem is not None:
+                return
             status.update(f"{what}: {counted(recorder.written, 'event')} (Ctrl-C ends it)")
 
 
@@ -362,14 +370,6 @@ def _check_recording(file: Path, append: bool, landing: bool, given: dict[str, A
         raise click.UsageError("give --append or --landing, not both: files are always added to a landing folder")
     if file.is_dir() and not landing:
         raise click.UsageError(f"{file} is a folder; to write many files into it, give --landing")
-
-
-def _recorder(
-    bus: Bus, file: Path, asked: Subscription, append: bool, landing: bool, given: dict[str, Any]
-) -> Recorder | FolderRecorder:
-    if landing:
-        return record_to_folder(bus, file, asked, invalid="count", **given)
-    return start_recording(bus, file, asked, append=append, invalid="count")
 
 
 @click.command()
@@ -419,7 +419,7 @@ def replay(
         publish = (lambda event: click.echo(as_text(event, as_json))) if printing else reach.publish
         with _progress(printing) as advance:
             played = _replay(recording, publish, advance, stop, asked, speed)
-        _report_skipped(recording)
+        report_skipped(recording)
         total = counted(recording.events + recording.problems.total(), "event")
         interrupted = f"replayed {counted(played, 'event')} before it was interrupted"
         done = interrupted if stop.is_set() else f"replayed {played:,} of {total}"
@@ -429,7 +429,7 @@ def replay(
     if recording.damage:
         sys.exit(DAMAGED)
     if recording.problems and not recording.events:
-        raise click.ClickException(_why_none(recording, types))
+        raise click.ClickException(why_none(recording, types))
 
 
 def _replay(
@@ -456,7 +456,7 @@ def _replay(
     return played
 
 
-def _why_none(recording: Recording, types: tuple[str, ...]) -> str:
+def why_none(recording: Recording, types: Iterable[str]) -> str:
     """Why no event of a recording could be replayed: the types are unknown, or their values cannot be read."""
     unknown = sum(times for reason, times in recording.problems.items() if reason.startswith(UNKNOWN_TYPE))
     if unknown == recording.problems.total():
@@ -475,7 +475,8 @@ def _progress(printing: bool) -> Iterator[Callable[[], object]]:
         yield lambda: progress.advance(task)
 
 
-def _report_skipped(recording: Recording) -> None:
+def report_skipped(recording: Recording) -> None:
+    """Print what could not be read of a recording."""
     for line in recording.damage:
         click.echo(f"genus: {line}", err=True)
     for reason, times in recording.problems.most_common(MOST_REASONS):

@@ -129,6 +129,7 @@ _EXTRAS = {
     "pyarrow": "arrow",
     "numpy": "index",
     "matplotlib": "plot",
+    "mcap": "mcap",
     "zenoh": "zenoh",
     "mqtt5": "mqtt",
     "prometheus_client": "metrics",

@@ -9,7 +9,7 @@ The tests of a class are generated when they are first needed, one line per attr
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,6 +22,10 @@ from genus.model._vector import Attribute
 
 FindInvalid: TypeAlias = Callable[[Event], str | None]
 """A function that returns the name of the first attribute of an event whose value it may not have; None if all fit."""
+
+FindInvalidIn: TypeAlias = Callable[[Iterable[Event]], str | None]
+"""The same for several events of one class."""
+F = TypeVar("F")
 
 
 def check(event: Event) -> None:
@@ -53,18 +57,27 @@ def _invalid_finder(cls: type) -> FindInvalid:
 
 
 def _invalid_decoded_finder(cls: type) -> FindInvalid:
+    return _generate(_tests_left_out(cls))
+
+
+def _invalid_decoded_finder_in(cls: type) -> FindInvalidIn:
+    find: FindInvalidIn = _generate(_tests_left_out(cls), ["def find_invalid(es):", " for e in es:"], " return None")
+    return find
+
+
+def _tests_left_out(cls: type) -> Iterable[tuple[Attribute, ValueTest]]:
     left_out = (each for each in attributes(cls) if _is_left_out(cls, each))
-    return _generate((each, ValueTest(usual_test(each).removeprefix(" and "), {})) for each in left_out)
+    return ((each, ValueTest(usual_test(each).removeprefix(" and "), {})) for each in left_out)
 
 
-class _Finders(dict[type, FindInvalid]):
+class _Finders(dict[type, F], Generic[F]):
     """Functions by event type, each generated when it is first needed."""
 
-    def __init__(self, make: Callable[[type], FindInvalid]) -> None:
+    def __init__(self, make: Callable[[type], F]) -> None:
         super().__init__()
         self._make = make
 
-    def __missing__(self, cls: type) -> FindInvalid:
+    def __missing__(self, cls: type) -> F:
         self[cls] = made = self._make(cls)
         return made
 
@@ -75,10 +88,17 @@ invalid_finders = _Finders(_invalid_finder)
 invalid_decoded_finders = _Finders(_invalid_decoded_finder)
 """The same for an event that msgspec decoded: it tests what msgspec does not."""
 
+invalid_decoded_finders_in = _Finders(_invalid_decoded_finder_in)
+"""The same for several events that msgspec decoded."""
 
-def _generate(tests: Iterable[tuple[Attribute, ValueTest]]) -> FindInvalid:
+
+def _generate(
+    tests: Iterable[tuple[Attribute, ValueTest]],
+    opening: Iterable[str] = ("def find_invalid(e):",),
+    closing: str = "    return None",
+) -> Callable[[Any], str | None]:
     names: dict[str, object] = dict(NAMES)
-    lines = ["def find_invalid(e):"]
+    lines = list(opening)
     for number, (attribute, (code, own, base)) in enumerate(tests):
         names |= {f"{name}{number}": value for name, value in own.items()}
         lines.append(f"    v = e.{attribute.name}")
@@ -89,8 +109,8 @@ def _generate(tests: Iterable[tuple[Attribute, ValueTest]]) -> FindInvalid:
         if base is not None:
             lines.append(f"{indent}if v.__class__ is not base{number}: v = plain(v)")
         lines.append(f"{indent}if not ({code.format(n=number)}): return {attribute.name!r}")
-    exec(compile("\n".join([*lines, "    return None"]), "<genus check>", "exec"), names)
-    found: FindInvalid = names["find_invalid"]  # type: ignore[assignment]
+    exec(compile("\n".join([*lines, closing]), "<genus check>", "exec"), names)
+    found: Callable[[Any], str | None] = names["find_invalid"]  # type: ignore[assignment]
     return found
 
 
@@ -112,8 +132,3 @@ def _annotation(cls: type, attribute: Attribute) -> object:
 def _annotations(cls: type) -> dict[str, object]:
     """The annotations of a class, kept while its attributes are looked at one after the other."""
     return {field.name: field.type for field in msgspec.structs.fields(cls)}
-
-
-def hasown_bounds(annotation: object, attribute: Attribute) -> bool:
-    """Whether an annotation has bounds besides those of its attribute type."""
-    return bool(own_bounds(annotation, attribute))

@@ -18,7 +18,7 @@ from genus.model import Event, name_of, subtypes
 from genus.studio._meters import Meters
 from genus.studio._playback import Playback
 from genus.studio._rates import Rates
-from genus.studio._reel import Reel, ReelIndex
+from genus.studio._reel import DAMAGED, Reel, ReelIndex
 from genus.studio._rows import ChannelRow, Row, SourceRow, Tables
 from genus.studio._source import Receive
 from genus.studio._texts import three_digits
@@ -328,7 +328,7 @@ class RecordingSource:
             time_ms=_ms(position_us if position_us is not None or index is None else index.start_us),
             events=self._events,
             rate=self._rate(_ALL),
-            lost=self._reel.rejected + (0 if index is None else index.damaged),
+            lost=self._reel.rejected,
             begin_ms=None if index is None else _ms(index.start_us),
             end_ms=None if index is None else _ms(index.end_us),
             speed=self._playback.speed,
@@ -348,12 +348,13 @@ class RecordingSource:
         left = self._playback.wait_s(self._clock())
         if left is not None and left > LONG_WAIT_S and (due_us := self._playback.next_us) is not None:
             yield f"the next event is of {_EPOCH + timedelta(microseconds=due_us):%Y-%m-%d %H:%M:%S} UTC"
-        if self._index is not None and self._index.damaged:
-            yield f"damaged in {self._index.damaged} places"
+        if damaged := max(self._reel.damaged, 0 if self._index is None else self._index.damaged):
+            yield f"damaged in {damaged} places"
         if self._index is not None and (unknown := sorted(self._index.types.keys() - self._known)):
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
             yield f"types that are not known here: {', '.join(unknown[:3])}{more}"
-        reasons = [reason for reason, _ in self._reel.reasons().most_common() if not reason.startswith("unknown type ")]
+        told = ("unknown type ", DAMAGED)
+        reasons = [reason for reason, _ in self._reel.reasons().most_common() if not reason.startswith(told)]
         if reasons:
             yield f"not read: {reasons[0]}"
         yield from self._reel.refused[:1]

@@ -12,6 +12,8 @@ import msgspec
 from genus.bus import Recorded, Recording, RecordingIndex, read_recording
 from genus.errors import RecordingError
 
+DAMAGED = "damaged"
+"""The reason for events that are lost by damage."""
 _NUMBERED = re.compile(r"(.+)-\d+")
 
 
@@ -114,8 +116,13 @@ class Reel:
         """Why events could not be read, since the last call of `read`."""
         found = self._reasons.copy()
         for recording in self._open.values():
-            found.update(recording.problems)
+            found.update(_reasons(recording))
         return found
+
+    @property
+    def damaged(self) -> int:
+        """Damaged parts in what was read last."""
+        return sum(len(recording.damage) for recording in self.recordings)
 
     def _read_series(self, number: int, time_us: int | None) -> Iterator[Recorded]:
         """The events of the files of one recorder."""
@@ -127,8 +134,13 @@ class Reel:
                     continue
             found = iter(recording) if is_reached or time_us is None else recording.read_from(time_us)
             is_reached = True
-            recording.problems = Counter()
+            recording.problems, recording.lost = Counter(), 0
             self._open[number] = recording
             yield from found
-            self._reasons.update(recording.problems)
+            self._reasons.update(_reasons(recording))
             del self._open[number]
+
+
+def _reasons(recording: Recording) -> Counter[str]:
+    """Why events of a recording could not be read."""
+    return recording.problems + Counter({DAMAGED: recording.lost})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from genus.bus._codec import Recorded, Rejected
-from genus.bus._recording import RecordingWriter
+from genus.bus._recording_writer import RecordingWriter
 from genus.can._dbc.dbc_file import Dbc
 from genus.can._dbc.long_messages import LongMessages
 from genus.can._dbc.message_types import UNKNOWN_ID

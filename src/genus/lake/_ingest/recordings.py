@@ -1,9 +1,9 @@
-"""Recordings as a source: the files that `genus.bus` writes, with frames found by vector operations.
+"""Recordings as a source: the files that `genus.bus` writes, and older ones with frames.
 
-The frames found are exactly those that sequential reading finds (`genus.bus._frames`), which goes from frame to frame,
-and after damage to the next valid frame. A good frame that no other good frame overlaps is found by sequential reading
-in any case: either the frame before it ends there, or it is found when damage is skipped. Files are cut at such frames
-only.
+`genus.lake._ingest.recorded_blocks` reads blocks. Frames are found by vector operations, exactly those that sequential
+reading finds (`genus.bus._frames`), which goes from frame to frame, and after damage to the next valid frame. A good
+frame that no other good frame overlaps is found by sequential reading in any case: either the frame before it ends
+there, or it is found when damage is skipped. Files are cut at such frames only.
 
 Files of the first format are cut only if they have no damage, because frames after damage may be inside packets. After
 damage, they are read sequentially, and so is any file whose header is damaged, which says its format.
@@ -28,20 +28,20 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.bus._attribute_map import UNITS_OF
+from genus.bus._blocks import HEADER
+from genus.bus._formats import BLOCKS, Format, find_format, format_of_header
 from genus.bus._frames import (
     ARRAY_OF_THREE,
     FIRST_FORMAT,
-    FORMAT,
     INVERTED,
     Frame,
     FrameFormat,
     Octets,
-    find_format,
-    format_of_header,
     frames_in,
 )
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.packets import PacketReader
+from genus.lake._ingest.recorded_blocks import BlockRun, DamagedPart, FileBytes, find_block_cuts, read_blocks
 from genus.lake._ingest.stated_units import StatedUnits, read_stated_units
 from genus.lake._tables.files import open_input
 
@@ -92,8 +92,8 @@ def find_candidates(data: bytes, form: FrameFormat, base: int = 0) -> FrameCandi
 def find_cuts(file: IO[bytes], size: int, target: int) -> list[int]:
     """Positions to cut a file at: good frames that no other frame overlaps, at least `target` bytes apart."""
     file.seek(0)
-    form = format_of_header(file.read(len(FORMAT.header)))
-    if form is None or (form is FIRST_FORMAT and not _is_whole(file, form, size)):
+    form = format_of_header(file.read(len(HEADER)))
+    if not isinstance(form, FrameFormat) or (form is FIRST_FORMAT and not _is_whole(file, form, size)):
         return []
     found: list[int] = []
     reach = 0
@@ -257,14 +257,32 @@ def read_sequentially(file: IO[bytes], form: FrameFormat, start: int) -> Iterato
 @contextmanager
 def _whole(file: IO[bytes]) -> Iterator[Octets]:
     """All bytes of a file, mapped to memory if it is a local one."""
+    size, descriptor = file.seek(0, io.SEEK_END), _descriptor(file)
+    if size == 0:
+        yield b""
+    elif descriptor is None:
+        yield FileBytes(file, size)
+    else:
+        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+            yield data
+
+
+def _descriptor(file: IO[bytes]) -> int | None:
+    """The descriptor of a local file; None for one of another file system."""
     try:
-        descriptor = file.fileno()
-    except (OSError, AttributeError):  # of another file system
-        file.seek(0)
-        yield file.read()
-        return
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-        yield data
+        return file.fileno()
+    except (OSError, AttributeError):
+        return None
+
+
+def _format(file: IO[bytes]) -> Format | None:
+    """The format of a file, by its header or, if that is damaged, by what is in it."""
+    file.seek(0)
+    named = format_of_header(file.read(len(HEADER)))
+    if named is not None:
+        return named
+    with _whole(file) as data:
+        return find_format(data)
 
 
 # -- units -------------------------------------------------------------------------------------------------------------
@@ -285,8 +303,8 @@ def find_stated_units(file: IO[bytes], cuts: Sequence[int]) -> list[UnitsAt]:
     file that is not cut, such as one without a header, is read as a whole, and its units with it.
     """
     file.seek(0)
-    form = format_of_header(file.read(len(FORMAT.header)))
-    if form is None or len(cuts) == 2:
+    form = format_of_header(file.read(len(HEADER)))
+    if not isinstance(form, FrameFormat) or len(cuts) == 2:
         return []
     text, found = UNITS_OF.encode(), list[UnitsAt]()
     for base in range(0, cuts[-1], PIECE):
@@ -327,29 +345,48 @@ def _as_stated(rows: Iterable[tuple[str, str, str]]) -> StatedUnits:
 
 
 class Recordings(msgspec.Struct, frozen=True):
-    """The format of recordings; the position of an event is the byte offset of its frame."""
+    """The format of recordings; the position of an event is in its block, or the byte offset of its frame."""
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Cut a file at frames; a file larger than `target` is searched, about as fast as it can be read."""
+        """Cut a file at blocks or frames; an older file larger than `target` is searched for them."""
         if size <= target:
             return [Split(path, 0, size)]
         with open_input(path) as file:
+            if _format(file) is BLOCKS:
+                with _whole(file) as data:
+                    ends = [0, *find_block_cuts(data, target), size]
+                return [Split(path, start, end) for start, end in pairwise(ends)]
             ends = [0, *find_cuts(file, size, target), size]
             stated = find_stated_units(file, ends)
         return [Split(path, start, end, units=_units_before(start, stated)) for start, end in pairwise(ends)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         """The events of a split, and a dead letter for every damaged range and every packet that is not an event."""
-        reader, units = _reader_of(types), _as_stated(split.units)
         with open_input(split.path) as file:
-            at, runs = _runs(file, split)
-            for frames in runs:
-                if gaps := frames.gaps(at):
-                    yield [_damage(file, *gap) for gap in gaps]
-                yield from _chunks(reader, frames, units)
-                at = frames.ends[-1]
-            if at < split.end or split.end == 0:
-                yield [_rest(file, at, split)]
+            reader = _reader_of(types)
+            yield from _read_blocks(file, split, reader) if _format(file) is BLOCKS else _read(file, split, reader)
+
+
+def _read_blocks(file: IO[bytes], split: Split, reader: PacketReader) -> Iterator[Chunk]:
+    with _whole(file) as data:
+        for found in read_blocks(data, split.start, split.end):
+            if isinstance(found, DamagedPart):
+                raw = data[found.start : min(found.end, found.start + RAW_LIMIT)]
+                yield [DeadLetter.of(found.end - 1, found.reason, raw)]
+            else:
+                yield from _chunks(reader, found, dict(found.units))
+
+
+def _read(file: IO[bytes], split: Split, reader: PacketReader) -> Iterator[Chunk]:
+    units = _as_stated(split.units)
+    at, runs = _runs(file, split)
+    for frames in runs:
+        if gaps := frames.gaps(at):
+            yield [_damage(file, *gap) for gap in gaps]
+        yield from _chunks(reader, frames, units)
+        at = frames.ends[-1]
+    if at < split.end or split.end == 0:
+        yield [_rest(file, at, split)]
 
 
 @lru_cache(maxsize=4)
@@ -359,16 +396,16 @@ def _reader_of(types: Types) -> PacketReader:
 
 def _runs(file: IO[bytes], split: Split) -> tuple[int, Iterator[FrameRun]]:
     """The expected position of the first frame of a split, and its frames."""
-    form = format_of_header(file.read(len(FORMAT.header)))
-    if form is not None:
+    file.seek(0)
+    form = format_of_header(file.read(len(HEADER)))
+    if isinstance(form, FrameFormat):
         at = split.start or len(form.header)
         frames = read_frames(file, form, at, split.end)
         return at, frames if form.is_escaped else _read_first_format(file, at, frames)
     if split.end == 0:
         return 0, iter(())
-    with _whole(file) as data:
-        form = find_format(data)
-    return 0, iter(()) if form is None else read_sequentially(file, form, 0)
+    found = _format(file)
+    return 0, read_sequentially(file, found, 0) if isinstance(found, FrameFormat) else iter(())
 
 
 def _read_first_format(file: IO[bytes], at: int, runs: Iterator[FrameRun]) -> Iterator[FrameRun]:
@@ -384,13 +421,13 @@ def _read_first_format(file: IO[bytes], at: int, runs: Iterator[FrameRun]) -> It
             return
 
 
-def _chunks(reader: PacketReader, frames: FrameRun, units: StatedUnits) -> Iterator[Chunk]:
-    found = reader.read(frames.packets, frames.starts, units)
+def _chunks(reader: PacketReader, run: FrameRun | BlockRun, units: StatedUnits) -> Iterator[Chunk]:
+    positions = run.positions if isinstance(run, BlockRun) else run.starts
+    found = reader.read(run.packets, positions, units)
     yield from found.columns
     if found.problems:
         yield [
-            DeadLetter.of(frames.starts[row], reason, frames.packets[row])
-            for row, reason in sorted(found.problems.items())
+            DeadLetter.of(positions[row], reason, run.packets[row]) for row, reason in sorted(found.problems.items())
         ]
 
 
@@ -402,7 +439,7 @@ def _rest(file: IO[bytes], at: int, split: Split) -> DeadLetter:
     """A dead letter for the bytes after the last frame."""
     is_last = file.seek(0, io.SEEK_END) == split.end
     if at == 0 and is_last:
-        return DeadLetter.of(0, f"not a recording: it does not begin with {FORMAT.header!r}", _raw(file, 0, split.end))
+        return DeadLetter.of(0, f"not a recording: it does not begin with {HEADER!r}", _raw(file, 0, split.end))
     what = "cut short" if is_last else "damaged"
     return DeadLetter.of(at, f"{what}: {split.end - at} bytes skipped", _raw(file, at, split.end))
 

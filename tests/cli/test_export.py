@@ -1,0 +1,141 @@
+"""`genus export`: a recording as a file that other programs read."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from mcap.reader import make_reader
+
+from genus import Event
+from genus.bus import RecordingWriter
+from genus.cli._events import load_types
+from genus.net import CloudEvent, read_cloudevents
+from genus.testing import run_command as genus
+
+TYPES = """
+from datetime import timedelta
+from genus import Event, Maybe
+
+class Loop(Event):
+    lane: int
+    speed: Maybe[float] = None
+    gap: Maybe[timedelta] = None
+
+class Camera(Loop):
+    plate: str
+
+class Tank(Event):
+    speed: int
+    picture: Maybe[bytes] = None
+"""
+
+NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
+NOON_US = int(NOON.timestamp() * 1e6)
+
+
+@pytest.fixture(autouse=True)
+def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """Events of two families in turn, in a recording."""
+    (tmp_path / "road.py").write_text(TYPES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GENUS_TYPES", "road.py")
+    types: dict[str, Any] = {cls.__name__: cls for cls in load_types("road.py")}
+    made: list[Event] = []
+    for number in range(30):
+        made.append(types["Loop"](lane=number, gap=timedelta(milliseconds=number), time=NOON))
+        made.append(types["Tank"](speed=number, picture=b"\xff"))
+        made.append(types["Camera"](lane=number, speed=0.5, plate="S-AB 1"))
+    with RecordingWriter("road.genus") as writer:
+        for number, event in enumerate(made):
+            writer.write(event, NOON_US + number)
+    return made
+
+
+def test_an_mcap_file_has_json_messages_with_a_schema_for_each_type() -> None:
+    done = genus("export", "road.genus", "road.mcap")
+    assert "exported 90 of 90 events" in done.stderr
+    with open("road.mcap", "rb") as file:
+        found = list(make_reader(file).iter_messages())
+    assert [message.log_time for _, _, message in found] == [(NOON_US + number) * 1000 for number in range(90)]
+    schema, channel, message = found[0]
+    assert schema is not None
+    assert (schema.name, schema.encoding, channel.topic, channel.message_encoding) == (
+        "Loop",
+        "jsonschema",
+        "Loop",
+        "json",
+    )
+    assert message.publish_time == NOON_US * 1000
+    described = json.loads(schema.data)
+    assert described["type"] == "object"
+    assert described["properties"]["lane"]["type"] == "integer"
+    assert described["required"] == ["lane"]
+    assert json.loads(found[3][2].data) == {"lane": 1, "gap": "PT0.001S", "time": "2026-06-01T12:00:00Z"}
+    assert {schema.name for schema, _, _ in found if schema} == {"Loop", "Tank", "Camera"}
+
+
+def test_a_parquet_file_is_one_table_in_the_order_of_the_recording(events: list[Event]) -> None:
+    """An attribute that has other types in two families has a column for each."""
+    genus("export", "road.genus", "road.parquet")
+    rows = pq.read_table("road.parquet").to_pylist()
+    assert [row["_type"] for row in rows] == [type(event).__name__ for event in events]
+    assert [row["_recorded"] for row in rows] == [NOON + timedelta(microseconds=number) for number in range(90)]
+    assert (rows[0]["lane"], rows[0]["gap"], rows[0]["time"]) == (0, timedelta(0), NOON)
+    assert (rows[1]["Tank.speed"], rows[1]["picture"], rows[1]["lane"]) == (0, b"\xff", None)
+    assert (rows[2]["Loop.speed"], rows[2]["plate"]) == (0.5, "S-AB 1")
+
+
+def test_json_lines_are_those_that_replay_prints() -> None:
+    done = genus("export", "road.genus", "road.jsonl", "Loop where lane < 3")
+    assert "exported 6 of 90 events" in done.stderr
+    assert (
+        Path("road.jsonl").read_text()
+        == genus("replay", "road.genus", "Loop where lane < 3", "--print", "--json").stdout
+    )
+
+
+@pytest.mark.parametrize("arguments", [["road.cloudevents.jsonl"], ["road.txt", "--format", "cloudevents"]])
+def test_cloudevents_are_read_as_the_same_events(events: list[Event], arguments: list[str]) -> None:
+    genus("export", "road.genus", *arguments)
+    found = list(read_cloudevents(arguments[0], [type(event) for event in events]))
+    assert [each.event for each in found if isinstance(each, CloudEvent)] == events
+
+
+def test_a_file_that_exists_is_overwritten_if_that_is_asked() -> None:
+    Path("road.jsonl").write_text("mine")
+    done = genus("export", "road.genus", "road.jsonl")
+    assert (done.returncode, Path("road.jsonl").read_text()) == (1, "mine")
+    assert "--force" in done.stderr
+    assert genus("export", "road.genus", "road.jsonl", "--force").returncode == 0
+    assert Path("road.jsonl").read_text().count("\n") == 90
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["road.genus", "road.xlsx"], "names no form"),
+        (["road.py", "road.jsonl"], "not a recording"),
+        (["road.genus", "no/road.jsonl"], "cannot write no/road.jsonl"),
+        (["road.genus", "road.jsonl", "-t", "other.py"], "none of the events"),
+    ],
+)
+def test_what_cannot_be_exported_leaves_nothing(arguments: list[str], problem: str) -> None:
+    Path("other.py").write_text("from genus import Event\nclass Bell(Event): ...\n")
+    before = sorted(Path().iterdir())
+    done = genus("export", *arguments)
+    assert problem in done.stderr
+    assert done.returncode in (1, 2)
+    assert [path for path in sorted(Path().iterdir()) if path.name != "__pycache__"] == before
+
+
+def test_damage_is_told_and_the_rest_exported() -> None:
+    data = bytearray(Path("road.genus").read_bytes())
+    data[500:540] = bytes(40)
+    Path("road.genus").write_bytes(data)
+    done = genus("export", "road.genus", "road.jsonl")
+    assert done.returncode == 3
+    assert "events lost" in done.stderr
+    assert Path("road.jsonl").exists()
