@@ -26,6 +26,7 @@ from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_
 from genus.bus._codec import encode_event
 from genus.bus._formats import find_format
 from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, end_of_value, frames_in
+from genus.errors import RecordingError
 from tests.examples import examples
 
 FORMATS = (FIRST_FORMAT, FORMAT)
@@ -359,13 +360,12 @@ def test_a_file_of_the_first_format_that_was_cut_replays_up_to_the_cut(tmp_path:
         assert replayed(path) == list(range(sum(end <= cut for end in ends))), f"cut at {cut}"
 
 
-def test_a_file_of_the_first_format_is_continued_in_it(tmp_path: Path, loaded: list[bytes]) -> None:
+def test_a_file_of_an_older_format_is_only_read(tmp_path: Path, loaded: list[bytes]) -> None:
     path = tmp_path / "old.genus"
     path.write_bytes(written_as(FIRST_FORMAT, loaded))
-    with RecordingWriter(path, append=True) as writer:
-        writer.write(Parcel(number=6, load=FORMAT.marker * 3), 0)
-    assert replayed(path) == list(range(7))
-    assert path.read_bytes().startswith(written_as(FIRST_FORMAT, loaded))
+    with pytest.raises(RecordingError, match="older format, which is only read; record to a new file"):
+        RecordingWriter(path, append=True)
+    assert path.read_bytes() == written_as(FIRST_FORMAT, loaded)
 
 
 def test_of_a_file_without_its_header_the_format_outside_is_read(tmp_path: Path) -> None:

@@ -153,11 +153,6 @@ def units_of(cls: type) -> dict[str, str]:
     return {attribute.name: attribute.unit for attribute in attributes(cls) if attribute.unit is not None}
 
 
-def encode_units(cls: type, at_us: int) -> bytes:
-    """The packet that states the units of a class."""
-    return _encode((UNITS_OF + name_of(cls), at_us, units_of(cls)))
-
-
 def decode_units(body: bytes | memoryview | msgspec.Raw) -> dict[str, str] | None:
     """The units of attributes in a packet that states them; None if it does not."""
     try:

@@ -128,7 +128,7 @@ class FrameFormat:
 
 
 FIRST_FORMAT = FrameFormat(b"genus\x01\r\n", b"\x9e\x47", is_escaped=False)
-"""The format of older files; it is read, and continued where a file has it."""
+"""The format of the oldest files."""
 
 FORMAT = FrameFormat(b"genus\x02\n\r", b"\xc1\x9e\xff\x47", is_escaped=True)
 """The second format. Three bytes of its header differ, so that small damage does not turn one into the other."""

@@ -1,4 +1,4 @@
-"""`RecordingWriter`: events to the blocks of a recording, or to the end of an older one in its own format.
+"""`RecordingWriter`: events to the blocks of a recording.
 
 Events wait until a block is full or the writer is flushed; then the block is written whole, by one call. So a process
 that is killed leaves whole blocks. A block that could not be written whole, because the disk is full, is taken back.
@@ -13,11 +13,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import compress as select
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 
 import msgspec
 
-from genus.bus._attribute_map import encode_units, units_of
+from genus.bus._attribute_map import units_of
 from genus.bus._block_index import BlockIndex, index_of, pack_index
 from genus.bus._blocks import (
     EARLIEST_US,
@@ -34,7 +34,7 @@ from genus.bus._blocks import (
     load_zstd,
     pack_events,
 )
-from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map, packet_of
+from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map
 from genus.bus._delivery import log
 from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FrameFormat
@@ -74,7 +74,7 @@ class RecordingWriter:
 
     Args:
         path: The file, which must not exist unless `append` is given.
-        append: Continue a file that exists; an older one is continued in its own format.
+        append: Continue a file that exists; not one of an older format.
         compress: `"zstd"` compresses blocks. Damage then costs a block, not the events that it hits.
 
     Raises:
@@ -92,7 +92,7 @@ class RecordingWriter:
         self.path = Path(path)
         self._counts = counts or Written()
         continues = append and self.path.exists() and self.path.stat().st_size > 0
-        self._packer = continue_format(self.path, compress) if continues else BlockPacker(compress)
+        self._packer = continue_file(self.path, compress) if continues else BlockPacker(compress)
         try:
             self._file = self.path.open("ab" if append else "xb", buffering=0)
         except FileExistsError:
@@ -281,19 +281,6 @@ def _group(events: Sequence[Any], classes: Sequence[type]) -> Grouped | None:
     return Grouped(kinds, dict(groups))
 
 
-class Packer(Protocol):
-    """Turns events to bytes of one format. State: what was written before."""
-
-    def pack(self, times: Sequence[int], events: Grouped) -> bytes:
-        """The bytes of some events, whose times are given in order."""
-
-    def wrote(self, data: bytes, end: int) -> None:
-        """Take notice that what was packed is in the file, and where it ends."""
-
-    def index(self, at: int) -> bytes:
-        """The bytes at the end of the file, which is at a position."""
-
-
 class BlockPacker:
     """Packs events to blocks."""
 
@@ -328,48 +315,13 @@ class BlockPacker:
         return pack_index(self._index, at)
 
 
-class FramePacker:
-    """Packs events to the frames of an older file; before the first of a class, its units are stated."""
-
-    def __init__(self, form: FrameFormat) -> None:
-        self._form = form
-        self._stated: dict[str, type] = {}
-        """The class whose units were stated last, by the name of the type."""
-
-    def pack(self, times: Sequence[int], events: Grouped) -> bytes:
-        """The frames of some events, and of units."""
-        classes, rest = list(events.groups), [iter(own).__next__ for own in events.groups.values()]
-        ordered = ((classes[kind], rest[kind]()) for kind in events.kinds)
-        packets = (
-            packet
-            for at_us, (cls, event) in zip(times, ordered, strict=True)
-            for packet in self._packets(cls, at_us, event)
-        )
-        return b"".join(map(self._form.frame, packets))
-
-    def _packets(self, cls: type, at_us: int, event: Event | msgspec.Raw) -> Iterator[bytes]:
-        if self._stated.get(name_of(cls)) is not cls:  # also that it has none: others may have been stated
-            yield encode_units(cls, at_us)
-            self._stated[name_of(cls)] = cls
-        yield packet_of(name_of(cls), at_us, event)
-
-    def wrote(self, data: bytes, end: int) -> None:
-        """Nothing is noted."""
-
-    def index(self, at: int) -> bytes:
-        """An older file has no index."""
-        return b""
-
-
-def continue_format(path: Path, compress: Compress) -> Packer:
-    """What continues a file; RecordingError if it is no recording."""
+def continue_file(path: Path, compress: Compress) -> BlockPacker:
+    """What continues a file; RecordingError if it is no recording, or one of an older format."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             form = find_format(data)
             if isinstance(form, FrameFormat):
-                if compress:
-                    raise RecordingError(f"{path} has an older format, which is not compressed; record to a new file")
-                return FramePacker(form)
+                raise RecordingError(f"{path} has an older format, which is only read; record to a new file")
             if form is BLOCKS:
                 index, _ = index_of(data)
                 last = block_at(data, index.offsets[-1]) if index.offsets else None
