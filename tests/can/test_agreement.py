@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 import pytest
@@ -58,7 +58,7 @@ def maybe(kind: Any) -> Any:
 
 def make_type(name: str, fields: dict[str, Any], base: type = Event) -> type[Event]:
     """An event type as another program declares it: the same name, maybe other attributes."""
-    optional = {field: None for field, kind in fields.items() if getattr(kind, "__origin__", None) is not None}
+    optional = {field: None for field, kind in fields.items() if type(None) in get_args(kind)}
     namespace = {"__annotations__": fields, "__module__": __name__, "__qualname__": name, **optional}
     return type(base)(name, (base,), namespace)
 

@@ -55,9 +55,11 @@ def _event(number: int, time: datetime) -> Event:
 
 
 def write_recording(path: Path, events: list[Event], delay: timedelta = timedelta(milliseconds=5)) -> Path:
-    """Write a recording of events, each recorded shortly after its time."""
+    """Write a recording of events, each recorded shortly after its time, in blocks of 50 events at most."""
     with RecordingWriter(path) as writer:
         for number, event in enumerate(events):
             time = event.time or MORNING + timedelta(seconds=number)
             writer.write(event, micros_of_time(time + delay))
+            if number % 50 == 49:
+                writer.flush()
     return path

@@ -42,7 +42,7 @@ class Tidal(Event, Coastal):
 
     @property
     def is_high(self) -> Any:
-        return this.level > 3
+        return self.level > 3
 
 
 def later_types() -> tuple[type[Any], type[Any]]:

@@ -10,6 +10,7 @@ import csv
 import importlib
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ from genus.errors import HierarchyError
 
 _HEADERS = (["type", "parents"], ["type", "bases"])
 _VSS_HEADER = ["Signal", "Type"]
+_STAMP = "__genus_stamp__"
+"""The name in a module that `load_module` made: the time and size that its file had."""
 
 Row = tuple[int, str, tuple[str, ...]]
 
@@ -62,8 +65,9 @@ def _nearest(cls: type, found: set[type]) -> dict[type, None]:
 def load_module(source: str | Path) -> ModuleType:
     """Import a Python module by name, or a `.py` file as one.
 
-    A file is run once: if the program itself, or a module that it imported, comes from that file, this is it. Otherwise
-    there would be two classes of one name, and events of one are not delivered to subscribers of the other.
+    A file is run once, and again only if it has changed since this function ran it: if the program itself, or a module
+    that it imported, comes from that file, this is it. Otherwise there would be two classes of one name, and events of
+    one are not delivered to subscribers of the other.
 
     Raises HierarchyError that says why it cannot be imported.
 
@@ -77,13 +81,26 @@ def load_module(source: str | Path) -> ModuleType:
 
 
 def _find_loaded(path: Path) -> ModuleType | None:
-    """The module that was made from a file, under whatever name; None if there is none yet."""
-    beside = [module for module in list(sys.modules.values()) if _file_of(module).name == path.name]
-    return next((module for module in beside if _file_of(module).resolve() == path.resolve()), None)
+    """The module that was made from a file as it is now, under whatever name; None if there is none."""
+    modules = [module for module in list(sys.modules.values()) if _is_from(module, path)]
+    return next((module for module in modules if _is_current(module, path)), None)
 
 
-def _file_of(module: ModuleType) -> Path:
-    return Path(getattr(module, "__file__", None) or "")
+def _is_current(module: ModuleType, path: Path) -> bool:
+    """Whether a file is as it was when `load_module` ran it; modules that the program imported stay as they are."""
+    return vars(module).get(_STAMP) in (None, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    return (found.st_mtime_ns, found.st_size) if path.exists() and (found := path.stat()) else None
+
+
+def _is_from(module: ModuleType, path: Path) -> bool:
+    """Whether a module was made from a file, whatever links lead to it."""
+    try:
+        return os.path.samefile(getattr(module, "__file__", None) or "", path)
+    except (OSError, TypeError):
+        return False
 
 
 def _load(path: Path) -> ModuleType:
@@ -92,6 +109,7 @@ def _load(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    vars(module)[_STAMP] = _stamp(path)
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
@@ -102,8 +120,10 @@ def _load(path: Path) -> ModuleType:
 
 
 def _free_name(path: Path) -> str:
-    """The name of a file's module: its stem, unless another module has that name."""
-    return path.stem if path.stem not in sys.modules else str(path.with_suffix(""))
+    """The name of a file's module: its stem, unless a module that the program imported has that name."""
+    known = sys.modules.get(path.stem)
+    is_own = known is None or (_STAMP in vars(known) and _is_from(known, path))
+    return path.stem if is_own else str(path.with_suffix(""))
 
 
 def _import(name: str) -> ModuleType:
