@@ -99,16 +99,20 @@ def _generate(
 ) -> Callable[[Any], str | None]:
     names: dict[str, object] = dict(NAMES)
     lines = list(opening)
-    for number, (attribute, (code, own, base)) in enumerate(tests):
+    for number, (attribute, (code, own, usual)) in enumerate(tests):
         names |= {f"{name}{number}": value for name, value in own.items()}
         lines.append(f"    v = e.{attribute.name}")
         indent = "    "
         if attribute.optional:
             lines.append("    if v is not None:")
             indent *= 2
-        if base is not None:
-            lines.append(f"{indent}if v.__class__ is not base{number}: v = plain(v)")
-        lines.append(f"{indent}if not ({code.format(n=number)}): return {attribute.name!r}")
+        refuse = f"return {attribute.name!r}"
+        if usual is not None:  # most values have the usual class, which is tested once
+            lines.append(f"{indent}if v.__class__ is base{number}:")
+            lines.append(f"{indent}    if not ({usual.format(n=number)}): {refuse}" if usual else f"{indent}    pass")
+            lines.append(f"{indent}elif not ((v := plain(v)) is not None and {code.format(n=number)}): {refuse}")
+        else:
+            lines.append(f"{indent}if not ({code.format(n=number)}): {refuse}")
     exec(compile("\n".join([*lines, closing]), "<genus check>", "exec"), names)
     found: Callable[[Any], str | None] = names["find_invalid"]  # type: ignore[assignment]
     return found

@@ -38,11 +38,14 @@ _SHOWN = 200
 
 
 class ValueTest(NamedTuple):
-    """The code that tests a value `v`, the names in it, and the class whose values need no conversion, if any."""
+    """The code that tests a value `v`, the names in it, and the code for a value of the class `base`, if there is one.
+
+    Values of other classes are made plain before they are tested; the code for `base` may be empty.
+    """
 
     code: str
     names: dict[str, object]
-    base: type | None = None
+    usual: str | None = None
 
 
 class InvalidValue(NamedTuple):
@@ -103,7 +106,8 @@ def value_test(attribute: Attribute, annotation: object) -> ValueTest:
     bounds = " and reads{n}(v)" if own_bounds(annotation, attribute) else ""
     is_base = "v.__class__ is base{n}" + (f" or {_IS_INTEGER}" if base is float else "")
     names = {"base": base, "reads": reads, "is_member": _IsMember(base, reads)}
-    return ValueTest(f"({is_base} or is_member{{n}}(v)){usual_test(attribute)}{bounds}", names, base)
+    usual = usual_test(attribute) + bounds
+    return ValueTest(f"({is_base} or is_member{{n}}(v)){usual}", names, usual.removeprefix(" and "))
 
 
 def usual_test(attribute: Attribute) -> str:
