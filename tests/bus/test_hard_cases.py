@@ -6,15 +6,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from genus import Event, Float32, Maybe, open_bus, this
+from genus import Event, Float32, Maybe, Subscription, open_bus, this
 from genus.bus import RecordingWriter, read_recording
 from genus.bus._blocks import HEADER
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.bus._frames import FORMAT
 from genus.bus._queue import EventQueue
 from genus.errors import BusError, EventError, QueueFull
+from genus.targets import python
+from genus.targets.index import SubscriptionIndex
 
 
 class Tick(Event):
@@ -258,10 +262,6 @@ class TestErrors:
         ],
     )
     def test_wrong_values_are_named_whoever_meets_them(self, where: Any, values: dict[str, Any], name: str) -> None:
-        from genus import Subscription
-        from genus.targets import python
-        from genus.targets.index import SubscriptionIndex
-
         event = Tick(**{"number": 1, **values})
         asked = Subscription(Tick, where=where)
         with open_bus() as bus:
@@ -269,6 +269,21 @@ class TestErrors:
             for ask in (asked.matches, python.compile(asked), SubscriptionIndex([asked]).match, bus.publish):
                 with pytest.raises(EventError, match=rf"Tick\.{name} is "):
                     ask(event)
+
+    @pytest.mark.parametrize("value", [pd.NA, np.array([1, 2]), pd.Series([1, 2])], ids=["NA", "array", "series"])
+    @pytest.mark.parametrize("flavour", ["bag", "queue"])
+    def test_a_comparison_without_a_truth_costs_nobody_else_the_event(self, value: Any, flavour: Any) -> None:
+        with open_bus() as bus:
+            picky = bus.collection(Tick, flavour).inbox(where=this.number < 3)
+            boxes = [
+                bus.inbox(asked) for asked in (Tick, Subscription(Tick, has="number"), "Tick where weight is absent")
+            ]
+            for _ in range(2):  # the second without making code first
+                with pytest.raises(EventError, match=r"Tick\.number is "):
+                    bus.publish(Tick(number=value))
+            assert [len(box.drain()) for box in (picky, *boxes)] == [0, 2, 2, 2]
+            with pytest.raises(EventError, match=r"Tick\.number is "):
+                python.compile(picky.subscription)(Tick(number=value))
 
     def test_many_cancellations_are_quick(self) -> None:
         """Not timed: with a quadratic rule this would take minutes."""

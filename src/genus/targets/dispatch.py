@@ -160,16 +160,17 @@ class ClassDispatcher:
             yield "r = None"
         yield from self._call_always(always)
         for i in tested:
-            yield f"if w{i}:"
+            yield f"if not w{i}:"
             yield f"    {NAMED}l{i}.counted += 1"
             yield from (f"    {line}" for line in self._call(i))
         if self._refusing:
             yield "if r is not None: raise r"
 
     def _tests(self, tested: dict[int, Condition]) -> Iterator[str]:
+        """Code that tests the conditions; `not` takes their truth here, as a comparison need not give True or False."""
         yield "try:"
         yield from (f"    {line}" for line in self._compiler.prelude())
-        yield from (f"    w{i} = {join_condition(condition)}" for i, condition in tested.items())
+        yield from (f"    w{i} = not ({join_condition(condition)})" for i, condition in tested.items())
         yield f"except Exception: return {NAMED}each(e)"
 
     def _call(self, i: int) -> list[str]:

@@ -78,7 +78,7 @@ class PythonFilter:
     def __call__(self, event: Event) -> bool:
         """Whether an event matches; EventError if a value that is tested does not have its declared type."""
         try:
-            return self._by_class[type(event)](event)
+            return bool(self._by_class[type(event)](event))  # a comparison need not give True or False
         except WRONG_VALUE as problem:
             raise_event_error(event, problem)
 
