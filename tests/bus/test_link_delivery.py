@@ -75,6 +75,30 @@ def test_a_delivery_logs_errors_and_raises_none(caplog: pytest.LogCaptureFixture
         assert inbox.counters.waiting == 1
 
 
+@pytest.mark.parametrize("flavour", ["bag", "set", "queue"])
+def test_closing_frees_a_link_that_waits_for_room(flavour: Any, caplog: pytest.LogCaptureFixture) -> None:
+    class Threaded(Plain):
+        """A link that delivers in a thread, and closes when that has ended."""
+
+        def receive(self, *events: Event) -> None:
+            self.thread = threading.Thread(target=lambda: [self.deliver(event) for event in events], daemon=True)
+            self.thread.start()
+
+        def close(self) -> None:
+            self.thread.join(60)
+            assert not self.thread.is_alive()
+
+    link, is_waiting = Threaded(), threading.Event()
+    bus = Bus(link)
+    inbox = bus.collection(Loop, flavour).inbox(capacity=1, full="block")
+    inbox.queue.is_deserted = lambda: bool(is_waiting.set())
+    link.receive(Loop(lane=1), Loop(lane=2), Loop(lane=3))
+    assert is_waiting.wait(60)
+    bus.close()
+    assert (inbox.counters.dropped, inbox.drain()) == (1, [Loop(lane=1)])
+    assert [record.args for record in caplog.records] == [(Loop(lane=2),)]
+
+
 def test_a_closed_bus_drops_what_its_link_delivers() -> None:
     link, seen = Plain(), list[Event]()
     bus = Bus(link)

@@ -513,6 +513,9 @@ class Bus:
             function()
         self._router.close()
         self.interested.forget()
+        for listener in self._listeners():
+            if isinstance(listener, Inbox):
+                listener.queue.close()  # threads of the link and the clock that wait for room could not end
         if self._requester is not None:
             self._requester.close()
         if self._link is not None:
