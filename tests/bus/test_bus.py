@@ -252,6 +252,18 @@ class TestRefusals:
             with bus.channel(Lamp) as lamps, pytest.raises(BusError, match=a_class):
                 lamps.publish(Lamp)  # type: ignore[arg-type]
 
+    def test_the_event_has_no_name_before_the_first_event_and_after_it(self) -> None:
+        with open_bus() as bus:
+            loops = bus.collection(Loop)
+            for _ in range(3):
+                for publish in (bus.publish, loops.publish):
+                    with pytest.raises(TypeError):
+                        publish(event=Loop(lane=1))  # type: ignore[call-arg]
+                    with pytest.raises(TypeError):
+                        publish(e=Loop(lane=1))  # type: ignore[call-arg]
+                    publish(Loop(lane=1))
+            assert bus.published() == {"Loop": 6}
+
     def test_an_attribute_outside_the_vector_is_refused_at_the_call(self) -> None:
         with (
             open_bus() as bus,

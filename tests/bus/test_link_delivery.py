@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -81,7 +82,7 @@ def test_closing_frees_a_link_that_waits_for_room(flavour: Any, caplog: pytest.L
         """A link that delivers in a thread, and closes when that has ended."""
 
         def receive(self, *events: Event) -> None:
-            self.thread = threading.Thread(target=lambda: [self.deliver(event) for event in events], daemon=True)
+            self.thread = threading.Thread(target=lambda: deque(map(self.deliver, events)), daemon=True)
             self.thread.start()
 
         def close(self) -> None:
@@ -89,9 +90,14 @@ def test_closing_frees_a_link_that_waits_for_room(flavour: Any, caplog: pytest.L
             assert not self.thread.is_alive()
 
     link, is_waiting = Threaded(), threading.Event()
+
+    def is_deserted() -> bool:
+        is_waiting.set()
+        return False
+
     bus = Bus(link)
     inbox = bus.collection(Loop, flavour).inbox(capacity=1, full="block")
-    inbox.queue.is_deserted = lambda: bool(is_waiting.set())
+    inbox.queue.is_deserted = is_deserted
     link.receive(Loop(lane=1), Loop(lane=2), Loop(lane=3))
     assert is_waiting.wait(60)
     bus.close()

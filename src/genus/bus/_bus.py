@@ -193,7 +193,7 @@ class Bus:
         listener = Listener[Any](self, self._asked(subscription, False), print)
         return [kept.event for kept in self._kept_for(listener)]
 
-    def publish(self, event: Event) -> None:
+    def publish(self, event: Event, /) -> None:
         """Publish an event of any type; `Collection.publish` has the errors."""
         self._every_event.publish(event)
 

@@ -119,7 +119,7 @@ class Collection(Generic[T]):
 
     # -- publishing --------------------------------------------------------------------------------------------------
 
-    def publish(self, event: T) -> None:
+    def publish(self, event: T, /) -> None:
         """Give an event of this type to every subscriber whose subscription matches it.
 
         Raises:

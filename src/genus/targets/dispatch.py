@@ -213,7 +213,7 @@ def publishing_code(lines: Iterable[str], names: Mapping[str, Any]) -> CodeType:
     """Return the code of a method that publishes events `e` of the class `C` in `names` by some lines."""
     others = f"if type(e) is not {NAMED}{CLASS}: return _.publishers[type(e)](e)"
     prepare = [f"e = {NAMED}prepare(e)"] if names["prepare"] is not None else []
-    return embed("publish(_, e)", [others, *prepare, *lines], names)
+    return embed("publish(_, e, /)", [others, *prepare, *lines], names)
 
 
 def embed(head: str, lines: Iterable[str], names: Mapping[str, Any]) -> CodeType:
