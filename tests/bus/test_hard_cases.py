@@ -91,6 +91,25 @@ class TestAsyncHandlers:
                 bus.publish(Tick(number=number))
         assert done == [0, 1, 2]
 
+    @pytest.mark.parametrize("flavour", ["bag", "set", "queue"])
+    @pytest.mark.parametrize("concurrency", [1, 2])
+    async def test_what_a_cancelled_handler_has_queued_is_waited_for(self, flavour: Any, concurrency: int) -> None:
+        done: list[int] = []
+
+        async def handle(event: Tick) -> None:
+            await asyncio.sleep(0)
+            done.append(event.number)
+
+        async with open_bus() as bus:
+            for first in (0, 3, 6):
+                with bus.collection(Tick, flavour).subscribe(handle, concurrency=concurrency):
+                    for number in range(first, first + 3):
+                        bus.publish(Tick(number=number))
+                if first == 0:
+                    await bus.wait_idle_async()
+                    assert sorted(done) == [0, 1, 2]
+        assert sorted(done) == list(range(9))
+
     async def test_one_that_is_cancelled_from_within_is_reported_and_goes_on(self) -> None:
         reports: list[Any] = []
         done: list[int] = []

@@ -80,6 +80,8 @@ class Bus:
         self._groups_lock = threading.Lock()
         self._channels: WeakSet[EventChannel[Any]] = WeakSet()
         self._unlisten: dict[Listener[Any], Callable[[], None]] = {}
+        self._cancelled: WeakSet[AsyncListener[Any]] = WeakSet()
+        """Those whose tasks still handle what was queued, while there are such."""
         self._at_close: list[Callable[[], object]] = []
         self._closed = False
         self._every_event = self.collection(Event)
@@ -476,7 +478,7 @@ class Bus:
         return self.interested.on_listeners(changed)
 
     async def wait_idle_async(self) -> None:
-        """Wait until async handlers have handled what was published before."""
+        """Wait until async handlers, also cancelled ones, have handled what was published before."""
         import asyncio
 
         while not all(one.is_idle for one in self._async_listeners()):
@@ -609,6 +611,9 @@ class Bus:
 
     def remove(self, listener: Listener[Any]) -> None:
         """Deliver no more events to a listener."""
+        if isinstance(listener, AsyncListener):
+            with self.lock:
+                self._cancelled.add(listener)
         unlisten = self._unlisten.pop(listener, None)
         if unlisten is not None:
             unlisten()
@@ -687,7 +692,9 @@ class Bus:
             return [one for collection in self._collections.values() for one in collection.listeners]
 
     def _async_listeners(self) -> list[AsyncListener[Any]]:
-        return [one for one in self._listeners() if isinstance(one, AsyncListener)]
+        """Those that there are, and those that were cancelled."""
+        with self.lock:
+            return [*self._cancelled, *(one for one in self._listeners() if isinstance(one, AsyncListener))]
 
     def _check_open(self) -> None:
         if self._closed:
