@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import MagicMock, Mock, create_autospec
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -674,8 +675,31 @@ async def test_a_coroutine_function_handles_as_many_events_at_a_time_as_it_may()
         assert concurrency > 1 or done == list(range(10))
     with open_bus() as bus, pytest.raises(BusError, match="concurrency=2 needs a coroutine function"):
         bus.subscribe(Loop, print, concurrency=2)
-    with open_bus() as bus, pytest.raises(BusError, match="concurrency is 0"):
-        bus.subscribe(Loop, handle, concurrency=0)
+
+
+@pytest.mark.parametrize("count", [0, -1, "3", 2.5, 1.0, True, np.array([1, 2])])
+async def test_a_number_of_events_is_an_integer_of_at_least_1(count: Any) -> None:
+    async def handle(_: Loop) -> None: ...
+
+    async def answer(_: Asked) -> Told:
+        return Told()
+
+    with open_bus() as bus:
+        loops, asked = bus.collection(Loop), bus.collection(Asked)
+        for call in (
+            lambda: loops.inbox(capacity=count),
+            lambda: bus.inbox("Loop", capacity=count),
+            lambda: loops.subscribe(handle, capacity=count),
+            lambda: loops.subscribe(print, capacity=count),
+            lambda: loops.subscribe(handle, concurrency=count),
+            lambda: bus.subscribe(Loop, print, concurrency=count),
+            lambda: asked.serve(answer, concurrency=count),
+            lambda: bus.collection(Loop, "set", remember=count),
+        ):
+            with pytest.raises(BusError, match=r"(capacity|concurrency|remember) is .*; it must be an integer of at"):
+                call()
+        assert bus.listeners() == []
+        loops.inbox(capacity=np.int64(1))  # type: ignore[arg-type]
 
 
 class Callable1:

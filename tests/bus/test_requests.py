@@ -412,6 +412,14 @@ async def test_a_server_may_answer_one_request_at_a_time() -> None:
         assert order == [f"{step} {axis}" for axis in range(3) for step in ("begin", "end")]
 
 
+def test_a_function_answers_one_request_at_a_time(bus: Bus) -> None:
+    moves = bus.collection(Move)
+    with pytest.raises(BusError, match="concurrency=4 needs a coroutine function"):
+        moves.serve(answer, concurrency=4)
+    moves.serve(answer, concurrency=1)
+    assert moves.request(Move(axis=2), Moved).axis == 2
+
+
 # -- many --------------------------------------------------------------------------------------------------------------
 
 

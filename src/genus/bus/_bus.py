@@ -20,7 +20,7 @@ from genus.bus._link import Capabilities, Clock, Link, Publisher, Timer, Trouble
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
 from genus.bus._qos import Keep, NonReal, QoS, keep_of, qos_of
-from genus.bus._queue import EventQueue, WhenFull
+from genus.bus._queue import EventQueue, WhenFull, check_count
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
@@ -137,6 +137,7 @@ class Bus:
         """
         if flavour not in ("bag", "set", "queue"):
             raise BusError(f"flavour {flavour!r} is none of bag, set, queue")
+        check_count("remember", remember)
         return self._collection(drop_implied(type.types if isinstance(type, AllOf) else (type,)), flavour, remember)
 
     def _collection(self, types: tuple[type, ...], flavour: Flavour = "bag", remember: int = 0) -> Collection[Any]:

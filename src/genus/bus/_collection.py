@@ -21,7 +21,7 @@ from genus.bus._listener import (
     is_async,
 )
 from genus.bus._publish_method import PublishMethod, new_class
-from genus.bus._queue import EventQueue, WhenFull
+from genus.bus._queue import EventQueue, WhenFull, check_count, check_queue
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.model import Event, Span, is_event_type, is_type, name_of
@@ -354,7 +354,7 @@ class Collection(Generic[T]):
         has: AttributeNames = ...,
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
-        concurrency: int = ...,
+        concurrency: int | None = ...,
     ) -> Listener[T]: ...
 
     @overload
@@ -365,7 +365,7 @@ class Collection(Generic[T]):
         has: AttributeNames = ...,
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
-        concurrency: int = ...,
+        concurrency: int | None = ...,
     ) -> Callable[[RequestHandler[T]], Listener[T]]: ...
 
     def serve(
@@ -376,7 +376,7 @@ class Collection(Generic[T]):
         has: AttributeNames = (),
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
-        concurrency: int = SERVED_AT_ONCE,
+        concurrency: int | None = None,
     ) -> Listener[T] | Callable[[RequestHandler[T]], Listener[T]]:
         """Answer requests: call a handler with each that matches, and publish the reply that it returns.
 
@@ -390,7 +390,7 @@ class Collection(Generic[T]):
             handler: A function or coroutine function of one request.
             exact: As in `subscribe`, and so are `has`, `lacks` and `where`.
             concurrency: How many requests a coroutine function may be handling at a time, so that a slow one does not
-                hold up the others. Give 1 where their order matters.
+                hold up the others: 16, unless given. Give 1 where their order matters.
 
         Raises:
             BusError: The type has no attribute `request`; and as in `subscribe`.
@@ -403,7 +403,8 @@ class Collection(Generic[T]):
         def listen(handler: RequestHandler[T]) -> Listener[T]:
             check_handler(handler)
             server = self._bus.server(handler)
-            answer, at_once = (server.handle_async, concurrency) if is_async(handler) else (server.handle, 1)
+            answer, at_once = (server.handle_async, SERVED_AT_ONCE) if is_async(handler) else (server.handle, 1)
+            at_once = at_once if concurrency is None else concurrency
             return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where, concurrency=at_once)  # type: ignore[arg-type]
 
         return listen if handler is _DECORATE else listen(handler)
@@ -421,8 +422,8 @@ class Collection(Generic[T]):
     ) -> Listener[T]:
         """Call a handler with what a subscription matches."""
         check_handler(handler)
-        if concurrency < 1:
-            raise BusError(f"concurrency is {concurrency}; it must be at least 1")
+        check_queue(capacity, full)
+        check_count("concurrency", concurrency)
         if is_async(handler):
             return self._add(AsyncListener(self._bus, subscription, handler, capacity, full, concurrency), on_trouble)
         if concurrency > 1:

@@ -1,9 +1,10 @@
 """Bounded queues between publishers and consumers, which may be threads or coroutines."""
 
+import operator
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from genus.bus._link import WaitFor
 from genus.errors import BusError, QueueFull
@@ -17,8 +18,26 @@ WhenFull: TypeAlias = Literal["block", "drop_oldest", "drop_newest", "raise"]
 """What happens when a bounded queue is full: the publisher waits, the oldest or the new event is dropped (and counted),
 or the publisher gets `QueueFull` after all other subscribers were served. It also gets `QueueFull` if the queue is
 closed while it waits."""
+_POLICIES: tuple[str, ...] = get_args(WhenFull)
 LOOK_AGAIN_S = 0.2
 """How often a publisher that waits looks whether the consumer is still there; an event loop does not tell its end."""
+
+
+def check_count(what: str, count: Any) -> None:
+    """Raise BusError unless an option is an integer of at least 1; integers of numpy are such, too."""
+    try:
+        is_count = not isinstance(count, bool) and operator.index(count) >= 1
+    except TypeError:
+        is_count = False
+    if not is_count:
+        raise BusError(f"{what} is {count!r}; it must be an integer of at least 1")
+
+
+def check_queue(capacity: object, full: object) -> None:
+    """Raise BusError if there can be no such queue."""
+    check_count("capacity", capacity)
+    if full not in _POLICIES:
+        raise BusError(f"full={full!r} is no policy; choose one of {', '.join(_POLICIES)}")
 
 
 class Closed(Exception):
@@ -32,10 +51,7 @@ class EventQueue(Generic[T]):
     """
 
     def __init__(self, owner: str, capacity: int, full: WhenFull, wait_for: WaitFor | None = None) -> None:
-        if capacity < 1:
-            raise BusError(f"capacity must be at least 1, not {capacity}")
-        if full not in get_args(WhenFull):
-            raise BusError(f"full={full!r} is no policy; choose one of {', '.join(get_args(WhenFull))}")
+        check_queue(capacity, full)
         self.owner = owner
         self.capacity = capacity
         self.full = full
