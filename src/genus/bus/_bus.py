@@ -261,7 +261,8 @@ class Bus:
                 the handler gets, but for a text.
             handler: A function or coroutine function of one event.
 
-        The options and errors are those of `Collection.subscribe`.
+        The options and errors are those of `Collection.subscribe`, but for `exact`, `has`, `lacks` and `where`, which
+        the `Subscription` has: `bus.subscribe(Subscription(Loop, where=this.lane > 1), print)`.
 
         >>> from genus import Event, open_bus
         >>> class Loop(Event):
@@ -307,7 +308,8 @@ class Bus:
     ) -> Inbox[Any]:
         """Return a bounded queue of what a type, `all_of(...)`, a `Subscription` or its text matches.
 
-        The options are those of `Collection.inbox`.
+        The options are those of `Collection.inbox`, but for `exact`, `has`, `lacks` and `where`, which the
+        `Subscription` has.
         """
         asked = self._asked(subscription, strict)
         return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
