@@ -688,7 +688,7 @@ async def test_a_number_of_events_is_an_integer_of_at_least_1(count: Any) -> Non
         loops, asked = bus.collection(Loop), bus.collection(Asked)
         for call in (
             lambda: loops.inbox(capacity=count),
-            lambda: bus.inbox("Loop", capacity=count),
+            lambda: bus.inbox(Loop, capacity=count),
             lambda: loops.subscribe(handle, capacity=count),
             lambda: loops.subscribe(print, capacity=count),
             lambda: loops.subscribe(handle, concurrency=count),
