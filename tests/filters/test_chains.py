@@ -122,6 +122,45 @@ def test_the_deepest_predicates_run_on_every_target(target: str) -> None:
     check(target, [Subscription(Sampler, where=nested(deep_predicate, MAX_DEPTH - 1, this.number > 3))], EVENTS)
 
 
+@examples(150)
+@given(st.lists(st.integers(0, 9), min_size=8, max_size=30))
+def test_what_a_deep_tree_accepts_its_text_is_accepted(wraps: list[int]) -> None:
+    """However deep it is; a tree that is too deep is refused when the subscription is made."""
+    forms: list[Callable[[Any], Any]] = [
+        lambda one: -one,
+        lambda one: -one,
+        lambda one: when(this.flag, one, 1),
+        lambda one: when(this.flag, one),
+        lambda one: when(this.flag, 1, one),
+        lambda one: when(one > 1, this.tiny, 2),
+        lambda one: coalesce(one, 1.5),
+        abs,
+        lambda one: 1 - one,
+        lambda one: one * 2.5,
+    ]
+    value = reduce(lambda one, form: forms[form](one), wraps, this.number)
+    try:
+        made = Subscription(Sampler, where=value > 1)
+    except SubscriptionError as problem:
+        if "levels deep" not in str(problem):
+            raise
+    else:
+        assert Subscription.parse(str(made), [Sampler]) == made
+
+
+@pytest.mark.parametrize("form", ["-", "when", "in"])
+def test_the_text_of_the_deepest_tree_is_accepted(form: str) -> None:
+    value = nested(lambda one, _: -one if form == "-" else when(this.flag, one, 1), MAX_VALUE_DEPTH - 1, this.number)
+    where = value == 1
+    if form == "in":
+        where = nested(lambda one, _: ~one, MAX_DEPTH - 2, this.number.isin([1, 2.5]))
+    made = Subscription(Sampler, where=where)
+    assert Subscription.parse(str(made), [Sampler]) == made
+    if form == "in":
+        with pytest.raises(SubscriptionError, match="levels deep"):
+            Subscription(Sampler, where=~where)
+
+
 class TestRefused:
     """With SubscriptionError, never with RecursionError, however deep."""
 

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime
 from enum import Enum
 from typing import Any
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -223,6 +224,14 @@ def test_a_text_that_is_wrong_says_what_to_write(written: str, message: str, adv
             "lane > 1 and place is present",
         ),
         ("lane > 1 lacks place", 10, "lacks comes before where: write lacks place where ..., or wi", "place is absent"),
+        (
+            "when(parked, 1, 2) == 1",
+            1,
+            "there is no function when: write (if ... then ... else ...)",
+            "(if parked then 1 else 2) == 1",
+        ),
+        ("parked ? 1 : 2", 8, "'?' is not understood: write (if ... then", "(if parked then 1 else 2) == 1"),
+        ("parked() and lane > 1", 1, "write a property without (), parked", "parked and lane > 1"),
         ("lane > 1 where lane < 3", 10, "where is written once: join conditions by and", "lane > 1 and lane < 3"),
     ],
 )
@@ -412,6 +421,8 @@ def test_a_long_enumeration_is_shortened() -> None:
             "<term celsius> is not a constant: compare two attributes by ==",
             "this.lane == this.celsius",
         ),
+        ("this.parked()", "<term parked> is no function: write it without ()", "this.parked"),
+        ("list(this.lane) == [1]", "it cannot be iterated or unpacked", "this.lane == 1"),
         ("len(this.place) > 3", "write .length()", "this.place.length() > 3"),
         ("this.celsius ** 2 > 3", "there is no power: write a product", "this.celsius * this.celsius > 3"),
         ("this.parked ^ this.lane", "write (p & ~q) | (q & ~p)", "(this.parked & (this.lane != 1)) | ~this.parked"),
@@ -512,6 +523,12 @@ def test_attributes_are_given_by_name(option: str, given: Any) -> None:
         Subscription(Loop, **{option: given})
 
 
+def test_an_array_without_dimensions_is_no_list() -> None:
+    with pytest.raises(SubscriptionError, match="isin takes a list"):
+        this.lane.isin(numpy.array(3))
+    assert str(this.lane.isin(numpy.array([3]))) == "lane in (3)"
+
+
 def test_a_text_is_parsed_not_constructed() -> None:
     with pytest.raises(SubscriptionError, match=r"use Subscription\.parse for text"):
         Subscription("Loop where lane > 1")  # type: ignore[arg-type]
@@ -525,6 +542,20 @@ def test_a_typo_names_the_type_that_was_written() -> None:
         with pytest.raises(SubscriptionError, match=re.escape(message)):
             Subscription(Radar, **options)
     assert "Loop has no attribute 'lan'; did you mean 'lane'? its attributes are lane" in refused("Loop where lan > 3")
+
+
+def test_a_typo_names_the_property_or_the_type_in_a_room() -> None:
+    class Pump(Event, name="plant.Pump"):
+        level: int
+
+        @property
+        def is_full(self) -> bool:
+            return self.level > 9
+
+    with pytest.raises(SubscriptionError, match=r"no attribute 'is_ful'; did you mean 'is_full'\?"):
+        Subscription(Pump, where=this.is_ful)
+    with pytest.raises(SubscriptionError, match=r"no event type is called Pump; did you mean 'plant\.Pump'\?"):
+        Subscription.parse("Pump where level > 1", [Pump])
 
 
 @pytest.mark.parametrize("strict", [False, True])

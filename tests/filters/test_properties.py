@@ -10,7 +10,8 @@ import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -165,8 +166,10 @@ CONSTANTS = {
 }
 HEADER = """
 from datetime import UTC, datetime, timedelta
+import numpy
 from tests.filters.test_properties import Colour, Probe
 TWO, NAME, SPAN, NOON = 2, "ab", timedelta(seconds=3), datetime(2026, 1, 1, 12, tzinfo=UTC)
+EIGHT, EIGHTS = numpy.int64(8), (numpy.int64(8),)
 """
 NUMBERS = itertools.count()
 
@@ -279,6 +282,9 @@ def counted(limit: int) -> type[Event]:
     return Counted
 
 
+NAMES = ("a", "b")
+
+
 class Overdue(Kind):
     @property
     def overdue(self) -> bool:
@@ -336,6 +342,21 @@ class Lamp(Probe, Overdue):
     @cached_property
     def cached(self) -> int:
         return self.n
+
+    got = property(attrgetter("n"))
+    partly = property(partial(lambda limit, self: self.n > limit, 3))
+
+    @property
+    async def awaited(self) -> int:
+        return self.n
+
+    @property
+    def either(self) -> Any:
+        return self.d or self.t
+
+    @property
+    def unequal(self) -> bool:
+        return self.t != NAMES  # type: ignore[comparison-overlap]
 
     @property
     def itself(self) -> Any:
@@ -479,15 +500,20 @@ class TestCases:
     @pytest.mark.parametrize(
         ("name", "line", "message"),
         [
-            ("decorated", "", "its function is decorated; put @property alone above it"),
-            ("cached", "", "its function is decorated"),
+            ("decorated", "@property", "its function is decorated; put @property alone above it"),
+            ("cached", "@cached_property", "it is made by cached_property; write a function below @property"),
+            ("got", "class Lamp(", "it is made by attrgetter"),
+            ("partly", "partly = ", "it is made by partial"),
+            ("awaited", "@property", "it is written as async def; write def"),
+            ("either", "self.d or self.t", "`self.d` is a member of an enum"),
+            ("unequal", "self.t != NAMES", "takes a tuple for one value; write x in (1, 2)"),
             (
                 "itself",
                 "return self.itself",
                 "property again of Lamp cannot be used in a predicate: it refers to itself",
             ),
-            ("nothing", "", "is always None"),
-            ("tuples", "", "is a tuple"),
+            ("nothing", "@property", "it is always None"),
+            ("tuples", "@property", "it is a tuple"),
             ("is_number", "isinstance(self.power", "the call of `isinstance` cannot be translated; use if and return"),
             ("tried", "        try:", "try cannot be translated"),
             ("looped", "for _ in range(3)", "a loop cannot be translated"),
@@ -513,11 +539,10 @@ class TestCases:
         text = str(caught.value)
         assert message in text
         assert " of Lamp " in text
-        if line:
-            own = Path(__file__).read_text().splitlines()
-            place = int(text.rpartition("line ")[2].rstrip(")"))
-            assert line in own[place - 1]
-            assert __file__ in text
+        own = Path(__file__).read_text().splitlines()
+        place = int(text.rpartition("line ")[2].rstrip(")"))
+        assert line in own[place - 1]
+        assert __file__ in text
 
 
 class TestSource:
@@ -556,7 +581,12 @@ class TestSource:
             ("p, q = property(lambda self: self.n > 1), property(lambda self: self.n > 2)", "n > 1"),
             ("p = property(lambda self: self.__mark)\n    __mark = 3", "has no attribute '__mark'"),
             ("p = property(lambda: 3)", "it has no parameter for the event"),
-            ("p = property(len)", "its function is decorated"),
+            ("p = property(len)", "it is made by builtin_function_or_method"),
+            ("def limit(k): return property(lambda self: self.n > k)\n    p = limit(3)", "n > 3"),
+            (
+                "@property\n    def p(self):\n        return self.n > EIGHT and self.n not in EIGHTS",
+                "n > 8 and not n in (8)",
+            ),
             (f"@property\n    def p(this):\n        {DOCSTRING}\n        return this.n > 1", "n > 1"),
         ],
     )
@@ -603,6 +633,38 @@ class TestSource:
         assert str(Subscription(Replaced, where=this.q).where) == "not n > 1"
         Replaced.p = property(second)
         assert str(Subscription(Replaced, where=this.q).where) == "not n > 2"
+
+    @pytest.mark.parametrize("value", [None, 5])
+    def test_a_property_that_is_no_more_is_not_remembered(self, value: int | None) -> None:
+        class Used(Probe):
+            @property
+            def q(self) -> Any:
+                return self.p  # type: ignore[attr-defined]
+
+        class Gone(Used):
+            @property
+            def p(self) -> Any:
+                return self.n > 1
+
+        assert str(Subscription(Gone, where=this.q).where) == "n > 1"
+        if value is None:
+            del Gone.p
+            with pytest.raises(SubscriptionError, match=r"property q of Gone .* no attribute 'p' .*, line \d"):
+                Subscription(Gone, where=this.q)
+        else:
+            Gone.p = value  # type: ignore[assignment,method-assign]
+            assert str(Subscription(Gone, where=this.q == 5).where) == "5 == 5"
+
+    @pytest.mark.parametrize("word", ["and", "or"])
+    def test_a_chain_of_values_grows_by_a_step_for_each(self, word: str) -> None:
+        name, values = f"Q{next(NUMBERS)}", [f"self.v{n}" for n in range(12)]
+        notes = "".join(f"    v{n}: Maybe[float] = None\n" for n in range(12))
+        getters = (
+            f"    @property\n    def p{n}(self): return {f' {word} '.join(values[:n])}\n" for n in range(2, 13, 5)
+        )
+        cls = load(f"{HEADER}from genus import Maybe\nclass {name}(Probe):\n{notes}{''.join(getters)}")[name]
+        few, more, most = (len(str(Subscription(cls, where=this[f"p{n}"] > 1).where)) for n in range(2, 13, 5))
+        assert most - more <= more - few + 40, "names of two digits are longer"
 
     def test_a_module_level_constant_is_read_when_the_subscription_is_made(self) -> None:
         name = f"Q{next(NUMBERS)}"

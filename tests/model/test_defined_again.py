@@ -129,6 +129,15 @@ def test_another_declaration_is_another_class_with_a_warning(
         bus.collection(loop).publish(event)
 
 
+@pytest.mark.parametrize("note", ["Cat", "Maybe[Cat]", "list[Cat]"])
+def test_a_class_of_an_attribute_that_is_defined_again_is_named(notebook: Notebook, note: str) -> None:
+    default = " = None" if note.startswith("Maybe") else ""
+    cell = f"{CELL}class Cat(Enum):\n    A = 1\nclass Owner(Event):\n    c: {note}{default}\n"
+    notebook.run(cell)
+    with pytest.warns(DeclarationWarning, match="with an attribute c whose class Cat was defined again, so it is ano"):
+        notebook.run(cell)
+
+
 def test_within_a_family_an_attribute_keeps_its_type(notebook: Notebook) -> None:
     with pytest.raises(DeclarationError, match=r"Radar\.angle is str, but in family Loop .*, or restart the program"):
         notebook.run(CELL.replace("angle: Maybe[float]", "angle: Maybe[str]"))

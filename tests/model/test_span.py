@@ -62,7 +62,7 @@ def test_anything_else_is_refused_by_name(wrong: object) -> None:
         nanoseconds(wrong, "plan.toml: timeout", error=PlanError)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("unit", ["m", "parsecs", "months", "e"])
+@pytest.mark.parametrize("unit", ["m", "parsecs", "months", "e", "MS"])
 def test_an_unknown_unit_is_named(unit: str) -> None:
     with pytest.raises(SpanError, match=f"and '{unit}' is no unit of time; write ns, us, ms, s, min, h"):
         nanoseconds(f"5 {unit}")

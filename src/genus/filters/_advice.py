@@ -22,6 +22,7 @@ KEYWORDS = RESERVED_WORDS | {"like", "escape"}
 
 _NO_POWER = "there is no power; write a product, such as speed * speed"
 _NO_BITS = "there are no operators on bits; test one by flags // 4 % 2 == 1"
+_CHOOSE = "write (if ... then ... else ...)"
 _NO_REGULAR = "there are no regular expressions; use like, startswith, endswith or contains"
 
 SIGNS = {
@@ -42,6 +43,7 @@ SIGNS = {
     "~": "write not",
     "^": _NO_POWER,
     ";": "leave it out",
+    "?": _CHOOSE,
     ",": "write a decimal as 1.5, a list after in as (1, 2), and bounds as between 1 and 2",
 }
 """Signs of other languages, the longest first, with what to write instead."""
@@ -66,6 +68,7 @@ FUNCTIONS = {
     **dict.fromkeys(("substr", "substring", "left", "right", "instr", "split"), _PARTS),
     **dict.fromkeys(("pow", "power", "sqrt"), _NO_POWER),
     **dict.fromkeys(("regexp_like", "rlike", "match"), _NO_REGULAR),
+    **dict.fromkeys(("when", "iif", "ifelse", "case"), _CHOOSE),
     "mod": "write SUBJECT % 2",
     "isin": "write SUBJECT in (1, 2)",
     "between": "write SUBJECT between 1 and 3",
@@ -142,7 +145,9 @@ def advise_function(place: Place) -> Advice:
     token = place.token
     owner, _, name = token.text.rpartition(".")
     first = place.tokens[min(place.at + 2, len(place.tokens) - 1)]
-    advice = FUNCTIONS.get(name.lower(), "only a property of the type can compute more")
+    is_bare = first.text == ")"
+    other = f"write a property without (), {name}" if is_bare else "only a property of the type can compute more"
+    advice = FUNCTIONS.get(name.lower(), other)
     advice = advice.replace("SUBJECT", owner or (first.text if first.kind == "name" else "place"))
     if owner and name in _METHODS:
         return token.column, f"methods are called in Python only: {advice}"

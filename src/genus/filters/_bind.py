@@ -146,7 +146,7 @@ class Binder:
         checked = tuple(map(check_literal, options))
         groups = split_options(checked) if isinstance(type_of(bound), IntType) else [checked]
         tests = tuple(self._one_of_group(bound, group) for group in groups)
-        return tests[0] if len(tests) == 1 else x.Or(tests)
+        return tests[0] if len(tests) == 1 else self._combine(x.Or, tests)
 
     def _one_of_group(self, bound: x.Value, options: tuple[x.Literal, ...]) -> x.Predicate:
         if isinstance(type_of(bound), IntType) and any(isinstance(option.value, float) for option in options):

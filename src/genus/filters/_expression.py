@@ -354,7 +354,7 @@ def format_expression(node: Expression) -> str:
         case ToFloat(operand) | Micros(operand):
             return format_expression(operand)
         case Negation(operand):
-            return f"-{_format_inside(operand, 4)}"
+            return f"-{_format_inside(operand, 3)}"
         case Function(op, operand):
             return f"{op}({format_expression(operand)})"
         case Arithmetic(first, steps):

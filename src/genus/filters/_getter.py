@@ -3,7 +3,6 @@
 import ast
 import inspect
 import warnings
-from collections.abc import Iterator
 from copy import copy
 from functools import lru_cache
 from tokenize import TokenError
@@ -28,6 +27,8 @@ def source_of(code: CodeType) -> Source:
     """The source of a function; NoSource if there is none, or not the right one."""
     if not code.co_argcount:
         raise NoSource("it has no parameter for the event")
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise NoSource("it is written as async def; write def")
     try:
         lines, first = inspect.getsourcelines(code)
         tree = ast.parse("".join(["if True:\n", *lines] if lines[0][:1].isspace() else ["\n", *lines]))
@@ -44,6 +45,18 @@ def source_of(code: CodeType) -> Source:
     raise NoSource("its source is not what Python runs, as the file was changed since; import it again")
 
 
+def place_of(cls: type, getter: object) -> str:
+    """The file and line of the function that a getter calls in the end; those of its class if that is not known."""
+    while inner := getattr(getter, "__wrapped__", None) or getattr(getter, "func", None):
+        getter = inner
+    if code := getattr(getter, "__code__", None):
+        return f"{code.co_filename}, line {code.co_firstlineno}"
+    try:
+        return f"{inspect.getfile(cls)}, line {inspect.getsourcelines(cls)[1]}"
+    except (OSError, TypeError):
+        return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def _is_source_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
     """Whether a syntax tree compiles to the code, so that a file that changed after its import is not believed."""
     *_, scope, _ = ["", *code.co_qualname.split(".")]
@@ -54,7 +67,9 @@ def _is_source_of(node: ast.FunctionDef | ast.Lambda, code: CodeType) -> bool:
     future = code.co_flags & sum(1 << bit for bit in range(17, 25))
     with warnings.catch_warnings(action="ignore"):  # Python has given them for the file
         made = compile(ast.fix_missing_locations(module), "<property>", "exec", flags=future, dont_inherit=True)
-    return any(_is_same_code(each, code) for each in _codes_in(made))
+    [outer] = _codes_in(made)
+    [body] = _codes_in(outer)
+    return any(_is_same_code(each, code) for each in _codes_in(body))
 
 
 def _without_decorators(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
@@ -65,11 +80,9 @@ def _without_decorators(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
     return bare
 
 
-def _codes_in(code: CodeType) -> Iterator[CodeType]:
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield constant
-            yield from _codes_in(constant)
+def _codes_in(code: CodeType) -> list[CodeType]:
+    """The codes of the functions and classes directly within one."""
+    return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 def _is_same_code(one: CodeType, other: CodeType) -> bool:

@@ -16,7 +16,16 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
-from genus.filters._expression import DEEP_PREDICATE, DEEP_VALUE, DURATION_UNITS, MAX_DEPTH, MAX_VALUE_DEPTH, UNESCAPES
+from genus.filters._expression import (
+    DEEP_CONDITION,
+    DEEP_PREDICATE,
+    DEEP_VALUE,
+    DURATION_UNITS,
+    MAX_CONDITION_DEPTH,
+    MAX_DEPTH,
+    MAX_VALUE_DEPTH,
+    UNESCAPES,
+)
 from genus.filters._like import ESCAPE
 from genus.filters._term import Term
 from genus.filters._token import EXAMPLE_TIME, Token, problem_at
@@ -104,7 +113,7 @@ class _Parser:
         self.text = text
         self.tokens = self._tokens()
         self.at = 0
-        self.depth = self.value_depth = 0
+        self.depth = self.value_depth = self.condition_depth = 0
         self.attributes: list[Token] = []
         self.tests: list[tuple[x.Predicate, int]] = []
         self.in_where = True
@@ -367,14 +376,29 @@ class _Parser:
         return str(self.constant())
 
     def value(self) -> x.Value:
-        return self.conditional() if self.take("if") else self.sum()
+        return self.conditional(self.alternative) if self.take("if") else self.sum()
 
-    def conditional(self) -> x.Value:
+    def grouped(self) -> x.Value:
+        """A value in parentheses; a conditional and its parentheses are one level, as in the tree."""
+        return self.conditional(self.value) if self.take("if") else self.sum()
+
+    def alternative(self) -> x.Value:
+        return self.deeper_value(self.value)
+
+    def conditional(self, rule: Callable[[], x.Value]) -> x.Value:
         """The rest of `if condition then value [else value]`; `else` belongs to the nearest `if`."""
-        condition = self.predicate()
+        condition = self.condition()
         self.expect("then")
-        then = self.deeper_value(self.value)
-        return x.Conditional(condition, then, self.deeper_value(self.value) if self.take("else") else None)
+        then = rule()
+        return x.Conditional(condition, then, rule() if self.take("else") else None)
+
+    def condition(self) -> x.Predicate:
+        self.condition_depth += 1
+        if self.condition_depth > MAX_CONDITION_DEPTH:
+            raise problem_at(self.text, self.token.column, DEEP_CONDITION)
+        result = self.predicate()
+        self.condition_depth -= 1
+        return result
 
     def sum(self) -> x.Value:
         return self.chain(x.SUMS, self.product)
@@ -405,7 +429,7 @@ class _Parser:
     def atom(self) -> x.Value:
         token = self.token
         if self.take("("):
-            inner = self.deeper_value(self.value)
+            inner = self.deeper_value(self.grouped)
             self.expect(")")
             return inner
         if token.text in (*x.FUNCTIONS, "coalesce") and self.tokens[self.at + 1].text == "(":
@@ -429,9 +453,9 @@ class _Parser:
 
     def call(self, function: str) -> x.Value:
         """The arguments of a function, and its closing parenthesis."""
-        arguments = [self.deeper_value(self.value)]
+        arguments = [self.alternative()]
         while function == "coalesce" and self.take(","):
-            arguments.append(self.deeper_value(self.value))
+            arguments.append(self.alternative())
         self.expect(")")
         return x.Coalesce(tuple(arguments)) if function == "coalesce" else x.Function(function, arguments[0])
 

@@ -24,7 +24,7 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import type_of
 from genus.filters._evaluate import COMPARE, COMPUTE
-from genus.filters._getter import NoSource, source_of
+from genus.filters._getter import NoSource, place_of, source_of
 from genus.filters._getter_values import (
     Computed,
     Known,
@@ -53,6 +53,7 @@ from genus.model import (
     attributes,
     name_of,
 )
+from genus.model._plain import plain_value
 
 MAX_NODES = 2000
 """The most nodes of an expression that a property becomes; each use of a local variable repeats what it stands for."""
@@ -86,7 +87,8 @@ class _Uses:
 
     def are_same(self, cls: type) -> bool:
         """Whether the getters are still those of the class."""
-        return all(getattr(cls, name).fget is getter() for name, getter in self.getters.items())
+        found = [(getattr(cls, name, None), getter()) for name, getter in self.getters.items()]
+        return all(type(each) is property and each.fget is getter is not None for each, getter in found)
 
 
 _translated: WeakKeyDictionary[type, dict[str, tuple[_Uses, x.Value | x.Predicate]]] = WeakKeyDictionary()
@@ -111,24 +113,10 @@ def translate(cls: type, name: str, checker: Callable[[type], Checker]) -> x.Val
     if name in known and known[name][0].are_same(cls):
         return known[name][1]
     uses = _Uses()
-    found = _as_expression(cls, name, _Reader(cls, name, checker(cls), (), uses).result())
+    found = _Reader(cls, name, checker(cls), (), uses).expression()
     if not uses.has_constants:
         known[name] = uses, found
     return found
-
-
-def _as_expression(cls: type, name: str, meaning: Meaning) -> x.Value | x.Predicate:
-    match meaning:
-        case Known(None):
-            raise SubscriptionError(
-                f"property {name} of {name_of(cls)} is always None, so that no predicate can use it"
-            )
-        case Known(tuple()):
-            raise SubscriptionError(f"property {name} of {name_of(cls)} is a tuple; write a test of its contents")
-        case Known(value):
-            return x.Literal(value)
-        case Computed(node):
-            return node
 
 
 class _Reader:
@@ -151,19 +139,34 @@ class _Reader:
         """What the getter returns."""
         return self._run(self._source.statements)
 
+    def expression(self) -> x.Value | x.Predicate:
+        """What the getter returns, as an expression."""
+        match self.result():
+            case Known(None):
+                self._refuse("it is always None")
+            case Known(tuple()):
+                self._refuse("it is a tuple; write a test of its contents")
+            case Known(value):
+                return x.Literal(value)
+            case Computed(node):
+                return node
+
     def _find_getter(self) -> FunctionType:
         found = getattr(self._cls, self._name)
-        if type(found) is property and isinstance(found.fget, FunctionType) and not hasattr(found.fget, "__wrapped__"):
-            self._uses.getters[self._name] = ref(found.fget)
-            return found.fget
-        raise SubscriptionError(
-            f"property {self._name} of {name_of(self._cls)} cannot be used in a predicate: its function is decorated; "
-            "put @property alone above it"
-        )
+        getter = found.fget if isinstance(found, property) else found.func
+        if type(found) is property and isinstance(getter, FunctionType) and not hasattr(getter, "__wrapped__"):
+            self._uses.getters[self._name] = ref(getter)
+            return getter
+        kind = type(found if type(found) is not property else getter).__name__
+        made_by = f"it is made by {kind}; write a function below @property"
+        decorated = "its function is decorated; put @property alone above it"
+        self._refuse_at(place_of(self._cls, getter), decorated if kind == "function" else made_by)
 
     def _refuse(self, what: str, node: ast.AST | None = None) -> NoReturn:
         self._line = self._line if node is None else self._source.line + getattr(node, "lineno", 1)
-        place = f"{self._getter.__code__.co_filename}, line {self._line}"
+        self._refuse_at(f"{self._getter.__code__.co_filename}, line {self._line}", what)
+
+    def _refuse_at(self, place: str, what: str) -> NoReturn:
         raise SubscriptionError(
             f"property {self._name} of {name_of(self._cls)} cannot be used in a predicate: {what} ({place})"
         ) from None
@@ -260,8 +263,11 @@ class _Reader:
                 return self._unary(op, operand, node)
             case ast.BinOp(left, op, right):
                 return self._binary(op, self._value(left), self._value(right), node)
-            case ast.BoolOp(op, [first, *others]):
-                return reduce(lambda left, right: self._shortcut(op, left, right), others, self._value(first))
+            case ast.BoolOp(op, operands):
+                *others, last = [self._value(each) for each in operands]
+                for left, place in zip(reversed(others), reversed(operands[:-1]), strict=True):
+                    last = self._shortcut(op, left, last, place)
+                return last
             case ast.Compare(left, ops, rights):
                 return self._comparisons(node, [left, *rights], ops)
             case ast.IfExp(test, body, otherwise):
@@ -289,9 +295,10 @@ class _Reader:
             type_, attribute = self._checker.types[name], x.AttributeRef(name)
             none: Truth = False if name in self._required else x.Not(x.Present(attribute))
             return Computed(attribute, none, type_.enum if isinstance(type_, ChoiceType) else None)
-        if isinstance(found, _PLAIN) and found is not None:
+        constant = plain_value(found)
+        if isinstance(constant, _PLAIN) and constant is not None:
             self._uses.has_constants = True
-            return Known(found)
+            return Known(constant)
         self._refuse(f"{name_of(self._cls)} has no attribute {name!r} that predicates can test", node)
 
     def _is_inside(self, node: ast.expr) -> bool:
@@ -307,10 +314,13 @@ class _Reader:
 
     def _outside(self, node: ast.expr) -> Meaning:
         """A constant by its name: of the module, of a function around the class, of a module or class."""
-        found = self._object(node)
-        is_tuple = isinstance(found, tuple | frozenset) and all(isinstance(each, _PLAIN) for each in found)
-        if is_tuple or isinstance(found, _PLAIN):
-            return Known(tuple(found) if is_tuple else found)
+        found = plain_value(self._object(node))
+        if isinstance(found, tuple | frozenset):
+            elements = tuple(map(plain_value, found))
+            if all(isinstance(each, _PLAIN) for each in elements):
+                return Known(elements)
+        elif isinstance(found, _PLAIN):
+            return Known(found)
         self._refuse(f"{_text(node)} is a {type(found).__name__}, no constant or enum member", node)
 
     def _object(self, node: ast.expr) -> Any:
@@ -376,13 +386,17 @@ class _Reader:
                 return x.Compare("==", value, x.Literal(True))
         self._refuse(f"{_text(node)} computes with bits; & and | are for bools", node)
 
-    def _shortcut(self, op: ast.boolop, left: Meaning, right: ast.expr) -> Meaning:
-        """`and` and `or`, which give one of their operands: `a or b` is `a if a else b`."""
-        test, other = self._truth_of(left, right), self._value(right)
-        first, second = self._as_truth(left, right), self._as_truth(other, right)
+    def _shortcut(self, op: ast.boolop, left: Meaning, right: Meaning, node: ast.expr) -> Meaning:
+        """`and` and `or`, which give one of their operands: `a or b` is `a if a else b`; `node` is the left one."""
+        test, is_and = self._truth_of(left, node), isinstance(op, ast.And)
+        first, second = self._as_truth(left, node), self._as_truth(right, node)
         if first is not None and second is not None:
-            return self._made(as_meaning((both if isinstance(op, ast.And) else either)(first, second)), right)
-        return self._choose(test, *((other, left) if isinstance(op, ast.And) else (left, other)), right)
+            return self._made(as_meaning((both if is_and else either)(first, second)), node)
+        chosen = self._choose(test, *((right, left) if is_and else (left, right)), node)
+        if isinstance(chosen, Known) or isinstance(test, bool):
+            return chosen
+        none = either(none_of(left), both(test, none_of(right))) if is_and else both(negate(test), none_of(right))
+        return chosen._replace(none=none)  # what is true is not None
 
     def _choose(self, test: Truth, then: Meaning, otherwise: Meaning, node: ast.AST) -> Meaning:
         """One of two values by a condition."""
@@ -540,8 +554,10 @@ class _Reader:
 
     def _operand(self, meaning: Meaning, node: ast.AST) -> x.Value:
         """A value to compute or compare with, which is unknown where it is None."""
-        if isinstance(meaning, Known) and (meaning.value is None or isinstance(meaning.value, tuple)):
-            self._refuse(f"{_text(node)} fails in Python, as an operand is {meaning.value!r}", node)
+        if isinstance(meaning, Known) and isinstance(meaning.value, tuple):
+            self._refuse(f"{_text(node)} takes a tuple for one value; write x in (1, 2) to test its contents", node)
+        if meaning == Known(None):
+            self._refuse(f"{_text(node)} fails in Python, as an operand is None", node)
         return as_value(meaning)
 
     def _fold(self, compute: Callable[..., Any], operands: tuple[Any, ...], node: ast.AST) -> Known:

@@ -346,7 +346,7 @@ def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
 
 
 def _listed_names(option: str, given: str | Iterable[str]) -> list[str]:
-    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str | Term) else [given]
     for name in names:
         if not isinstance(name, str):
             raise SubscriptionError(f"{option} takes names of attributes, such as {option}='place', not {name!r}")

@@ -132,6 +132,9 @@ class Term:
 
             raise UnknownMethod(describe_method(name, vars(Term)))
 
+        def __call__(self, *_: object, **__: object) -> NoReturn:
+            raise SubscriptionError(f"{self!r} is no function: write it without ()")
+
     def __repr__(self) -> str:
         return f"<term {format_expression(self.node)}>"
 
@@ -140,8 +143,9 @@ class Term:
 
     def isin(self, options: Iterable[Constant], *others: Never) -> Predicate:
         """Whether the value equals one of some constants, which are given as one list, set or tuple."""
-        if others or isinstance(options, str | bytes) or not isinstance(options, Iterable | Term):
-            raise SubscriptionError(f"isin takes a list: write .isin([{', '.join(map(repr, (options, *others)))}])")
+        if others or isinstance(options, str | bytes) or not (isinstance(options, Term) or _is_iterable(options)):
+            given = map(repr, map(plain_value, (options, *others)))
+            raise SubscriptionError(f"isin takes a list: write .isin([{', '.join(given)}])")
         listed = (options,) if isinstance(options, Term) else options
         return OneOf(self.node, tuple(_literal(option) for option in listed))
 
@@ -204,6 +208,7 @@ _REFUSED = {
     "__lshift__ __rshift__": "there are no operators on bits: test one by this.flags // 4 % 2 == 1",
     "__round__ __floor__ __trunc__": "round() cannot be used in a predicate: write // 1 to round down",
     "__int__ __float__": "a term has a value in an event only: compare it as it is, without int() or float()",
+    "__iter__": "a term has one value, in an event only: it cannot be iterated or unpacked",
     "__getitem__": "a term has no items: test parts of a text by .startswith, .endswith, .contains or .like",
 }
 """Operators that a term does not have, with what to write instead. Type checkers do not see them, and refuse them."""
@@ -342,6 +347,15 @@ def _describe_no_constant(value: object) -> str:
         case list() | tuple() | set() | frozenset():
             return f"{value!r} is a {type(value).__name__}, which no attribute can be compared with: write .isin([...])"
     return describe_unplain(value)
+
+
+def _is_iterable(thing: object) -> bool:
+    """Whether something can be iterated; an array of numpy without dimensions only has the method."""
+    try:
+        iter(thing)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return True
 
 
 def _text_literal(op: str, part: object) -> Literal:

@@ -79,5 +79,6 @@ def find_type(token: Token, known: TypesByName, text: str) -> type:
         raise problem_at(text, token.column, f"several types are called {token.text}: {places}; rename one by name=")
     names = sorted({name_of(cls) for cls in known})
     shown = "known: " + ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    hint = did_you_mean(token.text, names)
+    in_rooms = [name for name in names if name.endswith(f".{token.text}")]
+    hint = f"did you mean {' or '.join(map(repr, in_rooms))}? " if in_rooms else did_you_mean(token.text, names)
     raise problem_at(text, token.column, f"no event type is called {token.text}; {hint}{shown}")

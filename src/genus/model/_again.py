@@ -8,7 +8,7 @@ If it declares something else, it is a new class, and DeclarationWarning says so
 import types
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -45,11 +45,22 @@ class Declaration(msgspec.Struct, frozen=True, eq=False):
         for name in dict.fromkeys((*self.notes, *other.notes)):
             if name not in other.notes:
                 return f"no attribute {name}"
-            if self.notes.get(name) != other.notes[name]:
-                return f"another annotation of {name}" if name in self.notes else f"a new attribute {name}"
+            if name not in self.notes:
+                return f"a new attribute {name}"
+            if self.notes[name] != other.notes[name]:
+                return _describe_note(name, self.notes[name], other.notes[name])
             if not _is_same_default(self.defaults.get(name), other.defaults.get(name)):
                 return f"another default of {name}"
         return None
+
+
+def _describe_note(name: str, before: object, now: object) -> str:
+    """What is another about an annotation, which may look the same if a class in it was defined again."""
+    parts = set(get_args(before))
+    again = [each.__name__ for each in (now, *get_args(now)) if isinstance(each, type) and each not in parts]
+    if repr(before) != repr(now) or not again:
+        return f"another annotation of {name}"
+    return f"an attribute {name} whose class {again[0]} was defined again"
 
 
 def declaration(

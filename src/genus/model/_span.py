@@ -3,6 +3,7 @@
 from datetime import timedelta
 from decimal import Decimal
 from numbers import Real
+from string import ascii_letters
 from typing import TypeAlias
 
 from genus.errors import SpanError
@@ -22,7 +23,7 @@ _UNITS = {
     "year": 365 * _DAY, "years": 365 * _DAY,
 }  # fmt: skip
 """The units of a text with their nanoseconds; a number without one means seconds, a year has 365 days."""
-_LETTERS = "abcdefghijklmnopqrstuvwxyzµμ "
+_LETTERS = f"{ascii_letters}µμ "
 _MAX_NS = 292 * 365 * _DAY
 """So that nanoseconds fit 64 bits, and seconds are a timeout that threads can wait for."""
 

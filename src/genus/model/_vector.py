@@ -116,7 +116,7 @@ class Vector(msgspec.Struct, frozen=True):
             )
         now = next((attribute.name for attribute in self.attributes if name in attribute.names), None)
         names = [attribute.name for attribute in self.attributes]
-        hint = f"it was renamed to {now!r}; " if now else did_you_mean(name, names)
+        hint = f"it was renamed to {now!r}; " if now else did_you_mean(name, [*names, *_properties(owner)])
         whose = "its attributes" if label == self.scope else f"the attributes of its family {self.scope}"
         return f"{label} has no attribute {name!r}; {hint}{whose} are {some_names(own_first(names))}"
 
@@ -135,6 +135,10 @@ class Vector(msgspec.Struct, frozen=True):
 def own_first(names: Iterable[str]) -> list[str]:
     """Names of attributes, those that every event may carry last: messages show the first few."""
     return sorted(names, key=lambda name: name in CONTEXT)
+
+
+def _properties(owner: type | None) -> list[str]:
+    return [name for name in dir(owner) if isinstance(getattr(owner, name, None), property)] if owner else []
 
 
 def _find_carrier(owner: type, name: str) -> str | None:
