@@ -81,7 +81,8 @@ class Writer:
         if self.random.random() < 0.3:
             one, other = self.value(kind, inner), self.value(kind, inner)
             test = self.value("flag", inner)
-            return str(self.pick(f"({one} if {test} else {other})", f"({one} or {other})", f"({one} and {other})"))
+            chain = f" {self.pick('or', 'and')} ".join([one, other, *self.pick((), (self.value(kind, inner),))])
+            return str(self.pick(f"({one} if {test} else {other})", f"({chain})", f"({chain})"))
         return str(getattr(self, kind)(inner))
 
     def number(self, depth: int) -> str:
@@ -343,6 +344,15 @@ class Lamp(Probe, Overdue):
     def cached(self) -> int:
         return self.n
 
+    @property
+    def by_cached(self) -> int:
+        return self.cached
+
+    @property
+    def yielded(self) -> Any:
+        return self.n
+        yield
+
     got = property(attrgetter("n"))
     partly = property(partial(lambda limit, self: self.n > limit, 3))
 
@@ -502,6 +512,8 @@ class TestCases:
         [
             ("decorated", "@property", "its function is decorated; put @property alone above it"),
             ("cached", "@cached_property", "it is made by cached_property; write a function below @property"),
+            ("by_cached", "@cached_property", "property cached of Lamp cannot be used in a predicate: it is made by"),
+            ("yielded", "@property", "it has a yield, so that it gives a generator; write return"),
             ("got", "class Lamp(", "it is made by attrgetter"),
             ("partly", "partly = ", "it is made by partial"),
             ("awaited", "@property", "it is written as async def; write def"),
@@ -543,6 +555,12 @@ class TestCases:
         place = int(text.rpartition("line ")[2].rstrip(")"))
         assert line in own[place - 1]
         assert __file__ in text
+
+    def test_an_inherited_property_without_a_function_is_placed_at_the_class_that_has_it(self) -> None:
+        with pytest.raises(SubscriptionError) as caught:
+            Subscription(Dimmed, where=this.got == 1)
+        place = int(str(caught.value).rpartition("line ")[2].rstrip(")"))
+        assert "class Lamp(" in Path(__file__).read_text().splitlines()[place - 1]
 
 
 class TestSource:
@@ -665,6 +683,14 @@ class TestSource:
         cls = load(f"{HEADER}from genus import Maybe\nclass {name}(Probe):\n{notes}{''.join(getters)}")[name]
         few, more, most = (len(str(Subscription(cls, where=this[f"p{n}"] > 1).where)) for n in range(2, 13, 5))
         assert most - more <= more - few + 40, "names of two digits are longer"
+
+    def test_chains_in_parentheses_do_not_double_with_each_operand(self) -> None:
+        chain = "self.m"
+        for n in range(8):
+            chain = f"({chain} {('or', 'and')[n % 2]} self.n)"
+        name = f"Q{next(NUMBERS)}"
+        cls = load(f"{HEADER}class {name}(Probe):\n    p = property(lambda self: {chain})\n")[name]
+        assert len(str(Subscription(cls, where=this.p > 1).where)) < 2000
 
     def test_a_module_level_constant_is_read_when_the_subscription_is_made(self) -> None:
         name = f"Q{next(NUMBERS)}"

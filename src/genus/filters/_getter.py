@@ -3,8 +3,9 @@
 import ast
 import inspect
 import warnings
+from contextlib import suppress
 from copy import copy
-from functools import lru_cache
+from functools import lru_cache, partial
 from tokenize import TokenError
 from types import CodeType
 from typing import NamedTuple
@@ -29,6 +30,8 @@ def source_of(code: CodeType) -> Source:
         raise NoSource("it has no parameter for the event")
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise NoSource("it is written as async def; write def")
+    if code.co_flags & inspect.CO_GENERATOR:  # even if the yield is never reached
+        raise NoSource("it has a yield, so that it gives a generator; write return")
     try:
         lines, first = inspect.getsourcelines(code)
         tree = ast.parse("".join(["if True:\n", *lines] if lines[0][:1].isspace() else ["\n", *lines]))
@@ -47,9 +50,12 @@ def source_of(code: CodeType) -> Source:
 
 def place_of(cls: type, getter: object) -> str:
     """The file and line of the function that a getter calls in the end; those of its class if that is not known."""
-    while inner := getattr(getter, "__wrapped__", None) or getattr(getter, "func", None):
-        getter = inner
-    if code := getattr(getter, "__code__", None):
+    while isinstance(getter, partial):
+        getter = getter.func
+    with suppress(ValueError):  # a function that wraps itself
+        getter = inspect.unwrap(getter) if callable(getter) else getter
+    code = getattr(getter, "__code__", None)
+    if isinstance(code, CodeType):
         return f"{code.co_filename}, line {code.co_firstlineno}"
     try:
         return f"{inspect.getfile(cls)}, line {inspect.getsourcelines(cls)[1]}"

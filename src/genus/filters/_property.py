@@ -14,7 +14,7 @@ import operator
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import islice, pairwise
 from types import FunctionType, ModuleType
 from typing import Any, NoReturn, Protocol
@@ -160,7 +160,8 @@ class _Reader:
         kind = type(found if type(found) is not property else getter).__name__
         made_by = f"it is made by {kind}; write a function below @property"
         decorated = "its function is decorated; put @property alone above it"
-        self._refuse_at(place_of(self._cls, getter), decorated if kind == "function" else made_by)
+        owner = next(cls for cls in self._cls.__mro__ if self._name in vars(cls))
+        self._refuse_at(place_of(owner, getter), decorated if kind == "function" else made_by)
 
     def _refuse(self, what: str, node: ast.AST | None = None) -> NoReturn:
         self._line = self._line if node is None else self._source.line + getattr(node, "lineno", 1)
@@ -287,7 +288,7 @@ class _Reader:
     def _member(self, name: str, node: ast.AST) -> Meaning:
         """An attribute, another property, or a constant of the class."""
         found = getattr(self._cls, name, None)
-        if isinstance(found, property):
+        if isinstance(found, property | cached_property):
             if name in self._within:
                 self._refuse(f"it refers to itself by {name}", node)
             return _Reader(self._cls, name, self._checker, self._within, self._uses).result()
@@ -388,7 +389,8 @@ class _Reader:
 
     def _shortcut(self, op: ast.boolop, left: Meaning, right: Meaning, node: ast.expr) -> Meaning:
         """`and` and `or`, which give one of their operands: `a or b` is `a if a else b`; `node` is the left one."""
-        test, is_and = self._truth_of(left, node), isinstance(op, ast.And)
+        test = self._truth(node) if isinstance(node, ast.BoolOp) else self._truth_of(left, node)
+        is_and = isinstance(op, ast.And)
         first, second = self._as_truth(left, node), self._as_truth(right, node)
         if first is not None and second is not None:
             return self._made(as_meaning((both if is_and else either)(first, second)), node)
