@@ -1,5 +1,8 @@
 """Qualities of service: what a channel takes for one, and their text."""
 
+from collections.abc import Callable
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +10,7 @@ from hypothesis import strategies as st
 from genus import Event, Hard, NonReal, Soft, open_bus
 from genus.bus import QoS, parse_qos
 from genus.errors import BusError, SpanError
+from genus.model import Span
 
 
 class Valve(Event):
@@ -23,6 +27,21 @@ QUALITIES = {
     "none": NonReal(),
     "none:1": NonReal(priority=1),
 }
+
+
+@given(st.integers(1, 10_000), st.integers(1, 3))
+def test_equal_by_meaning_however_times_are_written(millis: int, other: int) -> None:
+    forms: list[Span] = [f"{millis}ms", f"{millis * 1000} us", millis / 1000, timedelta(milliseconds=millis)]
+    makers: list[Callable[[Span], QoS]] = [
+        Hard, Soft, lambda span: Soft(span, expires=span, period=span), lambda span: NonReal(period=span),
+    ]  # fmt: skip
+    for make in makers:
+        made = [make(form) for form in forms]
+        assert len(set(made)) == 1
+        assert not any(one != made[0] for one in made)
+        assert made[0] != make(f"{millis + other}ms")
+    assert len({make(forms[0]) for make in makers}) == len(makers)
+    assert Hard(1, omissions=other) != Hard(1, omissions=0)
 
 
 @pytest.mark.parametrize(("text", "expected"), QUALITIES.items())

@@ -9,7 +9,28 @@ from genus.errors import BusError
 from genus.model import Span, format_span, nanoseconds
 
 
-class Hard(msgspec.Struct, frozen=True):
+class _Quality(msgspec.Struct, frozen=True, eq=False):
+    """What the three qualities of service share: they are equal by meaning, however their times are written."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._meaning() == other._meaning()
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a struct has an inequality of its own
+
+    def __hash__(self) -> int:
+        return hash(self._meaning())
+
+    def _meaning(self) -> tuple[object, ...]:
+        values = ((field, getattr(self, field)) for field in self.__struct_fields__)
+        return tuple(nanoseconds(value) if field in _SPANS and value is not None else value for field, value in values)
+
+
+_SPANS = frozenset({"period", "deadline", "expires"})
+"""The fields of a quality of service that are spans."""
+
+
+class Hard(_Quality, frozen=True):
     """Hard real time: one event per period, delivered exactly at its deadline even if `omissions` attempts fail.
 
     The channel needs a slot in the calendar that `genus can plan` makes. A periodic channel (the default) has an event
@@ -30,12 +51,15 @@ class Hard(msgspec.Struct, frozen=True):
             raise BusError(f"omissions is {self.omissions}; it must be 0 or more")
 
 
-class Soft(msgspec.Struct, frozen=True):
+class Soft(_Quality, frozen=True):
     """Soft real time: earliest deadline first; `deadline` and `expires` count from publishing.
 
     An event that was not sent by its deadline is reported and still sent; one that was not sent when it expires is
     reported and dropped. Without `expires` an event stays valid. An event's own attributes `deadline` and `expires`
     override the channel's. `period`, the minimum time between two events, is used for planning only.
+
+    >>> Soft("20ms") == Soft(0.02)
+    True
     """
 
     deadline: Span
@@ -49,7 +73,7 @@ class Soft(msgspec.Struct, frozen=True):
             raise BusError(f"expires is {self.expires}, before the deadline of {self.deadline}")
 
 
-class NonReal(msgspec.Struct, frozen=True):
+class NonReal(_Quality, frozen=True):
     """No real time: fixed priority below everything that has a deadline; 0 is normal, 1 is bulk.
 
     With `period`, the last event that was published is sent again every period until the channel is cancelled. That is
@@ -80,24 +104,6 @@ def keep_of(keep: bool, keep_by: str | Iterable[str] | None) -> Keep | None:
     if not keep:
         return None
     return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))
-
-
-def promises_same(one: "QoS", other: "QoS") -> bool:
-    """Whether two qualities of service are equal, however their times are written.
-
-    >>> promises_same(Soft(deadline="20ms"), Soft(deadline=0.02))
-    True
-    """
-    return type(one) is type(other) and _plain(one) == _plain(other)
-
-
-def _plain(qos: "QoS") -> list[object]:
-    values = ((field, getattr(qos, field)) for field in qos.__struct_fields__)
-    return [nanoseconds(value) if field in _SPANS and value is not None else value for field, value in values]
-
-
-_SPANS = frozenset({"period", "deadline", "expires"})
-"""The fields of a quality of service that are spans."""
 
 
 QoS: TypeAlias = Hard | Soft | NonReal

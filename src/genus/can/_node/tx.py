@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft, promises_same
+from genus.bus._qos import Hard, NonReal, QoS, Soft
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
 from genus.can._node.context import Context
 from genus.can._node.error_state import ErrorRecovery, ErrorState
@@ -67,7 +67,7 @@ class Transmitter:
         if not (isinstance(cls, type) and issubclass(cls, Event) and cls is not Event):
             raise BusError(f"{cls!r} cannot be announced: a channel carries the events of one event type")
         channel = self.channels.get(cls)
-        if channel is not None and not promises_same(channel.qos, qos):
+        if channel is not None and channel.qos != qos:
             raise BusError(f"{name_of(cls)} is announced with {channel.qos}, not with {qos}; a channel has one quality")
         if channel is not None and (more := set(carries) - set(channel.carries)):
             raise BusError(f"{name_of(cls)} was announced before, without {', '.join(sorted(more))}")
