@@ -327,6 +327,7 @@ REST += [f" {name}" for name in ("present", "Sampler", "Marked", "Watched", "sou
 CONVERSIONS = ("", " - @2026-05-01T00:00:00Z", " // 1s", " * 1s", " + @2026-05-01T00:00:00Z")
 TESTS = ("", *(f" == {sample}" for sample in SAMPLES), " is present")
 REST += [f" {begun}{sample}" for begun in ("true == true then ", "== 1 then ", "then ") for sample in SAMPLES]
+REST += [f" {sample} then 1" for sample in SAMPLES]
 
 
 def can_be_finished(text: str) -> bool:
