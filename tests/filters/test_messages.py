@@ -421,7 +421,6 @@ def test_a_long_enumeration_is_shortened() -> None:
             "<term celsius> is not a constant: compare two attributes by ==",
             "this.lane == this.celsius",
         ),
-        ("this.parked()", "<term parked> is no function: write it without ()", "this.parked"),
         ("list(this.lane) == [1]", "it cannot be iterated or unpacked", "this.lane == 1"),
         ("len(this.place) > 3", "write .length()", "this.place.length() > 3"),
         ("this.celsius ** 2 > 3", "there is no power: write a product", "this.celsius * this.celsius > 3"),

@@ -132,9 +132,6 @@ class Term:
 
             raise UnknownMethod(describe_method(name, vars(Term)))
 
-        def __call__(self, *_: object, **__: object) -> NoReturn:
-            raise SubscriptionError(f"{self!r} is no function: write it without ()")
-
     def __repr__(self) -> str:
         return f"<term {format_expression(self.node)}>"
 
