@@ -70,9 +70,17 @@ class Agreement:
             self.catalog.use_classes(*self._classes.values())
 
     def class_of(self, name: str) -> type:
-        """The class of a type of the catalog."""
+        """The class of a type of the catalog: one that is used here, unless it contradicts the catalog."""
         with self._lock:
-            return self._classes.get(name) or self.catalog.declare(name)
+            own = self._classes.get(name)
+            return own if own is not None and self._fits(own) else self.catalog.declare(name)
+
+    def _fits(self, cls: type) -> bool:
+        """Whether the catalog has a class; another one of its name may be in the catalog."""
+        try:
+            return self.catalog.code(cls) > 0
+        except (CatalogConflict, NotRegistered):
+            return False
 
     # -- types -------------------------------------------------------------------------------------------------------
 
