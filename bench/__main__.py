@@ -80,8 +80,8 @@ One check whether an event belongs to a type or a topic, less an empty statement
 
 {creation}
 
-On CPython 3.11 a class whose metaclass is written in Python (as `Event`'s is, to check declarations) is called without
-vectorcall, which is most of the difference from a bare struct.
+`Event` is called through a function in Python, which names an argument that is given wrongly and makes values of numpy
+and pandas plain; that is most of the difference from a bare struct. Decoding an event does not go through it.
 
 ## Reading subscriptions as text
 
