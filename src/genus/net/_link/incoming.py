@@ -10,14 +10,14 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from genus.bus._attribute_map import UnreadValues
+from genus.bus._attribute_map import UnreadValues, units_of
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
-from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest, units_of
+from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest
 from genus.net._relay import Arrival
 from genus.records._rejected import Rejections
 from genus.targets.topics import Dialect, EventKeys, parse_key

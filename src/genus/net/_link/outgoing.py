@@ -8,6 +8,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from genus.bus._attribute_map import units_of
 from genus.bus._qos import Keep
 from genus.errors import EventError
 from genus.model import Event, name_of
@@ -16,7 +17,7 @@ from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.kept import kept_text, kept_value
 from genus.net._link.payload import encode_batch, encode_payload, payload_encoder
-from genus.net._link.units import StatedUnits, units_digest, units_of
+from genus.net._link.units import StatedUnits, units_digest
 from genus.net._transport import Sending, Transport
 from genus.targets.topics import EventKeys
 

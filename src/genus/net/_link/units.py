@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from genus.bus._attribute_map import UnreadValues, decode_units
-from genus.model import Event, attributes, name_of
+from genus.bus._attribute_map import UnreadValues, decode_units, units_of
+from genus.model import Event, name_of
 from genus.net._link.control import control_key
 from genus.net._link.payload import PayloadReader
 from genus.net._transport import Sending, Transport
@@ -24,11 +24,6 @@ MOST_STATED = 20_000
 """The largest number of statements that are remembered."""
 
 _encode = msgspec.msgpack.Encoder().encode
-
-
-def units_of(cls: type) -> dict[str, str]:
-    """The units of the attributes of a class."""
-    return {attribute.name: attribute.unit for attribute in attributes(cls) if attribute.unit is not None}
 
 
 def units_digest(units: Mapping[str, str]) -> bytes:
