@@ -26,8 +26,9 @@ from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
 from genus.filters import Predicate, Term
 from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
-from genus.lake._tables.columns import POSITION, TYPE
-from genus.lake._tables.spark_columns import spark_type
+from genus.lake._tables.columns import attribute_schema
+from genus.lake._tables.lake_tables import spark_schema
+from genus.lake._tables.names import POSITION, TYPE
 from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
@@ -355,7 +356,8 @@ def test_constants_have_the_types_that_a_lake_stores(session: SparkSession) -> N
     held = [one for one in vector(Sampler) if not isinstance(one.type, OpaqueType)]
     made = [stored_constant(_plain(pool(one.type)[0]), one.type).alias(one.name) for one in held]
     found = session.range(1).select(*made).schema
-    assert {field.name: field.dataType for field in found} == {one.name: spark_type(one.type) for one in held}
+    stored = spark_schema(attribute_schema(vector(Sampler)))
+    assert {field.name: field.dataType for field in found} == {one.name: stored[one.name].dataType for one in held}
 
 
 def _plain(value: Any) -> Any:

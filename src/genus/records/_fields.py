@@ -1,7 +1,6 @@
 """The fields of records of one type: which are wanted, for which attributes, and which are known or ignored.
 
-A `FieldPlan` is made of a mapping and a type. Readers of single records and of columns gather values by the same plan,
-and say in the same words why a record is no event.
+A `FieldPlan` is made of a mapping and a type. Readers of single records and of columns gather values by the same plan.
 """
 
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ import msgspec
 
 from genus.model import Attribute, AttributeType, OpaqueType, TextType, TimeType
 from genus.model._types import type_text
-from genus.records._known_types import KnownTypes, RecordType
+from genus.records._known_types import RecordType
 from genus.records._mapping import FieldPath, MappedField, Mapping, format_path
 from genus.records._values import ISO, TEXT, ValueFormat
 
@@ -53,20 +52,30 @@ class FieldNode(msgspec.Struct):
 class FieldPlan:
     """The wanted fields of records of one type.
 
-    `fallback` are fields to use where a record does not have an attribute otherwise. `sources` has for each attribute
+    `fallback` are fields to use where a record does not have an attribute otherwise. Records of tables are flat, with
+    the names of columns; with `as_text` all values are text, as in CSV. `sources` has for each attribute
     the numbers of its wanted fields, the first that is not absent counts; `recorded` is the number of the field with
     the time of recording. `constants` are the stated values of attributes, as the mapping has them.
     """
 
-    def __init__(self, mapping: Mapping, type_: RecordType, fallback: tuple[MappedField, ...] = ()) -> None:
+    def __init__(
+        self,
+        mapping: Mapping,
+        type_: RecordType,
+        fallback: tuple[MappedField, ...] = (),
+        *,
+        is_flat: bool = False,
+        as_text: bool = False,
+    ) -> None:
         self.type = type_
+        self._is_flat, self._as_text = is_flat, as_text
         self.tree = FieldNode(takes_rest=mapping.ignore_rest)
         self.wanted: list[WantedField] = []
         self.sources: dict[str, list[int]] = {}
         self.recorded: int | None = None
         self._want_all(mapping, fallback)
         for path in (*mapping.naming.fields, *mapping.ignore):
-            node = self.tree.at(path)
+            node = self._node(path)
             node.is_ignored = node.takes_rest = True
         self.constants = {name: value for name, value in mapping.constants if self.attribute(name)}
 
@@ -92,9 +101,22 @@ class FieldPlan:
                     yield MappedField(path, attribute.name, value_format)
 
     def _want(self, field: MappedField, type_: AttributeType) -> int:
+        form = field.value_format
+        if self._as_text:
+            form = form.as_text()
+        elif self._is_flat and isinstance(type_, OpaqueType):
+            form = msgspec.structs.replace(form, format=TEXT)  # tables may hold JSON as text only
+        field = msgspec.structs.replace(field, value_format=form)
         self.wanted.append(WantedField(field, type_))
-        self.tree.at(field.path).wanted.append(len(self.wanted) - 1)
+        self._node(field.path).wanted.append(len(self.wanted) - 1)
         return len(self.wanted) - 1
+
+    def _node(self, path: FieldPath) -> FieldNode:
+        return self.tree.at((column_name(path),) if self._is_flat else path)
+
+    def is_inside(self, column: str) -> bool:
+        """Whether a column of a table is within one that is wanted or ignored, such as a field of a struct."""
+        return self._is_flat and column.startswith(tuple(f"{name}." for name in self.tree.children))
 
     def attribute(self, name: str) -> Attribute | None:
         """The attribute of a name, if the type has it."""
@@ -108,16 +130,7 @@ class FieldPlan:
         if not binary.wanted and not binary.is_ignored:
             binary.refused = "data_base64 holds binary data, which the mapping gives to no attribute"
 
-    def describe_unknown(self, path: FieldPath) -> str:
-        """The reason for a field that the type does not have."""
-        return f"{self.type.name} has no attribute {format_path(path)!r}"
-
-    def describe_missing(self, name: str) -> str:
-        """The reason for a record without an attribute that is required."""
-        return f"{self.type.name} lacks {name!r}, which it must carry"
-
     def describe_wrong(self, number: int, value: object) -> str:
-        """The reason for a wrong value of a field."""
         wanted = self.wanted[number]
         path, name = format_path(wanted.field.path), wanted.field.attribute
         at = "" if path == name else f" (field {path!r})"
@@ -132,21 +145,14 @@ class FieldPlan:
         return f"{self.type.name}.{name}" if name else "the time of recording"
 
 
+def column_name(path: FieldPath) -> str:
+    """The name that the column of a table has for a path."""
+    return ".".join(path)
+
+
 def _is_foreign_source(field: MappedField, attribute: Attribute) -> bool:
     """Whether a field is the envelope's source, a URI, of a type whose `source` is a number."""
     return field in ENVELOPE and field.attribute == "source" and not isinstance(attribute.type, TextType)
-
-
-def plan_for(name: str, mapping: Mapping, types: KnownTypes, fallback: tuple[MappedField, ...] = ()) -> FieldPlan | str:
-    """The plan for records that name their type so; if the type is not known, the reason as text."""
-    type_ = mapping.naming.fixed or mapping.naming.type_of(name)
-    known = None if type_ is None else types.plan(type_)
-    return describe_unknown_type(name, type_) if known is None else FieldPlan(mapping, known, fallback)
-
-
-def describe_unknown_type(name: str, type_: str | None) -> str:
-    """The reason for a record of a type that is not known; `type_` is the one that the mapping has for the name."""
-    return f"unknown type {show_value(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
 
 
 def cloud_mapping(mapping: Mapping) -> Mapping:
@@ -154,14 +160,7 @@ def cloud_mapping(mapping: Mapping) -> Mapping:
     return msgspec.structs.replace(mapping, inside=mapping.inside or ("data",))
 
 
-def describe_no_type(mapping: Mapping, name: object) -> str:
-    """The reason for a record without a valid type name."""
-    fields = " and ".join(repr(format_path(path)) for path in mapping.naming.fields)
-    return f"no type: {fields} {'is missing' if name is None else f'is {show_value(name)}'}"
-
-
 def describe_version(version: object) -> str:
-    """The reason for a CloudEvent of another version."""
     return f"specversion is {show_value(version)}; CloudEvents 1.0 are read"
 
 
@@ -177,5 +176,8 @@ def _hint(wanted: WantedField, value: object) -> str:
 
 def show_value(value: object) -> str:
     """A value as shown in reasons, shortened if it is long."""
-    text = repr(value) if not isinstance(value, str) else repr(value[: _SHOWN + 1])
+    try:
+        text = repr(value) if not isinstance(value, str) else repr(value[: _SHOWN + 1])
+    except RecursionError:
+        return "a value with too many levels"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -10,23 +10,15 @@ from genus.model import Attribute, Event, Vector, attributes, is_event_type, nam
 
 
 class RecordType(Protocol):
-    """An event type: its name, its attributes, those that are required, and its family's vector."""
+    """An event type: its name, its own and inherited attributes, those that every event has, and its family's vector.
 
-    @property
-    def name(self) -> str:
-        """The name of the type."""
+    The lake knows types from a catalog, a bus from classes.
+    """
 
-    @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """Its own and inherited attributes."""
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """The names of attributes that every event has."""
-
-    @property
-    def vector(self) -> Vector:
-        """The vector of its family, for messages."""
+    name: str
+    attributes: tuple[Attribute, ...]
+    required: tuple[str, ...]
+    vector: Vector
 
 
 class KnownTypes(Protocol):
@@ -47,15 +39,10 @@ class DeclaredType:
         known = vector(cls)
         self.cls = cls
         self.name = name_of(cls)
-        self.attributes = tuple(each.with_names(_names(known, each)) for each in attributes(cls))
+        in_family = {each.name: each.names for each in known}  # a base class may have it from before it was renamed
+        self.attributes = tuple(each.with_names(in_family.get(each.name, ())) for each in attributes(cls))
         self.required = tuple(each.name for each in self.attributes if not each.optional)
         self.vector = known
-
-
-def _names(known: Vector, attribute: Attribute) -> tuple[str, ...]:
-    """All names of an attribute: a base class may have it from before it was renamed."""
-    found = known.get(attribute.name)
-    return () if found is None else found.names
 
 
 class DeclaredTypes:
@@ -71,11 +58,9 @@ class DeclaredTypes:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all event types."""
         return tuple(dict.fromkeys(name_of(cls) for cls in self._classes()))
 
     def plan(self, name: str) -> DeclaredType | None:
-        """The type of a name; None if it is not known, or is a kind."""
         if name not in self._plans:
             if name not in self._by_name:
                 self._by_name = {name_of(cls): cls for cls in self._classes()}

@@ -7,7 +7,6 @@ is one error instead of a million dead letters. A path to a field is written wit
 """
 
 import re
-from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
@@ -43,7 +42,6 @@ class TypeNaming(msgspec.Struct, frozen=True):
 
     @property
     def fields(self) -> tuple[FieldPath, ...]:
-        """The fields that the name is made of."""
         return tuple(part for part in self.parts if not isinstance(part, str)) if not self.fixed else ()
 
     def type_of(self, name: str) -> str | None:
@@ -105,7 +103,6 @@ class TopicRule(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of levels."""
         return tuple(level[1:-1] for level in self.levels if level.startswith("{"))
 
     @property
@@ -143,7 +140,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_fields(self) -> tuple[MappedField, ...]:
-        """The mapped fields of all types."""
+        """Every field that a mapping names, those of single types included."""
         return (*self.fields, *(field for _, fields in self.of for field in fields))
 
     def fields_for(self, type_: str) -> tuple[MappedField, ...]:
@@ -201,14 +198,9 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def constant_json(value: Any) -> Any:
-    """A constant as a JSON value: TOML has times, JSON has not."""
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
 def read_constant(value: Any, type_: AttributeType) -> Any:
     """The attribute value that a constant is; raises one of `ERRORS` if it is none."""
-    return value_reader(type_, ValueFormat())(constant_json(value))
+    return value_reader(type_, ValueFormat())(value)
 
 
 def _format_problem(value_format: ValueFormat, type_: AttributeType) -> str:
@@ -217,22 +209,17 @@ def _format_problem(value_format: ValueFormat, type_: AttributeType) -> str:
     format = value_format.format
     if value_format.scale is not None and not isinstance(type_, IntType | FloatType):
         return f"scale is for numbers, and the attribute is {described}"
-    if format and not _fits(format, type_):
+    is_pattern = isinstance(type_, TimeType) and "%" in format
+    if format and not is_pattern and format not in _FORMATS.get(type(type_), ()):
         return f"format {format!r} is not for an attribute that is {described}"
     return ""
 
 
-def _fits(format: str, type_: AttributeType) -> bool:
-    match type_:
-        case TimeType():
-            return format in (ISO, *UNITS) or "%" in format
-        case DurationType():
-            return format in (ISO, *UNITS)
-        case BytesType():
-            return format in (HEX, BASE64)
-        case BoolType() | IntType() | FloatType() | ChoiceType():
-            return format == TEXT
-    return False
+_FORMATS: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((TimeType, DurationType), (ISO, *UNITS)),
+    BytesType: (HEX, BASE64),
+    **dict.fromkeys((BoolType, IntType, FloatType, ChoiceType), (TEXT,)),
+}
 
 
 # -- paths -------------------------------------------------------------------------------------------------------------
@@ -248,5 +235,4 @@ def parse_path(text: str) -> FieldPath:
 
 
 def format_path(path: FieldPath) -> str:
-    """Write a path with dots."""
     return ".".join(part.replace(".", "\\.") for part in path)

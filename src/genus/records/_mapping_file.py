@@ -118,7 +118,7 @@ class _MappingParser:
             return str(self.fail(location, f'is {zone!r}, which is not a time zone; write "Europe/Berlin" or "UTC"'))
 
     def _naming(self, table: dict[str, Any], types: dict[str, Any]) -> TypeNaming:
-        keys = _TableKeys(self, "type", table)
+        keys = _TableKeys(self, "[type] ", table)
         ways = {way: keys.take(way, str, "") for way in ("is", "field", "name")}
         strip = keys.take("strip", str, "")
         keys.finish()
@@ -143,13 +143,13 @@ class _MappingParser:
         if not isinstance(given, str | dict):
             self.fail(location, f"is {given!r}; write the name of an attribute")
         options = {"to": given} if isinstance(given, str) else dict(given)
-        keys = _TableKeys(self, location, options)
+        keys = _TableKeys(self, f"{location} ", options)
         return MappedField(self._path(location, path), keys.take("to", str, ""), self._value_format(location, keys))
 
     def _recorded_field(self, given: str | dict[str, Any]) -> MappedField | None:
         if not given:
             return None
-        keys = _TableKeys(self, "recorded", {"field": given} if isinstance(given, str) else given)
+        keys = _TableKeys(self, "[recorded] ", {"field": given} if isinstance(given, str) else given)
         path = self._path("recorded", keys.take("field", str, ""))
         return MappedField(path or self.fail("recorded", "names no field"), "", self._value_format("recorded", keys))
 
@@ -193,7 +193,7 @@ class _MappingParser:
             return TopicRule(pattern, payload=SKIPPED)
         if not isinstance(given, str | dict):
             self.fail(location, f"is {given!r}; write the name of an event type, a table, or false to skip messages")
-        keys = _TableKeys(self, location, {"type": given} if isinstance(given, str) else dict(given))
+        keys = _TableKeys(self, f"{location} ", {"type": given} if isinstance(given, str) else dict(given))
         type_, payload = keys.take("type", str, ""), keys.take("payload", str, JSON)
         only, to = keys.take("only", str, ""), keys.take("to", str, "")
         place, pairs = keys.take("at", str, ""), self._path(location, keys.take("pairs", str, ""))
@@ -234,7 +234,7 @@ class _MappingParser:
                 self.fail(f"{format_path(path)!r}", f"names a level that no topic has; write {{{path[0][1:]}}} in one")
 
     def _csv(self, table: dict[str, Any]) -> CsvFormat:
-        keys = _TableKeys(self, "csv", table)
+        keys = _TableKeys(self, "[csv] ", table)
         delimiter, quote = keys.take("delimiter", str, ""), keys.take("quote", str, '"')
         columns, newlines = keys.take("columns", list, []), keys.take("newlines", bool, None)
         keys.finish()
@@ -247,7 +247,7 @@ class _MappingParser:
 
 
 class _TableKeys:
-    """The keys of one table; `finish` raises MappingError for keys that were not taken."""
+    """The keys of one table, after its location; `finish` raises MappingError for keys that were not taken."""
 
     def __init__(self, reader: _MappingParser, location: str, table: dict[str, Any]) -> None:
         self._reader, self._location, self._table, self._known = reader, location, dict(table), list[str]()
@@ -258,19 +258,13 @@ class _TableKeys:
         if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             kinds = kind if isinstance(kind, tuple) else (kind,)
             wanted = " or ".join(dict.fromkeys(_KINDS[each] for each in kinds))
-            self._reader.fail(f"{self._where}{key}", f"is {value!r}; {wanted} is needed")
+            self._reader.fail(f"{self._location}{key}", f"is {value!r}; {wanted} is needed")
         return value
 
     def finish(self) -> None:
         if self._table:
             known = ", ".join(self._known)
-            self._reader.fail(f"{self._where}{next(iter(self._table))}", f"is not a known key; known are {known}")
-
-    @property
-    def _where(self) -> str:
-        if not self._location:
-            return ""
-        return f"{self._location} " if self._location.startswith("[") else f"[{self._location}] "
+            self._reader.fail(f"{self._location}{next(iter(self._table))}", f"is not a known key; known are {known}")
 
 
 _KINDS = {str: "text", list: "a list", dict: "a table", bool: "true or false", int: "a number", float: "a number"}

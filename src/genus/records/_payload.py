@@ -23,15 +23,15 @@ _STEPS = {ord(sign): step for sign, step in zip("[{]}", (1, 1, -1, -1), strict=T
 _decode = msgspec.json.Decoder().decode
 
 
-def decode_json(payload: bytes, largest: int = LARGEST, *, last_counts: bool = False) -> Any:
-    """The value of a JSON text; a `Rejected` if it is none, too large or too deep.
+def decode_json(payload: bytes, largest: int | None = LARGEST, *, last_counts: bool = False) -> Any:
+    """The value of a JSON text; a `Rejected` if it is none, too large or too deep; None stands for no limits.
 
     It is also rejected if a field occurs twice, unless `last_counts`.
 
     >>> decode_json(b'{"a": 1, "a": 2}').detail
     "the field 'a' occurs twice"
     """
-    if problem := limit_problem(payload, largest):
+    if largest is not None and (problem := limit_problem(payload, largest)):
         return Rejected(problem)
     try:
         value = _decode(payload)

@@ -1,12 +1,14 @@
 """Events from single records, by a mapping: a decoded JSON object becomes an event, or the reason why it is none.
 
-What is accepted is what the lake's reader of JSON accepts, value by value, with two differences, as the lake
-has no classes: an opaque value must have the type that the class declares, and the class's own bounds hold.
+The lake reads whole columns of records, and has the others read here, so both give the same events and reasons, with
+two differences, as the lake has no classes: an opaque value must have the type that the class declares, and the class's
+own bounds hold.
 """
 
 from collections.abc import Iterable
 from collections.abc import Mapping as Fields
-from typing import Any, TypeAlias
+from datetime import datetime
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,15 +20,14 @@ from genus.records._fields import (
     FieldNode,
     FieldPlan,
     cloud_mapping,
-    describe_no_type,
+    column_name,
     describe_version,
-    plan_for,
     show_value,
 )
-from genus.records._known_types import DeclaredType, DeclaredTypes
+from genus.records._known_types import DeclaredType, DeclaredTypes, KnownTypes, RecordType
 from genus.records._mapping import FieldPath, MappedField, Mapping, format_path, read_constant
 from genus.records._rejected import Rejected
-from genus.records._values import ERRORS, ReadValue, value_reader
+from genus.records._values import ERRORS, TEXT, ReadValue, ValueFormat, is_absent, value_reader
 
 Record: TypeAlias = Fields[str, Any]
 """A decoded JSON object."""
@@ -40,39 +41,72 @@ class _Fault(Exception):
         self.rejected = Rejected(reason, detail)
 
 
+class RecordValues(NamedTuple):
+    """What a record says: its type, the values of all attributes, None where absent, and when it was recorded."""
+
+    type: RecordType
+    values: dict[str, Any]
+    recorded: datetime | None
+
+
 class MappedReader:
     """Reads events from records by a mapping that was checked. State: a reader for each type name that occurred.
 
-    `fallback` are fields to use where a record does not have an attribute otherwise.
+    `fallback` are fields to use where a record does not have an attribute otherwise. Records of tables are flat, with
+    the names of columns; with `as_text` all values are text, as in CSV.
     """
 
     def __init__(
         self,
         mapping: Mapping,
-        types: DeclaredTypes,
+        types: KnownTypes,
         cloud_events: bool | None = None,
         fallback: tuple[MappedField, ...] = (),
+        *,
+        is_flat: bool = False,
+        as_text: bool = False,
     ) -> None:
         self._types = types
         self._mapping, self._cloud_mapping = mapping, cloud_mapping(mapping)
-        self._asked, self._fallback = cloud_events, fallback
+        self._asked, self._fallback, self._is_flat, self._as_text = cloud_events, fallback, is_flat, as_text
         self._readers: dict[tuple[bool, str], _TypeReader | str] = {}
 
     def read(self, record: object) -> Event | Rejected:
-        """The event that a record is, or why it is none; never raises."""
+        """The event that a record is, or why it is none; never raises. Types must be known by their classes."""
+        try:
+            return _event_of(self._read(record))
+        except _Fault as fault:
+            return fault.rejected
+
+    def read_values(self, record: object) -> RecordValues | Rejected:
+        """What a record says, or why it is no event; never raises. For types that are known without their classes."""
         try:
             return self._read(record)
         except _Fault as fault:
             return fault.rejected
 
-    def _read(self, record: object) -> Event:
+    def plan(self, is_cloud: bool, name: str) -> FieldPlan | str:
+        """The plan for records that name their type so; if the type is not known, the reason as text."""
+        mapping = self._cloud_mapping if is_cloud else self._mapping
+        type_ = mapping.naming.fixed or mapping.naming.type_of(name)
+        known = None if type_ is None else self._types.plan(type_)
+        if known is None:
+            return f"unknown type {show_value(name)}" + (f" ({type_})" if type_ not in (None, name) else "")
+        fallback = ENVELOPE if is_cloud else self._fallback
+        plan = FieldPlan(mapping, known, fallback, is_flat=self._is_flat, as_text=self._as_text)
+        if is_cloud:
+            plan.ignore_envelope(mapping)
+        return plan
+
+    def _read(self, record: object) -> RecordValues:
         if type(record) is not dict:
             raise _Fault("not an object", f"not an object: {show_value(record)}")
         is_cloud = self._is_cloud(record)
         mapping = self._cloud_mapping if is_cloud else self._mapping
-        name = _name_in(mapping, record)
+        name = _name_in(mapping, record, self._is_flat)
         if type(name) is not str and type(name) is not int:
-            raise _Fault("no type", describe_no_type(mapping, name))
+            fields = " and ".join(repr(format_path(path)) for path in mapping.naming.fields)
+            raise _Fault("no type", f"no type: {fields} {'is missing' if name is None else f'is {show_value(name)}'}")
         reader = self._reader(is_cloud, str(name))
         if isinstance(reader, str):
             raise _Fault("unknown type", reader)
@@ -88,20 +122,11 @@ class MappedReader:
     def _reader(self, is_cloud: bool, name: str) -> "_TypeReader | str":
         key = is_cloud, name
         if key not in self._readers:
-            made = self._make_reader(is_cloud, name)
-            if isinstance(made, str):
-                return made  # not kept: names of unknown types are without number
-            self._readers[key] = made
+            plan = self.plan(is_cloud, name)
+            if isinstance(plan, str):
+                return plan  # not kept: names of unknown types are without number
+            self._readers[key] = _TypeReader(plan)
         return self._readers[key]
-
-    def _make_reader(self, is_cloud: bool, name: str) -> "_TypeReader | str":
-        mapping = self._cloud_mapping if is_cloud else self._mapping
-        plan = plan_for(name, mapping, self._types, ENVELOPE if is_cloud else self._fallback)
-        if isinstance(plan, str):
-            return plan
-        if is_cloud:
-            plan.ignore_envelope(mapping)
-        return _TypeReader(plan)
 
 
 class RecordReader(MappedReader):
@@ -134,15 +159,20 @@ class RecordReader(MappedReader):
         super().__init__(mapping, known, cloud_events)
 
 
-def _name_in(mapping: Mapping, record: Record) -> Any:
+def _name_in(mapping: Mapping, record: Record, is_flat: bool) -> Any:
     """The type name in a record; valid names are text or integers."""
     naming = mapping.naming
     if naming.fixed:
         return naming.fixed
-    parts = [part if isinstance(part, str) else value_at(record, part) for part in naming.parts]
+    find = _cell_at if is_flat else value_at
+    parts = [part if isinstance(part, str) else find(record, part) for part in naming.parts]
     if len(parts) == 1:
         return parts[0]
     return "".join(map(str, parts)) if all(type(part) is str or type(part) is int for part in parts) else None
+
+
+def _cell_at(record: Record, path: FieldPath) -> Any:
+    return record.get(column_name(path))
 
 
 def value_at(record: Any, path: FieldPath) -> Any:
@@ -153,15 +183,13 @@ def value_at(record: Any, path: FieldPath) -> Any:
 
 
 class _TypeReader:
-    """Reads records of one type."""
-
     def __init__(self, plan: FieldPlan) -> None:
-        assert isinstance(plan.type, DeclaredType)
-        self._plan, self._cls = plan, plan.type.cls
-        annotations = {field.name: field.type for field in msgspec.structs.fields(self._cls)}
+        self._plan = plan
+        cls = plan.type.cls if isinstance(plan.type, DeclaredType) else None
+        annotations = {} if cls is None else {field.name: field.type for field in msgspec.structs.fields(cls)}
         self._readers: list[ReadValue] = [
-            _OpaqueReader(annotations[wanted.field.attribute], wanted.field.value_format.absent)
-            if isinstance(wanted.type, OpaqueType)
+            _opaque_reader(annotations[wanted.field.attribute], wanted.field.value_format)
+            if isinstance(wanted.type, OpaqueType) and cls is not None
             else value_reader(wanted.type, wanted.field.value_format)
             for wanted in plan.wanted
         ]
@@ -171,40 +199,40 @@ class _TypeReader:
             name: read_constant(value, types[name]) for name, value in plan.constants.items()
         }
 
-    def read(self, record: Record) -> Event:
+    def read(self, record: Record) -> RecordValues:
         found: dict[int, Any] = {}
-        if not _find(self._plan.tree, record, found):
-            found.clear()
-            self._gather(self._plan.tree, record, (), found)
+        self._gather(self._plan.tree, record, (), found)
         made: dict[str, Any] = {}
         for number in sorted(found):
-            if (value := self._convert(number, found[number])) is not None and (name := self._names[number]):
-                made.setdefault(name, value)  # of several fields the first counts
-        return self._checked(self._made({**self._blank, **made}))
+            if (value := self._convert(number, found[number])) is not None:
+                made.setdefault(self._names[number], value)  # of several fields the first counts
+        recorded = made.pop("", None)
+        values = {**self._blank, **made}
+        for name in self._plan.type.required:
+            if values[name] is None:
+                raise _Fault(f"{self._plan.type.name} lacks {name!r}, which it must carry")
+        return RecordValues(self._plan.type, values, recorded)
 
     def _gather(self, node: FieldNode, record: Record, path: FieldPath, found: dict[int, Any]) -> None:
-        """Collect the values of wanted fields; raise for the first fault, in the order in which the lake finds them."""
-        if not node.takes_rest:
-            for key in record:
-                if key not in node.children and record[key] is not None:
+        """Collect the values of wanted fields; raise for the first fault. Visits what a record has, not what it may."""
+        for key, value in record.items():
+            if value is None:
+                continue
+            child = node.children.get(key)
+            if child is None:
+                if not node.takes_rest and not self._plan.is_inside(key):
                     reason = f"{self._plan.type.name} has no such attribute"
-                    raise _Fault(reason, self._plan.describe_unknown((*path, key)))
-        for key, child in node.children.items():
-            value = record.get(key)
-            if child.refused and value is not None:
+                    where = format_path((*path, key))
+                    raise _Fault(reason, f"{self._plan.type.name} has no attribute {where!r}")
+                continue
+            if child.refused:
                 raise _Fault(child.refused)
-            if child.wanted or child.children:
-                self._enter(child, value, (*path, key), found)
-
-    def _enter(self, node: FieldNode, value: Any, path: FieldPath, found: dict[int, Any]) -> None:
-        if value is not None:
-            found.update(dict.fromkeys(node.wanted, value))
-        if not node.children:
-            return
-        if type(value) is dict:
-            self._gather(node, value, path, found)
-        elif value is not None and not node.wanted and not node.is_ignored:
-            raise _Fault(f"the field {format_path(path)!r} is not an object")
+            for number in child.wanted:
+                found[number] = value
+            if child.children and type(value) is dict:
+                self._gather(child, value, (*path, key), found)
+            elif child.children and not child.wanted and not child.is_ignored:
+                raise _Fault(f"the field {format_path((*path, key))!r} is not an object")
 
     def _convert(self, number: int, value: Any) -> Any:
         try:
@@ -212,48 +240,26 @@ class _TypeReader:
         except ERRORS:
             raise _Fault(self._plan.describe_type(number), self._plan.describe_wrong(number, value)) from None
 
-    def _made(self, values: dict[str, Any]) -> Event:
-        for name in self._plan.type.required:
-            if values[name] is None:
-                raise _Fault(self._plan.describe_missing(name))
-        try:
-            made: Event = create_event(self._cls, **values)
-            return made
-        except Exception as problem:  # of a class's own __post_init__
-            raise _Fault(f"not a {self._plan.type.name}", f"not a {self._plan.type.name}: {problem}") from None
 
-    def _checked(self, event: Event) -> Event:
-        """The event, unless a bound of its class's own does not hold."""
-        if (invalid := invalid_finders[self._cls](event)) is not None:
-            raise _Fault(*describe_invalid(event, invalid))
-        return event
+def _event_of(found: RecordValues) -> Event:
+    assert isinstance(found.type, DeclaredType)
+    cls = found.type.cls
+    try:
+        event: Event = create_event(cls, **found.values)
+    except Exception as problem:  # of a class's own __post_init__
+        raise _Fault(f"not a {found.type.name}", f"not a {found.type.name}: {problem}") from None
+    if (invalid := invalid_finders[cls](event)) is not None:  # a bound of the class's own
+        raise _Fault(*describe_invalid(event, invalid))
+    return event
 
 
-def _find(node: FieldNode, record: Record, found: dict[int, Any]) -> bool:
-    """Collect the values of wanted fields; false if there is a fault. It visits what a record has, not what it may."""
-    for key, value in record.items():
-        if value is None:
-            continue
-        child = node.children.get(key)
-        if child is None:
-            if not node.takes_rest:
-                return False
-            continue
-        for number in child.wanted:
-            found[number] = value
-        if child.refused or (child.children and not (type(value) is dict and _find(child, value, found))):
-            return False
-    return True
+def _opaque_reader(annotation: Any, form: ValueFormat) -> ReadValue:
+    """A function that converts JSON values to those of a nested struct or a list."""
+    decode, is_text = msgspec.json.Decoder(annotation).decode, form.format == TEXT
 
-
-class _OpaqueReader:
-    """Converts JSON values to those of a nested struct or a list."""
-
-    def __init__(self, annotation: Any, absent: tuple[Any, ...]) -> None:
-        self._decode = msgspec.json.Decoder(annotation).decode
-        self._absent = absent
-
-    def __call__(self, value: Any) -> Any:
-        if type(value) in (str, int, float) and value in self._absent:
+    def read(value: Any) -> Any:
+        if is_absent(value, form.absent):
             return None
-        return self._decode(msgspec.json.encode(value))
+        return decode(value if is_text and type(value) is str else msgspec.json.encode(value))
+
+    return read

@@ -44,13 +44,11 @@ class Rejections:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The number of rejected messages by reason."""
         with self._lock:
             return dict(self._counts)
 
     @property
     def examples(self) -> Mapping[str, Example]:
-        """The last example by reason."""
         with self._lock:
             return dict(self._examples)
 

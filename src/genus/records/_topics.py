@@ -73,8 +73,7 @@ class ForeignTopics:
         self._largest = largest
         read = [rule for rule in mapping.topics if rule.only != "publish"]
         self._readers = [_RuleReader(mapping, rule, known) for rule in sorted(read, key=_specificity)]
-        self._written = [_RuleWriting(mapping, rule) for rule in mapping.topics if _is_written(rule)]
-        self._name = mapping.name
+        self._mapping = mapping
         self._writers: dict[type, _RuleWriter | str] = {}
         self._routes: dict[str, list[tuple[_RuleReader, Levels]]] = {}
         self._rejections = Rejections()
@@ -157,17 +156,13 @@ class ForeignTopics:
 
     def _find_writer(self, cls: type[Event]) -> "_RuleWriter | str":
         problems = []
-        for each in self._written:
-            if each.rule.type in ("", name_of(cls)):
+        for rule in self._mapping.topics:
+            if rule.only != "read" and rule.payload != SKIPPED and rule.type in ("", name_of(cls)):
                 try:
-                    return _RuleWriter(each, cls)
+                    return _RuleWriter(self._mapping, rule, cls)
                 except MappingError as problem:
-                    problems.append(f"[topics] {each.rule.pattern!r}: {problem}")
-        return "; ".join(problems) or f"{self._name}: no topic is for {name_of(cls)}"
-
-
-def _is_written(rule: TopicRule) -> bool:
-    return rule.only != "read" and rule.payload != SKIPPED
+                    problems.append(f"[topics] {rule.pattern!r}: {problem}")
+        return "; ".join(problems) or f"{self._mapping.name}: no topic is for {name_of(cls)}"
 
 
 def _specificity(rule: TopicRule) -> list[int]:
@@ -199,20 +194,15 @@ def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
 
 
 class _RuleReader:
-    """Reads the messages of one rule."""
-
     def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes) -> None:
         self.rule = rule
-        self._levels, self._names = rule.levels, tuple(LEVEL + name for name in rule.names)
+        self._levels = rule.levels
         self._read_record = MappedReader(_mapping_of(mapping, rule), types, False, _level_fields(mapping, rule)).read
 
     def match(self, levels: list[str]) -> Levels | None:
         """The named levels of a topic; None if the topic does not match the pattern."""
-        pattern = self._levels
-        if pattern[-1] == "#":
-            pattern, is_open = pattern[:-1], True
-        else:
-            is_open = False
+        is_open = self._levels[-1] == "#"
+        pattern = self._levels[:-1] if is_open else self._levels
         if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
             return None
         if levels[0].startswith("$") and levels[0] != self._levels[0]:
@@ -295,22 +285,13 @@ def _replaced(record: dict[str, Any], path: FieldPath, value: Any) -> dict[str, 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-class _RuleWriting:
-    """A rule that messages are written by."""
-
-    def __init__(self, mapping: Mapping, rule: TopicRule) -> None:
-        self.rule = rule
-        self.mapping = _mapping_of(mapping, rule)
-        self.fallback = _level_fields(mapping, rule)
-
-
 class _RuleWriter:
     """Writes messages with events of one type; MappingError if the rule cannot be undone."""
 
-    def __init__(self, writing: _RuleWriting, cls: type[Event]) -> None:
-        self.rule = writing.rule
+    def __init__(self, mapping: Mapping, rule: TopicRule, cls: type[Event]) -> None:
+        self.rule = rule
         self._type = name_of(cls)
-        self._writer = RecordWriter(writing.mapping, cls, fallback=writing.fallback)
+        self._writer = RecordWriter(_mapping_of(mapping, rule), cls, fallback=_level_fields(mapping, rule))
         written = {path[0] for path in self._writer.paths}
         if any(level in ("+", "#") for level in self.rule.levels):
             raise MappingError(f"{self._type} cannot be written: the topic has a level without a name")

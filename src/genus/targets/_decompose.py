@@ -1,16 +1,17 @@
 """Subscriptions taken apart: what each asks of a shape, tests of one attribute against constants, and the rest.
 
-The index and the lake's planner find subscriptions by such tests.
+The index and the lake's planner find subscriptions by such tests, and test the rest by form: predicates that differ
+only in their constants are one form, with a parameter in place of each constant.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import genus.filters._expression as x
 from genus.filters import Subscription
 from genus.filters._covering import conjuncts
-from genus.model import conforms
+from genus.model import AttributeType, ChoiceType, conforms
 from genus.targets._intervals import Interval, attribute_of
 
 Spans: TypeAlias = list[Interval]
@@ -115,3 +116,53 @@ def intersect(first: Spans, second: Spans) -> Iterator[Interval]:
         return iter([(low, high)] if low <= high else [])
     pairs = ((max(a[0], b[0]), min(a[1], b[1])) for a in first for b in second)
     return (pair for pair in pairs if pair[0] <= pair[1])
+
+
+def keys_in(spans: Iterable[Interval], most: int) -> list[int] | None:
+    """The keys in some spans; None if there are more than `most`.
+
+    >>> keys_in([(1, 3), (7, 7)], 4), keys_in([(1, 3), (7, 7)], 3)
+    ([1, 2, 3, 7], None)
+    """
+    listed = list(spans)
+    if sum(high - low + 1 for low, high in listed) > most:
+        return None
+    return [key for low, high in listed for key in range(low, high + 1)]
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+MAX_OPTIONS = 16
+"""A list with more options than this is part of its form; each option of a shorter one is a parameter."""
+
+
+class Parameter(x.Value, frozen=True):
+    """The place of a constant in a form."""
+
+    number: int
+    type: AttributeType
+
+
+def take_constants(node: Any, constants: list[x.Literal]) -> Any:
+    """The form of an expression, whose constants are added to a list; its types refer to no class of this process."""
+    kind = type(node)
+    if kind is x.AttributeRef:
+        return x.AttributeRef(node.name, without_class(node.type)) if type(node.type) is ChoiceType else node
+    if kind is x.Compare:
+        return x.Compare(node.op, take_constants(node.left, constants), take_constants(node.right, constants))
+    if kind is x.Literal:
+        constants.append(node)
+        return Parameter(len(constants) - 1, without_class(node.type))
+    if kind is tuple:
+        return tuple([take_constants(one, constants) for one in node])
+    if not isinstance(node, x.Expression):
+        return without_class(node)
+    if isinstance(node, x.OneOf) and len(node.options) > MAX_OPTIONS:
+        options = tuple([x.Literal(one.value, without_class(one.type)) for one in node.options])
+        return x.OneOf(take_constants(node.item, constants), options)
+    return kind(*[take_constants(getattr(node, field), constants) for field in node.__struct_fields__])
+
+
+def without_class(type_: Any) -> Any:
+    """A type that does not refer to a Python class, which other processes may not have; anything else as it is."""
+    return ChoiceType(type_.values) if type(type_) is ChoiceType else type_

@@ -185,7 +185,8 @@ class Codes(Domain):
 
     def __init__(self) -> None:
         self.codes: dict[Any, int] = {}
-        self._next = 0
+        self.values: list[Any] = []
+        """The value of each code."""
 
     def key(self, value: Any) -> int | None:
         """The code of a value; UNKNOWN if no subscription has it."""
@@ -196,8 +197,9 @@ class Codes(Domain):
 
     def place(self, constant: Any) -> Interval:
         """The code of a constant, given now if it is new."""
-        code = self.codes.setdefault(constant, self._next)
-        self._next += code == self._next
+        code = self.codes.setdefault(constant, len(self.values))
+        if code == len(self.values):
+            self.values.append(constant)
         return code - 1, code
 
     def interval(self, op: str, constant: Any) -> Interval | None:
@@ -209,7 +211,8 @@ class Choices(Domain):
     """The keys of a bool or an enumeration: all values are known, so complements are too."""
 
     def __init__(self, values: Iterable[Any]) -> None:
-        self.codes = {value: code for code, value in enumerate(dict.fromkeys(values))}
+        self.values = list(dict.fromkeys(values))
+        self.codes = {value: code for code, value in enumerate(self.values)}
         self.low, self.high = 0, len(self.codes) - 1
 
     def key(self, value: Any) -> int | None:

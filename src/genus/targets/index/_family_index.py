@@ -21,7 +21,7 @@ import genus.filters._expression as x
 from genus.filters import Subscription
 from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
 from genus.model._signature import retyped_attributes
-from genus.targets._decompose import Parts, Profile, Spans, take_apart
+from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
 from genus.targets.index._bitmaps import Keys, Slots
 from genus.targets.index._buckets import Bucket, Entry, Found
@@ -248,7 +248,7 @@ class FamilyIndex:
         """
         best: tuple[int, tuple[x.Predicate, ...], KeyTable, list[Any]] | None = None
         for test in parts.tests.values():
-            values = _points(test.spans)
+            values = keys_in(test.spans, max(MAX_KEYS, len(test.spans)))
             if values is not None:
                 table = test.attribute
                 size = max([len(table.buckets[v]) if v in table.buckets else 0 for v in values], default=0)
@@ -446,11 +446,3 @@ def _all_of(predicates: list[x.Predicate]) -> str:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _points(spans: Spans) -> list[int] | None:
-    """The keys of some spans, if they are few or each is given."""
-    size = sum(high - low + 1 for low, high in spans)
-    if size > max(MAX_KEYS, len(spans)):
-        return None
-    return [key for low, high in spans for key in range(low, high + 1)]

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import genus.filters._expression as x
+from genus.filters._constants import type_of
 from genus.filters._covering import OPPOSITE
 from genus.filters._evaluate import COMPARE, COMPUTE, compute, evaluate, normalize, read_attribute, round_to_float32
 from genus.model import (
@@ -28,6 +29,7 @@ from genus.model import (
 )
 from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
 from genus.model._vector import RETYPABLE
+from genus.targets._decompose import MAX_OPTIONS, Parameter, take_constants
 from genus.targets._floor_division import floor_division
 from genus.targets.index._columns import CodedColumn, Flags, NumberColumn, passes
 
@@ -42,19 +44,10 @@ Compute: TypeAlias = Callable[[Event, Constants], Any]
 """Gives the value of an expression: one value, None if it is unknown, `Numbers`, or a column of codes."""
 
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-MAX_OPTIONS = 16
-"""Lists with more options than this are tested row by row."""
 
 
 class Misfit(Exception):
     """A value does not have its declared type; the event is to be tested by `Subscription.matches`."""
-
-
-class Parameter(x.Value, frozen=True):
-    """The place of a constant in a form."""
-
-    number: int
-    type: AttributeType
 
 
 class Form:
@@ -101,19 +94,18 @@ class Forms:
     def take_apart(self, parts: list[x.Predicate]) -> tuple[Form, tuple[Any, ...]]:
         """The form of a conjunction and its constants; `release` must follow when it is not used any more."""
         predicate = parts[0] if len(parts) == 1 else x.And(tuple(parts))
-        constants: list[Any] = []
-        types: list[AttributeType] = []
-        shape = _replace_constants(predicate, constants, types)
+        constants: list[x.Literal] = []
+        shape = take_constants(predicate, constants)
         form = self._known.get(shape)
         if form is None:
             try:
-                form = Form(shape, tuple(types))
+                form = Form(shape, tuple(type_of(each) for each in constants))
             except NotImplementedError:
                 return self._whole, (predicate,)
             self._known[shape] = form
         form.uses += 1
         self._unused.pop(form, None)
-        return form, tuple(constants)
+        return form, tuple([normalize(each.value, each.type) for each in constants])
 
     def release(self, form: Form) -> None:
         """A subscription with a form was removed."""
@@ -127,25 +119,6 @@ class Forms:
                 del self._unused[oldest]
                 assert oldest.predicate is not None
                 del self._known[oldest.predicate]
-
-
-def _replace_constants(node: Any, constants: list[Any], types: list[AttributeType]) -> Any:
-    """The same tree with a parameter for each constant."""
-    kind = type(node)
-    if kind is x.AttributeRef:
-        return node
-    if kind is x.Compare:
-        left = _replace_constants(node.left, constants, types)
-        return x.Compare(node.op, left, _replace_constants(node.right, constants, types))
-    if kind is x.Literal:
-        constants.append(normalize(node.value, node.type))
-        types.append(node.type)
-        return Parameter(len(constants) - 1, node.type)
-    if kind is tuple:
-        return tuple([_replace_constants(one, constants, types) for one in node])
-    if not isinstance(node, x.Expression):
-        return node
-    return kind(*[_replace_constants(getattr(node, field), constants, types) for field in node.__struct_fields__])
 
 
 # -- predicates ------------------------------------------------------------------------------------------------------

@@ -125,9 +125,10 @@ def _visible(hidden: Collection[str], name: str) -> Column:
 
 
 def _match_type(names: list[str]) -> Column:
+    """The test of the type, as one text: names are identifiers, and a call of Java for each would take long."""
     if len(names) == 1:
         return F.col(TYPE_COLUMN) == F.lit(names[0])
-    return F.col(TYPE_COLUMN).isin(*names) if names else F.lit(False)
+    return F.expr(f"{TYPE_COLUMN} IN ({', '.join(map(repr, names))})") if names else F.lit(False)
 
 
 def _explain_contents(parts: tuple[x.Predicate, ...]) -> str:
