@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from cantools.database.can import Message, Signal
 from cantools.database.diagnostics.data import Data
 from cantools.database.diagnostics.did import Did
 
-from genus.can._dbc.database_file import DatabaseFile, read_database
+from genus.can._dbc.database_file import DatabaseFile, read_content, read_database
 from genus.can._dbc.j1939 import J1939_WORDS, GroupIndex, j1939_hint, standard_messages
 from genus.can._dbc.layout import (
     ATTRIBUTE_WORDS,
@@ -37,7 +38,7 @@ PAIRS_SHOWN = 5
 """So many pairs of overlapping signals of a message are named."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Layouts:
     """State while a file is read; afterwards its messages, renamed names and problems."""
 
@@ -70,14 +71,19 @@ class Layouts:
 def read_layouts(
     path: str | os.PathLike[str], *, truncated: bool = False, j1939: bool | None = None, nmea2000: bool = False
 ) -> Layouts:
-    """The layouts of the messages of a file; DbcError if it cannot be read.
+    """The layouts of the messages of a file; DbcError if it cannot be read. The same content is parsed once.
 
     `j1939` says whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says
     it. With `nmea2000` they are, and those longer than a frame are sent in fast packets.
     """
-    file = read_database(Path(path))
-    protocol = _Protocol(j1939 if not nmea2000 else True, nmea2000, says_j1939(Path(path).read_bytes()))
-    found = Layouts(Path(path), file, repairs=file.repairs)
+    return _parse_layouts(Path(path), read_content(Path(path)), truncated, j1939, nmea2000)
+
+
+@lru_cache(maxsize=8)
+def _parse_layouts(path: Path, content: bytes, truncated: bool, j1939: bool | None, nmea2000: bool) -> Layouts:
+    file = read_database(path, content)
+    protocol = _Protocol(j1939 if not nmea2000 else True, nmea2000, says_j1939(content))
+    found = Layouts(path, file, repairs=file.repairs)
     messages: list[Message | Did] = [*_without_repeats(found, protocol, file.messages), *file.dids]
     wanted = [file.name(message.name) for message in messages]
     names = [found.rename(name, found.types.allocate(name)) for name in wanted]

@@ -76,12 +76,16 @@ class DatabaseFile:
         return self.placeholders.get(name, name) if name else ""
 
 
-def read_database(path: Path) -> DatabaseFile:
-    """The messages of a file; DbcError if it cannot be read."""
+def read_content(path: Path) -> bytes:
+    """The bytes of a file; DbcError if it cannot be read."""
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as problem:
         raise DbcError(f"cannot read {path}: {problem.strerror}") from None
+
+
+def read_database(path: Path, data: bytes) -> DatabaseFile:
+    """The messages of a file with these bytes; DbcError if they are none."""
     text = decode_text(data)
     if not text.strip():
         raise DbcError(f"{path}: is empty")

@@ -9,6 +9,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from types import MappingProxyType
 
 from genus.bus._codec import Rejected
@@ -62,7 +63,13 @@ def load_dbc(
         DbcError: The file cannot be read, or a given class differs from its message.
     """
     layouts = read_layouts(path, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
-    return Dbc(layouts, [*(_declared_before(layouts) if reuse else ()), *types])
+    return _reused(layouts, (*_declared_before(layouts), *types)) if reuse else Dbc(layouts, types)
+
+
+@lru_cache(maxsize=8)
+def _reused(layouts: Layouts, types: tuple[type, ...]) -> "Dbc":
+    """The same object for the same content and classes: its decoders are made once."""
+    return Dbc(layouts, types)
 
 
 class Dbc:
