@@ -80,7 +80,7 @@ def _say_made(lake: "Lake", was_there: bool, new: list[str], findings: list[str]
     "--older-than",
     type=SpanParam(may_be_zero=True),
     default=WEEK_S,
-    help="With --clean: files replaced longer ago than this; followers further behind start again [7d].",
+    help="With --clean: files replaced longer ago than this [7d].",
 )
 @AS_JSON
 @on_spark
@@ -244,15 +244,15 @@ def stats(path: str, as_json: bool, spark: "SparkSession") -> None:
     """
     lake = open_lake(path, spark)
     state, tables = lake.state(), lake.stats()
-    sources = state.sources.values()
+    sources = state.sources.counts
     about = {
         "path": lake.path,
         "version": state.version,
         "types": len(lake.catalog.types),
-        "sources": len(sources),
-        "read_bytes": sum(source.bytes for source in sources),
+        "sources": sources.sources,
+        "read_bytes": sources.bytes,
         "events": sum(each.rows for each in tables if each.table in lake.catalog.families),
-        "dead": sum(source.dead for source in sources),
+        "dead": sources.dead,
         "newest": _instant(state.newest_us),
     }
     if as_json:

@@ -51,6 +51,13 @@ FORMAT_OPTIONS = (
         show_default=True,
         help="Make frames that the DBC file does not know dead letters, or pass over them.",
     ),
+    click.option(
+        "--identity",
+        type=click.Choice(["content", "path"]),
+        default="content",
+        show_default=True,
+        help="Ingest files of equal content once, or every path.",
+    ),
     *J1939_OPTIONS,
 )
 
@@ -90,6 +97,7 @@ def ingest(
     dbc: Path | None,
     truncated: bool,
     unknown: Literal["dead", "pass"],
+    identity: Literal["content", "path"],
     j1939: bool | None,
     nmea2000: bool,
     retry: bool,
@@ -125,6 +133,7 @@ def ingest(
             mapping=mapping,
             dbc=database,
             unknown=unknown,
+            identity=identity,
             retry=retry,
             progress=progress,
         )
@@ -184,7 +193,7 @@ def dead(path: str, limit: int, as_json: bool, spark: "SparkSession") -> None:
     from genus.lake import Lake
 
     lake = Lake(spark, path)
-    total = sum(source.dead for source in lake.state().sources.values())
+    total = lake.state().sources.counts.dead
     reasons, letters = _letters(lake, limit) if total else ([], [])
     if as_json:
         print_json({"total": total, "reasons": _as_json(reasons), "letters": letters})

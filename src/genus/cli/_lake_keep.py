@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print how many events would be removed.")
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
-CLEAN = click.option(
-    "--clean", is_flag=True, help="Remove all replaced files now; followers that have not read them start again."
-)
+CLEAN = click.option("--clean", is_flag=True, help="Remove all replaced files now.")
 _KEPT = "each removal is one commit, which is made or not; the same command does the rest"
 
 

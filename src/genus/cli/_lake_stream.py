@@ -1,6 +1,7 @@
 """`genus lake stream`: a landing folder is read in as recordings come, and matches are delivered."""
 
 import queue
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 LINES = 12
 """How many batches the table shows."""
 TICK_S = 0.2
-_HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag", "took")
+_HEADINGS = ("batch", "files", "skipped", "events", "events/s", "dead", "delivered", "lag", "took")
 
 
 @click.command()
@@ -37,9 +38,7 @@ _HEADINGS = ("batch", "files", "events", "events/s", "dead", "delivered", "lag",
 @click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
 @click.option("--every", type=SpanParam(), default="1s", show_default=True, help="Start a batch this often.")
 @click.option("--once", is_flag=True, help="End when the present files have been ingested.")
-@click.option(
-    "--pattern", default="*.genus", show_default=True, metavar="GLOB", help="Which files of the folder are read."
-)
+@click.option("--pattern", metavar="GLOB", help="Which files of the folder are read [those of the format, *.genus].")
 @takes_formats
 @click.option(
     "--metrics",
@@ -54,12 +53,13 @@ def stream(
     inboxes: str | None,
     every: float,
     once: bool,
-    pattern: str,
+    pattern: str | None,
     format_: str | None,
     mapping: Path | None,
     dbc: Path | None,
     truncated: bool,
     unknown: Literal["dead", "pass"],
+    identity: Literal["content", "path"],
     j1939: bool | None,
     nmea2000: bool,
     metrics: str | None,
@@ -87,6 +87,7 @@ def stream(
         mapping=mapping,
         dbc=database_of(dbc, truncated, j1939, nmea2000),
         unknown=unknown,
+        identity=identity,
     )
     if subscriptions and inboxes:
         routed = followed.route(Path(subscriptions))
@@ -106,14 +107,16 @@ def stream(
 def run(followed: "Stream", every: float, once: bool, tick: Callable[[], object]) -> None:
     """Run a stream until it ends by itself, fails, or is stopped; calls `tick` meanwhile."""
     with stopped_gracefully() as stop:
-        running = followed.start(every=every, once=once)
-        while running.is_active and not stop.wait(TICK_S):
+        query = followed.start(trigger="available now" if once else every)
+        while query.isActive and not stop.wait(TICK_S):
             tick()
-        if running.is_active:
+        if query.isActive:
             click.echo("stopping after this batch; Ctrl-C again stops at once", err=True)
-            running.stop()
-        while not running.join(TICK_S):  # raises the error of the stream
+        while query.isActive and query.status["isTriggerActive"]:
+            time.sleep(TICK_S)
             tick()
+        query.stop()
+        followed.join()  # raises the error of the stream
         tick()
 
 
@@ -164,8 +167,10 @@ def _view(as_json: bool) -> Iterator[Output]:
 def _sentence(progress: "Progress") -> str:
     speed = rate(progress.events, progress.seconds)
     read = f"{counted(progress.files, 'file')}, {counted(progress.events, 'event')} ({speed})"
-    rest = f"{counted(progress.dead, 'dead letter')}, {progress.delivered:,} delivered"
+    skipped = f", {progress.skipped:,} skipped" if progress.skipped else ""
+    rest = f"{counted(progress.dead, 'dead letter')}, {progress.delivered:,} delivered{skipped}"
     problem = "" if progress.problem is None else f"\n  warning: {progress.problem}"
+    problem += f"\n  {progress.waits_for}" if progress.waits_for else ""
     return f"batch {progress.batch}: {read}, {rest}, lag {_lag(progress)}{problem}"
 
 
@@ -189,8 +194,14 @@ class _Shown:
     def __rich__(self) -> Group:
         table = plain_table(*_HEADINGS, numbers=_HEADINGS)
         for each in self._last:
-            numbers = f"{each.batch:,}", f"{each.files:,}", f"{each.events:,}", rate(each.events, each.seconds)
-            counts = f"{each.dead:,}", f"{each.delivered:,}", _lag(each), f"{each.seconds:.1f} s"
+            numbers = f"{each.batch:,}", f"{each.files:,}", f"{each.skipped:,}", f"{each.events:,}"
+            counts = (
+                rate(each.events, each.seconds),
+                f"{each.dead:,}",
+                f"{each.delivered:,}",
+                _lag(each),
+                f"{each.seconds:.1f} s",
+            )
             table.add_row(*numbers, *counts)
         total = f"{counted(self._events, 'event')}, {counted(self._dead, 'dead letter')}, {self._delivered:,} delivered"
         problem = self._last[-1].problem if self._last else None

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from genus.lake._ingest.ingest import IngestResult
     from genus.lake._lake import Lake
     from genus.lake._lazy_session import lazy_session
-    from genus.lake._local.events import LocalEvents
-    from genus.lake._local.plan import LocalPlan
+    from genus.lake._local.events import LocalEvents, LocalPlan
     from genus.lake._local.reader import LakeReader, LakeSummary
     from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
     from genus.lake._stream.increments import UpdateResult
     from genus.lake._stream.route import Route
     from genus.lake._stream.source import register_data_source
-    from genus.lake._stream.stream import Follower, Progress, RunningStream, Stream
+    from genus.lake._stream.stream import Follower, Progress, Stream
     from genus.lake._tables.backup import BackupResult, backup
-    from genus.lake._tables.compaction import CompactionResult
     from genus.lake._tables.followers import FollowerStatus
-    from genus.lake._tables.history import HistoryEntry, TableChange
+    from genus.lake._tables.lake_folder import HistoryEntry, TableChange
+    from genus.lake._tables.lake_tables import CompactionResult
+    from genus.lake._tables.state import TableStats
     from genus.lake._tables.store import StoreProblem
-    from genus.lake._tables.table_stats import TableStats
     from genus.lake._worker_package import ship
     from genus.records import Mapping, read_mapping
 
@@ -74,7 +73,6 @@ __all__ = [
     "RemovalResult",
     "Route",
     "RouteEntry",
-    "RunningStream",
     "SettleResult",
     "StoreProblem",
     "Stream",
@@ -117,8 +115,7 @@ if not TYPE_CHECKING:
         _ingest__sources="Mapping read_mapping",
         _lake="Lake",
         _lazy_session="lazy_session",
-        _local__events="LocalEvents",
-        _local__plan="LocalPlan",
+        _local__events="LocalEvents LocalPlan",
         _local__reader="LakeReader LakeSummary",
         _mirror__mirror="MirrorResult",
         _query__reading="ReadPlan TableScan",
@@ -130,13 +127,13 @@ if not TYPE_CHECKING:
         _stream__increments="UpdateResult",
         _stream__route="Route",
         _stream__source="register_data_source",
-        _stream__stream="Follower Progress RunningStream Stream",
+        _stream__stream="Follower Progress Stream",
         _tables__backup="BackupResult backup",
-        _tables__compaction="CompactionResult",
         _tables__followers="FollowerStatus",
-        _tables__history="HistoryEntry TableChange",
+        _tables__lake_folder="HistoryEntry TableChange",
+        _tables__lake_tables="CompactionResult",
+        _tables__state="TableStats",
         _tables__store="StoreProblem",
-        _tables__table_stats="TableStats",
         _worker_package="ship",
     )
 

@@ -12,36 +12,41 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.lake._ingest.frames import append
 from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
+from genus.lake._ingest.job import Identity
 from genus.lake._ingest.sources import PathLike, Unknown
+from genus.lake._jobs import check_running
 from genus.lake._mirror.iceberg import IcebergTables, remade_without
 from genus.lake._mirror.mirror import Mirror, MirrorResult
-from genus.lake._query.dead_letters import delete_dead_letters
-from genus.lake._query.expiry import policy_rules
 from genus.lake._query.reading import ReadPlan, plan_read, read_events
-from genus.lake._query.removal import RemovalResult, RemovalRule, remove_events, tables_of
+from genus.lake._query.removal import (
+    RemovalResult,
+    RemovalRule,
+    delete_dead_letters,
+    policy_rules,
+    remove_events,
+    tables_of,
+    time_before,
+)
 from genus.lake._query.sql import create_is_a, create_tables, quoted, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.route import Route
-from genus.lake._stream.stream import Progress, Stream
-from genus.lake._tables.columns import DEAD, DEAD_LETTERS, table_folder
+from genus.lake._stream.stream import MAX_AGE, Progress, Stream
 from genus.lake._tables.commits import DELETION
-from genus.lake._tables.compaction import CompactionResult, compact_tables
 from genus.lake._tables.files import open_path
 from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_types
-from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.retention import time_before
+from genus.lake._tables.lake_tables import CompactionResult, LakeTables, compact_tables
+from genus.lake._tables.names import DEAD, DEAD_LETTERS, table_folder
 from genus.lake._tables.spark_store import SparkStore
-from genus.lake._tables.store import HOLDS, StoreProblem
-from genus.lake._tables.table_stats import TableStats, table_stats
+from genus.lake._tables.state import TableStats, table_stats
+from genus.lake._tables.store import HOLDS, MIRROR_NOTE, OFF, StoreProblem
 from genus.model import Event, Span, seconds
 from genus.records import Mapping
 
 if TYPE_CHECKING:
     from genus.can import Dbc
 
-MIRROR_NOTE, OFF = "mirror", "off"
-"""A note in the ledger of a lake whose commits are not mirrored."""
 _LOG = logging.getLogger("genus.lake")
 
 
@@ -58,7 +63,9 @@ class Lake(LakeTables):
         LakeError: There is no lake at the path; `Lake.create` makes one.
     """
 
-    def __init__(self, spark: SparkSession, path: PathLike) -> None:
+    def __init__(self, spark: SparkSession, path: PathLike | None = None) -> None:
+        if path is None or isinstance(spark, str | os.PathLike):
+            raise LakeError("Lake(spark, path) takes your Spark session and a path; local_session() makes a session")
         super().__init__(spark, path)
         self._mirror = Mirror(self.store)
         if self.state().notes.get(MIRROR_NOTE) != OFF:
@@ -148,12 +155,14 @@ class Lake(LakeTables):
         mapping: Mapping | PathLike | None = None,
         dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
+        identity: Identity = "content",
         retry: bool = False,
         progress: ProgressHandler | None = None,
     ) -> IngestResult:
-        """Read events from files into the lake.
+        """Read events from files into the lake, as Spark jobs.
 
-        A file whose content was ingested before is skipped, whatever its name. Input that is not a valid event becomes
+        A file whose content was ingested before is skipped, whatever its name; `IngestResult.duplicates` names those of
+        other names. Input that is not a valid event becomes
         a dead letter (`dead_letters`). An interrupted ingest has committed some files; the same call continues with the
         others.
 
@@ -164,6 +173,8 @@ class Lake(LakeTables):
             dbc: For CAN logs: the DBC, ARXML, KCD or SYM file that describes the frames, or what `load_dbc` made of it,
                 such as with `truncated=True`. Its types are registered.
             unknown: What to do with CAN frames that the DBC file does not have: `"dead"` letters, or `"pass"` over.
+            identity: `"content"` ingests equal files once. `"path"` ingests every file, told apart by path, size and
+                time of change: for sensors whose files may be equal.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
                 the mapping. A file without any valid event is read again as a whole.
             progress: Called after each commit with the bytes done and the total.
@@ -172,8 +183,10 @@ class Lake(LakeTables):
             LakeError: A file cannot be read, has an unknown format or has grown since it was ingested, or the mapping
                 names types or attributes that the catalog lacks.
         """
+        if isinstance(sources, DataFrame):
+            raise LakeError("ingest takes files; a DataFrame is added by lake.append(df, type_or_mapping)")
         options = FormatOptions(format, mapping, dbc, unknown)
-        return ingest(self, sources, options, retry=retry, progress=progress)
+        return ingest(self, sources, options, identity=identity, retry=retry, progress=progress)
 
     def find_sources(
         self,
@@ -185,6 +198,39 @@ class Lake(LakeTables):
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
         return find_sources(self, sources, FormatOptions(format, mapping, dbc))
+
+    def append(
+        self,
+        df: DataFrame,
+        what: type | str | Mapping,
+        *,
+        source: str | None = None,
+        progress: ProgressHandler | None = None,
+    ) -> IngestResult:
+        """Append the rows of any frame as events, in one Spark job and one commit.
+
+        Rows that are no valid events become dead letters, as rows of a Parquet file do. NULL means that an event does
+        not carry the attribute. A column `_recorded` is the time of recording, otherwise it is the time of the event;
+        other columns that a lake adds, such as `_type`, are passed over. Write a stream with
+        `df.writeStream.format("genus")`, see `register_data_source`.
+
+        Args:
+            df: The frame; not a stream.
+            what: The event type of all rows, whose attributes the columns are named like; or a mapping, which says how
+                the type of a row is found and which columns are which attributes.
+            source: A name for the rows, such as `"orders-2026-05-01"`: a second call with the same name adds nothing,
+                so that a job can be repeated. Without it, every call adds its rows.
+            progress: Called after the commit with the number of rows, twice.
+
+        Returns:
+            The numbers of events and dead letters; `files` is 1, or 0 if nothing was added.
+
+        Raises:
+            NotRegistered: The catalog lacks the type.
+            MappingError: The mapping names types or attributes that the catalog lacks.
+            LakeError: A column is no attribute of the type, one that the type requires is missing, or it is a stream.
+        """
+        return append(self, df, what, source=source, progress=progress)
 
     # -- queries -----------------------------------------------------------------------------------------------------
 
@@ -225,6 +271,7 @@ class Lake(LakeTables):
             LakeError: The catalog lacks an attribute, there is no such version, or its files were removed by `clean`.
             SubscriptionError: With `strict`, the subscription can never match.
         """
+        check_running(self.spark)
         asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
         return read_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
 
@@ -256,7 +303,9 @@ class Lake(LakeTables):
         """Create views of every type and kind that outlive the session, and return their names.
 
         They are kept by the metastore of the session, with an external table of each family, named like `Loop_files`.
-        A table lists the folders of the lake at the time of this call; call it again after an ingest or a compaction.
+        In a session with Delta they are the Delta tables of the lake, which follow its commits; call it again for new
+        types and attributes. In others a table lists the folders of the lake at the time of this call; call it again
+        after an ingest or a compaction.
 
         Args:
             database: A database of the metastore, created if there is none.
@@ -266,7 +315,10 @@ class Lake(LakeTables):
             LakeError: The session has no metastore, it cannot have a view of that name, or two types would have the
                 same view.
         """
-        return create_tables(self, database, subtypes=subtypes)
+        is_on = self.state().notes.get(MIRROR_NOTE) != OFF
+        return create_tables(
+            self, database, subtypes=subtypes, is_mirrored=lambda family: is_on and self._mirror.has_table(family)
+        )
 
     def route(self, subscriptions: SubscriptionSource) -> Route:
         """Match very many subscriptions at once.
@@ -284,8 +336,10 @@ class Lake(LakeTables):
         landing: PathLike,
         *,
         checkpoint: PathLike | None = None,
-        pattern: str = "*.genus",
+        pattern: str | None = None,
         files_per_batch: int = 100,
+        identity: Identity = "content",
+        max_age: Span = MAX_AGE,
         on_progress: Callable[[Progress], object] | None = None,
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
@@ -296,11 +350,15 @@ class Lake(LakeTables):
 
         Args:
             landing: An existing folder, in which complete files appear, such as `genus record --landing` writes.
-            checkpoint: Folder in which functions (`Stream.for_each`) record what they have processed; by default in the
-                lake. Which files were ingested is in the ledger of the lake.
-            pattern: Which files of the folder and its subfolders are ingested, by name, with `*`, `?` and `[...]`;
-                hidden files, whose names begin with `.` or `_`, never are.
+            checkpoint: Folder of Spark's checkpoint and of what functions (`Stream.for_each`) have processed; one in
+                the lake by default.
+            pattern: Which files of the folder and its subfolders are ingested, by name, with `*`, `?`, `[...]` and
+                `{a,b}`; by default those with an ending of the format, `*.genus` if none is given. Hidden files, whose
+                names begin with `.` or `_`, never are. A file that was listed once is not looked at again.
             files_per_batch: Largest number of files in a batch.
+            identity: As in `ingest`.
+            max_age: Files older than the newest one by more than this are not read, except at the first start; Spark
+                forgets the names of files after it.
             on_progress: Called after every batch.
             format: As in `ingest`, like the other arguments.
             mapping: A mapping or the path of a mapping file.
@@ -317,6 +375,8 @@ class Lake(LakeTables):
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,
+            identity=identity,
+            max_age=max_age,
             on_progress=on_progress,
         )
 
@@ -396,12 +456,13 @@ class Lake(LakeTables):
     def compact(self, *, progress: ProgressHandler | None = None) -> CompactionResult:
         """Rewrite the many small files of each day as few large ones, sorted by type and time.
 
-        The old files are kept for running queries and followers until `clean` removes them.
+        The old files are kept for running queries and earlier versions until `clean` removes them; followers that are
+        behind go on with the new ones.
 
         Args:
             progress: Called after each table with the number of tables done and the total.
         """
-        return compact_tables(self.store, lambda: self.catalog, progress)
+        return compact_tables(self, progress)
 
     def delete(
         self,
@@ -490,9 +551,9 @@ class Lake(LakeTables):
     def clean(self, older_than: Span = "7 days") -> int:
         """Remove folders that were replaced that long ago, or that killed writers left; returns their number.
 
-        Versions before that time cannot be read any more, and followers that have not processed a removed folder
-        cannot continue. The present version stays as it is. Iceberg tables name the folders, so they are made again if
-        there are any; where pyiceberg is not installed, they are removed.
+        Versions before that time cannot be read any more. The present version stays as it is, and followers that are
+        behind go on with it. Iceberg tables name the folders, so they are made again if there are any; where pyiceberg
+        is not installed, they are removed.
         """
         tables, age_s = [*map(table_folder, self.catalog.families), DEAD], seconds(older_than, "older_than")
         with remade_without(self.store, lambda: self.store.leftovers(tables, age_s)):

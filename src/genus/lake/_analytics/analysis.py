@@ -9,16 +9,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import msgspec
-import pyarrow as pa
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
-from genus.lake._tables.columns import EVENT_ID, RECORDED, find_case_twins
+from genus.lake._tables.names import EVENT_ID, RECORDED, find_case_twins
 from genus.model import Span, duration
 from genus.model._types import micros_of_duration, micros_of_time
 
@@ -35,6 +34,8 @@ class SettleResult(NamedTuple):
     """Rows for the next increment, with the columns of `Analysis.take`."""
     shared: DataFrame
     """The frame that both are computed from; `persist` it to use both without computing it twice."""
+    marked: DataFrame | None = None
+    """Both in one frame, as structs `results` and `waiting` of which one is NULL, where one pass gives both."""
 
 
 class Analysis(Protocol):
@@ -57,33 +58,6 @@ class Analysis(Protocol):
 
     def all(self, *events: DataFrame) -> DataFrame:
         """The results over all events."""
-
-
-class SettledTables(NamedTuple):
-    """Result of `LocalAnalysis.settle_arrow`."""
-
-    results: pa.Table
-    """Rows that are final."""
-    waiting: pa.Table
-    """Rows for the next increment, with the columns of `LocalAnalysis.take_arrow`."""
-
-
-@runtime_checkable
-class LocalAnalysis(Analysis, Protocol):
-    """Interface of analyses that process few events in this process, as Arrow tables; the rows are the same.
-
-    `Pairing`, `Windows` and `Walk` implement it. If several tables have a column, it has the same type in all.
-    """
-
-    @property
-    def rows_per_event(self) -> int:
-        """How many rows an event can become."""
-
-    def take_arrow(self, *events: pa.Table) -> pa.Table:
-        """The rows that the analysis works on, as `take`."""
-
-    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
-        """The results that are final and the rows that wait, as `settle`."""
 
 
 def persist(frame: DataFrame) -> DataFrame:
@@ -116,6 +90,29 @@ def in_one_task(wanted: bool = True) -> Iterator[None]:
 def group_by_key(rows: DataFrame, by: Iterable[str]) -> DataFrame:
     """The rows, with all rows of a key in one task."""
     return rows.coalesce(1) if _ONE_TASK.get() else rows.repartition(*by)
+
+
+RESULTS, WAITING = "results", "waiting"
+
+
+def mark(settled: SettleResult) -> DataFrame:
+    """Results and waiting rows in one frame, to be written by one job; see `SettleResult.marked`."""
+    if settled.marked is not None:
+        return settled.marked
+    kinds = {RESULTS: settled.results, WAITING: settled.waiting}
+    empty = {name: F.lit(None).cast(frame.schema).alias(name) for name, frame in kinds.items()}
+    results, waiting = (frame.select(F.struct("*").alias(name)) for name, frame in kinds.items())
+    return results.select(RESULTS, empty[WAITING]).unionAll(waiting.select(empty[RESULTS], WAITING))
+
+
+def split_rows(
+    shared: DataFrame, waits: Column, results: Sequence[Column | str], waiting: Sequence[Column | str]
+) -> SettleResult:
+    """The result of a kernel that gives both sorts of rows, of which a column tells which ones wait."""
+    marked = shared.select(
+        F.when(~waits, F.struct(*results)).alias(RESULTS), F.when(waits, F.struct(*waiting)).alias(WAITING)
+    )
+    return SettleResult(shared.where(~waits).select(*results), shared.where(waits).select(*waiting), shared, marked)
 
 
 def union_waiting(waiting: DataFrame | None, rows: DataFrame) -> DataFrame:

@@ -7,7 +7,8 @@ what can wait at one time, not with the history of a key.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -90,31 +91,37 @@ class PairRule(msgspec.Struct, frozen=True):
     limit_us: int
 
 
-class _BlockResult(NamedTuple):
+class BlockResult(NamedTuple):
     """The output of a block, and the rows to begin the next one with."""
 
     batches: list[pa.RecordBatch]
     held: pa.Table
 
 
-def join_halves(rule: PairRule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pairs, and halves without a pair, made from halves ordered by key, time, right before left, and event id."""
-    block, rows, enough = [], 0, BLOCK_ROWS
+def in_blocks(
+    batches: Iterable[pa.RecordBatch], process: Callable[[pa.Table, bool], BlockResult]
+) -> Iterator[pa.RecordBatch]:
+    """Process ordered rows block by block; the function is told whether a block is the last one."""
+    block, rows, enough = list[pa.RecordBatch](), 0, BLOCK_ROWS
     for batch in batches:
         block.append(batch)
         rows += batch.num_rows
         if rows >= enough:
-            joined = _join(rule, pa.Table.from_batches(block), ended=False)
-            yield from joined.batches
-            block, rows = joined.held.to_batches(), joined.held.num_rows
+            done = process(pa.Table.from_batches(block).combine_chunks(), False)
+            yield from done.batches
+            block, rows = done.held.to_batches(), done.held.num_rows
             enough = BLOCK_ROWS + 2 * rows
-    if block:
-        yield from _join(rule, pa.Table.from_batches(block), ended=True).batches
+    if rows:
+        yield from process(pa.Table.from_batches(block).combine_chunks(), True).batches
 
 
-def _join(rule: PairRule, table: pa.Table, ended: bool) -> _BlockResult:
+def join_halves(rule: PairRule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pairs, and halves without a pair, made from halves ordered by key, time, right before left, and event id."""
+    return in_blocks(batches, partial(_join, rule))
+
+
+def _join(rule: PairRule, table: pa.Table, ended: bool) -> BlockResult:
     """Match a block; the waiting lefts of its last key are kept for the next one unless the partition has ended."""
-    table = table.combine_chunks()
     at, starts = _times(table), key_starts(table, rule.by)
     matched = _match(rule, table, at, starts)
     last_key = len(at) if ended else int(np.flatnonzero(starts)[-1])
@@ -123,7 +130,7 @@ def _join(rule: PairRule, table: pa.Table, ended: bool) -> _BlockResult:
     states[held] = _HELD
     shown = (ALONE, WAITING) if rule.outer else (WAITING,)
     halves = [batch for state in shown for batch in _halves(table, np.flatnonzero(states == state), state)]
-    return _BlockResult([*_pairs(rule, table, at, matched), *halves], table.take(held))
+    return BlockResult([*_pairs(rule, table, at, matched), *halves], table.take(held))
 
 
 def _times(table: pa.Table) -> Rows:

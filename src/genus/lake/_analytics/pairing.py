@@ -1,17 +1,14 @@
 """Pairing of each event of one frame with an earlier one of another, by key and time.
 
-Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`); few events are
-sorted and paired in this process.
+Halves of pairs are shuffled by key, sorted, and paired in one pass by Python workers (`pair_kernel`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
@@ -20,7 +17,6 @@ from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     TIME,
-    SettledTables,
     SettleResult,
     as_tuple,
     drop_late,
@@ -32,10 +28,9 @@ from genus.lake._analytics.analysis import (
     require_distinct,
     set_spans,
     span_micros,
+    split_rows,
 )
-from genus.lake._analytics.arrow_events import drop_late_rows, drop_null_rows, event_times, key_array, sort_rows
 from genus.lake._analytics.pair_kernel import (
-    DURATION,
     ELAPSED,
     LEFT,
     LEFT_TIME,
@@ -46,11 +41,10 @@ from genus.lake._analytics.pair_kernel import (
     PairRule,
     join_halves,
 )
-from genus.lake._tables.columns import COMMIT, DAY, EVENT_ID, INSTANT
+from genus.lake._tables.names import COMMIT, DAY, EVENT_ID
 from genus.model import Span
 
 Choice: TypeAlias = Literal["first", "last"]
-Events = TypeVar("Events", DataFrame, pa.Table)
 _FILES = (COMMIT, DAY)
 """Columns that are not part of a result, because compaction changes them."""
 
@@ -96,41 +90,11 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
         join = partial(join_halves, self._rule(watermark))
         joined = _in_order(rows, self.by).mapInArrow(join, _joined_schema(rows.schema))
-        results = joined.where(F.col(STATE) != WAITING).select(*_result_columns(rows.columns, self.by))
-        return SettleResult(results, joined.where(F.col(STATE) == WAITING).select(*rows.columns), joined)
+        return split_rows(joined, F.col(STATE) == WAITING, _result_columns(rows.columns, self.by), rows.columns)
 
     def all(self, *events: DataFrame) -> DataFrame:
         """All pairs of a left and a right frame."""
         return self.settle(self.take(*events), END_OF_STREAM).results
-
-    # -- in this process ---------------------------------------------------------------------------------------------
-
-    rows_per_event: ClassVar[int] = 1
-
-    def take_arrow(self, *events: pa.Table) -> pa.Table:
-        """The halves of pairs, made from the left and the right table."""
-        halves = pa.concat_tables([self._arrow_half(*side) for side in _sides(events)], promote_options="default")
-        require_distinct([*halves.column_names, ELAPSED], "rename one before pairing")
-        return halves
-
-    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
-        """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
-        made = join_halves(self._rule(watermark), _sort_halves(rows, self.by).to_batches())
-        joined = pa.Table.from_batches(made, pa.schema([*rows.schema, (ELAPSED, DURATION), (STATE, pa.int8())]))
-        waits = pc.equal(joined.column(STATE), WAITING)
-        results = joined.filter(pc.invert(waits)).select(_result_columns(rows.column_names, self.by))
-        return SettledTables(results, joined.filter(waits).select(rows.column_names))
-
-    def _arrow_half(self, events: pa.Table, side: str, other_time: str) -> pa.Table:
-        require_columns(events.column_names, self.by)
-        counted = drop_late_rows(events, self.lateness, self.keep_late)
-        keys = {name: key_array(counted.column(name)) for name in self.by}
-        times = {f"{side}time": event_times(counted), other_time: pa.nulls(counted.num_rows, INSTANT)}
-        rest = {f"{side}{name}": counted.column(name) for name in self._rest(events.column_names)}
-        half = pa.table({**keys, LEFT_TIME: times[LEFT_TIME], RIGHT_TIME: times[RIGHT_TIME], **rest})
-        return half if self.outer else drop_null_rows(half, self.by)
-
-    # -- columns -----------------------------------------------------------------------------------------------------
 
     def _rule(self, watermark: datetime) -> PairRule:
         limit_us = final_before(watermark, self.keep_late)
@@ -199,15 +163,7 @@ def _in_order(halves: DataFrame, by: Iterable[str]) -> DataFrame:
     return group_by_key(halves, by).sortWithinPartitions(*by, *order)
 
 
-def _sort_halves(halves: pa.Table, by: Iterable[str]) -> pa.Table:
-    """The halves in the order that `join_halves` needs."""
-    times = [halves.column(name) for name in (LEFT_TIME, RIGHT_TIME)]
-    event = [pc.coalesce(halves.column(f"{LEFT}{name}"), halves.column(f"{RIGHT}{name}")) for name in EVENT_ID]
-    order = [*map(halves.column, by), pc.coalesce(*times), times[1].is_null(), *event]
-    return sort_rows(halves, pa.table(order, [str(number) for number in range(len(order))]))
-
-
-def _sides(events: Sequence[Events]) -> Iterator[tuple[Events, str, str]]:
+def _sides(events: Sequence[DataFrame]) -> Iterator[tuple[DataFrame, str, str]]:
     """The left and the right events, each with the prefix of its columns and the name of the other's time."""
     if len(events) != 2:
         raise LakeError(f"pairing takes two frames, the left and the right one, not {len(events)}")

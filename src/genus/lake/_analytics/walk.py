@@ -8,22 +8,20 @@ holds a block and the waiting rows, not the history of a key.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial, reduce
-from typing import ClassVar, NamedTuple, TypeAlias
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
-import pyspark.sql.types as spark
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     TIME,
-    SettledTables,
     SettleResult,
     as_tuple,
     drop_late,
@@ -34,17 +32,15 @@ from genus.lake._analytics.analysis import (
     require_columns,
     require_distinct,
     set_spans,
+    split_rows,
 )
-from genus.lake._analytics.arrow_events import drop_late_rows, drop_null_rows, event_times, key_array, sort_rows
-from genus.lake._analytics.pair_kernel import key_starts
-from genus.lake._tables.columns import EVENT_ID, TYPE
-from genus.lake._tables.spark_columns import spark_schema
+from genus.lake._analytics.pair_kernel import BlockResult, in_blocks, key_starts
+from genus.lake._tables.names import EVENT_ID, TYPE
 from genus.model import Span
 
 AT_US, STATE, KEPT = "_at_us", "_state", "_kept_"
 """Columns: the time in microseconds, the state of an output row, and a prefix for the columns of waiting rows."""
 RESULT, WAITING = range(2)
-BLOCK_ROWS = 1 << 16
 
 
 class WalkResult(NamedTuple):
@@ -78,64 +74,32 @@ class WalkSteps(msgspec.Struct, frozen=True):
         return pa.schema([*key, *self.gives, *kept, pa.field(STATE, pa.int8())])
 
 
-class _KeyResult(NamedTuple):
-    """The results of one key, and its waiting rows."""
-
-    results: pa.Table
-    held: pa.Table
-
-
 def walk_rows(steps: WalkSteps, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Results and waiting rows, made from rows ordered by key, time and event id."""
-    block: list[pa.RecordBatch] = []
-    rows, enough = 0, BLOCK_ROWS
-    for batch in batches:
-        block.append(batch)
-        rows += batch.num_rows
-        if rows >= enough:
-            *whole, last = _by_key(steps, block)
-            yield from _walk_keys(steps, whole)
-            made = _walk(steps, last, _newest(last))
-            yield from _output(steps, made.results, RESULT)
-            block, rows = made.held.to_batches(), made.held.num_rows
-            enough = BLOCK_ROWS + 2 * rows
-    if rows:
-        yield from _walk_keys(steps, _by_key(steps, block))
+    return in_blocks(batches, partial(_walk_block, steps))
 
 
-def _by_key(steps: WalkSteps, block: Sequence[pa.RecordBatch]) -> list[pa.Table]:
-    table = pa.Table.from_batches(block).combine_chunks()
+def _walk_block(steps: WalkSteps, table: pa.Table, ended: bool) -> BlockResult:
+    """Walk through the keys of a block; the last one may go on in the next block, so its waiting rows are kept."""
     starts = np.flatnonzero(key_starts(table, steps.by)).tolist()
-    ends = [*starts[1:], table.num_rows]
-    return [table.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
+    batches, held = list[pa.RecordBatch](), table.slice(0, 0)
+    for start, end in pairwise([*starts, table.num_rows]):
+        rows = table.slice(start, end - start)
+        is_whole = ended or end < table.num_rows
+        results, held = _walk(steps, rows, steps.limit_us if is_whole else rows.column(AT_US)[-1].as_py())
+        batches += [*_output(steps, results, RESULT), *(_output(steps, held, WAITING) if is_whole else ())]
+    return BlockResult(batches, held)
 
 
-def _walk_keys(steps: WalkSteps, keys: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-    """Walk through keys of which all rows are known; their remaining rows wait for the next increment."""
-    for rows in keys:
-        settled = _walk(steps, rows, steps.limit_us)
-        yield from _output(steps, settled.results, RESULT)
-        yield from _output(steps, settled.held, WAITING)
-
-
-def _newest(rows: pa.Table) -> int:
-    at: int = rows.column(AT_US)[-1].as_py()
-    return at
-
-
-def _walk(steps: WalkSteps, rows: pa.Table, upto_us: int) -> _KeyResult:
-    """Call the function with the rows of one key before an instant; the other rows wait."""
+def _walk(steps: WalkSteps, rows: pa.Table, upto_us: int) -> tuple[pa.Table, pa.Table]:
+    """Call the function with the rows of one key before an instant; returns results, and the rows that wait."""
     limit_us = min(upto_us, steps.limit_us)
     known = int(np.searchsorted(rows.column(AT_US).to_numpy(), limit_us, side="left"))
     if not known:
-        return _KeyResult(_no_results(steps, rows), rows)
+        return _with_key(steps, steps.gives.empty_table(), rows), rows
     made = steps.function(rows.slice(0, known), limit_us)
     held = pa.array([*made.waiting, *range(known, rows.num_rows)], pa.int64())
-    return _KeyResult(_with_key(steps, made.results, rows), rows.take(held))
-
-
-def _no_results(steps: WalkSteps, rows: pa.Table) -> pa.Table:
-    return _with_key(steps, steps.gives.empty_table(), rows)
+    return _with_key(steps, made.results, rows), rows.take(held)
 
 
 def _with_key(steps: WalkSteps, results: pa.Table, rows: pa.Table) -> pa.Table:
@@ -213,68 +177,27 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The results that are final at the watermark, and the rows that the function has to see again."""
-        steps = self._steps(_arrow(rows.schema), watermark)
+        takes = to_arrow_schema(rows.schema, timezone="UTC")
+        steps = WalkSteps(self.by, self.function, self.gives, takes, final_before(watermark, self.keep_late))
         ordered = group_by_key(rows, self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
-        made = ordered.mapInArrow(partial(walk_rows, steps), self._output(rows.schema))
-        results = made.where(F.col(STATE) == RESULT).select(*self.by, *self.gives.names)
+        made = ordered.mapInArrow(partial(walk_rows, steps), from_arrow_schema(steps.output))
         kept = [name if name in self.by else F.col(KEPT + name).alias(name) for name in rows.columns]
-        return SettleResult(results, made.where(F.col(STATE) == WAITING).select(*kept), made)
+        return split_rows(made, F.col(STATE) == WAITING, [*self.by, *self.gives.names], kept)
 
     def all(self, *events: DataFrame) -> DataFrame:
         """The results over all events of some frames."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
-    # -- in this process ---------------------------------------------------------------------------------------------
-
-    rows_per_event: ClassVar[int] = 1
-
-    def take_arrow(self, *events: pa.Table) -> pa.Table:
-        """The rows that the function sees, made from one or several tables."""
-        rows = pa.concat_tables([self._arrow_rows(each) for each in events], promote_options="default")
-        require_columns(rows.column_names, self.columns)
-        return drop_null_rows(rows, self.by)
-
-    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
-        """The results that are final at the watermark, and the rows that the function has to see again."""
-        steps = self._steps(rows.schema, watermark)
-        ordered = sort_rows(rows, rows.select(list(dict.fromkeys([*self.by, AT_US, *EVENT_ID]))))
-        made = pa.Table.from_batches(walk_rows(steps, ordered.to_batches()), steps.output)
-        results, waiting = (made.filter(pc.equal(made.column(STATE), state)) for state in (RESULT, WAITING))
-        kept = [name if name in self.by else KEPT + name for name in rows.column_names]
-        return SettledTables(
-            results.select([*self.by, *self.gives.names]), waiting.select(kept).rename_columns(rows.column_names)
-        )
-
-    def _arrow_rows(self, events: pa.Table) -> pa.Table:
-        timed = drop_late_rows(events, self.lateness, self.keep_late)
-        columns = dict(zip(timed.column_names, timed.columns, strict=True)) | {TIME: event_times(timed)}
-        keys = {name: key_array(columns[name]) for name in self._key(columns)}
-        others = {name: columns[name] for name in self._others(columns)}
-        return pa.table({**keys, **others, AT_US: columns[TIME].cast(pa.int64())})
-
-    # -- columns -----------------------------------------------------------------------------------------------------
-
-    def _steps(self, takes: pa.Schema, watermark: datetime) -> WalkSteps:
-        return WalkSteps(self.by, self.function, self.gives, takes, final_before(watermark, self.keep_late))
-
     def _rows(self, events: DataFrame) -> DataFrame:
         timed = drop_late(events, self.lateness, self.keep_late).withColumn(TIME, event_time())
-        keys = (key_column(events.schema[name]) for name in self._key(events.columns))
+        require_columns(events.columns, self.by)
+        keys = (key_column(events.schema[name]) for name in self.by)
         return timed.select(*keys, *self._others(events.columns), F.unix_micros(TIME).alias(AT_US))
-
-    def _key(self, columns: Iterable[str]) -> tuple[str, ...]:
-        require_columns(list(columns), self.by)
-        return self.by
 
     def _others(self, columns: Iterable[str]) -> list[str]:
         """The columns besides the key that the function sees of a frame."""
         seen = dict.fromkeys([TIME, TYPE, *self.columns, *EVENT_ID])
         return [name for name in seen if name in set(columns) and name not in self.by]
-
-    def _output(self, rows: spark.StructType) -> spark.StructType:
-        key = [spark.StructField(name, rows[name].dataType) for name in self.by]
-        kept = [spark.StructField(KEPT + field.name, field.dataType) for field in rows if field.name not in self.by]
-        return spark.StructType([*key, *spark_schema(self.gives), *kept, spark.StructField(STATE, spark.ByteType())])
 
 
 def function_name(function: Function) -> str:
@@ -294,8 +217,3 @@ def function_name(function: Function) -> str:
 
 def _union(one: DataFrame, other: DataFrame) -> DataFrame:
     return one.unionByName(other, allowMissingColumns=True)
-
-
-def _arrow(rows: spark.StructType) -> pa.Schema:
-    """The Arrow schema of rows in a worker."""
-    return to_arrow_schema(rows, timezone="UTC")

@@ -1,4 +1,4 @@
-"""Time windows with counts and exact quantiles, as native Spark aggregation; of few events, as one of Arrow.
+"""Time windows with counts and exact quantiles, as native Spark aggregation.
 
 A window is [start, start + every); starts are multiples of the slide since 1970 in UTC. Figures that depend on the
 order of values are computed from the sorted list of values, so that results do not depend on how rows are partitioned.
@@ -6,15 +6,9 @@ order of values are computed from the sorted list of values, so that results do 
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import reduce
-from math import ceil, floor
-from operator import add
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
@@ -22,21 +16,17 @@ from pyspark.sql import Column, DataFrame
 from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
-    SettledTables,
     SettleResult,
     as_tuple,
     drop_late,
     event_time,
     final_before,
+    key_column,
     require_columns,
     require_distinct,
     set_spans,
     span_micros,
 )
-from genus.lake._analytics.arrow_events import as_micros, drop_late_rows, event_times, same_zeros, select_rows
-from genus.lake._analytics.pair_kernel import Rows
-from genus.lake._tables.columns import INSTANT
-from genus.lake._tables.spark_columns import spark_schema
 from genus.model import Span, duration
 
 Statistic: TypeAlias = Literal["count", "mean", "min", "max"] | float
@@ -77,7 +67,8 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
         for name, statistic in self._statistics():
             _check_statistic(name, statistic)
         require_distinct(
-            [*self.by, START, END_COLUMN, COUNT, *self._names()], "rename a column, or ask for each figure once"
+            [*self.by, START, END_COLUMN, COUNT, *(_figure_name(*each) for each in self._statistics())],
+            "rename a column, or ask for each figure once",
         )
 
     @property
@@ -87,9 +78,11 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     def take(self, *events: DataFrame) -> DataFrame:
         """The key, time and values of a frame's events."""
-        _check_single(events)
+        if len(events) != 1:
+            raise LakeError(f"windows take one frame, not {len(events)}")
         (frame,) = events
-        self._check_columns(frame.schema)
+        require_columns(frame.columns, (*self.by, *self.values, *([self.time] if self.time else [])))
+        _check_numbers(frame.schema, self.values)
         counted = frame if self.time else drop_late(frame, self.lateness, self.keep_late)
         at = F.unix_micros(self.time or event_time())
         timed = counted.select(*self.by, *self.values, at.alias(_AT), F.lit(None).cast("bigint").alias(_AFTER))
@@ -97,8 +90,8 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The windows that end at or before the watermark; events that are also in later windows wait."""
-        limit, every, step = self._limits(watermark)
-        open = _align(F.col(_AT), step) > limit - every
+        limit = final_before(watermark, self.keep_late)
+        open = _align(F.col(_AT), span_micros(self.step)) > limit - span_micros(self.every)
         waiting = rows.where(open).withColumn(_AFTER, F.lit(limit).cast("bigint"))
         return SettleResult(self._summary(self._assign_windows(rows, limit)), waiting, rows)
 
@@ -118,9 +111,14 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
         return rows.withColumn(START, F.explode(starts))
 
     def _summary(self, assigned: DataFrame) -> DataFrame:
-        lists = [_ascending(name).alias(_list(name)) for name, given in self.values.items() if _needs_list(given)]
+        numbers = {name: key_column(assigned.schema[name]) for name in self.values}  # neither NaN nor -0.0
+        lists = [
+            F.array_sort(F.collect_list(numbers[name].cast("double"))).alias(_list(name))
+            for name, given in self.values.items()
+            if _needs_list(given)
+        ]
         extremes = [
-            getattr(F, statistic)(_number(name)).alias(_figure_name(name, statistic))
+            getattr(F, statistic)(numbers[name]).alias(_figure_name(name, statistic))
             for name, statistic in self._statistics()
             if statistic in ("count", "min", "max")
         ]
@@ -131,69 +129,8 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
         )
         return grouped.select(*self.by, F.timestamp_micros(START).alias(START), end.alias(END_COLUMN), COUNT, *figures)
 
-    # -- in this process ---------------------------------------------------------------------------------------------
-
-    @property
-    def rows_per_event(self) -> int:
-        """The number of windows that an event is in at most."""
-        return -(-span_micros(self.every) // span_micros(self.step))
-
-    def take_arrow(self, *events: pa.Table) -> pa.Table:
-        """The key, time and values of a table's events."""
-        _check_single(events)
-        (table,) = events
-        self._check_columns(spark_schema(table.schema))
-        counted = table if self.time else drop_late_rows(table, self.lateness, self.keep_late)
-        at = (counted.column(self.time) if self.time else event_times(counted)).cast(pa.int64())
-        taken = {name: counted.column(name) for name in (*self.by, *self.values)}
-        return pa.table({**taken, _AT: at, _AFTER: pa.nulls(len(at), pa.int64())}).filter(at.is_valid())
-
-    def settle_arrow(self, rows: pa.Table, watermark: datetime) -> SettledTables:
-        """The windows that end at or before the watermark; events that are also in later windows wait."""
-        limit, every, step = self._limits(watermark)
-        at = as_micros(rows.column(_AT))
-        waiting = select_rows(rows, at - at % step > limit - every).drop_columns(_AFTER)
-        waiting = waiting.append_column(_AFTER, pa.repeat(pa.scalar(limit, pa.int64()), waiting.num_rows))
-        since = as_micros(pc.coalesce(rows.column(_AFTER), rows.column(_AT)))
-        last = np.minimum(at, limit - every)
-        last -= last % step
-        first = np.maximum(at, since) - every
-        first += step - first % step
-        which, starts = _spread(first, last, step)
-        return SettledTables(self._arrow_summary(rows.take(pa.array(which)), starts), waiting)
-
-    def _arrow_summary(self, assigned: pa.Table, starts: Rows) -> pa.Table:
-        keys = {name: _comparable(assigned.column(name)) for name in self.by}
-        numbers = {_list(name): _numbers(assigned.column(name)) for name in self.values}
-        made = {(_list(name), _aggregate(statistic)) for name, statistic in self._statistics()}
-        grouped = (
-            pa.table({**keys, START: starts, **numbers})
-            .group_by([*self.by, START], use_threads=False)
-            .aggregate([([], "count_all"), *sorted(made)])
-        )
-        start = grouped.column(START)
-        end = pc.add(start, span_micros(self.every))
-        figures = {_figure_name(name, each): _arrow_figure(grouped, name, each) for name, each in self._statistics()}
-        times = {START: start.cast(INSTANT), END_COLUMN: end.cast(INSTANT)}
-        counts = {COUNT: grouped.column("count_all")}
-        return pa.table({**{name: grouped.column(name) for name in self.by}, **times, **counts, **figures})
-
-    # -- columns -----------------------------------------------------------------------------------------------------
-
-    def _limits(self, watermark: datetime) -> tuple[int, int, int]:
-        """The time before which no more events come, the length of a window and the time between starts."""
-        limit = final_before(watermark, self.keep_late)
-        return limit, span_micros(self.every), span_micros(self.step)
-
-    def _check_columns(self, schema: spark.StructType) -> None:
-        require_columns(schema.names, (*self.by, *self.values, *([self.time] if self.time else [])))
-        _check_numbers(schema, self.values)
-
     def _statistics(self) -> Iterator[tuple[str, Statistic]]:
         return ((name, statistic) for name, given in self.values.items() for statistic in given)
-
-    def _names(self) -> list[str]:
-        return [_figure_name(name, statistic) for name, statistic in self._statistics()]
 
 
 def windows(
@@ -249,11 +186,6 @@ def _check_statistic(name: str, statistic: object) -> None:
         raise LakeError(f"values[{name!r}]: {statistic!r} is not count, mean, min, max or a quantile from 0 to 1")
 
 
-def _check_single(events: Sequence[object]) -> None:
-    if len(events) != 1:
-        raise LakeError(f"windows take one frame, not {len(events)}")
-
-
 def _check_numbers(schema: spark.StructType, names: Mapping[str, object]) -> None:
     for name in names:
         kind = schema[name].dataType
@@ -277,15 +209,6 @@ def _needs_list(statistics: Sequence[Statistic]) -> bool:
     return any(statistic not in ("count", "min", "max") for statistic in statistics)
 
 
-def _number(name: str) -> Column:
-    return F.when(~F.isnan(F.col(name).cast("double")), F.col(name))
-
-
-def _ascending(name: str) -> Column:
-    # Adding 0.0 turns -0.0 into 0.0; otherwise their order would be undefined.
-    return F.array_sort(F.collect_list(_number(name).cast("double") + F.lit(0.0)))
-
-
 def _figure(name: str, statistic: Statistic) -> Column:
     values = F.col(_list(name))
     if isinstance(statistic, float | int):
@@ -303,54 +226,3 @@ def _quantile(values: Column, quantile: float) -> Column:
     below, above = F.get(values, F.floor(rank).cast("int")), F.get(values, F.ceil(rank).cast("int"))
     between = below * (F.ceil(rank) - rank) + above * (rank - F.floor(rank))
     return F.when(below == above, below).otherwise(between)
-
-
-# -- in this process ---------------------------------------------------------------------------------------------------
-
-
-def _spread(first: Rows, last: Rows, step: int) -> tuple[Rows, Rows]:
-    """A row for each step from the first to the last of each row: the number of the row, and the step.
-
-    >>> [each.tolist() for each in _spread(np.array([0, 10, 40]), np.array([20, 10, 30]), step=10)]
-    [[0, 0, 0, 1], [0, 10, 20, 10]]
-    """
-    steps = np.maximum((last - first) // step + 1, 0)
-    which = np.repeat(np.arange(len(steps)), steps)
-    number = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
-    return which, first[which] + step * number
-
-
-def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return same_zeros(column) if pa.types.is_floating(column.type) else column
-
-
-def _numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column with NULL for NaN."""
-    is_float = pa.types.is_floating(column.type)
-    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column) if is_float else column
-
-
-def _aggregate(statistic: Statistic) -> str:
-    """The aggregation that a statistic is computed from."""
-    return statistic if statistic in ("count", "min", "max") else "list"
-
-
-def _arrow_figure(grouped: pa.Table, name: str, statistic: Statistic) -> Any:
-    made = grouped.column(f"{_list(name)}_{_aggregate(statistic)}")
-    if _aggregate(statistic) != "list":
-        return made
-    lists = [sorted(float(each) + 0.0 for each in values if each is not None) for values in made.to_pylist()]
-    figures = [_mean_of(each) if isinstance(statistic, str) else _quantile_of(each, statistic) for each in lists]
-    return pa.array(figures, pa.float64())
-
-
-def _mean_of(ascending: list[float]) -> float | None:
-    return reduce(add, ascending, 0.0) / len(ascending) if ascending else None  # `sum` would round in another way
-
-
-def _quantile_of(ascending: list[float], quantile: float) -> float | None:
-    if not ascending:
-        return None
-    rank = (len(ascending) - 1) * float(quantile)
-    below, above = ascending[floor(rank)], ascending[ceil(rank)]
-    return below if below == above else below * (ceil(rank) - rank) + above * (rank - floor(rank))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from genus.can._dbc import Dbc
@@ -35,8 +34,8 @@ from genus.can._logs.packing import looks_like_utf_16, packing_of
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
-from genus.lake._tables.columns import POSITION, RECORDED
 from genus.lake._tables.files import local_path, open_input
+from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import ChoiceType
 
 FRAMES_AT_ONCE = 1 << 18
@@ -57,19 +56,18 @@ class CanLogs(msgspec.Struct, frozen=True):
     """The name of the log format, such as `log` (`candump -L`), `asc`, `csv` or `blf`."""
     unknown: Literal["dead", "pass"] = "dead"
     """What happens to frames that belong to no message: they become dead letters, or are left out."""
-    channel: str | None = None
-    """If given, only frames of this channel are read: a DBC file describes one bus, a log may have several."""
 
     @classmethod
-    def of(
-        cls, dbc: Dbc, log: str, *, unknown: Literal["dead", "pass"] = "dead", channel: str | None = None
-    ) -> "CanLogs":
+    def of(cls, dbc: Dbc, log: str, *, unknown: Literal["dead", "pass"] = "dead") -> "CanLogs":
         """Logs in one log format of the bus that a DBC file describes; tasks get its messages, not the file."""
-        if log not in FORMATS:
-            raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
         if unknown not in ("dead", "pass"):
             raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
-        return cls(tuple(map(_without_comments, dbc.all_messages)), log, unknown, channel)
+        return cls(_messages_of(dbc), "", unknown).of_format(log)
+
+    def of_format(self, log: str) -> "CanLogs":
+        if log not in FORMATS:
+            raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
+        return msgspec.structs.replace(self, log=log)
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of a plain log whose lines can be read anywhere; one split of any other file.
@@ -112,14 +110,12 @@ class CanLogs(msgspec.Struct, frozen=True):
         return reader
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events of a split, and dead letters for everything that is not an event."""
         chunks = _ChunkReader(self, types)
         long = _LongReader(self, types) if self._has_long_messages and split.share != FRAMES else None
         for found in self._read_lines(split, chunks) if self._is_ranged(split) else self._read_file(split, chunks):
             if isinstance(found, FrameColumns):
-                frames = self._of_channel(found)
-                yield from () if split.share == LONG_MESSAGES else chunks.add(frames)
-                yield from () if long is None else long.add(frames, has_times=chunks.has_times)
+                yield from () if split.share == LONG_MESSAGES else chunks.add(found)
+                yield from () if long is None else long.add(found, has_times=chunks.has_times)
             elif found and split.share != LONG_MESSAGES:
                 yield found
         yield from chunks.flush()
@@ -130,7 +126,6 @@ class CanLogs(msgspec.Struct, frozen=True):
         return self._packing(split.path) in (None, "gzip") and self._is_divisible(split.path)
 
     def _read_lines(self, split: Split, chunks: "_ChunkReader") -> Iterator[FrameColumns | list[DeadLetter]]:
-        """The lines of a range of a text log."""
         reader = self._reader(split.path)
         chunks.has_times = reader.times != "none"
         if split.start:
@@ -144,7 +139,6 @@ class CanLogs(msgspec.Struct, frozen=True):
             yield from _parts(reader.parse(text, block.at))
 
     def _read_file(self, split: Split, chunks: "_ChunkReader") -> Iterator[FrameColumns | list[DeadLetter]]:
-        """All of a file that is read by one task."""
         skipped = _SkippedAsDead()
         try:
             with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
@@ -160,11 +154,11 @@ class CanLogs(msgspec.Struct, frozen=True):
             skipped.note(str(problem), "byte 0")
         yield skipped.letters
 
-    def _of_channel(self, frames: FrameColumns) -> FrameColumns:
-        if self.channel is None or frames.channels == (self.channel,):
-            return frames
-        number = frames.channels.index(self.channel) if self.channel in frames.channels else -1
-        return frames.take(np.flatnonzero(frames.channel == number))
+
+@lru_cache(maxsize=8)
+def _messages_of(dbc: Dbc) -> tuple[MessageLayout, ...]:
+    """What tasks need; the same object for all logs, so that a job sends it once."""
+    return tuple(map(_without_comments, dbc.all_messages))
 
 
 def _without_comments(message: MessageLayout) -> MessageLayout:
@@ -200,7 +194,6 @@ class _SkippedAsDead(SkippedRecords):
         self.letters: list[DeadLetter] = []
 
     def note(self, reason: str, location: str = "") -> None:
-        """Add a dead letter if a location is given."""
         if location:
             self.letters.append(DeadLetter.of(-1 - len(self.letters), reason, location))
 
@@ -233,9 +226,7 @@ class _ChunkReader:
     def __init__(self, format: CanLogs, types: Types, *, are_whole: bool = False) -> None:
         self._are_whole = are_whole
         self._leaves_out_unknown = format.unknown == "pass"
-        self._types = types
-        self._decoder = _decoder(format.messages)
-        self._mismatches: dict[str, str | None] = {}
+        self._decoder, self._types = _decoder(format.messages), types
         self._waiting: dict[int, list[FrameColumns]] = {}
         self.has_times = True
         """Whether the log has time stamps; otherwise events have no time, and were recorded at the file's date."""
@@ -249,7 +240,6 @@ class _ChunkReader:
             yield from self._decode(FrameColumns.concat(self._waiting.pop(width)))
 
     def flush(self) -> Iterator[Chunk]:
-        """The chunks of the frames that are left."""
         for parts in self._waiting.values():
             yield from self._decode(FrameColumns.concat(parts))
 
@@ -259,7 +249,7 @@ class _ChunkReader:
                 continue  # it is read with the long messages
             if isinstance(part, RefusedFrames):
                 yield from self._dead_letters(part, frames)
-            elif mismatch := self._mismatch(part.message):
+            elif mismatch := _find_mismatch(part.message, self._types):
                 yield from self._dead_letters(RefusedFrames(mismatch, part.rows), frames)
             else:
                 yield Columns(part.message.type_name, _with_positions(part, frames, self.has_times))
@@ -270,12 +260,6 @@ class _ChunkReader:
         for start in range(0, len(refused.rows), LETTERS_AT_ONCE):
             rows = refused.rows[start : start + LETTERS_AT_ONCE]
             yield list(_frames_as_dead_letters(refused.reason, frames.take(rows)))
-
-    def _mismatch(self, message: MessageLayout) -> str | None:
-        name = message.type_name
-        if name not in self._mismatches:
-            self._mismatches[name] = _find_mismatch(message, self._types)
-        return self._mismatches[name]
 
 
 class _LongReader:
@@ -308,10 +292,11 @@ class _LongReader:
 
     def _add_letter(self, incomplete: Incomplete) -> None:
         position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
-        line = f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channel or '-'} {identifier:08X}#{data.hex().upper()}"
+        line = _candump_line(at_us, channel, f"{identifier:08X}#{data.hex().upper()}")
         self._letters.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
 
 
+@lru_cache(maxsize=1024)
 def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
     """How a message differs from the catalog's type of its name, for example after the DBC file was changed."""
     plan = types.plan(message.type_name)
@@ -343,19 +328,17 @@ def _with_positions(part: DecodedFrames, frames: FrameColumns, has_times: bool) 
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def _candump_line(at_us: int, channel: str | None, frame: str) -> str:
+    return f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channel or '-'} {frame}"
+
+
 def _frames_as_dead_letters(reason: str, frames: FrameColumns) -> Iterator[DeadLetter]:
     """Dead letters of frames, with their text as candump would write it."""
-    data, lengths, channels = frames.data.tobytes().hex().upper(), frames.length.tolist(), frames.channels
-    width = 2 * frames.data.shape[1]
-    rows = zip(
-        frames.position.tolist(),
-        frames.at_us.tolist(),
-        frames.identifier.tolist(),
-        frames.channel.tolist(),
-        strict=True,
-    )
-    for row, (position, at_us, identifier, channel) in enumerate(rows):
+    data, width = frames.data.tobytes().hex().upper(), 2 * frames.data.shape[1]
+    columns = frames.position, frames.at_us, frames.identifier, frames.channel, frames.length
+    for row, values in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+        position, at_us, identifier, channel, length = values
         name = f"{identifier - EXTENDED:08X}" if identifier >= EXTENDED else f"{identifier:03X}"
-        sign, digits = "#" if lengths[row] <= 8 else "##0", data[row * width : row * width + 2 * lengths[row]]
-        line = f"({at_us // 1_000_000}.{at_us % 1_000_000:06}) {channels[channel] or '-'} {name}{sign}{digits}"
+        digits = data[row * width : row * width + 2 * length]
+        line = _candump_line(at_us, frames.channels[channel], f"{name}{'#' if length <= 8 else '##0'}{digits}")
         yield DeadLetter.of(position, f"{reason} {name}" if reason == UNKNOWN_ID else reason, line)

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
+from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import TableReader
 from genus.lake._ingest.text_lines import (
@@ -33,6 +34,7 @@ from genus.lake._ingest.text_lines import (
     read_lines,
 )
 from genus.lake._tables.files import open_input
+from genus.records._fields import column_name
 from genus.records._mapping import CsvFormat, Mapping
 
 UNCLOSED = "a quote is not closed"
@@ -54,7 +56,6 @@ class Csv(msgspec.Struct, frozen=True):
         return byte_ranges(path, size, size if _may_span(path, self.mapping.csv) else target)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events and dead letters of a range."""
         form = self.mapping.csv
         names = list(form.columns) or self._header(split)
         if isinstance(names, DeadLetter):
@@ -68,8 +69,23 @@ class Csv(msgspec.Struct, frozen=True):
             if isinstance(piece, list):
                 yield piece
             else:
-                yield from table.read(*parser.parse(piece))
-                yield from parser.take_letters()
+                columns, offsets, letters = parser.parse(piece)
+                yield from table.read(columns, offsets)
+                yield from [letters] if letters else []
+
+    def check_named(self, path: str, types: Types) -> None:
+        """Raise LakeError if no row of a file can have a type, because its header lacks a column that names it."""
+        names = list(self.mapping.csv.columns) or self._header(Split(path, 0, 1, gzipped=is_compressed(path)))
+        wanted = [column_name(each) for each in self.mapping.naming.fields]
+        if isinstance(names, DeadLetter) or not (missing := [name for name in wanted if name not in names]):
+            return
+        alike = max(types.names, key=lambda name: (len({*names} & {*types.declared(name)}), name != "Event"))
+        other = next((name for name in names if name not in types.declared(alike)), "column")
+        raise LakeError(
+            f"{path}: its rows have no type: the header has no column {missing[0]!r}, but {', '.join(names)}. Give a "
+            f'mapping (mapping=, --mapping), a TOML file with a line like `type.is = "{alike}"`, and for columns that '
+            f'are not named like their attributes, below `[attributes]`, lines like `"{other}" = "attribute"`'
+        )
 
     def _header(self, split: Split) -> list[str] | DeadLetter:
         """The column names in the first line that is not blank; a dead letter if they cannot be read."""
@@ -95,7 +111,6 @@ class Csv(msgspec.Struct, frozen=True):
 
 
 def _may_span(path: str, form: CsvFormat) -> bool:
-    """Whether a value may span several lines."""
     if not form.quote or form.newlines is not None:
         return bool(form.quote and form.newlines)
     return is_compressed(path) or _contains(path, form.quote.encode())
@@ -190,7 +205,7 @@ class LineJoiner:
 
 
 class RowParser:
-    """Parses rows into columns. State: dead letters."""
+    """Parses rows into columns."""
 
     def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
         self._names, self._delimiter, self._quote = names, delimiter, quote
@@ -203,30 +218,22 @@ class RowParser:
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         )
-        self._letters: list[DeadLetter] = []
 
-    def take_letters(self) -> Iterator[list[DeadLetter]]:
-        """The dead letters since the last call."""
-        letters, self._letters = self._letters, []
-        if letters:
-            yield letters
-
-    # -- columns -----------------------------------------------------------------------------------------------------
-
-    def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any]:
+    def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any, list[DeadLetter]]:
         """The columns of rows and the offset of each row; rows that do not fit become dead letters."""
-        rows = self._well_formed(rows)
-        parts = list(self._parts(rows)) if rows.lines else []
+        letters: list[DeadLetter] = []
+        rows = self._well_formed(rows, letters)
+        parts = list(self._parts(rows, letters)) if rows.lines else []
         columns = {name: _concat([table.column(name) for table, _ in parts]) for name in self._names}
-        return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)])
+        return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)]), letters
 
-    def _well_formed(self, rows: Lines) -> Lines:
+    def _well_formed(self, rows: Lines, letters: list[DeadLetter]) -> Lines:
         """The rows without blank ones and without those with stray quotes, which become dead letters.
 
         A stray quote would make Arrow read several rows as one.
         """
         stray = [row for row, line in enumerate(rows.lines) if self._has_stray_quote(line)]
-        self._letters += [DeadLetter.of(int(rows.offsets[row]), STRAY, rows.lines[row]) for row in stray]
+        letters += [DeadLetter.of(int(rows.offsets[row]), STRAY, rows.lines[row]) for row in stray]
         kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
         kept[stray] = False
         return Lines([rows.lines[row] for row in np.flatnonzero(kept).tolist()], rows.offsets[kept])
@@ -234,26 +241,19 @@ class RowParser:
     def _has_stray_quote(self, line: bytes) -> bool:
         return self._mark is not None and self._mark in line and self._any_row.fullmatch(line) is None
 
-    def _parts(self, rows: Lines) -> Iterator[tuple[pa.Table, Any]]:
+    def _parts(self, rows: Lines, letters: list[DeadLetter]) -> Iterator[tuple[pa.Table, Any]]:
         """Parse rows as a whole; if that fails, by halves, until the bad rows are alone."""
         table, refused = self._parse(rows.lines)
         if table is not None and table.num_rows + len(refused) == len(rows.lines):
             for row, reason in refused.items():
-                self._letters.append(DeadLetter.of(int(rows.offsets[row]), reason, rows.lines[row]))
+                letters.append(DeadLetter.of(int(rows.offsets[row]), reason, rows.lines[row]))
             yield table, np.delete(rows.offsets, list(refused))
         elif len(rows.lines) == 1:
-            self._letters.append(DeadLetter.of(int(rows.offsets[0]), self._problem(rows.lines[0]), rows.lines[0]))
+            letters.append(DeadLetter.of(int(rows.offsets[0]), _problem(rows.lines[0]), rows.lines[0]))
         else:
             half = len(rows.lines) // 2
-            yield from self._parts(Lines(rows.lines[:half], rows.offsets[:half]))
-            yield from self._parts(Lines(rows.lines[half:], rows.offsets[half:]))
-
-    def _problem(self, line: bytes) -> str:
-        try:
-            line.decode("utf-8")
-        except UnicodeDecodeError as problem:
-            return f"not UTF-8: {problem}"
-        return "not a row of CSV"
+            yield from self._parts(Lines(rows.lines[:half], rows.offsets[:half]), letters)
+            yield from self._parts(Lines(rows.lines[half:], rows.offsets[half:]), letters)
 
     def _parse(self, lines: list[bytes]) -> tuple[pa.Table | None, dict[int, str]]:
         """The columns of lines, and the reasons for lines with too few or too many; None if Arrow refuses them all."""
@@ -276,6 +276,14 @@ class RowParser:
             return arrow_csv.read_csv(pa.BufferReader(text), read, parse, self._convert), refused
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None, refused
+
+
+def _problem(line: bytes) -> str:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        return f"not UTF-8: {problem}"
+    return "not a row of CSV"
 
 
 def _row_pattern(more: bytes, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:

@@ -13,7 +13,8 @@ import msgspec
 import pyarrow as pa
 
 from genus.catalog import Catalog, TypeEntry
-from genus.lake._tables.columns import INSTANT, POSITION, RECORDED, attribute_schema
+from genus.lake._tables.columns import INSTANT, attribute_schema
+from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import Vector
 
 RAW_LIMIT = 4096
@@ -28,8 +29,6 @@ class Split(msgspec.Struct, frozen=True):
     end: int
     gzipped: bool = False
     """Whether a text file is read through gzip; found out once, when the file is cut."""
-    units: tuple[tuple[str, str, str], ...] = ()
-    """Type, attribute and unit that a recording states before this range."""
     share: str = ""
     """What of the range is read, for formats that read a file by several splits in different ways."""
 
@@ -87,7 +86,6 @@ class Types:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all event types."""
         return tuple(entry.name for entry in self.entries.values() if not entry.kind)
 
     def plan(self, name: str) -> "TypePlan | None":

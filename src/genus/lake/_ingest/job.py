@@ -1,80 +1,45 @@
-"""The ingest job: one task per split reads events, writes tables and reports; the reports become one commit.
+"""The ingest job: Spark tasks identify files, read their events, write tables and report; reports become one commit.
 
-Tasks run on Spark. If there is little to read, they run in this process instead, because a Spark job takes
-longer to start than they take; they then write one file per family and day together, not one per split.
+A task gets some files. It computes the fingerprint of each, leaves out those whose content the lake has, and writes the
+rows of the others together, one file per family and day. A file larger than `SPLIT_BYTES` is read by several tasks;
+its fingerprint is computed by a job before, because all of them write it into their rows.
 """
 
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Literal, TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Format, Split, Types, types_of
-from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, Write, WrittenFile
-from genus.lake._jobs import count_words, folder_name, job_description
-from genus.lake._tables.columns import POSITION
+from genus.lake._ingest.format import Chunk, Columns, Format, Split, Types, types_of
+from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, WrittenFile
+from genus.lake._jobs import count_words, folder_name, job_description, parallelism
 from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, latest, recorder_of, sum_counts
-from genus.lake._tables.files import (
-    FileInfo,
-    FileSystem,
-    WrittenContent,
-    arrow_opens,
-    content_of,
-    open_input,
-    write_file,
-)
-from genus.lake._tables.hadoop import file_system_for
-from genus.lake._worker_package import worker_errors
+from genus.lake._tables.file_systems import file_system_for
+from genus.lake._tables.files import FileInfo, arrow_opens, open_input, write_file
+from genus.lake._tables.names import POSITION
+from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, write_uploads
+from genus.lake._tables.shapes import hash_of
+from genus.lake._tables.sources import Sources
 
-RESULT_SCHEMA = "path string, content binary"
-"""Rows that tasks return: files to be written by the driver, then a report, which has no path."""
 SPLIT_BYTES = 32 * 1024 * 1024
-SMALL_BYTES = 32 * 1024 * 1024
-"""Files of at most this size together are read without a Spark job."""
-THREADS = 4
+MIN_TASK_BYTES = 256 * 1024
+"""Files of at most this size together are read by one task."""
 
-_ARROW_SCHEMA = pa.schema([("path", pa.string()), ("content", pa.binary())])
 _CHUNK = 1 << 22
+_PER_TASK = 1 << 20
+"""Numbers of the files of one task, which name what it writes."""
 
-
-class DriverUpload:
-    """Files of one split that the driver writes, because pyarrow has no file system for the path of the lake.
-
-    Everything ingested then passes through one process, so this is for small lakes on unusual file systems.
-    """
-
-    def __init__(self) -> None:
-        self._files: list[tuple[str, bytes]] = []
-
-    def write(self, path: str, write: Callable[[Any], None]) -> WrittenContent:
-        """Keep the content of a file."""
-        content = content_of(write).to_pybytes()
-        self._files.append((path, content))
-        return WrittenContent.of(content)
-
-    def rows(self, report: bytes) -> Iterator[pa.RecordBatch]:
-        """The files, one per batch, then the report."""
-        for path, content in (*self._files, (None, report)):
-            columns = [pa.array([path], pa.string()), pa.array([content], pa.binary())]
-            yield pa.record_batch(columns, schema=_ARROW_SCHEMA)
-
-
-def write_uploads(files: FileSystem, rows: Iterable[Any]) -> Iterator[bytes]:
-    """Write the files that tasks returned, and yield their reports."""
-    for path, content in rows:
-        if path is None:
-            yield bytes(content)
-        else:
-            files.replace(path, bytes(content))
+Identity: TypeAlias = Literal["content", "path"]
+"""How files are told apart: equal content is ingested once, or every path, size and time of change is."""
 
 
 class InputFile(msgspec.Struct, frozen=True):
@@ -82,192 +47,260 @@ class InputFile(msgspec.Struct, frozen=True):
 
     path: str
     size: int
-    number: int
-    """Fingerprint of its content."""
     format: Format
     modified_us: int = 0
+    number: int | None = None
+    """Fingerprint of its content; None if a task has to compute it."""
+    known: tuple[int, ...] = ()
+    """Fingerprints of files of this size that the lake has."""
+    before: tuple[int, int] | None = None
+    """Size and fingerprint of what was ingested from this path before."""
     only: frozenset[int] | None = None
     """Positions to ingest, those of earlier dead letters; None for all."""
-    known: IngestedFile | None = None
+    earlier: IngestedFile | None = None
     """The result of the previous ingest of this file."""
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the lake is known to have it, without a look at its content."""
+        return self.number is not None and self.number in self.known
 
-class ReadTask(msgspec.Struct, frozen=True):
-    """The work of one Spark task: a split to read."""
 
-    origin: Origin
-    split: Split
-    format: Format
-    only: frozenset[int] | None
+class FileRead(msgspec.Struct, frozen=True):
+    """A file that a task reads: as a whole, or one split of it."""
+
+    file: InputFile
+    split: Split | None
+    bytes: int
+    """About as much is read."""
+
+
+class IngestWork(msgspec.Struct, frozen=True):
+    """What all tasks of an ingest have in common."""
+
+    root: str
+    commit: str
+    at_us: int
+    catalog: str
+    upload: bool
+    """Whether the driver writes the files."""
+
+    @classmethod
+    def begin(cls, root: str, catalog: str) -> "IngestWork":
+        """The work of a new commit."""
+        return cls(root, uuid.uuid4().hex[:16], time.time_ns() // 1000, catalog, not arrow_opens(root))
+
+
+# -- identity ----------------------------------------------------------------------------------------------------------
 
 
 def fingerprint(path: str, upto: int | None = None) -> int:
     """A 64-bit hash of a file's content, or of its first `upto` bytes."""
     digest, left = hashlib.blake2b(digest_size=8), float("inf") if upto is None else upto
-    try:
-        with open_input(path) as file:
-            while piece := file.read(int(min(_CHUNK, left))):
-                digest.update(piece)
-                left -= len(piece)
-    except OSError as problem:
-        raise LakeError(f"cannot read {path}: {problem.strerror or problem}") from problem
+    with open_input(path) as file:
+        while piece := file.read(int(min(_CHUNK, left))):
+            digest.update(piece)
+            left -= len(piece)
     return int.from_bytes(digest.digest(), "little", signed=True)
 
 
-def fingerprint_files(files: Sequence[FileInfo], format: Callable[[str], Format]) -> list[InputFile]:
-    """The files with fingerprints, which are computed in parallel; of files with equal content only the first."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        numbers = list(pool.map(fingerprint, (file.path for file in files)))
-    found: dict[int, InputFile] = {}
-    for file, number in zip(files, numbers, strict=True):
-        if number not in found:
-            found[number] = InputFile(file.path, file.size, number, format(file.path), file.modified_us)
-    return list(found.values())
+def input_of(file: FileInfo, format: Format, sources: Sources, identity: Identity) -> InputFile:
+    """A file to ingest, with what a lake knows of it; the content of one that is known is not read again."""
+    number = hash_of(f"{file.path}\0{file.size}\0{file.modified_us}") if identity == "path" else None
+    before = sources.of_path(file.path) if number is None else sources.get(number)
+    given = InputFile(file.path, file.size, format, file.modified_us, number)
+    if before is not None and (before.bytes, before.modified_us) == (file.size, file.modified_us):
+        return msgspec.structs.replace(given, number=before.number, known=(before.number,))
+    if number is not None:
+        return given
+    earlier = None if before is None else (before.bytes, before.number)
+    return msgspec.structs.replace(given, before=earlier, known=sources.same_size(file.size) or ())
 
 
-def run_ingest(
-    spark: SparkSession,
-    root: str,
-    catalog_text: str,
-    inputs: Sequence[InputFile],
-    split_bytes: int = SPLIT_BYTES,
-    small_bytes: int | None = None,
-    id: str | None = None,
-) -> CommitDraft:
-    """Ingest files in one job; returns a draft that names the written files and is not committed yet.
-
-    Args:
-        spark: The session.
-        root: Path of the lake.
-        catalog_text: Its catalog.
-        inputs: The files.
-        split_bytes: About as much is read by one task.
-        small_bytes: Files of at most this size together are read without Spark; by default `SMALL_BYTES`.
-        id: The id of the draft; by default a new one.
-    """
-    commit, at_us = id or uuid.uuid4().hex[:16], time.time_ns() // 1000
-    tasks = list(_tasks(root, commit, at_us, inputs, split_bytes))
-    limit = SMALL_BYTES if small_bytes is None else small_bytes
-    is_small = sum(each.size for each in inputs) <= limit
-    reports = (_run_here if is_small else _run_on_spark)(spark, root, catalog_text, tasks)
-    return _draft(commit, at_us, inputs, reports)
+def _identify(file: InputFile) -> int:
+    """The fingerprint of a file; LakeError if it begins with content that was ingested from the same path."""
+    if file.number is not None:
+        return file.number
+    size, number = file.before or (file.size, 0)
+    if file.size > size and fingerprint(file.path, size) == number:
+        raise LakeError(
+            f"{file.path} has grown since its first {size} bytes were ingested; ingest complete files only, "
+            "as `genus record --landing` writes them, and put the rest into a file of its own"
+        )
+    return fingerprint(file.path)
 
 
-def _run_here(spark: SparkSession, root: str, catalog_text: str, tasks: Sequence[ReadTask]) -> list[TaskReport]:
-    """Run the tasks in this process, one after the other; the rows of all of them are written together."""
-    types = types_of(catalog_text)
-    write = write_file if arrow_opens(root) else partial(_write_by_driver, file_system_for(spark, root))
-    writers = [_read_task(task, types, write) for task in tasks]
-    for other in writers[1:]:
-        writers[0].take_over(other)
-    return [writer.finish() for writer in writers]
+def identify_large(spark: SparkSession, files: Sequence[InputFile]) -> list[InputFile]:
+    """The files, those that several tasks will read with their fingerprints, which a job computes."""
+    large = [each for each in files if each.size > SPLIT_BYTES and each.number is None]
+    if not large:
+        return list(files)
+    frame = spark.range(0, len(large), 1, len(large)).mapInArrow(partial(_identify_each, large), "at long, number long")
+    with job_description(spark, f"compute the fingerprints of {count_words(len(large), 'file')}"):
+        numbers = {large[at].path: number for at, number in frame.collect()}
+    return [msgspec.structs.replace(each, number=numbers.get(each.path, each.number)) for each in files]
 
 
-def _write_by_driver(files: FileSystem, path: str, write: Callable[[Any], None]) -> WrittenContent:
-    content = content_of(write).to_pybytes()
-    files.replace(path, content)
-    return WrittenContent.of(content)
-
-
-def _run_on_spark(spark: SparkSession, root: str, catalog_text: str, tasks: Sequence[ReadTask]) -> list[TaskReport]:
-    """Run the tasks in a Spark job."""
-    upload = not arrow_opens(root)
-    work = partial(_run_tasks, tasks, catalog_text, upload)
-    frame = spark.range(0, len(tasks), 1, max(len(tasks), 1)).mapInArrow(work, RESULT_SCHEMA)
-    files = len({task.origin.path for task in tasks})
-    what = f"ingest {count_words(files, 'file')} into {folder_name(root)}"
-    with worker_errors(), job_description(spark, what):
-        rows = frame.toLocalIterator() if upload else frame.collect()
-        written = write_uploads(file_system_for(spark, root), rows)
-        return [msgspec.json.decode(each, type=TaskReport) for each in written]
-
-
-def _tasks(root: str, commit: str, at_us: int, inputs: Iterable[InputFile], target: int) -> Iterator[ReadTask]:
-    number = 0
-    for given in inputs:
-        for split in given.format.splits(given.path, given.size, target):
-            origin = Origin(root, commit, given.number, given.path, number, at_us)
-            yield ReadTask(origin, split, given.format, given.only)
-            number += 1
-
-
-def _run_tasks(
-    tasks: Sequence[ReadTask], catalog_text: str, upload: bool, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """On a worker: read the splits whose numbers are in the batches."""
-    types = types_of(catalog_text)
+def _identify_each(files: Sequence[InputFile], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for number in batch.column(0).to_pylist():
-            files = DriverUpload()
-            writer = _read_task(tasks[number], types, files.write if upload else write_file)
-            report = msgspec.json.encode(writer.finish())
-            yield from files.rows(report)
+        for at in batch.column(0).to_pylist():
+            with _readable(files[at].path):
+                number = _identify(files[at])
+            yield pa.record_batch([pa.array([at]), pa.array([number], pa.int64())], ["at", "number"])
 
 
-def _read_task(task: ReadTask, types: Types, write: Write) -> TableWriter:
-    """Read a split; its last rows are not written yet."""
-    writer = TableWriter(task.origin, write)
-    for chunk in _chunks(task, types):
-        if isinstance(chunk, list):
-            writer.reject(_select_letters(chunk, task.only))
-        else:
-            writer.add(_select_events(chunk, task.only), types.expected(chunk.type))
-    return writer
+# -- tasks -------------------------------------------------------------------------------------------------------------
 
 
-def _chunks(task: ReadTask, types: Types) -> Iterator[Chunk]:
-    """The chunks of a split; LakeError if the file cannot be read at all."""
+def read_files(work: IngestWork, task: int, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:
+    """In a task: read files, write their rows together, and return a report of each file."""
+    types, files = types_of(work.catalog), DriverUpload()
+    writers: list[TableWriter] = []
+    seen: set[int] = set()
+    for place, read in enumerate(reads):
+        with _readable(read.file.path):
+            number = _identify(read.file)
+            origin = Origin(work.root, work.commit, number, read.file.path, task * _PER_TASK + place, work.at_us)
+            writer = TableWriter(origin, files.write if work.upload else write_file)
+            writer.report.bytes, writer.report.modified_us = read.file.size, read.file.modified_us
+            writer.report.is_known = number in read.file.known or (read.split is None and number in seen)
+            if not writer.report.is_known:
+                _read(read, types, writer)
+        seen.add(number)
+        if writers:
+            writers[0].take_over(writer)
+        writers.append(writer)
+    yield from files.rows(*[msgspec.json.encode(writer.finish()) for writer in writers])
+
+
+def _read(read: FileRead, types: Types, writer: TableWriter) -> None:
+    """Read a file or a split; its last rows are not written yet."""
+    file, only = read.file, read.file.only
+    for split in [read.split] if read.split else file.format.splits(file.path, file.size, max(file.size, 1)):
+        for chunk in file.format.read(split, types):
+            writer.take(chunk if only is None else _select(chunk, only), types)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Turn an OSError about a file into LakeError."""
     try:
-        yield from task.format.read(task.split, types)
+        yield
     except OSError as problem:
-        raise LakeError(f"cannot read {task.split.path}: {problem.strerror or problem}") from problem
+        raise LakeError(f"cannot read {path}: {problem.strerror or problem}") from problem
 
 
-def _select_events(chunk: Columns, only: frozenset[int] | None) -> Columns:
-    """The events at some positions, or all."""
-    if only is None:
-        return chunk
-    wanted = pc.is_in(chunk.batch.column(POSITION), value_set=pa.array(only, pa.int64()))
+def _select(chunk: Chunk, positions: frozenset[int]) -> Chunk:
+    """The events or dead letters at some positions."""
+    if isinstance(chunk, list):
+        return [letter for letter in chunk if letter.position in positions]
+    wanted = pc.is_in(chunk.batch.column(POSITION), value_set=pa.array(positions, pa.int64()))
     return Columns(chunk.type, chunk.batch.filter(wanted))
 
 
-def _select_letters(letters: list[DeadLetter], only: frozenset[int] | None) -> list[DeadLetter]:
-    return letters if only is None else [letter for letter in letters if letter.position in only]
+# -- the driver --------------------------------------------------------------------------------------------------------
 
 
-def _draft(commit: str, at_us: int, inputs: Sequence[InputFile], reports: Sequence[TaskReport]) -> CommitDraft:
+def run_ingest(
+    spark: SparkSession, work: IngestWork, inputs: Sequence[InputFile], split_bytes: int = SPLIT_BYTES
+) -> list[TaskReport]:
+    """Read files in one job; about `split_bytes` are read by one task. Returns a report of each file or split."""
+    tasks = _pack(list(_reads(inputs, split_bytes)), parallelism(spark), split_bytes)
+    if not tasks:
+        return []
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_run_tasks, work, tasks), RESULT_SCHEMA)
+    with job_description(spark, f"ingest {count_words(len(inputs), 'file')} into {folder_name(work.root)}"):
+        return gather_reports(spark, work, frame)
+
+
+def gather_reports(spark: SparkSession, work: IngestWork, frame: DataFrame) -> list[TaskReport]:
+    """Run a job whose rows are those of `read_files`; writes the files that tasks returned."""
+    rows = frame.toLocalIterator() if work.upload else frame.collect()
+    written = write_uploads(file_system_for(spark, work.root), rows)
+    return [msgspec.json.decode(each, type=TaskReport) for each in written]
+
+
+def _reads(inputs: Iterable[InputFile], target: int) -> Iterator[FileRead]:
+    """Files as a whole, large ones in splits; those of equal size follow each other, as equal files have."""
+    for file in sorted(inputs, key=lambda each: each.size):
+        splits = file.format.splits(file.path, file.size, target) if file.size > target else [None]
+        share = file.size // max(len(splits), 1)
+        yield from (FileRead(file, split if len(splits) > 1 else None, share) for split in splits)
+
+
+def _pack(reads: Sequence[FileRead], parallel: int, most: int) -> list[list[FileRead]]:
+    """The reads of each task: as many tasks as run at once, or more if they would read over `most` bytes."""
+    target = min(max(sum(read.bytes for read in reads) // parallel, MIN_TASK_BYTES), most)
+    tasks: list[list[FileRead]] = []
+    room = 0
+    for read in reads:
+        if room <= 0 or read.bytes > 2 * room:
+            tasks.append([])
+            room = target
+        tasks[-1].append(read)
+        room -= read.bytes
+    return tasks
+
+
+def _run_tasks(
+    work: IngestWork, tasks: Sequence[Sequence[FileRead]], batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """On a worker: do the tasks whose numbers are in the batches."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from read_files(work, number, tasks[number])
+
+
+def make_draft(
+    work: IngestWork,
+    reports: Sequence[TaskReport],
+    earlier: Mapping[int, IngestedFile] | None = None,
+    *,
+    is_cut: bool = False,
+) -> CommitDraft:
+    """A draft that names the files that tasks wrote; `earlier` has the results of earlier ingests of their sources.
+
+    If the list of files `is_cut`, others with the same time of change as the newest may follow. So the newest ones do
+    not count for watermarks, or analyses would take events of the others for late.
+    """
     by_source: dict[int, list[TaskReport]] = {}
     for report in reports:
         by_source.setdefault(report.source, []).append(report)
-    sources = [
-        IngestedFile(
-            given.number,
-            given.path,
-            given.size,
-            (given.known.rows if given.known else 0) + sum(report.rows for report in by_source.get(given.number, ())),
-            sum(report.dead for report in by_source.get(given.number, ())),
-            given.known.commit if given.known else "",
-            given.modified_us,
-        )
-        for given in inputs
-    ]
-    newest = _newest(inputs, reports, at_us)
+    last = max((_millis(report) for report in reports), default=0) if is_cut else None
+    newest = _newest([report for report in reports if _millis(report) != last], work.at_us)
     return CommitDraft(
-        id=commit,
+        id=work.commit,
         kind="ingest",
-        at_us=at_us,
+        at_us=work.at_us,
         added=group_parts(reports),
-        sources=tuple(sources),
+        sources=tuple(_ingested(found, (earlier or {}).get(number)) for number, found in by_source.items()),
         shapes=tuple(dict.fromkeys(shape for report in reports for shape in report.shapes)),
-        newest_us=max(newest.values(), default=None),
+        newest_us=max(_newest(reports, work.at_us).values(), default=None),
         newest=newest,
     )
 
 
-def _newest(inputs: Iterable[InputFile], reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
+def _millis(report: TaskReport) -> int:
+    """When a file was changed, as exactly as Spark knows it."""
+    return report.modified_us // 1000
+
+
+def _ingested(reports: Sequence[TaskReport], earlier: IngestedFile | None) -> IngestedFile:
+    first = reports[0]
+    return IngestedFile(
+        first.source,
+        first.path,
+        first.bytes,
+        (earlier.rows if earlier else 0) + sum(report.rows for report in reports),
+        sum(report.dead for report in reports),
+        earlier.commit if earlier else "",
+        first.modified_us,
+    )
+
+
+def _newest(reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
     """The latest time of recording by recorder. A time in the future counts as now; else watermarks would be wrong."""
-    recorders = {given.number: recorder_of(given.path) for given in inputs}
-    known = [(recorders[each.source], each.newest_us) for each in reports if each.newest_us is not None]
+    known = [(recorder_of(each.path), each.newest_us) for each in reports if each.newest_us is not None]
     return latest({recorder: min(newest_us, at_us)} for recorder, newest_us in known)
 
 

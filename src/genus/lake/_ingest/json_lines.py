@@ -1,8 +1,8 @@
 """JSON files: one event per line, plain or as a CloudEvent, or one array of events.
 
 Lines are decoded to dictionaries; then the values of a field of all records of a type are converted to an attribute's
-column at once. Only faulty records are handled one by one. Files of lines are cut into ranges of bytes. An array is
-read as a whole; of a damaged array, the objects that can be found are read.
+column at once. Records that are not taken so are read one by one. Files of lines are cut into ranges of bytes. An array
+is read as a whole; of a damaged array, the objects that can be found are read.
 """
 
 import json
@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
-from genus.lake._ingest.record_assembly import Positions, RecordAssembler, RecordFaults, assembler_for
-from genus.lake._ingest.safe_cast import CastColumn
+from genus.lake._ingest.tabular import Positions, RecordsReader, Row, TypeColumns
 from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
-from genus.lake._ingest.values import convert_json
-from genus.records._fields import ENVELOPE, FieldNode, cloud_mapping, describe_no_type, describe_version, show_value
-from genus.records._mapping import FieldPath, Mapping, format_path
-from genus.records._payload import field_count, find_duplicate
+from genus.lake._ingest.values import Mask, convert_json
+from genus.records._fields import FieldNode, cloud_mapping
+from genus.records._mapping import FieldPath, Mapping
+from genus.records._payload import decode_json, field_count
+from genus.records._reader import MappedReader
 
 _NAME = re.compile(rb'"[ \t\r\n]*:')
 _COLON, _QUOTE, _BLANK = b':" '
@@ -30,95 +30,81 @@ Record = dict[str, Any]
 _decode = msgspec.json.Decoder().decode
 
 
-class RecordReader:
-    """Reads events from lines of JSON. State: an assembler for each type name that occurred."""
-
-    def __init__(self, mapping: Mapping, cloud_events: bool | None, types: Types, changed_us: int) -> None:
-        self._types, self._changed_us = types, changed_us
-        self._asked = cloud_events
-        self._mapping = mapping
+class LineReader(RecordsReader):
+    def __init__(self, mapping: Mapping, types: Types, changed_us: int) -> None:
+        super().__init__(mapping, types, changed_us, MappedReader(mapping, types))
         self._envelope = cloud_mapping(mapping)
         paths = [self._envelope.inside, mapping.inside, *(field.path[:-1] for field in mapping.all_fields)]
         self._containers = {path[0] for path in paths if path}
-        self._assemblers: dict[tuple[bool, str | int], RecordAssembler | str] = {}
 
     def read(self, piece: Lines) -> Iterator[Chunk]:
         """The events of some lines, type by type, then the dead letters."""
-        piece, faults = _without_blanks(piece), RecordFaults()
-        records = _decode_lines(piece.lines, faults)
-        _find_duplicates(piece.lines, records, self._containers, faults)
-        for (is_cloud, name), rows in self._groups(records, faults).items():
-            assembler = self._assembler(is_cloud, name)
-            if isinstance(assembler, str):
-                faults.add(rows, lambda _, reason=assembler: reason)  # type: ignore[misc]
+        lines, offsets = _without_blanks(piece)
+        records, good = _decode_lines(lines)
+        _find_duplicates(lines, records, self._containers, good)
+        for (is_cloud, name), rows in self._groups(records, good).items():
+            columns = self.type_columns(str(name), is_cloud=is_cloud)
+            if columns is None:
+                good[rows] = False
+            elif len(rows) == len(records):
+                yield _events(columns, records, good, offsets)
             else:
-                yield self._columns(assembler, rows, records, piece.offsets, faults)
-        if faults.reasons:
-            yield [
-                DeadLetter.of(int(piece.offsets[row]), reason, piece.lines[row])
-                for row, reason in sorted(faults.reasons.items())
-            ]
+                own = np.ones(len(rows), np.bool_)
+                yield _events(columns, [records[row] for row in rows], own, offsets[rows])
+                good[rows] = own
+        if not good.all():
+            odd = np.flatnonzero(~good).tolist()
+            yield from self.read_alone(Row(int(offsets[row]), decode_json(lines[row], None), lines[row]) for row in odd)
 
-    def _columns(
-        self,
-        assembler: RecordAssembler,
-        rows: list[int],
-        records: list[Record],
-        offsets: Positions,
-        faults: RecordFaults,
-    ) -> Columns:
-        is_all = len(rows) == len(records)
-        own = RecordFaults()
-        gathered = FieldGatherer(assembler, own).gather(records if is_all else [records[row] for row in rows])
-        converted: list[CastColumn] = []
-        for number, (wanted, values) in enumerate(zip(assembler.wanted, gathered, strict=True)):
-            converted.append(convert_json(values, wanted.type, wanted.field.value_format))
-            own.mask(
-                converted[-1].wrong,
-                lambda row, n=number, v=values: assembler.describe_wrong(n, v[row]),  # type: ignore[misc]
-            )
-        columns = assembler.assemble(converted, own, offsets if is_all else offsets[rows], self._changed_us)
-        for row, reason in own.reasons.items():
-            faults.reasons[rows[row]] = reason
-        return columns
-
-    def _groups(self, records: list[Record], faults: RecordFaults) -> dict[tuple[bool, str | int], list[int]]:
+    def _groups(self, records: list[Record], good: Mask) -> dict[tuple[bool, str | int], list[int]]:
         """The rows of each type name, separately for CloudEvents and plain records."""
-        cloud = self._cloud_rows(records, faults)
-        good = [row for row in range(len(records)) if row not in faults.reasons]
+        rows: list[int] = np.flatnonzero(good).tolist()
+        cloud = [row for row in rows if "specversion" in records[row]]
+        plain = rows if not cloud else [] if len(cloud) == len(rows) else sorted(set(rows) - set(cloud))
+        odd = [row for row in cloud if records[row].get("specversion") != "1.0"]
+        cloud = cloud if not odd else sorted(set(cloud) - set(odd))
         groups: dict[tuple[bool, str | int], list[int]] = {}
-        for is_cloud, mapping in ((False, self._mapping), (True, self._envelope)):
-            rows = [row for row in good if (row in cloud) is is_cloud]
-            for row, name in zip(rows, _names(mapping, [records[row] for row in rows]), strict=True):
+        for is_cloud, mapping, own in ((False, self._mapping, plain), (True, self._envelope, cloud)):
+            for row, name in zip(own, _names(mapping, [records[row] for row in own]), strict=True):
                 if type(name) is str or type(name) is int:
                     groups.setdefault((is_cloud, name), []).append(row)
                 else:
-                    faults.reasons[row] = describe_no_type(mapping, name)
+                    odd.append(row)
+        good[odd] = False
         return groups
 
-    def _cloud_rows(self, records: list[Record], faults: RecordFaults) -> set[int]:
-        """The rows that are CloudEvents; those of an unknown version are added to the faults."""
-        if self._asked is False:
-            return set()
-        cloud = {row for row, record in enumerate(records) if self._asked or "specversion" in record}
-        for row in cloud:
-            if (version := records[row].get("specversion")) != "1.0":
-                faults.reasons.setdefault(row, describe_version(version))
-        return cloud
 
-    def _assembler(self, is_cloud: bool, name: str | int) -> RecordAssembler | str:
-        key = is_cloud, name
-        if key not in self._assemblers:
-            self._assemblers[key] = self._make_assembler(is_cloud, str(name))
-        return self._assemblers[key]
+def _events(columns: TypeColumns, records: list[Record], good: Mask, offsets: Positions) -> Columns:
+    """The events of records of one type; rows that are read alone are set not to be good."""
+    plan = columns.plan
+    gathered: list[list[Any]] = [[]] * len(plan.wanted)
+    _gather(plan.tree, records, gathered, good)
+    converted = [
+        convert_json(values, wanted.type, wanted.field.value_format)
+        for wanted, values in zip(plan.wanted, gathered, strict=True)
+    ]
+    return columns.assemble(converted, good, offsets)
 
-    def _make_assembler(self, is_cloud: bool, name: str) -> RecordAssembler | str:
-        if not is_cloud:
-            return assembler_for(name, self._mapping, self._types)
-        assembler = assembler_for(name, self._envelope, self._types, ENVELOPE)
-        if isinstance(assembler, RecordAssembler):
-            assembler.ignore_envelope(self._envelope)
-        return assembler
+
+def _gather(node: FieldNode, records: list[Record], found: list[list[Any]], good: Mask) -> None:
+    """Collect the values of each wanted field, None where a record has none."""
+    for key in set().union(*records) - node.children.keys() if not node.takes_rest else ():
+        good[[row for row, record in enumerate(records) if record.get(key) is not None]] = False
+    for key, child in node.children.items():
+        if not (child.wanted or child.children or child.refused):
+            continue
+        values: list[Any] = [record.get(key) for record in records]
+        for number in child.wanted:
+            found[number] = values
+        if child.refused:
+            good[[row for row, value in enumerate(values) if value is not None]] = False
+        elif child.children or not child.wanted:
+            if set(map(type, values)) != {dict}:
+                if not child.wanted and not child.is_ignored:
+                    odd = [row for row, value in enumerate(values) if value is not None and type(value) is not dict]
+                    good[odd] = False
+                values = [value if type(value) is dict else {} for value in values]
+            _gather(child, values, found, good)
 
 
 def _names(mapping: Mapping, records: list[Record]) -> list[Any]:
@@ -152,33 +138,30 @@ def _without_blanks(piece: Lines) -> Lines:
     return Lines([line for line in piece.lines if line.strip()], piece.offsets[kept])
 
 
-def _decode_lines(lines: list[bytes], faults: RecordFaults) -> list[Record]:
-    """Decode each line to an object; an empty one, and a fault, where a line is not an object."""
+def _decode_lines(lines: list[bytes]) -> tuple[list[Record], Mask]:
+    """Decode each line to an object; an empty one where a line is none, which the mask tells."""
     try:
         records = list(map(_decode, lines))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        records = [_decode_line(row, line, faults) for row, line in enumerate(lines)]
+        records = list(map(_decode_line, lines))
     if set(map(type, records)) <= {dict}:
-        return records
-    strange = [row for row, record in enumerate(records) if type(record) is not dict]
-    faults.add(strange, lambda row: f"not an object: {show_value(records[row])}")
-    return [record if type(record) is dict else {} for record in records]
+        return records, np.ones(len(records), np.bool_)
+    good = np.array([type(record) is dict for record in records])
+    return [record if type(record) is dict else {} for record in records], good
 
 
-def _decode_line(row: int, line: bytes, faults: RecordFaults) -> Any:
+def _decode_line(line: bytes) -> Any:
     try:
         return _decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as problem:
-        what = "not UTF-8" if isinstance(problem, UnicodeError) else "not JSON"
-        faults.reasons[row] = f"{what}: {problem}"
-        return {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
 
 
-def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[str], faults: RecordFaults) -> None:
-    """Add lines that have a field twice to the faults; the decoder silently keeps the last one.
+def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[str], good: Mask) -> None:
+    """Set lines that may have a field twice not to be good; the decoder silently keeps the last one.
 
     The number of fields in a line is about the number of `":` in it. Where the decoded record has as many fields, there
-    are no duplicates; the few other lines are decoded again by a decoder that finds them.
+    are no duplicates.
     """
     if not lines:
         return
@@ -189,8 +172,7 @@ def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[
             inside = (record.get(key) for record in records)
             sizes += np.fromiter((len(each) if type(each) is dict else 0 for each in inside), np.int64, len(records))
     for row in np.flatnonzero(counts != sizes).tolist():
-        if row not in faults.reasons and counts[row] != field_count(records[row]):
-            faults.reasons.update({row: reason} if (reason := find_duplicate(lines[row])) else {})
+        good[row] &= counts[row] == field_count(records[row])
 
 
 def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
@@ -201,51 +183,6 @@ def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
         return np.array([len(_NAME.findall(line)) for line in lines], np.int64)
     ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
     return np.diff(np.searchsorted(colons[before == _QUOTE], ends), prepend=0)
-
-
-# -- fields ------------------------------------------------------------------------------------------------------------
-
-
-class FieldGatherer:
-    """Collects the values of each wanted field from records of one type."""
-
-    def __init__(self, assembler: RecordAssembler, faults: RecordFaults) -> None:
-        self._assembler, self._faults = assembler, faults
-        self._found: list[list[Any]] = [[] for _ in assembler.wanted]
-
-    def gather(self, records: list[Record]) -> list[list[Any]]:
-        """The values of all wanted fields, None where a record has no value."""
-        self._visit(self._assembler.tree, records, ())
-        return self._found
-
-    def _visit(self, node: FieldNode, records: list[Record], path: FieldPath) -> None:
-        for key in set().union(*records) - node.children.keys() if not node.takes_rest else ():
-            self._refuse(records, key, self._assembler.describe_unknown((*path, key)))
-        for key, child in node.children.items():
-            if child.refused:
-                self._refuse(records, key, child.refused)
-            elif child.wanted or child.children:
-                self._enter(child, [record.get(key) for record in records], (*path, key))
-
-    def _refuse(self, records: list[Record], key: str, reason: str) -> None:
-        rows = [row for row, record in enumerate(records) if record.get(key) is not None]
-        self._faults.add(rows, lambda _: reason)
-
-    def _enter(self, node: FieldNode, values: list[Any], path: FieldPath) -> None:
-        for number in node.wanted:
-            self._found[number] = values
-        if not node.children and (node.wanted or node.is_ignored):
-            return
-        if set(map(type, values)) != {dict}:
-            values = self._objects(node, values, path)
-        self._visit(node, values, path)
-
-    def _objects(self, node: FieldNode, values: list[Any], path: FieldPath) -> list[Record]:
-        if not node.wanted and not node.is_ignored:
-            strange = [row for row, value in enumerate(values) if value is not None and type(value) is not dict]
-            reason = f"the field {format_path(path)!r} is not an object"
-            self._faults.add(strange, lambda _: reason)
-        return [value if type(value) is dict else {} for value in values]
 
 
 # -- the format --------------------------------------------------------------------------------------------------------
@@ -262,11 +199,10 @@ _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class JsonLines(msgspec.Struct, frozen=True):
     """JSON with one event per line (.jsonl, .ndjson, .json, each also with .gz), or one array of events.
 
-    `cloud_events` says whether records are CloudEvents; if None, those with `specversion` are.
+    Records with `specversion` are CloudEvents.
     """
 
     mapping: Mapping = Mapping()
-    cloud_events: bool | None = None
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of bytes; compressed files and arrays are one split."""
@@ -275,8 +211,7 @@ class JsonLines(msgspec.Struct, frozen=True):
         return byte_ranges(path, size, target)
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The events and dead letters of a range."""
-        reader = RecordReader(self.mapping, self.cloud_events, types, changed_us(split.path))
+        reader = LineReader(self.mapping, types, changed_us(split.path))
         is_whole = is_compressed(split.path) or split.end - split.start <= ARRAY_LIMIT
         pieces = read_array(split) if split.start == 0 and is_whole and _is_array(split.path) else read_lines(split)
         for piece in pieces:

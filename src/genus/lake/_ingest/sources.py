@@ -4,7 +4,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyspark.sql import SparkSession
 
@@ -12,15 +12,16 @@ from genus.errors import LakeError
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.format import Format, Types
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.recordings import Recordings
-from genus.lake._tables.files import FileInfo, absolute_path, file_info, local_path, walk_files
-from genus.lake._tables.hadoop import file_system_for
+from genus.lake._ingest.tabular import ParquetFiles
+from genus.lake._tables.file_systems import file_system_for, walk_files
+from genus.lake._tables.files import FileInfo, absolute_path, file_info, local_path
 from genus.records._mapping import Mapping
 from genus.records._mapping_file import read_mapping
 
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc
+    from genus.lake._ingest.can_logs import CanLogs
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
 """File endings of the formats that take a mapping."""
@@ -41,6 +42,9 @@ def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
 RECORDING = "recording"
 CAN_ENDINGS = ("log", "asc", "blf", "trc", "mf4", "mdf", "pcap", "pcapng", "crtd")
 """Endings of CAN logs; with a DBC file, a file of any ending that is no other format is one if its content is."""
+
+_KNOWN_ENDINGS = ("genus", *ENDINGS, *CAN_ENDINGS)
+_PACKED = ("", ".gz", ".zst", ".bz2", ".xz")
 
 PathLike = str | os.PathLike[str]
 Unknown = Literal["dead", "pass"]
@@ -64,16 +68,12 @@ def _files_at(spark: SparkSession, path: str, any_ending: bool) -> Iterator[File
     if local is not None and os.path.isfile(local):
         yield file_info(local)
     elif local is not None and not os.path.exists(local):
-        yield from map(file_info, _matching(path, local))
+        if not (found := sorted(filter(os.path.isfile, glob.glob(local, recursive=True)))):
+            raise LakeError(f"{path}: there is no such file or folder")
+        yield from map(file_info, found)
     else:
-        found = _files_in(spark, absolute_path(path))
-        yield from (file for file in found if any_ending or _has_format(file.path))
-
-
-def _matching(path: str, pattern: str) -> list[str]:
-    if not (found := sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))):
-        raise LakeError(f"{path}: there is no such file or folder")
-    return found
+        files = _files_in(spark, absolute_path(path))
+        yield from (file for file in files if any_ending or ending_of(file.path) in _KNOWN_ENDINGS)
 
 
 def _files_in(spark: SparkSession, path: str) -> list[FileInfo]:
@@ -81,10 +81,6 @@ def _files_in(spark: SparkSession, path: str) -> list[FileInfo]:
     if local_path(path) is None and not found:
         return [file_info(path)]  # a remote file: it has no entries
     return found
-
-
-def _has_format(path: str) -> bool:
-    return ending_of(path) in ("genus", *ENDINGS, *CAN_ENDINGS)
 
 
 class FormatChooser:
@@ -101,29 +97,57 @@ class FormatChooser:
         self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
         self._given_dbc, self._unknown = dbc, unknown
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What tasks need: the layouts of the messages of a DBC file, not the file."""
+        logs = self._logs
+        return {**self.__dict__, "_logs": logs, "_dbc": None, "_given_dbc": None}
+
     @cached_property
     def _dbc(self) -> "Dbc | None":
         if not isinstance(self._given_dbc, str | os.PathLike):
             return self._given_dbc
         from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-        return load_dbc(self._given_dbc)
+        return load_dbc(self._given_dbc, reuse=True)
+
+    @cached_property
+    def _logs(self) -> "CanLogs | None":
+        """The format of CAN logs; the log format of a file is filled in."""
+        if self._dbc is None:
+            return None
+        from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
+
+        return CanLogs.of(self._dbc, "log", unknown=self._unknown)
 
     @property
     def types(self) -> tuple[type, ...]:
         """The event types of the DBC file and their kind, for a catalog; empty without a DBC file."""
         return () if self._dbc is None else self._dbc.all_types
 
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """The endings of the files in a folder that have the format; by default those of recordings."""
+        if self._format is not None:
+            return ("genus",) if self._format == RECORDING else (self._format, f"{self._format}.gz")
+        if self._logs is not None:
+            return tuple(f"{each}{packed}" for each in (*CAN_ENDINGS, "csv") for packed in _PACKED)
+        return ("genus",) if self._mapping is None else tuple(f"{each}{gz}" for each in ENDINGS for gz in ("", ".gz"))
+
+    @property
+    def pattern(self) -> str:
+        """The names of such files, in capitals or small letters, as a pattern of Spark."""
+        return f"*.{{{','.join(map(_any_case, self.endings))}}}"
+
     def __call__(self, path: str) -> Format:
         """The format of a file; LakeError if its ending is unknown, or if a CAN log comes without a DBC file."""
         ending = self._format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
-        if ending in CAN_ENDINGS or (self._given_dbc is not None and (ending == "csv" or ending not in ENDINGS)):
+        if ending in CAN_ENDINGS or (self._logs is not None and (ending == "csv" or ending not in ENDINGS)):
             return self._can_logs(path)
         if ending in ENDINGS:
             return mapped_format(path, ending, self._mapping)
-        known = ", ".join(("genus", *ENDINGS, *CAN_ENDINGS))
+        known = ", ".join(_KNOWN_ENDINGS)
         raise LakeError(f"{path}: unknown ending {ending!r}; name the format, one of {known} (format=, --format)")
 
     def check(self, types: Types) -> None:
@@ -131,12 +155,27 @@ class FormatChooser:
         if self._mapping is not None:
             self._mapping.check(types)
 
-    def _can_logs(self, path: str) -> Format:
-        if self._dbc is None:
-            raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
-        from genus.lake._ingest.can_logs import CanLogs, find_log_format  # needs cantools, an extra
+    def check_named(self, paths: Iterable[str], types: Types) -> None:
+        """Raise LakeError for the first table that comes without a mapping, and does not name the types of its rows."""
+        for path in paths if self._mapping is None else ():
+            if isinstance(format := self(path), Csv):
+                format.check_named(path, types)
 
-        return CanLogs.of(self._dbc, self._format or find_log_format(path), unknown=self._unknown)
+    def _can_logs(self, path: str) -> Format:
+        if self._logs is None:
+            raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
+        from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
+
+        return self._logs.of_format(self._format or find_log_format(path))
+
+
+def _any_case(text: str) -> str:
+    """A pattern for a text in capitals or small letters.
+
+    >>> _any_case("a.1")
+    '[aA].1'
+    """
+    return "".join(f"[{each.lower()}{each.upper()}]" if each.isalpha() else each for each in text)
 
 
 def ending_of(path: str) -> str:

@@ -7,7 +7,7 @@ A line belongs to the range of its first byte. Offsets are counted in bytes of t
 import os
 import zlib
 from collections.abc import Iterator
-from typing import IO, NamedTuple, Protocol, TypeAlias
+from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,13 +32,6 @@ class Lines(NamedTuple):
 
     lines: list[bytes]
     offsets: Offsets
-
-
-class ByteStream(Protocol):
-    """Source of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """The next bytes, at least one; empty at the end."""
 
 
 def is_compressed(path: str) -> bool:
@@ -95,7 +88,7 @@ def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLette
 
 
 def _blocks(
-    stream: ByteStream, position: int, end: int | None, rest: bytes, limit: int
+    stream: "IO[bytes] | GzipReader", position: int, end: int | None, rest: bytes, limit: int
 ) -> Iterator[TextBlock | list[DeadLetter]]:
     """The lines that begin before `end`; `rest` was read from the stream already, and begins at `position`."""
     while end is None or position < end:
@@ -123,7 +116,7 @@ def _whole_lines(text: bytes, left: int | None, *, is_last: bool) -> int:
     return beyond or (len(text) if is_last else text.rfind(b"\n") + 1)
 
 
-def _after_line(stream: ByteStream) -> tuple[int, bytes]:
+def _after_line(stream: "IO[bytes] | GzipReader") -> tuple[int, bytes]:
     """Read to the end of the line: the number of bytes up to there, and the bytes that were read after it."""
     passed = 0
     while piece := stream.read(_PIECE):
@@ -131,10 +124,6 @@ def _after_line(stream: ByteStream) -> tuple[int, bytes]:
             return passed + end + 1, piece[end + 1 :]
         passed += len(piece)
     return passed, b""
-
-
-def _too_long(position: int, line: bytes) -> DeadLetter:
-    return DeadLetter.of(position, f"a line of more than {LINE_LIMIT >> 20} MiB", line[:_KEPT])
 
 
 def _cut(block: bytes, start: int) -> Iterator[Lines | list[DeadLetter]]:
@@ -147,12 +136,12 @@ def _cut(block: bytes, start: int) -> Iterator[Lines | list[DeadLetter]]:
     if not len(long):
         yield Lines(lines, offsets)
         return
-    yield [_too_long(int(offsets[row]), lines[row]) for row in long.tolist()]
+    reason = f"a line of more than {LINE_LIMIT >> 20} MiB"
+    yield [DeadLetter.of(int(offsets[row]), reason, lines[row][:_KEPT]) for row in long.tolist()]
     yield Lines([line for line in lines if len(line) <= LINE_LIMIT], np.delete(offsets, long))
 
 
 def join_lines(parts: list[Lines]) -> Lines:
-    """Concatenate blocks of lines."""
     full = [part for part in parts if part.lines]
     if len(full) == 1:
         return full[0]

@@ -1,31 +1,23 @@
-"""Conversion of JSON values and Arrow columns to attribute columns, with the rows that are wrong.
+"""Attribute columns from JSON values and from columns of tables, with the rows that are wrong.
 
-The table in docs/lake-ingest.md shows which values an attribute type accepts; `genus.records` has the same rules for a
-single value. Nothing is guessed: text is not a number unless the format is text, as CSV is, or the mapping says so;
-true is not 1; 1.0 is the integer 1, 1.5 is not an integer.
+`genus.records` has the rules: which values an attribute accepts, and what they become. Arrow does the same with whole
+columns where it is sure to; `_FAST` has what it takes for each attribute type. It refuses a whole array because of one
+value, so an array is halved until what it refuses is among few values, and these are read one by one by the reader of
+`genus.records`. That reader also reads columns that Arrow does not take at all, each distinct value once.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._ingest.safe_cast import (
-    CastColumn,
-    cast_each,
-    int_of_text,
-    keep_where,
-    parse_durations,
-    parse_times,
-    parse_values,
-    reject_all,
-    retry_wrong,
-    then_cast,
-)
-from genus.lake._tables.columns import stored_type
+from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, stored_type
 from genus.model import (
     AttributeType,
     BoolType,
@@ -37,17 +29,74 @@ from genus.model import (
     OpaqueType,
     TextType,
     TimeType,
+    micros_of_duration,
 )
-from genus.model._types import INT64_MAX, INT64_MIN, int_range
-from genus.records._values import EXACT, HEX, NON_FINITE, TEXT, ValueFormat, decode_base64
+from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_time
+from genus.records._values import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ReadValue, ValueFormat, value_reader
 
+FEW = 64
+"""So many values are read one by one, rather than halved again."""
+_REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
+_SURE_US = micros_of_time(datetime(2037, 1, 1, tzinfo=UTC))
+"""Arrow's rules for summer time end there, Python's do not."""
+_NAIVE, _DURATION = pa.timestamp("us"), pa.duration("us")
 _LAYOUTS: dict[pa.DataType, pa.DataType] = {
     pa.large_string(): pa.string(),
     pa.string_view(): pa.string(),
     pa.large_binary(): pa.binary(),
     pa.binary_view(): pa.binary(),
     pa.null(): pa.string(),
+    pa.float16(): pa.float64(),
+    pa.float32(): pa.float64(),
+    pa.duration("ns"): _DURATION,
+    **{each: pa.int64() for each in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())},
 }
+_KINDS: dict[frozenset[type], pa.DataType] = {
+    frozenset(): pa.string(),
+    frozenset({bool}): pa.bool_(),
+    frozenset({int}): pa.int64(),
+    frozenset({float}): pa.float64(),
+    frozenset({str}): pa.string(),
+}
+_MIXED: dict[frozenset[type], pa.DataType] = {**_KINDS, frozenset({int, float}): pa.float64()}
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Fast: TypeAlias = Callable[[pa.Array, Any, ValueFormat], pa.Array | None]
+"""Converts a column; None if it takes no columns of its type, an error of Arrow if it does not take some value."""
+
+
+class CastColumn(NamedTuple):
+    """An attribute's column, null where a value is absent or wrong, and a mask of the wrong rows if there are any."""
+
+    column: pa.Array
+    wrong: Mask | None = None
+
+
+class Unreadable(str):
+    """Shows a value that Python has not, such as text that is not UTF-8; no attribute accepts it."""
+
+
+def valid_rows(column: pa.Array) -> Mask:
+    """A mask of the rows that have a value."""
+    found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def convert_json(values: list[Any], type_: AttributeType, form: ValueFormat) -> CastColumn:
+    """Convert JSON values to an attribute's column.
+
+    >>> column, wrong = convert_json([1.0, 1.5, None, "x"], IntType(8), ValueFormat())
+    >>> column.to_pylist(), wrong.tolist()
+    ([1, None, None, None], [False, True, False, True])
+    """
+    kinds = _MIXED if isinstance(type_, IntType | FloatType) else _KINDS
+    stored = None if isinstance(type_, OpaqueType) else kinds.get(frozenset(map(type, values)) - {type(None)})
+    if stored is not None:
+        try:
+            return convert_column(pa.array(values, stored), type_, form)
+        except _REFUSED:  # an integer of more than 64 bits, or one that is not exact as a float
+            pass
+    return read_values(values, type_, form)
 
 
 def convert_column(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
@@ -57,233 +106,301 @@ def convert_column(column: pa.Array, type_: AttributeType, form: ValueFormat) ->
     >>> column.to_pylist(), wrong.tolist()
     ([1, None, None], [False, True, False])
     """
-    column = _without(_plain(column), form.absent)
+    column = plain_column(column)
+    fast = _FAST[type(type_)]
+    return _convert(_without(column, form.absent), lambda part: fast(part, type_, form), type_, form)
+
+
+def _convert(
+    column: pa.Array, fast: Callable[[pa.Array], pa.Array | None], type_: AttributeType, form: ValueFormat
+) -> CastColumn:
     if column.null_count == len(column):
         return CastColumn(pa.nulls(len(column), stored_type(type_)))
-    return _CONVERTERS[type(type_)](column, type_, form)
-
-
-def convert_json(values: list[Any], type_: AttributeType, form: ValueFormat) -> CastColumn:
-    """Convert JSON values to an attribute's column; values of different Python types are converted separately."""
-    if isinstance(type_, OpaqueType):
-        return _opaque_json(values, form.absent)
-    kinds = set(map(type, values)) - {type(None)}
-    if kinds == {int, float} and isinstance(type_, FloatType):
-        values = [_as_float(value) for value in values]
-        kinds = set(map(type, values)) - {type(None)}
-    if len(kinds) <= 1:
-        return _convert_kind(values, kinds.pop() if kinds else str, type_, form)
-    parts = [
-        _convert_kind([value if type(value) is kind else None for value in values], kind, type_, form)
-        for kind in sorted(kinds, key=str)
-    ]
-    wrongs = [part.wrong for part in parts if part.wrong is not None]
-    return CastColumn(pc.coalesce(*(part.column for part in parts)), np.logical_or.reduce(wrongs) if wrongs else None)
-
-
-# -- Python values to Arrow --------------------------------------------------------------------------------------------
-
-_KINDS: dict[type, pa.DataType] = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
-
-
-def _convert_kind(values: list[Any], kind: type, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    stored = _KINDS.get(kind)
-    if stored is None:  # a list or an object
-        return CastColumn(pa.nulls(len(values), stored_type(type_)), np.array([value is not None for value in values]))
     try:
-        return convert_column(pa.array(values, stored), type_, form)
-    except OverflowError:
-        return _convert_large(values, type_, form)
-
-
-def _convert_large(values: list[int | None], type_: AttributeType, form: ValueFormat) -> CastColumn:
-    """Convert integers some of which exceed 64 bits; these are wrong except for a float."""
-    if isinstance(type_, FloatType):
-        return _convert_large_floats(values, type_, form)
-    fits = [value is None or -(1 << 63) <= value < 1 << 63 for value in values]
-    kept = pa.array([value if fit else None for value, fit in zip(values, fits, strict=True)], pa.int64())
-    return then_cast(CastColumn(kept, ~np.array(fits)), lambda column: convert_column(column, type_, form))
-
-
-def _convert_large_floats(values: list[int | None], type_: AttributeType, form: ValueFormat) -> CastColumn:
-    """Convert integers to floats; those beyond the largest float are wrong."""
-    floats = [_as_float(value) for value in values]
-    wrong = np.array([type(each) is int for each in floats])
-    kept = pa.array([None if type(each) is int else each for each in floats], pa.float64())
-    return then_cast(CastColumn(kept, wrong), lambda column: convert_column(column, type_, form))
-
-
-def _as_float(value: float | int | None) -> float | int | None:
-    """A number as a float; an integer beyond the largest float stays one."""
+        if (made := fast(column)) is not None:
+            return CastColumn(made)
+    except _REFUSED:
+        if len(column) > FEW:
+            half = len(column) // 2
+            return _concat([_convert(part, fast, type_, form) for part in (column.slice(0, half), column.slice(half))])
     try:
-        return None if value is None else float(value)
-    except OverflowError:
-        return value
+        encoded = column.dictionary_encode()
+    except pa.ArrowNotImplementedError:  # lists and structs
+        return read_values(python_values(column), type_, form)
+    distinct, wrong = read_values(python_values(encoded.dictionary), type_, form)
+    indices = encoded.indices
+    return CastColumn(
+        distinct.take(indices), None if wrong is None else wrong[indices.fill_null(0)] & valid_rows(column)
+    )
 
 
-def _opaque_json(values: list[Any], absent: tuple[Any, ...]) -> CastColumn:
-    texts: list[bytes | None] = []
-    wrong = np.zeros(len(values), np.bool_)
-    for row, value in enumerate(values):
+def _concat(parts: list[CastColumn]) -> CastColumn:
+    column = pa.concat_arrays([part.column for part in parts])
+    if all(part.wrong is None for part in parts):
+        return CastColumn(column)
+    masks = [np.zeros(len(part.column), np.bool_) if part.wrong is None else part.wrong for part in parts]
+    return CastColumn(column, np.concatenate(masks))
+
+
+# -- one by one --------------------------------------------------------------------------------------------------------
+
+
+def read_values(values: Iterable[Any], type_: AttributeType, form: ValueFormat) -> CastColumn:
+    """Convert values by the reader of `genus.records`, one by one."""
+    read, made, wrong = _stored_reader(type_, form), [], []
+    for value in values:
         try:
-            texts.append(None if value is None or _is_among(value, absent) else msgspec.json.encode(value))
-        except RecursionError:
-            texts.append(None)
-            wrong[row] = True
-    return CastColumn(pa.array(texts, pa.string()), wrong if wrong.any() else None)
+            made.append(None if value is None else read(value))
+            wrong.append(False)
+        except (*ERRORS, TypeError):  # keys or extensions that JSON does not have are a TypeError
+            made.append(None)
+            wrong.append(True)
+    return CastColumn(stored_array(made, type_), np.array(wrong) if any(wrong) else None)
 
 
-def _is_among(value: Any, absent: tuple[Any, ...]) -> bool:
-    return type(value) in (str, int, float) and value in absent
+def _stored_reader(type_: AttributeType, form: ValueFormat) -> ReadValue:
+    read, store = value_reader(type_, form), _STORE.get(type(type_))
+    if store is None:
+        return read
+    return lambda value: None if (found := read(value)) is None else store(found)
 
 
-# -- Arrow to attributes -----------------------------------------------------------------------------------------------
+_STORE: dict[type, Callable[[Any], Any]] = {
+    TimeType: micros_of_time,
+    DurationType: micros_of_duration,
+    ChoiceType: lambda value: getattr(value, "value", value),
+    OpaqueType: msgspec.json.encode,
+}
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    """Convert a column to the standard layout of its type: no extensions, dictionaries or views."""
+def stored_values(values: Iterable[Any], type_: AttributeType) -> pa.Array:
+    """The column of attribute values; raises one of `ERRORS` if an opaque one is too deep."""
+    store = _STORE.get(type(type_))
+    made = list(values) if store is None else [None if value is None else store(value) for value in values]
+    return stored_array(made, type_)
+
+
+def stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
+    """The column of values as `_STORE` makes them."""
+    stored = stored_type(type_)
+    if isinstance(type_, TimeType | DurationType):
+        return pa.array(values, pa.int64()).cast(stored)
+    if isinstance(type_, FloatType):
+        return pa.array(values, pa.float64()).cast(stored, safe=False)
+    return pa.array(values, stored)
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """The values of a column that `plain_column` made, as JSON or Python has them."""
+    try:
+        values: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        values = [_python_value(scalar) for scalar in column]
+    if not pa.types.is_decimal(column.type):
+        return values
+    return [
+        int(each) if isinstance(each, Decimal) and each == each.to_integral_value() else each and float(each)
+        for each in values
+    ]
+
+
+def _python_value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return Unreadable(scalar.as_buffer().to_pybytes().decode("utf-8", "backslashreplace"))
+    except (ValueError, OverflowError):
+        return Unreadable(f"{scalar.value} as {scalar.type}")  # a time or duration that Python has not
+
+
+# -- layouts -----------------------------------------------------------------------------------------------------------
+
+
+def plain_column(column: pa.Array) -> pa.Array:
+    """Convert a column to the one layout of its kind: no extensions, dictionaries, views or small numbers."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_fixed_size_binary(column.type):
         return column.cast(pa.binary())
-    if pa.types.is_float16(column.type):
-        return column.cast(pa.float32())
-    return column.cast(_LAYOUTS[column.type]) if column.type in _LAYOUTS else column
+    if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+        return column.cast(pa.timestamp("us", column.type.tz), safe=False)  # digits beyond microseconds are cut off
+    return column.cast(_LAYOUTS[column.type], safe=False) if column.type in _LAYOUTS else column
 
 
 def _without(column: pa.Array, absent: tuple[Any, ...]) -> pa.Array:
     """Replace the values that mean absent by null."""
+    names: list[Any]
     if pa.types.is_string(column.type):
-        names = pa.array([value for value in absent if isinstance(value, str)], pa.string())
-    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        names = _numbers_among(absent, column.type)
+        names = [value for value in absent if isinstance(value, str)]
+    elif pa.types.is_int64(column.type):
+        numbers = [value for value in absent if not isinstance(value, str) and value == value // 1]
+        names = [int(value) for value in numbers if INT64_MIN <= value <= INT64_MAX]
+    elif pa.types.is_float64(column.type):
+        names = [float(value) for value in absent if not isinstance(value, str)]
+        names += [-0.0, 0.0] if 0 in names else []  # Arrow's `is_in` tells them apart
     else:
         return column
-    if not len(names):
+    if not names:
         return column
-    return pc.if_else(pc.is_in(column, value_set=names), pa.scalar(None, column.type), column)
+    return pc.if_else(pc.is_in(column, value_set=pa.array(names, column.type)), pa.scalar(None, column.type), column)
 
 
-def _numbers_among(absent: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
-    numbers = [value for value in absent if not isinstance(value, str)]
-    if pa.types.is_floating(kind):
-        zeros = [0.0, -0.0] if 0 in numbers else []  # Arrow's `is_in` tells them apart
-        return pa.array([*map(float, numbers), *zeros], kind)
-    whole = [int(value) for value in numbers if isinstance(value, int) or value.is_integer()]
-    fitting = pa.array([value for value in whole if INT64_MIN <= value <= INT64_MAX], pa.int64())
-    return cast_each(fitting, lambda part: part.cast(kind)).column.drop_null()
+# -- what Arrow takes --------------------------------------------------------------------------------------------------
 
 
-def _bools(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    if pa.types.is_boolean(column.type):
-        return CastColumn(column)
+def _all(column: pa.Array, good: pa.Array) -> pa.Array:
+    """The column, if `good` is true for all of its values."""
+    if pc.all(good).as_py() is False:
+        raise pa.ArrowInvalid("not for Arrow")
+    return column
+
+
+def _among(column: pa.Array, values: Iterable[Any]) -> pa.Array:
+    return _all(column, pc.is_in(column, value_set=pa.array([*values, None], column.type)))
+
+
+def _within(column: pa.Array, low: float, high: float) -> pa.Array:
+    return _all(column, pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high)))
+
+
+def _bools(column: pa.Array, type_: BoolType, form: ValueFormat) -> pa.Array | None:
+    is_text = pa.types.is_string(column.type) and form.format == TEXT
+    return column.cast(pa.bool_()) if is_text or pa.types.is_boolean(column.type) else None
+
+
+def _ints(column: pa.Array, type_: IntType, form: ValueFormat) -> pa.Array | None:
+    scale, low_high = form.scale, int_range(type_.bits, type_.signed)
+    if scale is None or isinstance(scale, int):
+        whole = _integers(column, form)
+        whole = whole if whole is None or scale is None else pc.multiply_checked(whole, scale)
+    else:
+        numbers = _numbers(column, form)
+        whole = None if numbers is None else _whole(pc.round(pc.multiply(numbers, scale)))
+    return None if whole is None else _within(whole, *low_high).cast(stored_type(type_))
+
+
+def _integers(column: pa.Array, form: ValueFormat) -> pa.Array | None:
     if pa.types.is_string(column.type) and form.format == TEXT:
-        return cast_each(column, lambda part: part.cast(pa.bool_()))
-    return reject_all(column, pa.bool_())
+        column = _numbers_of_text(column)
+    if pa.types.is_floating(column.type):
+        return _whole(column)
+    return column.cast(pa.int64()) if pa.types.is_integer(column.type) or pa.types.is_decimal(column.type) else None
 
 
-def _ints(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    assert isinstance(type_, IntType)
-    low, high = int_range(type_.bits, type_.signed)
-    whole = _scaled_ints(column, form)
-    fitting = then_cast(whole, lambda c: keep_where(c, pc.and_(pc.greater_equal(c, low), pc.less_equal(c, high))))
-    return CastColumn(fitting.column.cast(stored_type(type_)), fitting.wrong)
-
-
-def _scaled_ints(column: pa.Array, form: ValueFormat) -> CastColumn:
-    scale = form.scale
-    if scale is None:
-        return _integers(column, form)
-    if isinstance(scale, int):
-        return then_cast(_integers(column, form), lambda c: cast_each(c, lambda part: pc.multiply_checked(part, scale)))
-    return then_cast(then_cast(_numbers(column, form), lambda c: CastColumn(pc.round(pc.multiply(c, scale)))), _whole)
-
-
-def _integers(column: pa.Array, form: ValueFormat) -> CastColumn:
-    kind = column.type
-    if pa.types.is_int64(kind):
-        return CastColumn(column)
-    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        return cast_each(column, lambda part: part.cast(pa.int64()))
-    if pa.types.is_floating(kind):
-        return _whole(column.cast(pa.float64()))
-    if pa.types.is_string(kind) and form.format == TEXT:
-        return retry_wrong(
-            cast_each(column, int_of_text), column, lambda rest: then_cast(_floats_of_text(rest), _whole)
-        )
-    return reject_all(column, pa.int64())
-
-
-def _whole(column: pa.Array) -> CastColumn:
+def _whole(column: pa.Array) -> pa.Array:
     """Convert floats without a fraction to integers."""
-    good = pc.and_(pc.equal(column, pc.floor(column)), pc.less_equal(pc.abs(column), EXACT))
-    return then_cast(keep_where(column, good), lambda whole: CastColumn(whole.cast(pa.int64())))
+    return _within(_all(column, pc.equal(column, pc.floor(column))), -EXACT, EXACT).cast(pa.int64())
 
 
-def _floats(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
+def _numbers_of_text(column: pa.Array) -> pa.Array:
+    """Text as integers if no value has a point, as floats if all have one."""
+    if pc.all(pc.match_substring(column, ".")).as_py():
+        return column.cast(pa.float64())
+    _all(column, pc.invert(pc.match_substring(column, "x", ignore_case=True)))  # Arrow accepts hexadecimal digits
+    return column.cast(pa.int64())
+
+
+def _floats(column: pa.Array, type_: FloatType, form: ValueFormat) -> pa.Array | None:
     numbers = _numbers(column, form)
-    if form.scale is not None:
-        numbers = CastColumn(pc.multiply(numbers.column, float(form.scale)), numbers.wrong)
-    return CastColumn(numbers.column.cast(stored_type(type_), safe=False), numbers.wrong)
+    if numbers is not None and form.scale is not None:
+        numbers = pc.multiply(numbers, float(form.scale))
+    return None if numbers is None else numbers.cast(stored_type(type_), safe=False)
 
 
-def _numbers(column: pa.Array, form: ValueFormat) -> CastColumn:
+def _numbers(column: pa.Array, form: ValueFormat) -> pa.Array | None:
+    if pa.types.is_string(column.type):
+        if form.format != TEXT:
+            _among(column, NON_FINITE)  # JSON has no numbers for them
+        return column.cast(pa.float64())
     kind = column.type
-    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind):
-        return CastColumn(column.cast(pa.float64(), safe=False))
-    if not pa.types.is_string(kind):
-        return reject_all(column, pa.float64())
-    if form.format == TEXT:
-        return _floats_of_text(column)
-    non_finite = keep_where(column, pc.is_in(column, value_set=pa.array(NON_FINITE)))  # JSON has no numbers for them
-    return then_cast(non_finite, _floats_of_text)
+    is_number = pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    return column.cast(pa.float64(), safe=False) if is_number else None
 
 
-def _floats_of_text(column: pa.Array) -> CastColumn:
-    return cast_each(column, lambda part: part.cast(pa.float64()))
-
-
-def _texts(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    return cast_each(column, _check_utf8) if pa.types.is_string(column.type) else reject_all(column, pa.string())
-
-
-def _check_utf8(column: pa.Array) -> pa.Array:
+def _texts(column: pa.Array, type_: AttributeType, form: ValueFormat) -> pa.Array | None:
+    if not pa.types.is_string(column.type):
+        return None
     column.validate(full=True)  # Parquet files may declare bytes as text that are not UTF-8
     return column
 
 
-def _octets(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    if pa.types.is_binary(column.type):
-        return CastColumn(column)
-    if not pa.types.is_string(column.type):
-        return reject_all(column, pa.binary())
-    return parse_values(column, bytes.fromhex if form.format == HEX else decode_base64, pa.binary())
+def _octets(column: pa.Array, type_: AttributeType, form: ValueFormat) -> pa.Array | None:
+    return column if pa.types.is_binary(column.type) else None
 
 
-def _choices(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    assert isinstance(type_, ChoiceType)
+def _choices(column: pa.Array, type_: ChoiceType, form: ValueFormat) -> pa.Array | None:
     stored = stored_type(type_)
     values = _texts(column, type_, form) if stored == pa.string() else _integers(column, form)
-    return then_cast(values, lambda c: keep_where(c, pc.is_in(c, value_set=pa.array(type_.values, stored))))
+    return None if values is None else _among(values, type_.values)
 
 
-def _opaques(column: pa.Array, type_: AttributeType, form: ValueFormat) -> CastColumn:
-    """Validate and normalise JSON text; encode other values as JSON."""
+def _times(column: pa.Array, type_: TimeType, form: ValueFormat) -> pa.Array | None:
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        times = _times_of_timestamps(column, form.zone)
+    elif form.format in UNITS:
+        micros = _micros(column, UNITS[form.format])
+        times = None if micros is None else micros.cast(INSTANT)
+    elif pa.types.is_string(column.type) and form.format in ("", ISO, TEXT):
+        times = _times_of_iso(column, form.zone)
+    else:
+        return None
+    return None if times is None else _within(times.cast(pa.int64()), FIRST_US, LAST_US).cast(INSTANT)
+
+
+def _times_of_timestamps(column: pa.Array, zone: str) -> pa.Array | None:
+    if getattr(column.type, "tz", None) is not None:
+        return column.cast(INSTANT)
+    return _localize(column.cast(_NAIVE), zone) if zone else None
+
+
+def _times_of_iso(column: pa.Array, zone: str) -> pa.Array:
+    try:
+        return column.cast(INSTANT)
+    except pa.ArrowInvalid:
+        if not zone:
+            raise
+        return _localize(column.cast(_NAIVE), zone)
+
+
+def _localize(naive: pa.Array, zone: str) -> pa.Array:
+    _within(naive.cast(pa.int64()), FIRST_US, _SURE_US)
+    return pc.assume_timezone(naive, zone, ambiguous="earliest", nonexistent="raise").cast(INSTANT)
+
+
+def _durations(column: pa.Array, type_: DurationType, form: ValueFormat) -> pa.Array | None:
+    if pa.types.is_duration(column.type):
+        return column.cast(_DURATION)
+    if pa.types.is_string(column.type) and form.format not in UNITS:
+        return None
+    micros = _micros(column, UNITS.get(form.format, UNITS["s"]))
+    return None if micros is None else micros.cast(_DURATION)
+
+
+def _micros(column: pa.Array, unit: int) -> pa.Array | None:
+    """Convert numbers of a unit to microseconds: integers exactly, nanoseconds cut off, floats rounded."""
     if pa.types.is_string(column.type):
-        return parse_values(column, lambda text: msgspec.json.encode(msgspec.json.decode(text)), pa.string())
-    return _opaque_json(column.to_pylist(), ())
+        column = _numbers_of_text(column)
+    if pa.types.is_floating(column.type):
+        micros = pc.round(pc.multiply(column, unit / 1000))
+        return _all(micros, pc.less(pc.abs(micros), 2.0**63)).cast(pa.int64())
+    if not pa.types.is_int64(column.type):
+        return None
+    if unit >= 1000:
+        return pc.multiply_checked(column, unit // 1000)
+    floor = np.floor_divide(column.fill_null(0).to_numpy(), 1000 // unit)  # Arrow divides towards zero
+    return pa.array(floor, mask=~valid_rows(column))
 
 
-_CONVERTERS: dict[type, Callable[[pa.Array, AttributeType, ValueFormat], CastColumn]] = {
+_FAST: dict[type, Fast] = {
     BoolType: _bools,
     IntType: _ints,
     FloatType: _floats,
     TextType: _texts,
     BytesType: _octets,
-    TimeType: lambda column, _, form: parse_times(column, form.format, form.zone),
-    DurationType: lambda column, _, form: parse_durations(column, form.format),
+    TimeType: _times,
+    DurationType: _durations,
     ChoiceType: _choices,
-    OpaqueType: _opaques,
+    OpaqueType: lambda column, type_, form: None,
 }

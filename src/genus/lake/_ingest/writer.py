@@ -4,7 +4,7 @@ Names and contents of the files depend on the split only, so a task that is retr
 writes the same files. Rows are sorted by type and time, so that readers can skip most row groups.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -12,36 +12,31 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from genus.lake._ingest.format import Columns, DeadLetter, TypePlan
-from genus.lake._ingest.safe_cast import valid_rows
-from genus.lake._tables.columns import (
+from genus.lake._ingest.format import Chunk, Columns, DeadLetter, TypePlan, Types
+from genus.lake._ingest.values import valid_rows
+from genus.lake._tables.columns import DEAD_SCHEMA, INSTANT, event_schema, file_schema
+from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.files import WrittenContent, write_file
+from genus.lake._tables.names import (
     CODE,
     DAY,
     DEAD,
     DEAD_LETTERS,
-    DEAD_SCHEMA,
     INGESTED,
-    INSTANT,
     POSITION,
     RECORDED,
     SHAPE,
     SOURCE,
     TAG,
     TYPE,
-    event_schema,
-    file_schema,
     table_folder,
 )
-from genus.lake._tables.commits import StoredFile
-from genus.lake._tables.files import WrittenContent, write_file
+from genus.lake._tables.part_writer import write_parquet
 from genus.lake._tables.shapes import MAX_SHAPES, Shape, shape_number
 
 ROWS_PER_FILE = 2_000_000
 LETTERS_PER_FILE = 128 * 1024
-ROW_GROUP = 32 * 1024
-"""Rows of a row group: few, so that a question about one type of many reads little; see `docs/benchmarks.md`."""
 _MICROS_PER_DAY = 86_400_000_000
 
 Write: TypeAlias = Callable[[str, Callable[[Any], None]], WrittenContent]
@@ -52,8 +47,6 @@ MAX_COUNTED = 1 << 16
 
 
 class WrittenFile(msgspec.Struct, frozen=True):
-    """A file that a task wrote."""
-
     table: str
     folder: str
     file: StoredFile
@@ -62,9 +55,14 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
 
 class TaskReport(msgspec.Struct):
-    """Result of reading one split."""
+    """Result of reading a file, or one split of it."""
 
     source: int
+    path: str = ""
+    bytes: int = 0
+    modified_us: int = 0
+    is_known: bool = False
+    """Whether the lake, or the same task, has read this content before; nothing was written then."""
     rows: int = 0
     dead: int = 0
     newest_us: int | None = None
@@ -89,18 +87,16 @@ class TableWriter:
     """Writes the rows of one split. State: rows that are not written yet, by family and day."""
 
     def __init__(self, origin: Origin, write: Write = write_file) -> None:
-        self.report = TaskReport(origin.source)
+        self.report = TaskReport(origin.source, origin.path)
         self._origin = origin
         self._write_file = write
         self._waiting: dict[tuple[str, int], list[pa.Table]] = {}
-        self._rows: dict[tuple[str, int], int] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._shapes: dict[tuple[str, str], dict[str, Shape]] = {}
         self._letters: list[DeadLetter] = []
         self._files = 0
 
     def add(self, columns: Columns, plan: TypePlan) -> None:
-        """Add events of one type."""
         schema = self._schemas.setdefault(plan.family, event_schema(plan.vector))
         bits = presence_bits(columns.batch, plan)
         self._note_shapes(bits, plan)
@@ -108,22 +104,26 @@ class TableWriter:
         stored = file_schema(plan.vector)
         table = table.rename_columns(stored.names).cast(stored)
         self.report.rows += table.num_rows
-        self._note_newest(table)
-        for day, rows in _by_day(table):
-            key = plan.family, day
-            self._waiting.setdefault(key, []).append(rows)
-            self._rows[key] = self._rows.get(key, 0) + rows.num_rows
-            if self._rows[key] >= ROWS_PER_FILE:
-                self._flush(key)
-
-    def _note_newest(self, table: pa.Table) -> None:
         newest = pc.max(table.column(RECORDED).cast(pa.int64())).as_py()
-        self.report.newest_us = max(
-            (each for each in (self.report.newest_us, newest) if each is not None), default=None
-        )
+        known = [each for each in (self.report.newest_us, newest) if each is not None]
+        self.report.newest_us = max(known, default=None)
+        for day, rows in _by_day(table):
+            self._hold((plan.family, day), [rows])
+
+    def _hold(self, key: tuple[str, int], tables: list[pa.Table]) -> None:
+        held = self._waiting.setdefault(key, [])
+        held += tables
+        if sum(table.num_rows for table in held) >= ROWS_PER_FILE:
+            self._flush(key)
+
+    def take(self, chunk: Chunk, types: Types) -> None:
+        """Add what a format has read."""
+        if isinstance(chunk, list):
+            self.reject(chunk)
+        else:
+            self.add(chunk, types.expected(chunk.type))
 
     def reject(self, letters: list[DeadLetter]) -> None:
-        """Add dead letters."""
         self.report.dead += len(letters)
         self._letters += letters
         if len(self._letters) >= LETTERS_PER_FILE:
@@ -132,9 +132,8 @@ class TableWriter:
     def take_over(self, other: "TableWriter") -> None:
         """Write the events of another writer that it has not written yet; it reports them still."""
         for key, tables in other._waiting.items():
-            self._waiting.setdefault(key, []).extend(tables)
-            self._rows[key] = self._rows.get(key, 0) + other._rows[key]
-        other._waiting, other._rows = {}, {}
+            self._hold(key, tables)
+        other._waiting = {}
 
     def finish(self) -> TaskReport:
         """Write the remaining rows and return the report."""
@@ -152,10 +151,8 @@ class TableWriter:
 
     def _flush(self, key: tuple[str, int]) -> None:
         family, day = key
-        waiting = self._waiting.pop(key)
-        del self._rows[key]
         folder = f"{table_folder(family)}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
-        self._write(family, folder, _sort_rows(waiting))
+        self._write(family, folder, _sort_rows(self._waiting.pop(key)))
 
     def _flush_letters(self) -> None:
         if not self._letters:
@@ -173,7 +170,6 @@ class TableWriter:
 
 
 def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table:
-    """Dead letters with the columns of the dead-letter table."""
     return pa.table(
         [
             pa.array([letter.reason for letter in letters], pa.string()),
@@ -185,22 +181,6 @@ def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table
         ],
         schema=DEAD_SCHEMA,
     )
-
-
-def write_parquet(stream: Any, table: pa.Table) -> None:
-    """Write a file of a table, with checksums of its pages."""
-    write_tables(stream, table.schema, [table])
-
-
-def write_tables(stream: Any, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
-    """Write a file of the rows of several tables, which are needed one after the other only."""
-    plain = {POSITION, RECORDED, "time"}
-    dictionaries = [name for name in schema.names if name not in plain]
-    with pq.ParquetWriter(
-        stream, schema, compression="zstd", use_dictionary=dictionaries, write_page_checksum=True
-    ) as writer:
-        for table in tables:
-            writer.write_table(table, row_group_size=ROW_GROUP)
 
 
 def count_shapes(table: pa.Table) -> dict[int, int] | None:

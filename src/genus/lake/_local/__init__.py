@@ -1,5 +1,5 @@
-"""Small questions without Spark: events read in this process, by the ledger, Parquet statistics and the arrow target.
+"""An interactive tool beside the pipeline: small questions about what is stored, answered in this process.
 
-`LakeReader` opens a lake, `PartSelection` decides by the ledger which parts can have matches, `zones` what a predicate
-can be on rows of which only bounds are known, and `scan` reads the row groups that are left.
+`LakeReader` opens a lake. What it reads is planned by `_query.selection` and read by `_query.scan`, as in the
+tasks of the data source.
 """

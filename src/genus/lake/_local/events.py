@@ -5,16 +5,16 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from genus.errors import LakeError
 from genus.filters import Subscription
-from genus.lake._local.plan import LocalPlan
-from genus.lake._tables.commits import Part, count_bytes, count_files
-from genus.lake._tables.files import local_path
+from genus.lake._query.selection import CountedPart, SelectedTable, count_parts
+from genus.lake._tables.commits import count_bytes, count_files
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.state import LedgerState
-from genus.model import Attribute, Vector
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,31 +22,44 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from genus.lake._local.scan import DataFile, RowGroups, TableScan
+    from genus.lake._query.scan import DataFile, RowGroup, TableScan
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class FoundPart(NamedTuple):
-    """A part that can have matches."""
+class LocalPlan(msgspec.Struct, frozen=True):
+    """What `LocalEvents` opens and tests; made by `LocalEvents.explain`, which reads footers of files and no events."""
 
-    part: Part
-    rows: int | None
-    """The number of matching rows; None if the ledger does not say."""
+    tests: str
+    """The tests of the subscription."""
+    families: dict[str, tuple[str, ...]]
+    """The types whose events can match, by family."""
+    counted_rows: int
+    """Matching rows that the ledger counts, so that `count` opens no file for them."""
+    files: int
+    """Files that are opened, because the ledger does not exclude matches in them."""
+    bytes: int
+    """Their size."""
+    lake_files: int
+    """All files of the lake at this version."""
+    lake_bytes: int
+    row_groups: int
+    """Row groups in the opened files."""
+    row_groups_read: int
+    """Row groups of which pages are read, because their statistics do not exclude matches."""
 
-
-class FoundTable(NamedTuple):
-    """The parts of one family that can have matches."""
-
-    vector: Vector
-    types: tuple[str, ...]
-    """The types that can match."""
-    others: list[str]
-    """Other types of the family that there are events of."""
-    columns: dict[str, Attribute]
-    """The attributes of the result that this family has, by the names of their columns."""
-    parts: list[FoundPart]
+    def __str__(self) -> str:
+        types = [f"  {family}: {', '.join(names)}" for family, names in self.families.items()]
+        lines = [
+            self.tests,
+            "tables:",
+            *(types or ["  none"]),
+            f"counted by the ledger: {self.counted_rows:,} rows",
+            f"opened: {self.files:,} files of {self.lake_files:,}, {self.bytes:,} bytes of {self.lake_bytes:,}",
+            f"read: {self.row_groups_read:,} row groups of {self.row_groups:,}",
+        ]
+        return "\n".join(lines)
 
 
 class LocalEvents:
@@ -54,9 +67,6 @@ class LocalEvents:
 
     Nothing is read until a method asks for events. Every call reads again, at the version of the lake that was found
     when `read` was called. Columns and their types are those of `Lake.read`.
-
-    >>> LocalEvents.__module__
-    'genus.lake._local.events'
     """
 
     def __init__(
@@ -64,13 +74,10 @@ class LocalEvents:
         lake: LakeFolder,
         state: LedgerState,
         subscription: Subscription,
-        tables: dict[str, FoundTable],
+        tables: dict[str, SelectedTable],
         columns: Sequence[str],
     ) -> None:
-        self._lake = lake
-        self._state = state
-        self._tables = tables
-        self.subscription = subscription
+        self._lake, self._state, self._tables, self.subscription = lake, state, tables, subscription
         self.columns = list(columns)
         """The names of the columns."""
 
@@ -85,11 +92,10 @@ class LocalEvents:
     @cached_property
     def schema(self) -> "pa.Schema":
         """The Arrow schema of the columns."""
-        from genus.lake._local.scan import result_schema
+        from genus.lake._query.scan import result_schema
 
-        return result_schema(
-            self.columns, {name: each for table in self._tables.values() for name, each in table.columns.items()}
-        )
+        attributes = {name: each for table in self._tables.values() for name, each in table.columns.items()}
+        return result_schema(self.columns, attributes)
 
     def select(self, columns: Iterable[str]) -> "LocalEvents":
         """The same events with some of the columns, in this order; LakeError if one is not there."""
@@ -112,7 +118,7 @@ class LocalEvents:
         return counted + sum(self._run(lambda scan, group: scan.count(group), only_undecided=True))
 
     def batches(self) -> "Generator[pa.RecordBatch, None, None]":
-        """The events in batches of at most 128 Ki rows, or a row group; a few are in memory at a time.
+        """The events in batches, one for each row group; a few are in memory at a time.
 
         Rows are in the order of families, commits and files, which is the same in every call.
         """
@@ -161,16 +167,13 @@ class LocalEvents:
 
     def explain(self) -> LocalPlan:
         """What is opened and tested; the footers of files are read, no events."""
-        from genus.lake._local.scan import read_footer
+        from genus.lake._query.scan import read_footer
         from genus.targets import arrow
 
-        opened, read, whole, size = 0, 0, 0, 0
+        opened, read = 0, 0
         for scan, files in self._scans():
-            for file in files:
-                opened += read_footer(file).metadata.num_row_groups
-                for groups in scan.row_groups(file):
-                    size += groups.bytes
-                    read, whole = read + len(groups.numbers), whole + len(groups.numbers) * groups.is_whole
+            opened += sum(read_footer(file).metadata.num_row_groups for file in files)
+            read += sum(len(scan.row_groups(file)) for file in files)
         parts = [found.part for found in self._parts()]
         every = self._state.parts.values()
         families = {family: table.types for family, table in self._tables.items()}
@@ -178,47 +181,38 @@ class LocalEvents:
             arrow.compile(self.subscription).explain([name for types in families.values() for name in types]),
             families,
             sum(found.rows or 0 for found in self._parts()),
-            count_files(parts),
-            count_bytes(parts),
-            count_files(every),
-            count_bytes(every),
-            opened,
-            read,
-            whole,
-            size,
+            *(count_files(parts), count_bytes(parts)),
+            *(count_files(every), count_bytes(every)),
+            *(opened, read),
         )
 
-    def _parts(self) -> list[FoundPart]:
-        return [found for table in self._tables.values() for found in table.parts]
+    @cached_property
+    def _counted(self) -> dict[str, list[CountedPart]]:
+        return {family: count_parts(self.subscription, table, self._state) for family, table in self._tables.items()}
+
+    def _parts(self) -> list[CountedPart]:
+        return [found for counted in self._counted.values() for found in counted]
 
     def _scans(self, only_undecided: bool = False) -> "Iterator[tuple[TableScan, list[DataFile]]]":
         """How each family is read, and its files."""
-        from genus.lake._local.scan import DataFile, TableScan
+        from genus.lake._query.scan import DataFile, TableScan
 
-        for table in self._tables.values():
+        for family, table in self._tables.items():
             sources = {column: attribute.name for column, attribute in table.columns.items()}
-            scan = TableScan(
-                self.subscription,
-                table.vector,
-                table.types,
-                self.schema,
-                sources,
-                others=table.others,
-            )
-            parts = [found.part for found in table.parts if not only_undecided or found.rows is None]
+            scan = TableScan(self.subscription, table.vector, table.types, self.schema, sources)
+            parts = [found.part for found in self._counted[family] if not only_undecided or found.rows is None]
             with self._lake.reading(self._state):
                 files = [DataFile(path, part.day) for part in parts for path in self._lake.store.file_paths([part])]
             yield scan, files
 
     def _run(
-        self, work: "Callable[[TableScan, RowGroups], Result]", *, only_undecided: bool = False
+        self, work: "Callable[[TableScan, RowGroup], Result]", *, only_undecided: bool = False
     ) -> Iterator[Result]:
         """The results of work on the row groups that can have matches, in order, made by several threads."""
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(threads) as pool:
             for scan, files in self._scans(only_undecided):
-                is_local = local_path(self._lake.path) is not None  # then footers are read in less than a millisecond
-                found = map(scan.row_groups, files) if is_local else in_order(pool, scan.row_groups, files, 2 * threads)
+                found = in_order(pool, scan.row_groups, files, 2 * threads)
                 groups = (each for listed in found for each in listed)
                 yield from in_order(pool, partial(work, scan), groups, threads + 1)
 

@@ -3,33 +3,32 @@
 import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from genus.catalog import Catalog, TypeEntry
-from genus.errors import LakeError
+from genus.errors import LakeDamaged
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.lake._local.events import FoundPart, FoundTable, LocalEvents
-from genus.lake._local.part_counts import PartCounts
-from genus.lake._local.time_bounds import TimeBounds
-from genus.lake._query.result_columns import ADDED, attribute_columns, family_of, subtype_columns
-from genus.lake._tables.commits import Part
+from genus.lake._local.events import LocalEvents
+from genus.lake._query.selection import ADDED, select_tables
+from genus.lake._tables.file_systems import is_object_path
 from genus.lake._tables.files import local_path
 from genus.lake._tables.followers import FollowerSearch, FollowerStatus
-from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_folder import LakeFolder
-from genus.lake._tables.objects import is_object_path
-from genus.lake._tables.state import LedgerState
+from genus.lake._tables.names import RECORDED
+from genus.lake._tables.state import LedgerState, TableStats, table_stats, type_counts
 from genus.lake._tables.store import Store, StoreProblem
-from genus.lake._tables.table_stats import TableStats, table_stats, type_counts
-from genus.model import Attribute
-from genus.model._vector import hidden_names
 
 if TYPE_CHECKING:
     from genus.lake._mirror.mirror import MirrorResult
 
+MOST_FILES = 2000
+"""A table with more files on its first and last day has no bounds: reading their footers would take seconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Bounds = tuple[datetime, datetime]
+"""The first and the last time of some events, in UTC."""
 
 
 class LakeSummary(msgspec.Struct, frozen=True):
@@ -45,10 +44,11 @@ class LakeSummary(msgspec.Struct, frozen=True):
 
 
 class LakeReader(LakeFolder):
-    """A lake in a local folder, opened for reading in this process: no Spark, no Java, a fraction of a second.
+    """A lake opened for reading in this process: no Spark, no Java, a fraction of a second.
 
-    Answers, columns and types are those of `Lake`. It suits questions about few types or days; for large results and
-    for everything that writes events, use `Lake`. Needs the extra `arrow`.
+    An interactive tool beside the pipeline, for small questions about what is stored. Answers, columns and types are
+    those of `Lake`; use that for large results and for everything that processes or writes events. Needs the extra
+    `arrow`.
 
     Args:
         path: The folder of a lake.
@@ -62,7 +62,6 @@ class LakeReader(LakeFolder):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(Store(path))
         self._followers = FollowerSearch(self.store)
-        self._time_bounds = TimeBounds(self.store.path)
 
     @staticmethod
     def can_open(path: str | os.PathLike[str]) -> bool:
@@ -112,25 +111,30 @@ class LakeReader(LakeFolder):
             SubscriptionError: With `strict`, the subscription can never match.
         """
         asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
-        found = find_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
+        state = self.state_of(version, as_of)
+        tables = select_tables(asked, self.catalog, state, subtypes=subtypes)
+        names = dict.fromkeys(name for table in tables.values() for name in table.columns)
+        found = LocalEvents(self, state, asked, tables, [*names, *ADDED])
         return found if columns is None else found.select(columns)
 
     def refresh(self) -> LakeSummary:
         """The present version in short; LakeDamaged if the lake was removed or replaced since it was opened."""
         state = self.store.ledger.present()
-        return LakeSummary(state.version, state.commit, _time(state.at_us), _times(state.newest))
+        return LakeSummary(
+            state.version, state.commit, _time(state.at_us), {name: _time(at) for name, at in state.newest.items()}
+        )
 
     def stats(self) -> list[TableStats]:
         """Figures of each table, dead letters included; only the ledger is read."""
         return table_stats(self.state())
 
-    def time_bounds(self) -> Mapping[str, tuple[datetime, datetime]]:
+    def time_bounds(self) -> Mapping[str, Bounds]:
         """The first and the last time of the events of each table, by the footers of some of its files.
 
         Tables of which that is not known are left out: those of lakes that are not in a local folder, those with
         thousands of files on their first and last day, and those with files without statistics. `stats` has their days.
         """
-        return self._time_bounds.find(self.state())
+        return _time_bounds(self.path, self.state())
 
     def type_counts(self) -> dict[str, int]:
         """The number of events of each type, by the ledger; parts of old lakes that did not count them are left out."""
@@ -170,67 +174,32 @@ def _time(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-def _times(micros: Mapping[str, int]) -> dict[str, datetime]:
-    return {name: _time(each) for name, each in micros.items()}
-
-
-def find_events(
-    lake: LakeFolder,
-    subscription: Subscription,
-    state: LedgerState,
-    *,
-    subtypes: bool = False,
-    parts: Iterable[Part] | None = None,
-) -> LocalEvents:
-    """The events of a state of a lake that match; `parts` are those that are read, by default all."""
-    catalog = lake.catalog
-    entries = catalog.entries
-    unregistered = [shape for name in state.shape_counts if name not in entries for _, shape in state.shapes_of[name]]
-    families = matching_types(subscription, catalog, unregistered)
-    named = subtype_columns(families, catalog) if subtypes else {}
-    own = {name: name for name in attribute_columns(subscription)}
-    found = None if parts is None else list(parts)
-    tables = {
-        family: _find_table(subscription, catalog, family, tuple(types), named.get(family, own), state, found)
-        for family, types in families.items()
-    }
-    if not tables:
-        family = family_of(subscription, catalog)
-        tables = {family: _find_table(subscription, catalog, family, (), own, state, found)}
-    columns = dict.fromkeys(name for table in tables.values() for name in table.columns)
-    return LocalEvents(lake, state, subscription, tables, [*columns, *ADDED])
-
-
-def _find_table(
-    subscription: Subscription,
-    catalog: Catalog,
-    family: str,
-    types: tuple[str, ...],
-    columns: dict[str, str],
-    state: LedgerState,
-    parts: list[Part] | None,
-) -> FoundTable:
-    """The parts of a family that can have matches; `columns` has the names of the columns of its attributes."""
-    vector = catalog.vector(family)
-    counts = PartCounts(subscription, vector, frozenset(types), state)
-    read = state.table(family) if parts is None else [part for part in parts if part.table == family]
-    found = [FoundPart(part, counts.count(part)) for part in read] if types else []
-    hidden = hidden_names(vector, subscription.vector)
-    attributes = {
-        column: _attribute((subscription.vector if column in hidden else vector).get(name), name, family)
-        for name, column in columns.items()
-    }
-    others = _other_types(family, frozenset(types), catalog.entries, state)
-    return FoundTable(vector, types, others, attributes, [each for each in found if each.rows != 0])
-
-
-def _other_types(family: str, types: frozenset[str], entries: Mapping[str, TypeEntry], state: LedgerState) -> list[str]:
-    """The other types that a family may have events of, by the shapes in the ledger."""
-    others = [name for name in state.shape_counts if name not in types]
-    return [name for name in others if name not in entries or (entries[name].family or name) == family]
-
-
-def _attribute(found: Attribute | None, name: str, family: str) -> Attribute:
-    if found is None:
-        raise LakeError(f"the lake's catalog has no attribute {name!r} of {family}; register its type")
+def _time_bounds(path: str, state: LedgerState) -> dict[str, Bounds]:
+    found: dict[str, Bounds] = {}
+    for table in state.tables if local_path(path) is not None else ():  # elsewhere, every footer would be a request
+        parts = state.table(table)
+        days = {part.day for part in parts if part.day is not None}
+        outer = {min(days), max(days)} if days else set()
+        files = [f"{path}/{part.folder}/{file.name}" for part in parts if part.day in outer for file in part.files]
+        bounds = [_file_bounds(file) for file in files] if len(files) <= MOST_FILES else []
+        known = [each for each in bounds if each is not None]
+        if known and len(known) == len(bounds):
+            found[table] = min(first for first, _ in known), max(last for _, last in known)
     return found
+
+
+@lru_cache(1 << 14)
+def _file_bounds(path: str) -> Bounds | None:
+    """The bounds of a file, which never changes; None if they are not known."""
+    try:
+        from genus.lake._query import scan  # it needs pyarrow, without which the days have to do
+
+        footer = scan.read_footer(scan.DataFile(path, None))
+    except (LakeDamaged, ImportError):
+        return None
+    by_time = [footer.values(group, "time") for group in range(footer.metadata.num_row_groups)]
+    # events without a time have the one at which they were recorded
+    found = [times if times.may_be_present else footer.values(at, RECORDED) for at, times in enumerate(by_time)]
+    if not found or any(times.may_be_absent or times.low is None or times.high is None for times in found):
+        return None
+    return _time(min(times.low for times in found)), _time(max(times.high for times in found))

@@ -17,9 +17,9 @@ import pyarrow as pa
 from genus._extras import missing_extra
 from genus.errors import LakeError
 from genus.lake._mirror.mirror import MirrorResult
-from genus.lake._mirror.schema import Schemas
-from genus.lake._tables.columns import table_folder
+from genus.lake._mirror.table_log import schemas_of
 from genus.lake._tables.files import local_path
+from genus.lake._tables.names import BATCH, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 
@@ -47,16 +47,14 @@ class IcebergTables:
 
     @property
     def exist(self) -> bool:
-        """Whether there are any files of Iceberg tables."""
         return os.path.exists(self._folder)
 
     def update(self, progress: Callable[[int, int], object] | None = None) -> MirrorResult:
-        """Make every table show the present state of the lake."""
         began = time.monotonic()
         if found := [sign for sign in _NOT_IN_PATHS if sign in self._root]:
             raise LakeError(f"{self._root}: pyiceberg does not find files in paths with {found[0]!r}; move the lake")
         state = self._store.state()
-        schemas, changed = Schemas(state.catalog or ""), 0
+        schemas, changed = schemas_of(state.catalog or ""), 0
         with closing(self._catalog(state)) as catalog:
             tables = [table for table in schemas.tables if state.table(table) or self._has(catalog, table)]
             for number, table in enumerate(tables, 1):
@@ -97,7 +95,6 @@ class IcebergTables:
         return catalog
 
     def _is_of(self, catalog: "SqlCatalog", state: LedgerState) -> bool:
-        """Whether a catalog is of this lake at this place."""
         known = catalog.load_namespace_properties(NAMESPACE)
         return all(known.get(name) == text for name, text in self._properties(state).items())
 
@@ -115,7 +112,6 @@ class IcebergTables:
         return catalog.table_exists(_name(table))
 
     def _update(self, iceberg: "Table", table: str, state: LedgerState) -> bool:
-        """Add and remove files in one snapshot; whether there were any."""
         parts = state.table(table)
         wanted = {f"file://{self._root}/{part.folder}/{file.name}" for part in parts for file in part.files}
         there = {task.file.file_path: task.file for task in iceberg.scan().plan_files()}
@@ -143,9 +139,8 @@ def remade_without(store: Store, folders: Callable[[], Collection[str]]) -> Iter
 
 
 def _open(catalog: "SqlCatalog", table: str, files: pa.Schema) -> "Table":
-    """The table with all columns of a schema; created if there is none."""
-    schema = pa.schema([field.with_nullable(True) for field in files])
-    name = _name(table)
+    """The table with all columns of a schema, and `_batch` of rewritten files, because pyiceberg wants all columns."""
+    schema, name = files.append(pa.field(BATCH, pa.int64())), _name(table)
     iceberg = catalog.load_table(name) if catalog.table_exists(name) else catalog.create_table(name, schema)
     if set(schema.names) - {field.name for field in iceberg.schema().fields}:
         with iceberg.update_schema() as update:
@@ -173,5 +168,4 @@ def _no_table(table: str) -> LakeError:
 
 
 def _name(table: str) -> tuple[str, str]:
-    """The name of a table in the catalog: that of its folder."""
     return NAMESPACE, table_folder(table).rpartition("/")[2]

@@ -2,33 +2,28 @@
 
 After a commit, every table that it changes gets one entry in its Delta log, with the version of the ledger as its
 transaction. The ledger stays the truth: an entry is written after its commit, so the mirror may lag and is never ahead.
-`_mirror.json` names the last commit that is mirrored in all tables. Where commits are missing there (they were folded
-and removed, the ledger was restored from a backup, a log was removed), a table is compared with the ledger's state, and
-the differences are one entry.
+`_mirror.json` names the last commit that is mirrored in all tables. A table is opened once in a process: the files in
+its log are compared with what the ledger had since then, and the commits that it lacks follow. Where its files are
+those of no commit (commits were folded and removed, the ledger was restored from a backup, a log was removed, others
+wrote it), the differences are one entry.
 """
 
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from genus.errors import LakeError
-from genus.lake._mirror.actions import Action, Add, CommitInfo, Metadata, Protocol, Remove, Transaction
-from genus.lake._mirror.schema import Schemas, TableSchema
-from genus.lake._mirror.statistics import file_statistics
-from genus.lake._mirror.table_log import Head, TableLog
-from genus.lake._tables.columns import DEAD, TABLES, table_folder
+from genus.lake._mirror.table_log import Change, TableLog, encode_entry, file_statistics, schemas_of
 from genus.lake._tables.commits import Commit, Part, StoredFile
+from genus.lake._tables.names import DEAD, TABLES, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 
 NOTE_FILE = "_mirror.json"
-_OPERATIONS: Mapping[str, str] = {"compact": "OPTIMIZE", "delete": "DELETE", "expire": "DELETE"}
 _THREADS = 4
 
 
@@ -54,20 +49,8 @@ class _Note(msgspec.Struct, frozen=True):
     commit: str
 
 
-class _Change(NamedTuple):
-    """What one entry does to a table."""
-
-    removed: Sequence[str]
-    """Paths as in the log: relative to the table, percent-encoded."""
-    added: Mapping[str, StoredFile]
-
-
-class _Target(NamedTuple):
-    """The version of the ledger that an entry leads to."""
-
-    state: LedgerState
-    kind: str
-    schemas: Schemas
+class _Moved(Exception):
+    """There are new commits, which a table may show already because another process has mirrored them."""
 
 
 class Mirror:
@@ -78,9 +61,8 @@ class Mirror:
         self._known = store.state()
         self._is_done = False
         """Whether the known state is mirrored in all tables."""
-        self._heads: dict[str, Head] = {}
-        """Of logs whose newest entry is of a commit of this ledger."""
-        self._schemas = Schemas("")
+        self._logs: dict[str, TableLog] = {}
+        """Of tables that show the known state."""
         self._written: list[str] = []
         """The tables of the entries that were written by the present call."""
         self._repaired: set[str] = set()
@@ -99,92 +81,75 @@ class Mirror:
 
     def follow(self) -> MirrorResult:
         """Mirror the commits that are not mirrored yet, each as one entry in the logs of its tables."""
-        with self._lock:
-            began = self._begin()
-            self._follow()
-            return self._result(began)
+        return self._run(self._follow)
 
     def complete(self, progress: Callable[[int, int], object] | None = None) -> MirrorResult:
         """Mirror the commits that are not mirrored yet, and compare every table with the ledger."""
-        with self._lock:
-            began = self._begin()
-            self._heads.clear()
-            self._is_done = False
-            self._compare_all(self._follow(), progress)
-            return self._result(began)
+
+        def work(now: LedgerState) -> None:
+            self._follow(now)
+            self._show_all(now, progress)
+
+        return self._run(work, anew=True)
 
     def forget_bounds(self) -> None:
         """Remove the statistics of files that the lake does not have any more: they may have deleted values."""
-        with self._lock:
-            state = self._store.state()
-            present = {table_folder(table): _files(table, state.table(table)) for table in state.folders}
-            for folder in self._table_folders():
-                TableLog(self._store.files, f"{self._store.path}/{folder}").forget_bounds(present.get(folder, {}))
-
-    def _table_folders(self) -> list[str]:
-        """The folders of all tables that there ever were; some have no files any more."""
-        found = self._store.files.list_folder(f"{self._store.path}/{TABLES}")
-        return [*(f"{TABLES}/{each.name}" for each in found if each.is_folder), DEAD]
+        self._run(self._forget_bounds, anew=True)
 
     def has_table(self, table: str) -> bool:
-        """Whether there is a Delta log of a table."""
         return self._log(table).exists
 
-    def _begin(self) -> float:
-        self._written.clear()
-        self._repaired.clear()
-        return time.monotonic()
-
-    def _result(self, began: float) -> MirrorResult:
-        seconds = time.monotonic() - began
-        tables, entries = len(set(self._written)), len(self._written)
-        return MirrorResult(tables, entries, self._known.version, seconds, len(self._repaired))
+    def _run(self, work: Callable[[LedgerState], object], *, anew: bool = False) -> MirrorResult:
+        """Work with the present state, and again with a new one if it has changed; with `anew`, nothing is known."""
+        with self._lock:
+            began, self._written, self._repaired, now = time.monotonic(), [], set(), self._store.state()
+            if anew:
+                self._logs, self._is_done = {}, False
+            while True:
+                try:
+                    work(now)
+                    break
+                except BaseException as problem:
+                    self._logs = {}  # they are opened again, because a table may show another state than the known one
+                    if not isinstance(problem, _Moved):
+                        raise
+                    now = self._store.state()
+            seconds, tables = time.monotonic() - began, len(set(self._written))
+            return MirrorResult(tables, len(self._written), now.version, seconds, len(self._repaired))
 
     # -- which commits -----------------------------------------------------------------------------------------------
 
-    def _follow(self) -> LedgerState:
-        """Mirror commit by commit, or all at once where that is not possible; returns the state that is mirrored."""
-        now = self._store.state()
-        before = self._mirrored(now)
-        commits = None if before is None else self._commits(before, now)
-        if before is None or commits is None:
-            self._compare_all(now)
-            return now
-        for commit in commits:
-            after = now if commit.version == now.version else before.after(commit, "")
-            self._mirror(before, commit, self._target(after, commit.kind))
-            before = after
-        return now
-
-    def _commits(self, before: LedgerState, now: LedgerState) -> list[Commit] | None:
-        """The commits after a state; None if they were folded and removed."""
+    def _follow(self, now: LedgerState) -> None:
+        """Mirror the commits since the last state that is mirrored, or all at once where they are not known."""
         try:
-            return self._store.ledger.commits(before.version, now.version)
+            before = self._mirrored(now)
+            commits = self._store.ledger.commits(before.version, now.version)
         except LakeError:
-            return None
+            before, commits, self._logs = LedgerState(), [], {}  # it is not known, or commits were folded and removed
+            self._show_all(now)
+        changes = _changes(before, commits)
+        others = now.folders if any(commit.catalog is not None for commit in commits) else ()
+        with ThreadPoolExecutor(_THREADS) as pool:
+            tables = dict.fromkeys([*changes, *others])
+            list(pool.map(lambda table: self._show(table, before, changes.get(table, []), now), tables))
+        if before.version < now.version:
+            note = msgspec.json.encode(_Note(now.lake, now.version, now.commit))
+            self._store.files.replace(f"{self._store.path}/{NOTE_FILE}", note, durable=False)
+        self._known, self._is_done = now, True
 
-    def _mirrored(self, now: LedgerState) -> LedgerState | None:
-        """The last state that is mirrored in all tables; None if it is not known or not of this ledger."""
+    def _mirrored(self, now: LedgerState) -> LedgerState:
+        """The last state that is mirrored in all tables; LakeError if it is not known or not of this ledger."""
         if self._is_done:
             return self._known
         note = self._read_note()
         if note is None and not self._known.parts:
             return self._known  # a new lake
-        if note is None or note.lake != now.lake or note.version > now.version:
-            return None
-        state = self._known if self._known.version == note.version else self._state_at(note.version)
-        return state if state is not None and state.commit == note.commit else None
-
-    def _state_at(self, version: int) -> LedgerState | None:
-        try:
-            return self._store.ledger.state_at(version)
-        except LakeError:
-            return None
-
-    def _target(self, state: LedgerState, kind: str = "") -> _Target:
-        if state.catalog != self._schemas.text:
-            self._schemas = Schemas(state.catalog or "")
-        return _Target(state, kind, self._schemas)
+        if note is not None and note.lake == now.lake:
+            is_known = self._known.version == note.version
+            state = self._known if is_known else self._store.ledger.state_at(note.version)
+            if state.commit == note.commit:
+                return state
+        raise LakeError(f"{self._store.path}: what is mirrored is not known")
 
     def _read_note(self) -> _Note | None:
         content = self._store.files.read(f"{self._store.path}/{NOTE_FILE}")
@@ -193,169 +158,102 @@ class Mirror:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def _note_done(self, state: LedgerState) -> None:
-        note = _Note(state.lake, state.version, state.commit)
-        self._store.files.replace(f"{self._store.path}/{NOTE_FILE}", msgspec.json.encode(note), durable=False)
-        self._known, self._is_done = state, True
+    def _forget_bounds(self, now: LedgerState) -> None:
+        for table in now.folders:
+            if self._log(table).exists:
+                self._show(table, now, [], now)  # a checkpoint has the bounds of all files that its table shows
+        self._logs = {}  # the tables that have none show another state
+        present = {table_folder(table): _files(table, now.table(table)) for table in now.folders}
+        found = self._store.files.list_folder(f"{self._store.path}/{TABLES}")
+        for folder in [*(f"{TABLES}/{each.name}" for each in found if each.is_folder), DEAD]:
+            TableLog(self._store.files, f"{self._store.path}/{folder}").forget_bounds(present.get(folder, {}))
 
-    # -- one commit --------------------------------------------------------------------------------------------------
+    # -- tables ------------------------------------------------------------------------------------------------------
 
-    def _mirror(self, before: LedgerState, commit: Commit, target: _Target) -> None:
-        """Mirror one commit in all tables that it changes."""
-        removed = _by_table(before.parts[folder] for folder in commit.removed if folder in before.parts)
-        added = _by_table(commit.added)
-        tables = [*dict.fromkeys([*removed, *added, *(before.folders if commit.catalog is not None else ())])]
-        changes = {table: _change(table, removed.get(table, []), added.get(table, [])) for table in tables}
-        _in_parallel(lambda table: self._show(table, target, changes[table]), tables)
-        self._note_done(target.state)
+    def _show_all(self, state: LedgerState, progress: Callable[[int, int], object] | None = None) -> None:
+        tables = sorted({*schemas_of(state.catalog or "").tables, *state.folders})
+        for number, table in enumerate(tables, 1):
+            if table not in self._logs and (state.table(table) or self._log(table).exists):
+                self._show(table, state, [], state)
+            if progress is not None:
+                progress(number, len(tables))
 
-    def _show(self, table: str, target: _Target, change: _Change | None = None) -> None:
-        """Make a table show a state: by the change since the state before, or by comparing the files."""
-        log, version = self._log(table), target.state.version
-        while True:
-            head, is_known = self._head(table, log, target.state)
-            if is_known and (_version(head) > version or (change is not None and _version(head) == version)):
-                return  # another process has done it
-            if change is None or not is_known:
-                head, there = log.paths(head)
-                is_known, change = is_known and not head.is_lost, _difference(table, there, target.state)
+    def _show(self, table: str, before: LedgerState, changes: Sequence[Change], now: LedgerState) -> None:
+        """Make a table show a state, by the changes that led to it from the one before."""
+        log = self._logs.get(table)
+        left = changes
+        while log is None or not self._write(table, log, left, now):  # another process may write the same entry
+            log = self._log(table)
+            there = log.load()
             if log.was_damaged:
                 self._repaired.add(table)
-            metadata = _metadata(table, head, target)
-            if is_known and metadata is None and not any(change):
-                return
-            if self._append(table, log, head, self._entry(table, head, metadata, change, target)):
-                return
+            missing = _missing(there, _files(table, before.table(table)), changes)
+            if missing is None and self._store.state().version > now.version:
+                raise _Moved
+            left = [_difference(there, _files(table, now.table(table)), now)] if missing is None else missing
+        self._logs[table] = log
 
-    def _head(self, table: str, log: TableLog, state: LedgerState) -> tuple[Head, bool]:
-        """The newest entry of a table's log, and whether it is of a commit of this ledger."""
-        if table in self._heads:
-            return self._heads[table], True
-        head = log.head()
-        if is_known := self._is_of_ledger(head, state):
-            self._heads[table] = head
-        return head, is_known
-
-    def _is_of_ledger(self, head: Head, state: LedgerState) -> bool:
-        """Whether an entry is of a commit of this ledger, not of one that was lost with a restore."""
-        transaction = head.transaction
-        if transaction is None or transaction.app_id != state.lake or not head.commit:
-            return False
-        for each in (self._known, state):
-            if each.version == transaction.version:
-                return each.commit == head.commit
-        try:
-            return self._store.ledger.commit_at(transaction.version).id == head.commit
-        except LakeError:
-            return False
-
-    def _append(self, table: str, log: TableLog, head: Head, entry: Sequence[Action]) -> bool:
-        """Write an entry; False if another process has written one."""
-        made = log.append(head, entry)
-        if made is None:
-            self._heads.pop(table, None)
-            return False
-        self._heads[table] = made
-        self._written.append(table)
-        return True
-
-    def _entry(
-        self, table: str, head: Head, metadata: Metadata | None, change: _Change, target: _Target
-    ) -> list[Action]:
-        state, at_ms = target.state, target.state.at_us // 1000
-        changes_data = target.kind != "compact"
-        parameters = {"ledgerVersion": str(state.version), "commit": state.commit, "kind": target.kind or "mirror"}
-        info = CommitInfo(at_ms, _OPERATIONS.get(target.kind, "WRITE"), parameters, "genus")
-        return [
-            Action(commit_info=info),
-            *([Action(protocol=Protocol())] if head.version < 0 or head.is_lost else []),
-            *([Action(meta_data=metadata)] if metadata is not None else []),
-            Action(txn=Transaction(state.lake, state.version, at_ms)),
-            *(Action(remove=_remove(path, at_ms, changes_data)) for path in change.removed),
-            *(Action(add=each) for each in self._adds(table, change, at_ms, changes_data, target.schemas.of(table))),
-        ]
-
-    def _adds(self, table: str, change: _Change, at_ms: int, changes_data: bool, schema: TableSchema) -> Iterable[Add]:
+    def _write(self, table: str, log: TableLog, changes: Sequence[Change], now: LedgerState) -> bool:
+        """Write an entry for each change, and one for new columns alone; False if another process has written one."""
         root = f"{self._store.path}/{table_folder(table)}"
-        for path, file in change.added.items():
-            stats = file_statistics(self._store.files, f"{root}/{unquote(path)}", file.rows, schema.columns)
-            yield Add(path, _partition_values(path), file.bytes, at_ms, changes_data, stats)
+        for change in changes or [_difference(set(), {}, now)]:
+            schemas = schemas_of(change.catalog)
+            schema, columns = schemas.delta_schema(table), schemas.file_schema(table)
+            is_new = log.schema != schema.text
+            if not (is_new or change.removed or change.added):
+                continue
+            stats = {
+                path: file_statistics(self._store.files, f"{root}/{unquote(path)}", file.rows, columns)
+                for path, file in change.added.items()
+            }
+            entry = encode_entry(now.lake, change, schema if is_new else None, stats, log.version < 0)
+            if not log.append(entry, schema.text, len(change.added) - len(change.removed)):
+                return False
+            self._written.append(table)
+        return True
 
     def _log(self, table: str) -> TableLog:
         return TableLog(self._store.files, f"{self._store.path}/{table_folder(table)}")
 
-    # -- all at once -------------------------------------------------------------------------------------------------
 
-    def _compare_all(self, state: LedgerState, progress: Callable[[int, int], object] | None = None) -> None:
-        """Make every table show a state."""
-        target = self._target(state)
-        tables = sorted({*target.schemas.tables, *state.folders})
-        for number, table in enumerate(tables, 1):
-            if state.table(table) or self._log(table).exists:
-                self._show(table, target)
-            if progress is not None:
-                progress(number, len(tables))
-        self._note_done(state)
-
-
-def _version(head: Head) -> int:
-    """The version of the ledger that a table shows."""
-    return 0 if head.transaction is None else head.transaction.version
-
-
-def _metadata(table: str, head: Head, target: _Target) -> Metadata | None:
-    """The metadata of a table, if they differ from those in its log."""
-    schema, known = target.schemas.of(table), head.metadata
-    if known is not None and known.schema_string == schema.text:
-        return None
-    id_ = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{target.state.lake}/{table}")) if known is None else known.id
-    created = target.state.at_us // 1000 if known is None else known.created_time
-    return Metadata(id_, table, schema.text, schema.partitions, created)
-
-
-def _by_table(parts: Iterable[Part]) -> dict[str, list[Part]]:
-    found: dict[str, list[Part]] = {}
-    for part in parts:
-        found.setdefault(part.table, []).append(part)
+def _changes(before: LedgerState, commits: Iterable[Commit]) -> dict[str, list[Change]]:
+    found: dict[str, list[Change]] = {}
+    new: dict[str, Part] = {}
+    catalog = before.catalog or ""
+    for commit in commits:
+        catalog = catalog if commit.catalog is None else commit.catalog
+        known = [new.get(folder) or before.parts.get(folder) for folder in commit.removed]
+        removed = [part for part in known if part is not None]
+        for table in dict.fromkeys(part.table for part in (*removed, *commit.added)):
+            gone, added = (_files(table, parts) for parts in (removed, commit.added))
+            change = Change(commit.kind, commit.version, commit.id, commit.at_us, catalog, [*gone], added)
+            found.setdefault(table, []).append(change)
+        new |= {part.folder: part for part in commit.added}
     return found
 
 
-def _change(table: str, removed: Iterable[Part], added: Iterable[Part]) -> _Change:
-    return _Change(list(_files(table, removed)), _files(table, added))
+def _missing(there: set[str], before: Iterable[str], changes: Sequence[Change]) -> Sequence[Change] | None:
+    """The changes that a table lacks, by the files that it has; None if it never had just these."""
+    different, found = there.symmetric_difference(before), None
+    for number, change in enumerate([None, *changes]):
+        if change is not None:
+            different ^= {*change.removed, *change.added}
+        if not different:
+            found = changes[number:]
+    return found
 
 
-def _difference(table: str, there: set[str], state: LedgerState) -> _Change:
-    """What must change in a table that has some files to show a state."""
-    wanted = _files(table, state.table(table))
-    return _Change(sorted(there - wanted.keys()), {path: file for path, file in wanted.items() if path not in there})
+def _difference(there: Set[str], wanted: Mapping[str, StoredFile], now: LedgerState) -> Change:
+    added = {path: file for path, file in wanted.items() if path not in there}
+    removed = sorted(there - wanted.keys())
+    return Change("mirror", now.version, now.commit, now.at_us, now.catalog or "", removed, added)
 
 
 def _files(table: str, parts: Iterable[Part]) -> dict[str, StoredFile]:
-    """The files of some parts by their paths in the log."""
     root = f"{table_folder(table)}/"
     return {
-        quote(f"{part.folder.removeprefix(root)}/{file.name}", safe="/="): file for part in parts for file in part.files
+        quote(f"{part.folder.removeprefix(root)}/{file.name}", safe="/="): file
+        for part in parts
+        if part.table == table
+        for file in part.files
     }
-
-
-def _remove(path: str, at_ms: int, changes_data: bool) -> Remove:
-    return Remove(path, changes_data, _partition_values(path), deletion_timestamp=at_ms)
-
-
-def _partition_values(path: str) -> dict[str, str | None]:
-    """The columns in the path of a file.
-
-    >>> _partition_values("_commit=4f21/_day=2026-05-01/part-0.parquet")
-    {'_commit': '4f21', '_day': '2026-05-01'}
-    """
-    pairs = [step.partition("=") for step in path.split("/")[:-1]]
-    return {name: unquote(value) for name, _, value in pairs}
-
-
-def _in_parallel(work: Callable[[str], None], tables: Sequence[str]) -> None:
-    if len(tables) < 2:
-        for table in tables:
-            work(table)
-        return
-    with ThreadPoolExecutor(_THREADS) as pool:
-        list(pool.map(work, tables))

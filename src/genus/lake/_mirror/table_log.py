@@ -1,347 +1,365 @@
-"""The Delta log of one table: numbered entries, and checkpoints from which the table is opened.
+"""The Delta log of one table: Genus creates its entries, delta-rs reads it and writes its checkpoints.
 
-An entry is created atomically, so of two writers of the same entry one succeeds. A checkpoint has all files of the
-table. One is written after every `CHECKPOINT_EVERY` entries, and less often where a table has very many files, so that
-the cost of an entry stays the same on average.
+An entry is one small file that is created atomically, so of two writers of the same number one succeeds. delta-rs does
+not create it, because it reads the list of all files of a table for each of its commits: 20 to 60 ms for a table with
+2,000 files, where the file itself takes less than 1 ms; and it could not refuse other writers (`NO_OTHER_WRITERS`).
 
-A log that is damaged is read from its first entry on. If entries are missing, too, it begins anew: the next entry has
-all files of the table and is a checkpoint, and what was before it is removed.
+Columns have the names that they have in files, which are the first ones of attributes that were renamed: Delta can map
+names to others, but Polars and others refuse tables that do. Durations are microseconds.
+
+A checkpoint has all files of the table. One is written after every `CHECKPOINT_EVERY` entries, and less often where a
+table has very many files, so that the cost of an entry stays the same on average. A log that delta-rs cannot read is
+read without its checkpoints; if it still cannot, it is removed and begins anew.
 """
 
-from collections.abc import Container, Iterator, Sequence
-from contextlib import suppress
-from typing import Any
+import uuid
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from genus.errors import LakeDamaged
-from genus.lake._mirror.actions import Action, Add, Metadata, Protocol, Transaction, decode_entry, encode_entry
-from genus.lake._mirror.statistics import Statistics
-from genus.lake._tables.files import FileSystem, content_of
+from genus._extras import missing_extra
+from genus.catalog import Catalog
+from genus.errors import LakeDamaged, LakeError
+from genus.lake._tables.columns import DEAD_SCHEMA, file_schema
+from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.file_systems import FileSystem
+from genus.lake._tables.files import FileInfo, local_path, open_input
+from genus.lake._tables.names import COMMIT, DAY, DEAD_LETTERS
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 LOG_FOLDER = "_delta_log"
 DIGITS = 20
 CHECKPOINT_EVERY = 100
 FILES_PER_ENTRY = 100
 """A checkpoint is written when there are as many new entries as the table has files, divided by this number."""
-
-_TEXTS = pa.map_(pa.string(), pa.string())
-_PROTOCOL = pa.struct(
-    [
-        ("minReaderVersion", pa.int32()),
-        ("minWriterVersion", pa.int32()),
-        ("writerFeatures", pa.list_(pa.string())),
-    ]
-)
-_METADATA = pa.struct(
-    [
-        ("id", pa.string()),
-        ("name", pa.string()),
-        ("format", pa.struct([("provider", pa.string()), ("options", _TEXTS)])),
-        ("schemaString", pa.string()),
-        ("partitionColumns", pa.list_(pa.string())),
-        ("configuration", _TEXTS),
-        ("createdTime", pa.int64()),
-    ]
-)
-_TRANSACTION = pa.struct([("appId", pa.string()), ("version", pa.int64()), ("lastUpdated", pa.int64())])
-_ADD = pa.struct(
-    [
-        ("path", pa.string()),
-        ("partitionValues", _TEXTS),
-        ("size", pa.int64()),
-        ("modificationTime", pa.int64()),
-        ("dataChange", pa.bool_()),
-        ("stats", pa.string()),
-    ]
-)
-
-
-class LastCheckpoint(msgspec.Struct, frozen=True):
-    """The content of the file `_last_checkpoint`."""
-
-    version: int
-    size: int
-    """Number of actions."""
-
-
-class Head(msgspec.Struct, frozen=True):
-    """The newest entry of a log."""
-
-    version: int = -1
-    """Its number; -1 if there is none."""
-    metadata: Metadata | None = None
-    transaction: Transaction | None = None
-    """Which version of the ledger the table shows."""
-    commit: str = ""
-    """The id of the ledger's commit; empty if it is not known."""
-    checkpoint: int = -1
-    """The number of the newest checkpoint; -1 if there is none."""
-    size: int = 0
-    """The number of actions in the newest checkpoint."""
-    is_lost: bool = False
-    """Whether the log cannot be read, so that the next entry must have all files."""
-
-    def after(self, version: int, actions: Sequence[Action]) -> "Head":
-        """The head after one more entry."""
-        metadata, transaction, commit = self.metadata, self.transaction, ""
-        for action in actions:
-            metadata, transaction = action.meta_data or metadata, action.txn or transaction
-            if action.commit_info is not None:
-                commit = action.commit_info.operation_parameters.get("commit", "")
-        return Head(version, metadata, transaction, commit, self.checkpoint, self.size, self.is_lost)
+_ENTRY, _CHECKPOINT, _LAST = ".json", ".checkpoint.parquet", "_last_checkpoint"
+LONGEST_BOUND = 32
+"""Bounds of longer texts are left out."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NO_OTHER_WRITERS = "genusLedger"
+"""A writer feature that nobody else has: others read the table, and refuse to write it, because the ledger decides."""
+_OPERATIONS: Mapping[str, str] = {"compact": "OPTIMIZE", "delete": "DELETE", "expire": "DELETE"}
 
 
 class TableLog:
-    """The Delta log of one table."""
+    """The Delta log of one table. State: the number and the schema of the newest entry, as far as it is known."""
 
     def __init__(self, files: FileSystem, root: str) -> None:
         self._files = files
+        self._root = root
         self._folder = f"{root}/{LOG_FOLDER}"
+        self.version = -1
+        """The number of the newest entry; -1 if there is none."""
+        self.schema = ""
+        """The columns, as JSON."""
         self.was_damaged = False
-        """Whether the log was found damaged."""
+        self._size = 0
+        """The number of files in the table."""
+        self._checkpoint = -1
+        """The number of the newest checkpoint; -1 if there is none."""
 
     @property
     def exists(self) -> bool:
-        """Whether the log has any entry."""
-        return self._files.read(self._last_path) is not None or self._files.read(self._entry_path(0)) is not None
+        return any(self._files.read(f"{self._folder}/{name}") is not None for name in (_LAST, f"{0:0{DIGITS}}{_ENTRY}"))
 
-    def head(self) -> Head:
-        """The newest entry: from the last checkpoint on, entries are looked up by name."""
-        last = self._last_number()
-        with suppress(LakeDamaged):
-            head = self._walk(self._checkpoint_head())
-            if head.version >= last:
-                return head
-        return self._recover(last)
+    def load(self) -> set[str]:
+        """Read the log, or what can be read of it; returns the paths of the files in the table."""
+        try:
+            return self._load()
+        except LakeDamaged:
+            self.was_damaged = True
+        for found in self._files.list_folder(self._folder):
+            if found.name.endswith((_CHECKPOINT, _LAST)):
+                self._files.delete(found.path)
+        try:
+            return self._load()
+        except LakeDamaged:
+            self._files.delete(self._folder)
+        return self._load()
 
-    def _recover(self, last: int) -> Head:
-        """The newest entry of a damaged log: by all entries, which get a checkpoint, or a lost one."""
-        self.was_damaged = True
-        with suppress(LakeDamaged):
-            head = self._walk(Head())
-            if head.version >= last:
-                return self._write_checkpoint(head)
-        return Head(last, checkpoint=last, is_lost=True)
+    def _load(self) -> set[str]:
+        numbers = [_number(found) for found in self._listed(_ENTRY, _CHECKPOINT)]
+        self.version, self.schema, self._size = -1, "", 0
+        self._checkpoint = max(map(_number, self._listed(_CHECKPOINT)), default=-1)
+        if not numbers:
+            return set()
+        with self._opened() as table:
+            self.version, self.schema = table.version(), table.schema().to_json()
+            paths = set(table.get_add_actions().column("path").to_pylist())
+        if self.version != max(numbers):
+            raise LakeDamaged(f"{self._folder}: there is no entry after {self.version}")
+        self._size = len(paths)
+        return paths
 
-    def _walk(self, head: Head) -> Head:
-        """The head after all entries that follow each other."""
-        version = max(head.version, 0)  # that of the checkpoint again, because checkpoints have no ids of commits
-        while (actions := self._entry(version)) is not None:
-            head = head.after(version, actions)
-            version += 1
-        return head
+    def append(self, entry: bytes, schema: str, files: int) -> bool:
+        """Create the next entry, which changes the number of files; False if another writer has created one."""
+        if not self._files.create(f"{self._folder}/{self.version + 1:0{DIGITS}}{_ENTRY}", entry):
+            return False
+        self.version, self.schema, self._size = self.version + 1, schema, self._size + files
+        if self.version - self._checkpoint >= max(CHECKPOINT_EVERY, self._size // FILES_PER_ENTRY):
+            self._write_checkpoint()
+        return True
 
-    def _last_number(self) -> int:
-        """The number of the newest entry or checkpoint that is there; -1 if there is none."""
-        names = [found.name for found in self._files.list_folder(self._folder)]
-        return max((int(name[:DIGITS]) for name in names if _is_of_log(name)), default=-1)
-
-    def append(self, head: Head, actions: Sequence[Action]) -> Head | None:
-        """Create the entry after a head and return the new head; None if another writer has created one."""
-        version = head.version + 1
-        if not self._files.create(self._entry_path(version), encode_entry(actions)):
-            return None
-        return self._with_checkpoint(head.after(version, actions))
-
-    def paths(self, head: Head) -> tuple[Head, set[str]]:
-        """The paths of the files in the table; with another head if the checkpoint was found damaged."""
-        with suppress(LakeDamaged):
-            return head, self._paths(head)
-        head = self._recover(self._last_number())
-        return head, self._paths(head)
-
-    def _paths(self, head: Head) -> set[str]:
-        found: set[str] = set(_field(self._checkpoint_adds(head), "path").to_pylist())
-        for action in self._tail(head):
-            if action.add is not None:
-                found.add(action.add.path)
-            elif action.remove is not None:
-                found.discard(action.remove.path)
-        return found
+    def _write_checkpoint(self) -> None:
+        with self._opened() as table:
+            table.create_checkpoint()
+            self._checkpoint = table.version()
 
     def forget_bounds(self, present: Container[str]) -> None:
         """Remove the statistics of all files but some, because bounds are values that files had; the rows stay."""
-        for found in self._files.list_folder(self._folder):
-            if found.name.endswith(".json"):
-                self._forget_in_entry(found.path, present)
-            elif found.name.endswith(".checkpoint.parquet"):
-                self._forget_in_checkpoint(found.path, present)
-
-    def _forget_in_entry(self, path: str, present: Container[str]) -> None:
-        actions = decode_entry(path, self._files.read(path) or b"")
-        changed = [_without_bounds(action, present) for action in actions]
-        if changed != list(actions):
-            self._files.replace(path, encode_entry(changed))
-
-    def _forget_in_checkpoint(self, path: str, present: Container[str]) -> None:
-        try:
-            table = pq.read_table(pa.BufferReader(self._files.read(path) or b""))
-            rows = table.column("add").to_pylist(maps_as_pydicts="strict")
-        except (pa.ArrowException, OSError, KeyError):
-            self._files.delete(path)  # nobody can read it
-            return
-        changed = [row and {**row, "stats": _kept(row["path"], row["stats"], present)} for row in rows]
-        if changed != rows:
-            adds = pa.array(map(_arrow_value, changed), table.schema.field("add").type)
-            table = table.set_column(table.schema.get_field_index("add"), "add", adds)
-            self._files.replace(path, _parquet(table))
-
-    def _tail(self, head: Head) -> Iterator[Action]:
-        """The actions of the entries after the checkpoint."""
-        for version in range(head.checkpoint + 1, head.version + 1):
-            yield from self._entry(version) or ()
-
-    # -- checkpoints -------------------------------------------------------------------------------------------------
-
-    def _with_checkpoint(self, head: Head) -> Head:
-        """Write a checkpoint if one is due, and return the head with it."""
-        is_due = head.version - head.checkpoint >= max(CHECKPOINT_EVERY, head.size // FILES_PER_ENTRY)
-        if not is_due and not head.is_lost:
-            return head
-        made = self._write_checkpoint(head)
-        if head.is_lost:
-            self._remove_before(head.version)
-        return made
-
-    def _write_checkpoint(self, head: Head) -> Head:
-        table = self._checkpoint_table(head)
-        self._files.replace(self._checkpoint_path(head.version), _parquet(table))
-        note = LastCheckpoint(head.version, table.num_rows)
-        self._files.replace(self._last_path, msgspec.json.encode(note))
-        return msgspec.structs.replace(head, checkpoint=head.version, size=table.num_rows, is_lost=False)
-
-    def _remove_before(self, version: int) -> None:
-        """Remove entries and checkpoints before one that has all files."""
-        for found in self._files.list_folder(self._folder):
-            if _is_of_log(found.name) and int(found.name[:DIGITS]) < version:
-                self._files.delete(found.path)
-
-    def _checkpoint_table(self, head: Head) -> pa.Table:
-        added: dict[str, Add] = {}
-        removed: list[str] = []
-        for action in self._tail(head):
-            if action.add is not None:
-                added[action.add.path] = msgspec.structs.replace(action.add, data_change=False)
-            elif action.remove is not None and added.pop(action.remove.path, None) is None:
-                removed.append(action.remove.path)
-        before = self._checkpoint_adds(head)
-        gone = pc.is_in(_field(before, "path"), value_set=pa.array(removed, pa.string()))
-        adds = pa.concat_arrays([before.filter(pc.invert(gone)), _struct_array(list(added.values()), _ADD)])
-        columns = {
-            "protocol": _struct_array([Protocol()], _PROTOCOL),
-            "metaData": _struct_array([head.metadata], _METADATA),
-            "txn": _struct_array([head.transaction], _TRANSACTION),
-            "add": adds,
-        }
-        rows = len(columns) - 1 + len(adds)
-        return pa.table({name: _padded(each, at, rows) for at, (name, each) in enumerate(columns.items())})
-
-    def _checkpoint_head(self) -> Head:
-        last = self._last_checkpoint()
-        if last is None:
-            return Head()
-        table = self._read_checkpoint(last.version, "txn", "metaData")
-        try:
-            metadata, transaction = _single(table, "metaData", Metadata), _single(table, "txn", Transaction)
-        except (KeyError, msgspec.ValidationError) as problem:
-            raise LakeDamaged(f"{self._checkpoint_path(last.version)}: {problem}") from problem
-        return Head(last.version, metadata, transaction, "", last.version, last.size)
-
-    def _last_checkpoint(self) -> LastCheckpoint | None:
-        content = self._files.read(self._last_path)
-        try:
-            return None if content is None else msgspec.json.decode(content, type=LastCheckpoint)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return None
-
-    def _checkpoint_adds(self, head: Head) -> Any:
-        """The files in the checkpoint, as an array of structs; an empty one if there is no checkpoint."""
-        if head.checkpoint < 0 or head.is_lost:
-            return pa.array([], _ADD)
-        adds = self._read_checkpoint(head.checkpoint, "add").column(0).combine_chunks()
-        return adds.filter(adds.is_valid()).cast(_ADD)
-
-    def _read_checkpoint(self, version: int, *columns: str) -> pa.Table:
-        path = self._checkpoint_path(version)
-        try:
-            return pq.read_table(pa.BufferReader(self._files.read(path) or b""), columns=list(columns))
-        except (pa.ArrowException, OSError) as problem:
-            raise LakeDamaged(f"{path}: {problem}; `genus lake mirror` makes it again") from problem
+        if older := self._listed(_CHECKPOINT):
+            self._write_checkpoint()  # it has the present files only
+            for found in older:
+                if _number(found) < self._checkpoint:
+                    self._files.delete(found.path)
+        for found in self._listed(_ENTRY):
+            content = self._files.read(found.path) or b""
+            lines = [_without_bounds(line, present) for line in content.splitlines(keepends=True)]
+            if (changed := b"".join(lines)) != content:
+                self._files.replace(found.path, changed)
 
     # -- files -------------------------------------------------------------------------------------------------------
 
-    def _entry(self, version: int) -> Sequence[Action] | None:
-        path = self._entry_path(version)
-        content = self._files.read(path)
-        return None if content is None else decode_entry(path, content)
+    def _listed(self, *endings: str) -> list[FileInfo]:
+        found = self._files.list_folder(self._folder)
+        return [each for each in found if each.name[:DIGITS].isdigit() and each.name[DIGITS:] in endings]
 
-    def _entry_path(self, version: int) -> str:
-        return f"{self._folder}/{version:0{DIGITS}}.json"
+    @contextmanager
+    def _opened(self) -> Iterator["DeltaTable"]:
+        """The table in delta-rs; files that it writes to the log are kept. LakeDamaged if it cannot read the log."""
+        deltalake = import_deltalake()
+        try:
+            if local_path(self._root) is not None and "%" not in self._root:
+                yield deltalake.DeltaTable(self._root)
+                return
+            with self._local_copy() as folder:
+                yield deltalake.DeltaTable(folder)
+        except (deltalake.exceptions.DeltaError, FileNotFoundError) as problem:
+            line = str(problem).strip().partition("\n")[0]
+            raise LakeDamaged(f"{self._folder}: {line}; call mirror() or `genus lake mirror`") from problem
 
-    def _checkpoint_path(self, version: int) -> str:
-        return f"{self._folder}/{version:0{DIGITS}}.checkpoint.parquet"
+    @contextmanager
+    def _local_copy(self) -> Iterator[str]:
+        """A folder with the log from its newest checkpoint on, for file systems and paths that delta-rs cannot open."""
+        with TemporaryDirectory(prefix="genus-delta-") as root:
+            folder = Path(root, LOG_FOLDER)
+            folder.mkdir()
+            needed = [each for each in self._listed(_ENTRY, _CHECKPOINT) if _number(each) >= self._checkpoint]
+            names = [each.name for each in needed] + [_LAST] * (self._checkpoint >= 0)
+            contents = {name: self._files.read(f"{self._folder}/{name}") or b"" for name in names}
+            for name, content in contents.items():
+                (folder / name).write_bytes(content)
+            yield root
+            for made in sorted(folder.iterdir()):  # a checkpoint comes before the file that names it
+                if contents.get(made.name) != (content := made.read_bytes()):
+                    self._files.replace(f"{self._folder}/{made.name}", content)
+
+
+def _number(found: FileInfo) -> int:
+    return int(found.name[:DIGITS])
+
+
+def _without_bounds(line: bytes, present: Container[str]) -> bytes:
+    action = msgspec.json.decode(line)
+    if (add := action.get("add")) is None or add["path"] in present or not add.get("stats"):
+        return line
+    add["stats"] = msgspec.json.encode({"numRecords": msgspec.json.decode(add["stats"])["numRecords"]}).decode()
+    return msgspec.json.encode(action) + b"\n"
+
+
+# -- entries, as the Delta transaction log protocol defines them -------------------------------------------------------
+
+
+class Change(NamedTuple):
+    """What one commit of the ledger changes in a table; paths are relative to the table and percent-encoded."""
+
+    kind: str
+    """That of the commit; `mirror` for the differences of several."""
+    version: int
+    commit: str
+    at_us: int
+    catalog: str
+    """The text of the catalog at that commit."""
+    removed: Collection[str]
+    added: Mapping[str, StoredFile]
+
+
+class NewSchema(NamedTuple):
+    """The columns of a table, where its log lacks some of them."""
+
+    table: str
+    text: str
+    """As JSON."""
+    partitions: tuple[str, ...]
+    """The columns in the paths of files."""
+
+
+def encode_entry(lake: str, change: Change, schema: NewSchema | None, stats: Mapping[str, str], first: bool) -> bytes:
+    """The content of a file of a log; `schema` is given if it has changed, `stats` has those of the added files."""
+    at_ms, changes_data = change.at_us // 1000, change.kind != "compact"  # it has the same rows in other files
+    parameters = {"ledgerVersion": str(change.version), "commit": change.commit, "kind": change.kind}
+    info = {"timestamp": at_ms, "operation": _OPERATIONS.get(change.kind, "WRITE"), "operationParameters": parameters}
+    actions: list[dict[str, Any]] = [{"commitInfo": {**info, "engineInfo": "genus"}}]
+    if first:
+        features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [NO_OTHER_WRITERS]}
+        actions.append({"protocol": features})
+    if schema is not None:
+        actions.append({"metaData": _metadata(lake, schema)})
+    actions.append({"txn": {"appId": lake, "version": change.version, "lastUpdated": at_ms}})
+    for path in change.removed:
+        actions.append({"remove": {**_file(path, changes_data), "deletionTimestamp": at_ms}})
+    for path, file in change.added.items():
+        told = {"size": file.bytes, "modificationTime": at_ms, "stats": stats[path]}
+        actions.append({"add": {**_file(path, changes_data), **told}})
+    return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
+
+
+def _metadata(lake: str, schema: NewSchema) -> Mapping[str, Any]:
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{lake}/{schema.table}")),
+        "name": schema.table,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": schema.text,
+        "partitionColumns": schema.partitions,
+        "configuration": {},
+    }
+
+
+def _file(path: str, changes_data: bool) -> dict[str, Any]:
+    """What is said of a file that is added or removed; its path has the values of some columns.
+
+    >>> _file("_commit=4f21/_day=2026-05-01/part-0.parquet", True)["partitionValues"]
+    {'_commit': '4f21', '_day': '2026-05-01'}
+    """
+    pairs = [step.partition("=") for step in path.split("/")[:-1]]
+    return {
+        "path": path,
+        "partitionValues": {name: unquote(value) for name, _, value in pairs},
+        "dataChange": changes_data,
+    }
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+class Schemas:
+    """The schemas of the tables of a lake, by the text of its catalog."""
+
+    def __init__(self, catalog: str) -> None:
+        self._text = catalog
+        self._made: dict[str, NewSchema] = {}
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return Catalog.parse(self._text)
 
     @property
-    def _last_path(self) -> str:
-        return f"{self._folder}/_last_checkpoint"
+    def tables(self) -> list[str]:
+        return [*self._catalog.families, DEAD_LETTERS]
+
+    def delta_schema(self, table: str) -> NewSchema:
+        """The schema of a Delta table: the columns of files, and all columns in their paths, as Polars wants it."""
+        if table not in self._made:
+            paths = [pa.field(COMMIT, pa.string()), pa.field(DAY, pa.date32())][: 1 if table == DEAD_LETTERS else 2]
+            columns = pa.schema([*self.file_schema(table), *paths])
+            text = import_deltalake().Schema.from_arrow(columns).to_json()
+            self._made[table] = NewSchema(table, text, tuple(field.name for field in paths))
+        return self._made[table]
+
+    def file_schema(self, table: str) -> pa.Schema:
+        """The columns of the files of a table, which may be NULL; LakeDamaged if the catalog lacks its family."""
+        if table != DEAD_LETTERS and table not in self._catalog.families:
+            raise LakeDamaged(f"the catalog in the ledger lacks the family {table}, which has events")
+        fields = DEAD_SCHEMA if table == DEAD_LETTERS else file_schema(self._catalog.families[table])
+        return pa.schema([field.with_nullable(True) for field in fields])
 
 
-def _is_of_log(name: str) -> bool:
-    """Whether a file is an entry or a checkpoint.
+@lru_cache(maxsize=4)
+def schemas_of(catalog: str) -> Schemas:
+    return Schemas(catalog)
 
-    >>> _is_of_log("00000000000000000007.json"), _is_of_log(".00000000000000000007.json.4f21")
-    (True, False)
+
+def import_deltalake() -> ModuleType:
+    """delta-rs, which is imported when a Delta table is opened or extended."""
+    try:
+        import deltalake
+    except ImportError as missing:
+        raise missing_extra("Delta tables need deltalake", "lake") from missing
+    return deltalake
+
+
+# -- statistics --------------------------------------------------------------------------------------------------------
+
+
+def file_statistics(files: FileSystem, path: str, rows: int, columns: pa.Schema) -> str:
+    """Rows, NULLs and bounds of some columns of a file, by its footer, as JSON; only the rows if the file is gone.
+
+    Bounds are given for columns of integers, times and short texts. They are not given for floating-point numbers: a
+    footer does not say whether there are NaNs, which readers take for larger than all numbers.
     """
-    return name[:DIGITS].isdigit() and name[DIGITS:] in (".json", ".checkpoint.parquet")
+    footer = _read_footer(files, path)
+    found = {} if footer is None else _chunks(footer, columns)
+    nulls = {
+        name: sum(each.null_count for each in chunks)
+        for name, chunks in found.items()
+        if all(each is not None and each.has_null_count for each in chunks)
+    }
+    bounds = {name: _bounds(chunks, columns.field(name).type) for name, chunks in found.items() if name in nulls}
+    least, most = ({name: each[end] for name, each in bounds.items() if each is not None} for end in (0, 1))
+    told = {"numRecords": rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+    return msgspec.json.encode(told).decode()
 
 
-def _parquet(table: pa.Table) -> bytes:
-    content: bytes = content_of(lambda stream: pq.write_table(table, stream, compression="snappy")).to_pybytes()
-    return content
+def _read_footer(files: FileSystem, path: str) -> Any:
+    try:
+        if local_path(path) is not None:
+            return pq.read_metadata(path)
+        with open_input(path) as file:
+            return pq.read_metadata(file)
+    except FileNotFoundError:
+        return None
+    except LakeError:  # pyarrow has no file system for the path
+        content = files.read(path)
+        return None if content is None else pq.read_metadata(pa.BufferReader(content))
 
 
-def _without_bounds(action: Action, present: Container[str]) -> Action:
-    """An action without the bounds of a file that is not present."""
-    if (add := action.add) is None:
-        return action
-    kept = _kept(add.path, add.stats, present)
-    return action if kept == add.stats else Action(add=msgspec.structs.replace(add, stats=kept))
+def _chunks(footer: Any, columns: pa.Schema) -> dict[str, list[Any]]:
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    wanted = [(index, name) for index, name in enumerate(footer.schema.names) if name in columns.names]
+    return {name: [group.column(index).statistics for group in groups] for index, name in wanted}
 
 
-def _kept(path: str, stats: str | None, present: Container[str]) -> str | None:
-    """What is kept of the statistics of a file: all of them, or the number of rows if it is not present."""
-    if stats is None or path in present:
-        return stats
-    return msgspec.json.encode(Statistics(msgspec.json.decode(stats, type=Statistics).num_records)).decode()
+def _bounds(chunks: Sequence[Any], type_: pa.DataType) -> tuple[int | str, int | str] | None:
+    """The least and the greatest value of a column as Delta has them; None if they are not known, or not given."""
+    valued = [each for each in chunks if each.num_values > 0]  # the others have NULLs only
+    if not valued or not all(each.has_min_max for each in valued):
+        return None
+    if pa.types.is_string(type_):
+        low, high = min(each.min for each in valued), max(each.max for each in valued)
+        is_short = all(len(each.min) <= LONGEST_BOUND >= len(each.max) for each in valued)
+        return (low, high) if is_short else None
+    if pa.types.is_integer(type_) or pa.types.is_timestamp(type_):
+        first, last = min(each.min_raw for each in valued), max(each.max_raw for each in valued)
+        return (instant(first), instant(last)) if pa.types.is_timestamp(type_) else (first, last)
+    return None
 
 
-def _struct_array(structs: Sequence[Any], type_: pa.DataType) -> Any:
-    return pa.array([_arrow_value(msgspec.to_builtins(each)) for each in structs], type_)
+def instant(micros: int) -> str:
+    """Microseconds since 1970 as text.
 
-
-def _arrow_value(value: Any) -> Any:
-    """A value of an action as Arrow takes it, which has the entries of maps as pairs."""
-    maps = {"options", "configuration", "partitionValues"}
-    if not isinstance(value, dict):
-        return value
-    return {name: list(each.items()) if name in maps else _arrow_value(each) for name, each in value.items()}
-
-
-def _padded(array: Any, before: int, rows: int) -> Any:
-    """An array with NULLs before and after."""
-    parts = [pa.nulls(before, array.type), array, pa.nulls(rows - before - len(array), array.type)]
-    return pa.concat_arrays(parts)
-
-
-def _single(table: pa.Table, column: str, type_: type[Any]) -> Any:
-    """The one struct in a column; None if there is none."""
-    found = table.column(column).drop_null().to_pylist(maps_as_pydicts="strict")
-    return msgspec.convert(found[0], type_) if found else None
-
-
-def _field(structs: Any, name: str) -> Any:
-    return pc.struct_field(structs, name)
+    >>> instant(1_777_615_200_005_000)
+    '2026-05-01T06:00:00.005000Z'
+    """
+    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")

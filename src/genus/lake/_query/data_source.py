@@ -1,14 +1,13 @@
-"""`spark.read.format("genus")`: typed events of files that are not in a lake.
+"""`spark.read.format("genus")` and `df.write.format("genus")`: typed events of a lake, or of files that are in none.
 
-Recordings, CAN logs and files with a mapping are read by the formats of ingest, one split per task. Rows have the
-columns of `Lake.read` except the day. Every query decodes the files again, and its filters are evaluated after that.
-Files that are queried more than once should be ingested into a lake, whose views (`Lake.views`) are plain Parquet.
+Recordings, CAN logs and files with a mapping are read by the formats of ingest, one split per task. Every query decodes
+them again, and its filters are evaluated after that; files that are queried more than once should be ingested into a
+lake. Of a lake, tasks read the row groups that can have matches. Rows have the columns of `Lake.read` except the day.
 """
 
-import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -22,31 +21,32 @@ from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.filters._subscription import parse_again
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, types_of
+from genus.lake._ingest.frames import FramePlan, FrameWriter, StreamWriter, source_path
 from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
-from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, TYPE, attribute_schema
-from genus.lake._tables.files import file_size, list_files, open_input
+from genus.lake._query.scan import DataFile, TableScan
+from genus.lake._query.selection import attribute_columns, count_parts, select_tables
+from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
+from genus.lake._tables.files import file_info, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
-from genus.lake._tables.spark_columns import spark_schema
+from genus.lake._tables.lake_folder import LakeFolder
+from genus.lake._tables.lake_tables import spark_schema
+from genus.lake._tables.names import TYPE
+from genus.lake._tables.shapes import hash_of
+from genus.lake._tables.store import Store
 from genus.model import Event, attributes, is_event_type
+from genus.records import read_mapping
 from genus.targets import arrow
 
 _DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
 """Options of `load_dbc`."""
 _OPTIONS = (
-    "catalog",
-    "dbc",
-    "dead",
-    "format",
-    "mapping",
-    "path",
-    "paths",
-    "splitBytes",
-    "subscription",
-    "type",
+    *["catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type", "version"],
     *_DBC_SWITCHES,
 )
+_SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
+"""Options of writing, with those that Spark passes on."""
 
 
 class GenusDataSource(DataSource):
@@ -59,12 +59,40 @@ class GenusDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the subscribed type, or of dead letters."""
-        return spark_schema(parse_options(self.options).columns)
+        return spark_schema(self._query().columns)
 
-    def reader(self, schema: StructType) -> "GenusReader":
+    def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of all columns, or of those in `.schema(...)`."""
-        query = parse_options(self.options)
-        return GenusReader(query, select_columns(query.columns, schema), self.options)
+        query, path = self._query(), self.options.get("path", "")
+        columns = select_columns(query.columns, schema)
+        if not is_lake(path):
+            return GenusReader(query, columns, self.options)
+        if not isinstance(query, EventQuery):
+            raise LakeError("the dead letters of a lake are read with Lake.dead_letters")
+        return LakeBatchReader(query, columns, path, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
+        """A writer of a frame."""
+        if overwrite:
+            raise LakeError("a lake is not overwritten; write with mode('append'), remove events with Lake.delete")
+        return FrameWriter(self._frame_plan(schema), source_path(self.options.get("source")))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        """A writer of a batch of a stream."""
+        if "source" in self.options:
+            raise LakeError("option 'source' is for frames; the batches of a stream are known by the id of the query")
+        return StreamWriter(self._frame_plan(schema))
+
+    def _query(self) -> "SourceQuery":
+        return parse_options(self.options)
+
+    def _frame_plan(self, schema: StructType) -> FramePlan:
+        check_known(self.options, _SINK_OPTIONS)
+        name, mapping = self.options.get("type"), self.options.get("mapping")
+        if (name is None) == (mapping is None):
+            raise LakeError("what are the rows? give option 'type', an event type, or 'mapping', the path of a mapping")
+        path = self.options.get("path", "")
+        return FramePlan.of(LakeFolder(Store(path)), name or read_mapping(str(mapping)), schema.names)
 
 
 class GenusReader(DataSourceReader):
@@ -80,16 +108,73 @@ class GenusReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a split."""
         item: SourceSplit | None = partition.value
-        if item is not None:  # if there are no partitions, Spark reads one without a value
-            yield from read_split(item, self._query, self._columns)
+        if item is None:  # if there are no partitions, Spark reads one without a value
+            return
+        for chunk in item.format.read(item.split, types_of(self._query.catalog)):
+            rows = self._query.rows(chunk, item.origin, self._columns)
+            if rows is not None:
+                yield from rows.combine_chunks().to_batches()
 
 
-def read_split(item: "SourceSplit", query: "SourceQuery", columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a split."""
-    for chunk in item.format.read(item.split, types_of(query.catalog)):
-        rows = query.rows(chunk, item.origin, columns)
-        if rows is not None:
-            yield from rows.combine_chunks().to_batches()
+# -- lakes -------------------------------------------------------------------------------------------------------------
+
+
+class LakeFiles(msgspec.Struct, frozen=True):
+    """Files of one family that a task reads."""
+
+    family: str
+    types: tuple[str, ...]
+    """The types that can match."""
+    files: list[DataFile]
+
+
+class LakeBatchReader(DataSourceReader):
+    """Reads a version of a lake; rows are those of `Lake.read`."""
+
+    def __init__(self, query: "EventQuery", columns: pa.Schema, path: str, options: Mapping[str, str]) -> None:
+        self._query, self._columns, self._path = query, columns, path
+        self._version = number_option(options, "version")
+        self._bytes = number_option(options, "splitBytes") or SPLIT_BYTES
+
+    def partitions(self) -> list[InputPartition]:
+        """The files that can have matches, by the ledger; small files of a family are read by one task."""
+        lake = LakeFolder(Store(self._path))
+        state = lake.state_of(self._version)
+        catalog = types_of(self._query.catalog).catalog
+        tasks: list[LakeFiles] = []
+        with lake.reading(state):
+            asked = subscription_of(self._query)
+            for family, table in select_tables(asked, catalog, state).items():
+                room = 0
+                for part, _ in count_parts(asked, table, state):
+                    for path, file in zip(lake.store.file_paths([part]), part.files, strict=True):
+                        if file.bytes > room:
+                            tasks.append(LakeFiles(family, table.types, []))
+                            room = self._bytes
+                        tasks[-1].files.append(DataFile(path, part.day))
+                        room -= file.bytes
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of some files that match."""
+        files: LakeFiles | None = partition.value
+        if files is None:
+            return
+        subscription = subscription_of(self._query)
+        sources = {name: name for name in attribute_columns(subscription)}
+        vector = types_of(self._query.catalog).catalog.vector(files.family)
+        scan = TableScan(subscription, vector, files.types, self._columns, sources)
+        for file in files.files:
+            yield from (batch for group in scan.row_groups(file) if (batch := scan.read(group)) is not None)
+
+
+def is_lake(path: str) -> bool:
+    """Whether there is a lake at a path that can be opened without Spark."""
+    try:
+        store = Store(path) if path else None
+    except LakeError:  # a pattern, or another file system
+        return False
+    return store is not None and store.ledger.exists
 
 
 # -- queries -----------------------------------------------------------------------------------------------------------
@@ -138,14 +223,27 @@ SourceQuery: TypeAlias = EventQuery | DeadLetterQuery
 
 def parse_options(options: Mapping[str, str]) -> SourceQuery:
     """The query of some options; LakeError names the option that is missing or unknown."""
-    known = {name.lower() for name in _OPTIONS}
-    if unknown := sorted(name for name in options if name.lower() not in known):
-        raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(_OPTIONS)}")
+    check_known(options, _OPTIONS)
     if is_on(options, "dead"):
         return DeadLetterQuery(_catalog_text(options))
     if not (text := options.get("subscription") or options.get("type")):
         raise LakeError("the query has no type; give option 'type' or 'subscription'")
     return EventQuery(_catalog_text(options), text)
+
+
+def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
+    """Raise LakeError if there is an option with another name."""
+    names = {name.lower() for name in known}
+    if unknown := sorted(name for name in options if name.lower() not in names):
+        raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
+
+
+def number_option(options: Mapping[str, str], name: str) -> int | None:
+    """A number above 0; None if it is not given, LakeError if it is something else."""
+    text = {each.lower(): text for each, text in options.items()}.get(name.lower())
+    if text is not None and (not text.isdecimal() or int(text) < 1):
+        raise LakeError(f"option {name} is {text!r}; give a number above 0")
+    return None if text is None else int(text)
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:
@@ -228,18 +326,12 @@ class SourceSplit(msgspec.Struct, frozen=True):
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
     """The splits of all files given to `load`."""
-    choose = chooser_of(options)
-    paths = dict.fromkeys(path for given in _paths(options) for path in _list_files(given))
-    return split_files(paths, choose, int(options.get("splitBytes", SPLIT_BYTES)))
-
-
-def split_files(paths: Iterable[str], choose: FormatChooser, target: int) -> Iterator[SourceSplit]:
-    """The splits of some files."""
-    at_us = time.time_ns() // 1000
-    for path in paths:
+    choose, at_us = chooser_of(options), time.time_ns() // 1000
+    target = number_option(options, "splitBytes") or SPLIT_BYTES
+    for path in dict.fromkeys(path for given in _paths(options) for path in _list_files(given)):
         format = choose(path)
-        origin = Origin("", "", _source_number(path), path, 0, at_us)
-        for split in format.splits(path, file_size(path), target):
+        origin = Origin("", "", hash_of(path), path, 0, at_us)
+        for split in format.splits(path, file_info(path).size, target):
             yield SourceSplit(split, format, origin)
 
 
@@ -255,11 +347,6 @@ def _list_files(path: str) -> list[str]:
     if not (found := list_files(path)):
         raise LakeError(f"{path}: no such file, or an empty folder")
     return found
-
-
-def _source_number(path: str) -> int:
-    """The number of a source: a hash of its path, because hashing the content would read the file twice."""
-    return int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little", signed=True)
 
 
 def select_columns(columns: pa.Schema, wanted: StructType) -> pa.Schema:

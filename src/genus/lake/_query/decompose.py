@@ -16,7 +16,7 @@ from genus.filters import Subscription
 from genus.lake._query.templates import Templates, ValueType, value_type_of
 from genus.model import AttributeType
 from genus.model._types import INT64_MIN
-from genus.targets._decompose import Parts, Profile, Spans, take_apart
+from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
 from genus.targets._intervals import (
     Choices,
     Codes,
@@ -45,7 +45,7 @@ class KeyDimension:
 
     def __init__(self, number: int, name: str, type_: AttributeType) -> None:
         self.number, self.name, self.type = number, name, type_
-        self.domain: Domain = _domain(type_)
+        self.domain: Domain = domain_of(type_)
         self.value_type: ValueType = value_type_of(type_)
         self.ordered = not isinstance(self.domain, Choices | Codes)
         if self.ordered and not isinstance(self.domain, Floats):
@@ -70,47 +70,22 @@ class KeyDimension:
             self._sorted = sorted(self._seen)
             self._distinct = len(set(self._seen))
         if key.method == "equal":
-            return key.size / max(self._members or self._distinct, 1)
+            members = len(self.domain.codes) if isinstance(self.domain, Choices) else 0
+            return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self._distinct, 1)
         inside = bisect_right(self._sorted, key.spans[-1][1]) - bisect_left(self._sorted, key.spans[0][0])
         return inside / max(len(self._sorted), 1)
 
-    @property
-    def _members(self) -> int:
-        return len(self.domain.codes) if isinstance(self.domain, Choices) else 0
-
     def constants(self, spans: Spans) -> list[Any]:
         """The attribute values in some spans."""
-        keys = [key for low, high in spans for key in range(low, high + 1)]
-        if isinstance(self.domain, NamedCodes):
-            return [self.domain.names[key] for key in keys]
-        if isinstance(self.domain, Choices):
-            members = list(self.domain.codes)
-            return [int(members[key]) if self.value_type is ValueType.LONG else members[key] for key in keys]
+        keys = keys_in(spans, MAX_POINTS) or []
+        if isinstance(self.domain, Codes | Choices):
+            members = [self.domain.values[key] for key in keys]
+            return [int(each) for each in members] if self.value_type is ValueType.LONG else members
         return list(dict.fromkeys(map(self.native, keys)))  # -0.0 and 0.0 are equal, and one value
 
     def native(self, key: int) -> int | float:
         """A bound as the number that is compared: microseconds, an integer or a float."""
         return key_float(key) if isinstance(self.domain, Floats) else key
-
-
-class NamedCodes(Codes):
-    """Codes that can be converted back to values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[Any] = []
-
-    def place(self, constant: Any) -> Interval:
-        """The code of a constant; a new one if it has none yet."""
-        interval = super().place(constant)
-        if interval[1] == len(self.names):
-            self.names.append(constant)
-        return interval
-
-
-def _domain(type_: AttributeType) -> Domain:
-    domain = domain_of(type_)
-    return NamedCodes() if isinstance(domain, Codes) else domain
 
 
 class Key(NamedTuple):
@@ -120,11 +95,6 @@ class Key(NamedTuple):
     method: Method
     spans: Spans
     exact: bool
-
-    @property
-    def size(self) -> int:
-        """The number of keys in the spans."""
-        return count_keys(self.spans)
 
     @property
     def lookup_kind(self) -> LookupKind:
@@ -142,8 +112,16 @@ class KeyColumns:
         self.low: list[Any] = []
         self.high: list[Any] = []
 
-    def __len__(self) -> int:
-        return len(self.subscriptions)
+    def add(self, subscription: int, key: Key) -> None:
+        """Add the key of a subscription: a row for each value, or for the range."""
+        if key.method == "equal":
+            values = key.dimension.constants(key.spans)
+            self.values += values
+            self.subscriptions.extend([subscription] * len(values))
+        else:
+            self.low.append(key.dimension.native(key.spans[0][0]))
+            self.high.append(key.dimension.native(key.spans[-1][1]))
+            self.subscriptions.append(subscription)
 
 
 class DecomposedSubscriptions:
@@ -187,8 +165,7 @@ class DecomposedSubscriptions:
         if key is None:
             self.unkeyed.append(number)
         else:
-            rows = self.keyed.setdefault(key.lookup_kind, KeyColumns())
-            (self._add_equal if key.method == "equal" else self._add_range)(number, key, rows)
+            self.keyed.setdefault(key.lookup_kind, KeyColumns()).add(number, key)
 
     def _add_plain(self, subscription: Subscription) -> None:
         """Add a subscription without a predicate; most of very many are such, and few differ."""
@@ -200,16 +177,6 @@ class DecomposedSubscriptions:
         if profile >= 0:
             self.unkeyed.append(len(self.profile_of))
         self.profile_of.append(profile)
-
-    def _add_equal(self, number: int, key: Key, rows: KeyColumns) -> None:
-        for value in key.dimension.constants(key.spans):
-            rows.subscriptions.append(number)
-            rows.values.append(value)
-
-    def _add_range(self, number: int, key: Key, rows: KeyColumns) -> None:
-        rows.subscriptions.append(number)
-        rows.low.append(key.dimension.native(key.spans[0][0]))
-        rows.high.append(key.dimension.native(key.spans[-1][1]))
 
     def _choose_key(self, parts: Parts[KeyDimension]) -> Key | None:
         """The most selective key of a worthwhile kind."""
@@ -245,7 +212,7 @@ def decompose(subscriptions: Sequence[Subscription]) -> DecomposedSubscriptions:
 
 
 def _key(dimension: KeyDimension, spans: Spans) -> Key | None:
-    if count_keys(spans) <= MAX_POINTS:
+    if keys_in(spans, MAX_POINTS) is not None:
         return Key(dimension, "equal", spans, True)
     return Key(dimension, "range", spans, len(spans) == 1) if dimension.ordered else None
 
@@ -255,15 +222,6 @@ def _residual(parts: Parts[KeyDimension], key: Key | None) -> x.Predicate | None
     tests = [test for number, found in parts.tests.items() if number != covered for test in found.predicates]
     tests += parts.rest
     return None if not tests else tests[0] if len(tests) == 1 else x.And(tuple(tests))
-
-
-def count_keys(spans: Iterable[Interval]) -> int:
-    """The number of keys in some spans.
-
-    >>> count_keys([(1, 3), (7, 7)])
-    4
-    """
-    return sum(high - low + 1 for low, high in spans)
 
 
 def _without_minus_zero(spans: Spans) -> Iterable[Interval]:

@@ -7,26 +7,34 @@ evaluated. There is one lookup for subscriptions that only ask for a shape, and 
 ranges of each attribute.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._query.bins import Bounds, Positions, bin_of, bins_per_group, positions_for
-from genus.lake._query.columns_read import EventColumns, Values
 from genus.lake._query.decompose import KeyColumns, KeyDimension
-from genus.lake._query.int_table import BLOCK, Ints, IntTable
-from genus.lake._query.shape_match import Groups, expand_runs
-from genus.lake._query.templates import ValueType, without_class
+from genus.lake._query.number_tables import (
+    BLOCK,
+    Bounds,
+    Ints,
+    IntTable,
+    Numbers,
+    bin_of,
+    bins_per_group,
+    expand_runs,
+    positions_for,
+)
+from genus.lake._query.shape_match import Groups
+from genus.lake._query.templates import EventColumns, Values, ValueType
 from genus.model import AttributeType
+from genus.targets._decompose import without_class
 
+Item = TypeVar("Item")
 Rows: TypeAlias = npt.NDArray[np.int64]
-Numbers: TypeAlias = npt.NDArray[np.int32]
-"""Numbers of subscriptions."""
 Method: TypeAlias = Literal["shape", "equal", "range"]
 
 DENSE = 8
@@ -42,18 +50,27 @@ class Matches(NamedTuple):
     subscriptions: Numbers
 
 
-def join_matches(found: Iterable[Matches], size: int) -> Iterator[Matches]:
-    """The same matches in fewer pieces: each but the last has at least `size`."""
-    waiting: list[Matches] = []
+def gather(items: Iterable[Item], size_of: Callable[[Item], int], size: int) -> Iterator[list[Item]]:
+    """Lists of neighbouring items: each but the last has at least a size together.
+
+    >>> list(gather(["a", "bcd", "e"], len, 3))
+    [['a', 'bcd'], ['e']]
+    """
+    waiting: list[Item] = []
     together = 0
-    for piece in found:
-        waiting.append(piece)
-        together += len(piece.rows)
+    for item in items:
+        waiting.append(item)
+        together += size_of(item)
         if together >= size:
-            yield concat_matches(waiting)
+            yield waiting
             waiting, together = [], 0
     if waiting:
-        yield concat_matches(waiting)
+        yield waiting
+
+
+def join_matches(found: Iterable[Matches], size: int) -> Iterator[Matches]:
+    """The same matches in fewer pieces: each but the last has at least `size`."""
+    return map(concat_matches, gather(found, lambda piece: len(piece.rows), size))
 
 
 def concat_matches(pieces: Sequence[Matches]) -> Matches:
@@ -167,11 +184,11 @@ class ShapeLookup(Lookup):
         self.is_plain = is_plain and not groups.tests_masks
         """Whether what is found matches without a further test."""
 
-    def per_kind(self) -> Ints:
-        """The number of subscriptions of each shape or type."""
-        _, counts = self.cells.runs(np.arange(len(self.cells)))
-        totals: Ints = np.append(counts, 0).astype(np.int64)[self._group_of[:-1]]
-        return totals
+    def per_kind(self) -> tuple[Ints, Ints]:
+        """Where the subscriptions of each shape or type begin, and how many there are."""
+        start, counts = self.cells.runs(np.arange(len(self.cells)))
+        group = self._group_of[:-1]
+        return np.append(start, 0).astype(np.int64)[group], np.append(counts, 0).astype(np.int64)[group]
 
     def count_events(self, events_per_kind: Ints, subscriptions: int) -> Ints:
         """The number of events of each subscription, given the number of events of each shape or type."""
@@ -298,7 +315,7 @@ class RangeLookup(Lookup):
     def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints, key: KeyAttribute) -> None:
         self.key = key
         low, high = (_as_numbers(bounds, key.value_type)[rows] for bounds in (keys.low, keys.high))
-        self._positions: Positions = positions_for(low, high)
+        self._positions = positions_for(low, high)
         first, last = self._positions.of(low)[groups.entry], self._positions.of(high)[groups.entry]
         bins = bins_per_group(first, last, groups.entry_group, len(groups))
         self._bins, self._base = bins, np.cumsum(bins) - bins

@@ -1,27 +1,24 @@
 """Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from weakref import WeakKeyDictionary
 
 import msgspec
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
+from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.lake._query.days import is_within, matching_days
-from genus.lake._query.result_columns import ADDED, attribute_columns, family_of, result_columns, subtype_columns
-from genus.lake._tables.columns import DAY
-from genus.lake._tables.commits import Part, count_files
-from genus.lake._tables.lake_catalog import matching_types
+from genus.lake._query.selection import ADDED, attribute_columns, select_tables
+from genus.lake._tables.commits import Part, count_bytes, count_files
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.state import LedgerState
+from genus.model import Vector
 from genus.model._vector import hidden_names
 from genus.targets import spark as target
-from genus.targets._intervals import Interval
 
-MAX_SPANS = 16
-"""Days in more intervals than this are tested by the first and the last."""
+MAX_FRAMES = 64
+"""Tables, or parts of them, that are kept for the next read."""
 
 
 def read_events(
@@ -34,72 +31,74 @@ def read_events(
 
 
 def read_parts(
-    lake: LakeTables, subscription: Subscription, parts: Iterable[Part], *, subtypes: bool = False
+    lake: LakeTables, subscription: Subscription, parts: Iterable[Part], *, subtypes: bool = False, after: int = 0
 ) -> DataFrame:
-    """The events in some parts of a lake that match; none if no type conforms."""
-    catalog = lake.catalog
-    families = matching_types(subscription, catalog, lake.state().shapes.values())
-    if not families:
-        return lake.events(family_of(subscription, catalog), []).select(*result_columns(subscription))
-    columns = subtype_columns(families, catalog) if subtypes else {}
-    own = {name: name for name in attribute_columns(subscription)}
-    wanted = parts_within_days(parts, subscription)
-    tables = {family: [part for part in wanted if part.table == family] for family in families}
-    frames = []
-    for family, found in tables.items():
-        vector = catalog.vector(family)
-        matching = select_matches(lake.events(family, found), subscription, families[family])
-        hidden = frozenset() if subtypes else hidden_names(vector, subscription.vector)
-        frames.append(_select(matching, columns.get(family, own), hidden))
+    """The events in some parts of a lake that match, and that came after a version; none if no type conforms."""
+    frames, known = [], _KNOWN.setdefault(lake, _KnownTables())
+    tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes, parts=parts)
+    for family, table in tables.items():
+        events = lake.events(family, table.parts, after) if after else known.events(lake, family, table.parts)
+        columns = {attribute.name: column for column, attribute in table.columns.items()} if subtypes else None
+        frames.append(select_matches(events, subscription, table.types, table.vector, columns))
     return reduce(_union, frames)
 
 
-def _select(events: DataFrame, columns: Mapping[str, str], hidden: Collection[str]) -> DataFrame:
-    """The attributes under the names of their columns, NULL for those that are hidden, then what Genus adds."""
-    return events.select(*(visible_column(name, hidden).alias(column) for name, column in columns.items()), *ADDED)
+class _KnownTables:
+    """State: the tables of a lake that were read last.
+
+    Spark lists the files of a table, and Python its columns, at every new frame; reading one of them with many
+    subscriptions would mostly do that.
+    """
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+        self._frames: dict[tuple[str, ...], DataFrame] = {}
+
+    def events(self, lake: LakeTables, family: str, parts: Sequence[Part]) -> DataFrame:
+        """The events in some parts of a family's table, whose files are checked at every call."""
+        catalog, key = lake.catalog, (family, *(part.folder for part in parts))
+        if catalog is not self._catalog or len(self._frames) >= MAX_FRAMES:
+            self._catalog, self._frames = catalog, {}
+        if key not in self._frames:
+            self._frames[key] = lake.events(family, parts)
+        else:
+            lake.store.file_paths(parts)
+        return self._frames[key]
 
 
-def visible_column(name: str, hidden: Collection[str]) -> Column:
-    """The column of a name; of an attribute that the family has with another type than is meant, NULL."""
-    return F.lit(None).cast("string").alias(name) if name in hidden else F.col(name)
+_KNOWN: WeakKeyDictionary[LakeTables, _KnownTables] = WeakKeyDictionary()
+
+
+def select_matches(
+    events: DataFrame,
+    subscription: Subscription,
+    types: Iterable[str],
+    vector: Vector,
+    columns: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The events of a family's table that match: their attributes, then what Genus adds.
+
+    Args:
+        events: The table, with all columns.
+        subscription: What is asked.
+        types: The types that can match.
+        vector: The attributes of the family.
+        columns: The names of columns by those of attributes; by default the attributes of the subscribed type, NULL
+            where the family has one with another type than is meant.
+    """
+    hidden = hidden_names(vector, subscription.vector) if columns is None else ()
+    own = {name: name for name in attribute_columns(subscription)} if columns is None else columns
+    asked = {**own, **{name: name for name in ADDED}}
+    values = {name: "CAST(NULL AS STRING)" if name in hidden else f"`{name}`" for name in asked}
+    # every column gets a name of its own, or frames of one table could not be joined with each other
+    named = [f"{values[name]} AS `{column}`" for name, column in asked.items()]
+    return target.compile(subscription).filter(events, types).selectExpr(*named)
 
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:
     """The rows of both; an attribute that one lacks is NULL there, and the columns that Genus adds remain the last."""
     joined = first.unionByName(second, allowMissingColumns=True)
     return joined.select(*(name for name in joined.columns if name not in ADDED), *ADDED)
-
-
-def select_matches(events: DataFrame, subscription: Subscription, types: Iterable[str]) -> DataFrame:
-    """The events of a family's table that match, with all columns; `types` are the types that can match."""
-    matching = target.compile(subscription).filter(events, types)
-    days = matching_days(subscription)
-    return matching if days is None else matching.where(_day_condition(days))
-
-
-# -- days --------------------------------------------------------------------------------------------------------------
-
-
-def parts_within_days(parts: Iterable[Part], subscription: Subscription) -> list[Part]:
-    """The parts whose day can match."""
-    days = matching_days(subscription)
-    return [part for part in parts if is_within(_day_of(part), days)]
-
-
-def _day_of(part: Part) -> int:
-    """The ordinal of the day of a part; 0 if there is none, as for dead letters."""
-    return 0 if part.day is None else part.day.toordinal()
-
-
-def _day_condition(days: Sequence[Interval]) -> Column:
-    """A test of the day, which Spark applies to the paths of files."""
-    spans = days if len(days) <= MAX_SPANS else [(days[0][0], days[-1][1])]
-    tests = [F.col(DAY).between(*map(_date, span)) for span in spans]
-    return reduce(Column.__or__, tests, F.lit(False)) if len(tests) != 1 else tests[0]
-
-
-def _date(day: int) -> Column:
-    return F.lit(date.fromordinal(day).isoformat()).cast("date")
 
 
 # -- explanation -------------------------------------------------------------------------------------------------------
@@ -135,21 +134,20 @@ class ReadPlan(msgspec.Struct, frozen=True):
 def plan_read(lake: LakeTables, subscription: Subscription) -> ReadPlan:
     """What reading a subscription would open and test; needs no running session."""
     state = lake.state()
-    families = matching_types(subscription, lake.catalog, state.shapes.values())
-    opened = parts_within_days((part for part in state.parts.values() if part.table in families), subscription)
-    tables = [
-        TableScan(family, tuple(types), _count_days(state.table(family)), _count_days(opened, family))
-        for family, types in families.items()
-    ]
+    tables = {
+        family: table for family, table in select_tables(subscription, lake.catalog, state).items() if table.types
+    }
+    opened, every = [part for table in tables.values() for part in table.parts], state.parts.values()
     return ReadPlan(
         target.compile(subscription).explain(),
-        tuple(tables),
-        count_files(opened),
-        sum(part.bytes for part in opened),
-        count_files(state.parts.values()),
-        sum(part.bytes for part in state.parts.values()),
+        tuple(
+            TableScan(family, table.types, _count_days(state.table(family)), _count_days(table.parts))
+            for family, table in tables.items()
+        ),
+        *(count_files(opened), count_bytes(opened)),
+        *(count_files(every), count_bytes(every)),
     )
 
 
-def _count_days(parts: Iterable[Part], family: str | None = None) -> int:
-    return len({_day_of(part) for part in parts if family in (None, part.table)})
+def _count_days(parts: Iterable[Part]) -> int:
+    return len({part.day for part in parts})

@@ -1,60 +1,60 @@
 """Removing events from stored tables: deletions by a subscription and expiry by age, each in one commit.
 
+The raw text of dead letters is no event, so they are found by a text that they contain.
+
 Parts are told apart by what the ledger knows of them, their day and the rows of each shape: those without such events
 are not opened, and those with nothing else are dropped. The rows to remove in the others are counted in one Spark job.
-Only parts that have some are rewritten, each into a part of its own, which the commit names, so that followers that
-have not processed the old one read the new one instead.
+Only parts that have some are rewritten, those of a day and family together, with the versions that their rows came
+with, so that followers go on as if nothing had happened.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial, reduce
+from functools import reduce
 from operator import or_
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from genus.catalog import Catalog
-from genus.errors import LakeDamaged, LakeError
+from genus.errors import LakeError
 from genus.filters import Subscription
-from genus.lake._ingest.writer import count_shapes, write_parquet
-from genus.lake._query.reading import parts_within_days
-from genus.lake._tables.columns import COMMIT, DAY, POSITION, RECORDED, SHAPE, SOURCE, table_folder
-from genus.lake._tables.commits import (
-    DELETION,
-    CommitConflict,
-    CommitDraft,
-    Part,
-    StoredFile,
-    checksum,
-    sum_counts,
-    unprocessed_parts,
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._query.selection import day_test
+from genus.lake._tables.batches import find_versions
+from genus.lake._tables.columns import DEAD_SCHEMA
+from genus.lake._tables.commits import DELETION, CommitConflict, IngestedFile, Part, count_rows
+from genus.lake._tables.lake_catalog import matching_types
+from genus.lake._tables.lake_tables import (
+    ROWS_PER_FILE,
+    LakeTables,
+    in_order,
+    spark_schema,
+    with_first_names,
+    with_present_names,
 )
-from genus.lake._tables.compaction import ROWS_PER_FILE
-from genus.lake._tables.files import arrow_opens, local_path, read_content, write_file
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.names import (
+    COMMIT,
+    DAY,
+    DEAD,
+    DEAD_LETTERS,
+    RECORDED,
+    SHAPE,
+    SOURCE,
+    SUBSCRIBER,
+    table_folder,
+)
 from genus.lake._tables.shapes import Shape
-from genus.lake._tables.spark_columns import table_schema, with_first_names, with_present_names
-from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.spark_store import SparkStore, with_contents_of
 from genus.lake._tables.state import LedgerState
-from genus.model import Vector
+from genus.lake._tables.store import commit_of, draft_of
+from genus.model import Span, Vector, duration
 from genus.model._types import micros_of_time
 from genus.model._vector import hidden_names
 from genus.targets import spark as target
-
-SMALL_PART = 1_000_000
-"""Parts with at most this many rows are rewritten by the driver, larger ones in a Spark job each."""
-MAX_IDS = 2_000_000
-"""The most ids of events that are fetched at once."""
-_THREADS = 4
 
 ProgressHandler: TypeAlias = Callable[[int, int], object]
 Share: TypeAlias = Literal["none", "some", "all"]
@@ -69,7 +69,7 @@ class RemovalResult(msgspec.Struct, frozen=True):
     dropped: int
     """Folders that were removed as a whole."""
     rewritten: int
-    """Folders that were replaced by one with the rows that are left."""
+    """Folders of which some rows are left, in folders that replace them."""
     folders: int
     """All folders that there were."""
     version: int
@@ -95,7 +95,6 @@ class RemovalRule(NamedTuple):
         return matches & (F.coalesce(F.col("time"), F.col(RECORDED)) < before)
 
     def share(self, part: Part, shapes: Mapping[int, Shape], vector: Vector) -> Share:
-        """How much of a part is removed, by its day and its shapes."""
         if part.table not in self.types:
             return "none"
         shares = {self._share_of_day(part), self._share_of_shapes(part, shapes, vector)}
@@ -104,7 +103,7 @@ class RemovalRule(NamedTuple):
     def _share_of_day(self, part: Part) -> Share:
         if (day := part.day) is None:
             return "some"
-        if not parts_within_days([part], self.subscription):
+        if not day_test(self.subscription)(part.day):
             return "none"
         if self.before is None:
             return "all"
@@ -122,12 +121,47 @@ class RemovalRule(NamedTuple):
         return "all" if found == {True} and self.subscription.where is None else "some"
 
     def _has_matches(self, shape: Shape, vector: Vector) -> bool:
-        """Whether type and attributes of a shape match."""
         if shape.type not in self.types[shape.family]:
             return False
         carried = {each.name for bit, each in enumerate(vector) if shape.bits >> bit & 1}
         carried -= hidden_names(vector, self.subscription.vector)
         return carried.issuperset(self.subscription.has) and carried.isdisjoint(self.subscription.lacks)
+
+
+def time_before(age: Span, now: datetime | None) -> datetime:
+    now = now or datetime.now(UTC)
+    if now.tzinfo is None:
+        raise LakeError(f"now={now} has no time zone; give one, such as UTC")
+    try:
+        return now - duration(age, "older_than", zero=False)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def policy_rules(
+    policy: Mapping[str, timedelta], catalog: Catalog, shapes: Iterable[Shape], now: datetime | None
+) -> list[RemovalRule]:
+    """What a policy removes; each type is kept as long as the entry of the nearest of its supertypes says.
+
+    Of entries that are equally near, the shortest one counts.
+    """
+    known = list(shapes)
+    wanted = {name: Subscription(catalog.declare(name)) for name in policy}
+    entries_of: dict[tuple[str, str], list[str]] = {}
+    for name, subscription in wanted.items():
+        for family, types in matching_types(subscription, catalog, known).items():
+            for each in types:
+                entries_of.setdefault((family, each), []).append(name)
+    types_of: dict[str, dict[str, list[str]]] = {}
+    for (family, each), names in entries_of.items():
+        entry = min(_nearest(names, catalog), key=policy.__getitem__)
+        types_of.setdefault(entry, {}).setdefault(family, []).append(each)
+    return [RemovalRule(wanted[name], types, time_before(policy[name], now)) for name, types in types_of.items()]
+
+
+def _nearest(names: list[str], catalog: Catalog) -> list[str]:
+    codes = {name: catalog.code(name) for name in names}
+    return [name for name in names if not any(codes[other] % codes[name] == 0 for other in names if other != name)]
 
 
 class EventTables(NamedTuple):
@@ -137,28 +171,14 @@ class EventTables(NamedTuple):
     folder: Callable[[str], str]
     """The folder of a family's table."""
     by_day: bool
-    """Whether the parts of tables are folders of days."""
+    """Whether the parts of tables are folders of days, as in a lake."""
     catalog: Callable[[], Catalog]
     frame: Callable[[str, Vector, Sequence[Part]], DataFrame]
-    """The rows of some parts of a family, with the column names of files."""
-    older: Callable[[LedgerState], Sequence[Part]] = lambda state: ()
-    """Parts that are not in a version any more, but that a follower may still have to read."""
+    """The rows of some parts of a family, with the columns of files."""
 
 
 def tables_of(lake: LakeTables) -> EventTables:
-    """The event tables of a lake."""
-
-    def frame(family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
-        return lake.store.frame(parts, table_schema(vector), table_folder(family))
-
-    return EventTables(lake.store, table_folder, True, lambda: lake.catalog, frame, partial(_older_parts, lake.store))
-
-
-def _older_parts(store: SparkStore, state: LedgerState) -> list[Part]:
-    """The parts that compaction has replaced before a version, as far as their files are still there."""
-    commits = [commit for commit in store.ledger.history() if commit.version <= state.version]
-    replaced = [part for part in unprocessed_parts(reversed(commits)).values() if part.folder not in state.parts]
-    return [part for part in replaced if store.files.list_folder(f"{store.path}/{part.folder}")]
+    return EventTables(lake.store, table_folder, True, lambda: lake.catalog, lake.rows_to_rewrite)
 
 
 def remove_events(
@@ -192,22 +212,22 @@ class _Attempt:
         self.state = self._store.state()
         self._catalog = tables.catalog()  # read after the state, so that it has every column of the parts
         self._draft = self._store.begin(kind)
-        parts = [*self.state.parts.values(), *tables.older(self.state)]
-        shares = [(part, self._share(part)) for part in parts]
-        counts = self._count([part for part, share in shares if share == "some"])
-        counts |= {part.folder: part.rows for part, share in shares if share == "all"}
-        self._counts = counts
-        """The rows to remove of each folder that has some."""
-        self._parts = [part for part in parts if counts.get(part.folder)]
+        shares = [(part, self._share(part)) for part in self.state.parts.values()]
+        self._counts = self._count([part for part, share in shares if share == "some"])
+        """The rows to remove of each folder that has some, by shape."""
+        self._counts |= {part.folder: part.shapes or {} for part, share in shares if share == "all"}
+        self._parts = [part for part, _ in shares if self._gone(part)]
 
     def result(self, version: int, seconds: float) -> RemovalResult:
-        present = [part for part in self._parts if part.folder in self.state.parts]
-        dropped = [part for part in present if self._left(part) == 0]
-        rows = sum(self._counts[part.folder] for part in present)
-        return RemovalResult(rows, len(dropped), len(present) - len(dropped), len(self.state.parts), version, seconds)
+        dropped, rows = len(self._parts) - len(self._rewritten), sum(map(self._gone, self._parts))
+        return RemovalResult(rows, dropped, len(self._rewritten), len(self.state.parts), version, seconds)
 
-    def _left(self, part: Part) -> int:
-        return part.rows - self._counts[part.folder]
+    def _gone(self, part: Part) -> int:
+        return sum(self._counts.get(part.folder, {}).values())
+
+    @property
+    def _rewritten(self) -> list[Part]:
+        return [part for part in self._parts if self._gone(part) < part.rows]
 
     def _share(self, part: Part) -> Share:
         if part.table not in self._families:
@@ -222,18 +242,20 @@ class _Attempt:
 
     # -- finding rows ------------------------------------------------------------------------------------------------
 
-    def _count(self, parts: Sequence[Part]) -> dict[str, int]:
-        """The number of rows to remove in each folder that has some."""
-        frames = [rows.groupBy("folder").agg(F.count(F.lit(1)).alias("rows")) for rows in self._found(parts)]
-        found = reduce(DataFrame.unionAll, frames).toArrow().to_pylist() if frames else []
-        return {row["folder"]: row["rows"] for row in found}
+    def _count(self, parts: Sequence[Part]) -> dict[str, Mapping[int, int]]:
+        frames = [self._count_of(family, found) for family, found in by_table(parts).items()]
+        with job_description(self._store.spark, f"count what is removed from {folder_name(self._store.path)}"):
+            rows = reduce(DataFrame.unionAll, frames).toArrow().to_pylist() if frames else []
+        counts: dict[str, dict[int, int]] = {}
+        for row in rows:
+            counts.setdefault(row["folder"], {})[row[SHAPE]] = row["rows"]
+        return dict(counts)
 
-    def _found(self, parts: Sequence[Part]) -> Iterator[DataFrame]:
-        """The rows to remove of each family: the folder, and the id of the event."""
-        for family in sorted({part.table for part in parts}):
-            of_family = [part for part in parts if part.table == family]
-            rows = self._frame(family, of_family).where(self._condition(family))
-            yield rows.select(self._folder(family).alias("folder"), SOURCE, POSITION)
+    def _count_of(self, family: str, parts: Sequence[Part]) -> DataFrame:
+        day = [F.lit(f"/{DAY}="), F.col(DAY).cast("string")] if self._tables.by_day else []
+        folder = F.concat(F.lit(f"{self._tables.folder(family)}/{COMMIT}="), F.col(COMMIT), *day)
+        found = self._frame(family, parts).where(self._condition(family))
+        return found.groupBy(folder.alias("folder"), SHAPE).agg(F.count(F.lit(1)).alias("rows"))
 
     def _frame(self, family: str, parts: Sequence[Part]) -> DataFrame:
         vector = self._catalog.vector(family)
@@ -243,158 +265,131 @@ class _Attempt:
         vector = self._catalog.vector(family)
         return reduce(or_, [rule.condition(family, vector) for rule in self._rules if family in rule.types])
 
-    def _folder(self, family: str) -> Column:
-        """The folder of a row's part."""
-        day = [F.lit(f"/{DAY}="), F.col(DAY).cast("string")] if self._tables.by_day else []
-        return F.concat(F.lit(f"{self._tables.folder(family)}/{COMMIT}="), F.col(COMMIT), *day)
-
     # -- writing what is left ----------------------------------------------------------------------------------------
 
     def commit(self, progress: ProgressHandler) -> int:
-        """Rewrite the parts and commit; returns the version."""
         if not self._parts:
             return self.state.version
         with self._store.discarding():
-            self._store.drafts.begin(self._draft.id)
-            draft = self._with_parts(self._rewrite(progress))
+            draft = msgspec.structs.replace(
+                self._draft,
+                added=tuple(self._rewrite(progress)),
+                removed=tuple(part.folder for part in self._parts),
+                deletion=self.state.notes.get(DELETION, ""),
+                notes={DELETION: self._draft.id},
+            )
+            return self._store.commit(draft).version
+
+    def _rewrite(self, progress: ProgressHandler) -> Iterator[Part]:
+        done = 0
+        for family, parts in by_table(self._rewritten).items():
+            known = find_versions(self._store.ledger, parts) if self._tables.by_day else parts
+            for part in self._write(family, known):
+                yield self._checked(part, [each for each in known if each.day == part.day])
+            done += len(parts)
+            progress(done, len(self._rewritten))
+
+    def _write(self, family: str, parts: Sequence[Part]) -> tuple[Part, ...]:
+        removed = F.coalesce(self._condition(family), F.lit(False))
+        rows = self._frame(family, parts).where(~removed)
+        left = with_first_names(rows, self._catalog.vector(family)).drop(COMMIT)
+        by_day = self._tables.by_day
+        ordered = in_order(left, parts) if by_day else left.sortWithinPartitions(SUBSCRIBER, "time")
+        days = DAY if by_day else None
+        return self._store.write(ordered, self._draft, self._tables.folder(family), days=days, most=ROWS_PER_FILE)
+
+    def _checked(self, part: Part, replaced: Sequence[Part]) -> Part:
+        """A part with what is known of the rows that are left of others; LakeError if it has others."""
+        left = count_rows(replaced) - sum(map(self._gone, replaced))
+        if part.rows != left:
+            raise LakeError(
+                f"{self._store.path}/{part.folder}: {part.rows} rows instead of {left} are left; nothing was changed"
+            )
+        whole = with_contents_of(part, replaced)
+        if whole.shapes is None:
+            return whole
+        shapes = dict(whole.shapes)
+        for each in replaced:
+            for shape, rows in self._counts[each.folder].items():
+                shapes[shape] -= rows
+        return msgspec.structs.replace(whole, shapes={shape: rows for shape, rows in shapes.items() if rows})
+
+
+def by_table(parts: Iterable[Part]) -> dict[str, list[Part]]:
+    found: dict[str, list[Part]] = {}
+    for part in parts:
+        found.setdefault(part.table, []).append(part)
+    return found
+
+
+# -- dead letters ------------------------------------------------------------------------------------------------------
+
+
+def delete_dead_letters(store: SparkStore, text: str, *, dry_run: bool = False) -> int:
+    """Delete the dead letters whose raw text or reason contains a text, in one commit; returns their number.
+
+    If another writer has deleted some meanwhile, it is tried again.
+    """
+    if not text:
+        raise LakeError("every dead letter contains an empty text; give the text to look for")
+    has_text = F.col("raw").contains(text) | F.col("reason").contains(text)
+    with job_description(store.spark, f"delete dead letters of {folder_name(store.path)}"):
+        while True:
+            state = store.state()
+            found = _count_letters(_letters(store, state.table(DEAD_LETTERS)).where(has_text))
             try:
-                return self._store.commit(draft).version
+                if found and not dry_run:
+                    _delete_letters(store, state, found, has_text)
             except CommitConflict:
-                self._store.discard(draft)
-                raise
-
-    def _with_parts(self, made: Mapping[str, Part]) -> CommitDraft:
-        """The draft; the new parts are given by the folders that they replace."""
-        left = dict.fromkeys((part.folder for part in self._parts), None) | dict(made)
-        present = [part.folder for part in self._parts if part.folder in self.state.parts]
-        added = tuple(part for folder in present if (part := left[folder]) is not None)
-        return msgspec.structs.replace(
-            self._draft,
-            added=added,
-            removed=tuple(present),
-            replaced=left,
-            deletion=self.state.notes.get(DELETION, ""),
-            notes={DELETION: self._draft.id},
-        )
-
-    def _rewrite(self, progress: ProgressHandler) -> dict[str, Part]:
-        """The new parts, by the folders that they replace."""
-        todo = {part.folder: number for number, part in enumerate(self._parts) if self._left(part)}
-        small, large = self._by_size([part for part in self._parts if part.folder in todo])
-        made: dict[str, Part] = {}
-        for written in self._write_all(small, large, todo):
-            for old, new in written:
-                if new.rows != self._left(old):
-                    raise LakeError(
-                        f"{self._store.path}/{old.folder}: {new.rows} rows instead of {self._left(old)} are left; "
-                        "nothing was changed"
-                    )
-                made[old.folder] = new
-            progress(len(made), len(todo))
-        return made
-
-    def _write_all(
-        self, small: Sequence[Part], large: Sequence[Part], numbers: Mapping[str, int]
-    ) -> Iterator[list[tuple[Part, Part]]]:
-        for batch in self._batches(small):
-            ids = self._ids(batch)
-            with ThreadPoolExecutor(_THREADS) as pool:
-                write = [pool.submit(self._write_small, part, numbers[part.folder], ids[part.folder]) for part in batch]
-                yield [(part, each.result()) for part, each in zip(batch, write, strict=True)]
-        for part in large:
-            yield [(part, self._write_large(part, numbers[part.folder]))]
-
-    def _by_size(self, parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-        """Parts that the driver rewrites, and parts that Spark does."""
-        readable = arrow_opens(self._store.path)
-        small = [part for part in parts if readable and part.rows <= SMALL_PART]
-        return small, [part for part in parts if part not in small]
-
-    def _batches(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        batch: list[Part] = []
-        for part in parts:
-            if batch and sum(self._counts[each.folder] for each in (*batch, part)) > MAX_IDS:
-                yield batch
-                batch = []
-            batch.append(part)
-        if batch:
-            yield batch
-
-    def _ids(self, parts: Sequence[Part]) -> "dict[str, EventIds]":
-        """The ids of the events to remove, by folder."""
-        found = reduce(DataFrame.unionAll, self._found(parts)).toArrow()
-        folders = found.column("folder").combine_chunks().dictionary_encode()
-        which = folders.indices.to_numpy()
-        order = np.argsort(which, kind="stable")
-        ends = np.cumsum(np.bincount(which))[:-1]
-        columns = [np.split(found.column(name).to_numpy()[order], ends) for name in (SOURCE, POSITION)]
-        return dict(zip(folders.dictionary.to_pylist(), map(EventIds, *columns), strict=True))
-
-    def _new_folder(self, part: Part, number: int) -> str:
-        """The folder of the rows that are left of a part."""
-        day = "" if part.day is None else f"/{DAY}={part.day.isoformat()}"
-        return f"{self._tables.folder(part.table)}/{COMMIT}={self._draft.id}-{number:05}{day}"
-
-    def _write_small(self, part: Part, number: int, ids: "EventIds") -> Part:
-        folder = self._new_folder(part, number)
-        found = [self._write_file(part, file, folder, ids) for file in part.files]
-        kept = [each for each in found if each is not None]
-        shapes = sum_counts(counted for _, counted in kept)
-        return Part(part.table, folder, tuple(file for file, _ in kept), shapes)
-
-    def _write_file(
-        self, part: Part, file: StoredFile, folder: str, ids: "EventIds"
-    ) -> tuple[StoredFile, dict[int, int] | None] | None:
-        """Copy the rows that are left of a file; None if there are none."""
-        rows = ids.drop_from(read_table(f"{self._store.path}/{part.folder}/{file.name}", file))
-        if not rows.num_rows:
-            return None
-        written = write_file(f"{self._store.path}/{folder}/{file.name}", lambda stream: write_parquet(stream, rows))
-        return StoredFile(file.name, rows.num_rows, *written), count_shapes(rows)
-
-    def _write_large(self, part: Part, number: int) -> Part:
-        vector = self._catalog.vector(part.table)
-        removed = F.coalesce(self._condition(part.table), F.lit(False))
-        left = with_first_names(self._frame(part.table, [part]).where(~removed), vector).drop(COMMIT)
-        draft = msgspec.structs.replace(self._draft, id=f"{self._draft.id}-{number:05}")
-        days = DAY if self._tables.by_day else None
-        folder = self._tables.folder(part.table)
-        (written,) = self._store.write(left, draft, folder, days=days, most=ROWS_PER_FILE)
-        self._store.drafts.end(draft.id)  # its folder belongs to the whole deletion
-        return msgspec.structs.replace(written, table=part.table, shapes=self._count_shapes(written))
-
-    def _count_shapes(self, part: Part) -> dict[int, int] | None:
-        """The rows of each shape in a part that Spark wrote; they are not counted where pyarrow cannot read them."""
-        if local_path(self._store.path) is None:
-            return None
-        paths = self._store.file_paths([part])
-        return sum_counts(count_shapes(pq.read_table(path, columns=[SHAPE], partitioning=None)) for path in paths)
+                continue
+            return sum(found.values())
 
 
-class EventIds(NamedTuple):
-    """Ids of events: numbers of sources, and positions there."""
-
-    source: npt.NDArray[np.int64]
-    position: npt.NDArray[np.int64]
-
-    def drop_from(self, rows: pa.Table) -> pa.Table:
-        """The rows that have none of the ids."""
-        count = rows.num_rows
-        sources = _numbered(rows.column(SOURCE), self.source)
-        positions = _numbered(rows.column(POSITION), self.position)
-        keys = sources * (int(positions.max(initial=0)) + 1) + positions
-        return rows.filter(pa.array(~np.isin(keys[:count], keys[count:])))
+def _letters(store: SparkStore, parts: Iterable[Part]) -> DataFrame:
+    return store.frame(parts, spark_schema(DEAD_SCHEMA, COMMIT), DEAD)
 
 
-def _numbered(column: pa.ChunkedArray, more: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The values of a column and more values, as small numbers that are equal for equal values."""
-    _, numbers = np.unique(np.concatenate([column.to_numpy(), more]), return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64)
+def _count_letters(letters: DataFrame) -> dict[tuple[str, int], int]:
+    return {(row[0], row[1]): row[2] for row in letters.groupBy(COMMIT, SOURCE).count().collect()}
 
 
-def read_table(path: str, file: StoredFile) -> pa.Table:
-    """The rows of a file; LakeDamaged if it is not the one that was committed, so that damage is not copied."""
-    content = read_content(path)
-    if checksum(content) != file.checksum:
-        raise LakeDamaged(f"{path} has another content than was committed; restore it from a backup")
-    return pq.read_table(pa.BufferReader(content), page_checksum_verification=True)
+def _delete_letters(
+    store: SparkStore, state: LedgerState, found: Mapping[tuple[str, int], int], has_text: Column
+) -> None:
+    """Write what is left and commit; what was written is removed if that fails."""
+    draft, commits = store.begin("delete"), {commit for commit, _ in found}
+    parts = [part for part in state.table(DEAD_LETTERS) if commit_of(part.folder) in commits]
+    # folders still name the commit that the dead letters came from; see `LakeTables.dead_letters`
+    folders = [f"{COMMIT}={draft_of(part.folder)}-{draft.id}" for part in parts]
+    with store.discarding():
+        try:
+            added = [
+                msgspec.structs.replace(written, table=DEAD_LETTERS)
+                for part, folder in zip(parts, folders, strict=True)
+                for written in store.write(
+                    _letters(store, [part]).where(~has_text).drop(COMMIT), draft, DEAD, folder=folder
+                )
+            ]
+            draft = msgspec.structs.replace(
+                draft,
+                added=tuple(added),
+                removed=tuple(part.folder for part in parts),
+                sources=tuple(_recounted(state, found)),
+                deletion=state.notes.get(DELETION, ""),
+                notes={DELETION: draft.id},
+            )
+            store.commit(draft)
+        except BaseException:
+            for folder in folders:  # they have the names of other drafts
+                store.files.delete(f"{store.path}/{DEAD}/{folder}")
+            raise
+
+
+def _recounted(state: LedgerState, found: Mapping[tuple[str, int], int]) -> list[IngestedFile]:
+    """The sources that have fewer dead letters now; a source that was ingested again since has others."""
+    known = ((state.sources.get(source), commit, count) for (commit, source), count in found.items())
+    return [
+        msgspec.structs.replace(source, dead=source.dead - count)
+        for source, commit, count in known
+        if source is not None and source.commit == commit.partition("-")[0]
+    ]

@@ -3,33 +3,39 @@
 Tasks read the files of a lake themselves, row group by row group: at first the columns that matching needs, and the
 columns that are asked for only where something matches. If pyarrow has no file system for the lake, Spark reads the
 files and hands the rows to tasks.
+
+Where type and attributes decide, the plan is a table of shapes and their subscriptions. To give such matches as rows,
+Spark joins the events with that table, which the kernel looks up too: it is one rule, and nothing passes through
+Python. The kernel finds the other matches of the same events.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from genus.errors import LakeError
-from genus.lake._query.int_table import Ints
-from genus.lake._query.lookup import Matches
-from genus.lake._query.route_plan import FamilyPlan, RoutePlan
-from genus.lake._query.sent_plan import SentPlan, send_plan
-from genus.lake._tables.columns import COMMIT, DAY, SUBSCRIBER, SUBSCRIPTION, event_schema
+from genus.errors import LakeDamaged, LakeError
+from genus.lake._query.lookup import Matches, gather
+from genus.lake._query.number_tables import Ints
+from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
+from genus.lake._query.sent_plan import Sent, send
+from genus.lake._tables.columns import event_schema
 from genus.lake._tables.commits import Part
 from genus.lake._tables.files import arrow_opens, open_input
-from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.spark_columns import spark_schema
+from genus.lake._tables.lake_tables import LakeTables, spark_schema
+from genus.lake._tables.names import BATCH, COMMIT, DAY, SHAPE, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.store import commit_of
-from genus.lake._worker_package import worker_errors
-from genus.model import Vector
 
 MATCHES = "matches"
 """Name of the column with counts."""
@@ -50,30 +56,27 @@ _COUNTS_ARROW = pa.schema([(SUBSCRIPTION, pa.int32()), (MATCHES, pa.int64())])
 class FileShare(NamedTuple):
     """Some row groups of a stored file: every `of`-th, beginning with number `share`."""
 
+    family: str
     path: str
     commit: str
     day: str
-    share: int
-    of: int
+    share: int = 0
+    of: int = 1
+    above: int = 0
+    """Only rows of later commits than this one are read; a file whose rows do not name theirs has only later ones."""
 
 
-class Batch(Protocol):
-    """A batch of events in a task."""
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns, by the present names of attributes, in the order of names."""
-
-
-Batches: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterator[Batch]]
-"""What a task does with its input: find the events."""
+Work: TypeAlias = Callable[[int, FamilyPlan, Iterator["Batch"]], Iterator[pa.RecordBatch]]
+"""What a task does: with its number, the plan of a family and batches of that family's events."""
 
 
 class RouteJob:
-    """The events of one lake, matched by a plan in Spark tasks. State: the plans that were sent to workers."""
+    """The events of one lake, matched by a plan in Spark tasks. State: the plan that was sent to workers."""
 
     def __init__(self, lake: LakeTables, plan: RoutePlan) -> None:
-        self._lake, self._plan = lake, plan
-        self._sent: dict[str, SentPlan] = {}
+        self.lake, self.plan = lake, plan
+        self._sent: Sent[Mapping[str, FamilyPlan]] | None = None
+        self._plain: dict[str, DataFrame | None] = {}
         self._subscribers: DataFrame | None = None
 
     def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
@@ -81,73 +84,106 @@ class RouteJob:
 
         The columns are `subscriber`, `subscription` (its number) and then those of the events, or some of them.
         """
-        schema = self._schema(family)
+        schema = spark_schema(event_schema(self.lake.catalog.vector(family)), COMMIT, DAY)
         names = schema.names if columns is None else list(columns)
         if unknown := [name for name in names if name not in schema.names]:
             raise LakeError(f"{family} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
-        arrow = self._arrow_schema(family, names)
-        output = StructType([StructField(SUBSCRIPTION, IntegerType()), *(schema[name] for name in names)])
-        found = self._run(family, parts, partial(_match, names, arrow), output, names)
-        return found.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(_quoted, names))
+        plain, plan = self._plain_matches(family, parts, names), self.plan.family(family)
+        if plain is None or (plan is not None and not plan.is_plain):
+            output = StructType([StructField(SUBSCRIPTION, IntegerType()), *(schema[name] for name in names)])
+            work = partial(_match, names, self._arrow_schema(family, names), plain is None)
+            found = self._run(family, parts, work, output, names)
+            plain = found if plain is None else plain.unionAll(found)
+        return plain.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(_quoted, names))
+
+    def _plain_matches(self, family: str, parts: Sequence[Part], names: Sequence[str]) -> DataFrame | None:
+        """The matches that type and attributes decide, by a join of Spark; None if the kernel is to find them."""
+        plan, counted = self.plan.family(family), [part.shapes for part in parts if part.shapes is not None]
+        if plan is None or not parts or len(counted) < len(parts):
+            return None
+        if family not in self._plain:
+            table = plan.plain_table()
+            self._plain[family] = None if table is None else self.lake.spark.createDataFrame(table)
+        found = self._plain[family]
+        if found is None:
+            return None
+        if plan.is_plain:  # else the kernel reads all events too, and says which shapes are not known
+            parts = [part for part, rows in zip(parts, counted, strict=True) if plan.count_by_shape(rows)]
+        try:
+            events = self.lake.events(family, parts)
+        except LakeError:  # tasks may open what the session has no file system for, or say what is missing
+            return None
+        joined = events.join(F.broadcast(found), F.col(SHAPE) == F.col(OF_SHAPE))
+        return joined.select(F.explode(ALL_OF_SHAPE).alias(SUBSCRIPTION), *map(_quoted, names))
 
     def count(self, family: str, parts: Sequence[Part]) -> int:
         """The number of matches in some parts; where shapes decide and were counted, without reading events."""
-        plan = self._plan.family(family)
+        plan = self.plan.family(family)
         if plan is None:
             return 0
         counted, others = _split_counted(plan, parts)
         total = sum(plan.count_by_shape(rows) for rows in counted)
         if others:
-            with worker_errors():
-                total += sum(row[0] for row in self._run(family, others, _count, _COUNT, ()).collect())
+            total += sum(row[0] for row in self._run(family, others, _count, _COUNT).collect())
         return total
 
     def counts(self, family: str, parts: Sequence[Part]) -> DataFrame:
         """The number of matches of each subscription: `subscription`, `matches`; several rows for one are possible."""
-        plan = self._plan.family(family)
+        plan = self.plan.family(family)
         counted, others = ([], parts) if plan is None else _split_counted(plan, parts)
-        found = self._run(family, others, _count_each, _COUNTS, ())
+        found = self._run(family, others, _count_each, _COUNTS)
         if plan is None or not counted:
             return found
-        totals = sum((plan.counts_by_shape(rows) for rows in counted), np.zeros(len(self._plan), np.int64))
-        return found.unionAll(self._lake.spark.createDataFrame(pa.Table.from_batches([_counts_batch(totals)])))
+        totals = sum((plan.counts_by_shape(rows) for rows in counted), np.zeros(len(self.plan), np.int64))
+        return found.unionAll(self.lake.spark.createDataFrame(pa.Table.from_batches([_counts_batch(totals)])))
+
+    def run(
+        self,
+        tables: Mapping[str, Sequence[Part]],
+        work: Work,
+        output: StructType | str,
+        columns: Mapping[str, Sequence[str]],
+        *,
+        least: int = MIN_TASKS,
+        above: int = 0,
+    ) -> list[DataFrame]:
+        """Frames of what tasks return for the events in some parts: one frame, or one per family if Spark reads them.
+
+        Args:
+            tables: The parts of each family.
+            work: What tasks do.
+            output: The columns of what they return.
+            columns: The columns of events that the work reads in addition to those of the plan, by family.
+            least: The number of tasks, if there is little to read.
+            above: Only events of later commits are read, see `FileShare`.
+        """
+        spark = self.lake.spark
+        plans = {family: plan for family, parts in tables.items() if parts and (plan := self.plan.family(family))}
+        if not plans:
+            return [spark.createDataFrame([], output)]
+        if self._sent is None:
+            self._sent = send(spark, self.plan.plans)
+        if arrow_opens(self.lake.path):
+            tasks = share_files(self.lake, [part for family in plans for part in tables[family]], least, above)
+            vectors = {family: self.lake.catalog.vector(family) for family in plans}
+            stored = {family: {each.name: each.first_name for each in vector} for family, vector in vectors.items()}
+            run = partial(_run_shares, tasks, stored, self._sent, work)
+            return [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, output)]
+        return [
+            self.lake.events(family, tables[family], above)
+            .select(*map(_quoted, dict.fromkeys([*plan.columns_needed(), *columns[family]])))
+            .mapInArrow(partial(_run_rows, family, self._sent, work), output)
+            for family, plan in plans.items()
+        ]
 
     def _run(
-        self,
-        family: str,
-        parts: Sequence[Part],
-        work: "Work",
-        output: StructType,
-        columns: Sequence[str],
+        self, family: str, parts: Sequence[Part], work: Work, output: StructType, columns: Sequence[str] = ()
     ) -> DataFrame:
-        """A frame of what tasks return for the events in some parts."""
-        spark, plan = self._lake.spark, self._plan.family(family)
-        if plan is None or not parts:
-            return spark.createDataFrame([], output)
-        if family not in self._sent:
-            self._sent[family] = send_plan(spark, plan)
-        if arrow_opens(self._lake.path):
-            tasks = share_files(self._lake, parts)
-            given = spark.range(0, len(tasks), 1, len(tasks))
-            batches: Batches = partial(_read_shares, tasks, self._stored_names(family))
-        else:
-            names = dict.fromkeys([*plan.columns_needed(), *columns])
-            given = self._lake.events(family, parts).select(*map(_quoted, names))
-            batches = _gather_rows
-        return given.mapInArrow(partial(_run_task, self._sent[family], batches, work), output)
-
-    def _vector(self, family: str) -> Vector:
-        return self._lake.catalog.vector(family)
-
-    def _stored_names(self, family: str) -> dict[str, str]:
-        return {each.name: each.first_name for each in self._vector(family)}
-
-    def _schema(self, family: str) -> StructType:
-        """The Spark schema of a family's events."""
-        return spark_schema(event_schema(self._vector(family)), COMMIT, DAY)
+        (found,) = self.run({family: parts}, work, output, {family: columns})
+        return found
 
     def _arrow_schema(self, family: str, names: Sequence[str]) -> pa.Schema:
-        own = event_schema(self._vector(family))
+        own = event_schema(self.lake.catalog.vector(family))
         types = {COMMIT: pa.string(), DAY: pa.date32()}
         fields = [pa.field(name, types.get(name) or own.field(name).type) for name in names]
         return pa.schema([pa.field(SUBSCRIPTION, pa.int32()), *fields])
@@ -155,8 +191,8 @@ class RouteJob:
     def _subscriber(self) -> Any:
         """The subscriber of a match, from one list; Spark drops it if the column is not used."""
         if self._subscribers is None:
-            names = pa.array([list(self._plan.subscribers)], pa.list_(pa.string()))
-            self._subscribers = self._lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
+            names = pa.array([list(self.plan.subscribers)], pa.list_(pa.string()))
+            self._subscribers = self.lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
         return F.get(self._subscribers.scalar(), F.col(SUBSCRIPTION))
 
 
@@ -171,20 +207,18 @@ def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[list[Mappin
     return [part.shapes for part in parts if part.shapes is not None], [part for part in parts if part.shapes is None]
 
 
-def share_files(lake: LakeTables, parts: Sequence[Part]) -> list[list[FileShare]]:
-    """The work of each task: shares of files, in tasks of about equal size."""
+def share_files(lake: LakeTables, parts: Sequence[Part], least: int, above: int = 0) -> list[list[FileShare]]:
+    """The work of each task: shares of files, in at least so many tasks of about equal size."""
     owners = [(part, file) for part in parts for file in part.files]
-    files = [
-        (file.bytes, path, commit_of(part.folder), part.folder.rpartition(f"{DAY}=")[2])
-        for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True)
-    ]
-    total = sum(size for size, *_ in files)
-    wanted = min(max(MIN_TASKS, total // TASK_BYTES), MAX_TASKS)
-    target = max(total // wanted, 1)
+    total = sum(file.bytes for _, file in owners)
+    target = max(total // min(max(least, total // TASK_BYTES), MAX_TASKS), 1)
     shares = [
-        (size // of, FileShare(path, commit, day, share, of))
-        for size, path, commit, day in files
-        for of in [max(round(size / target), 1)]
+        (
+            file.bytes // of,
+            FileShare(part.table, path, commit_of(part.folder), part.folder.rpartition(f"{DAY}=")[2], share, of, above),
+        )
+        for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True)
+        for of in [max(round(file.bytes / target), 1)]
         for share in range(of)
     ]
     return _pack(shares, target)
@@ -206,30 +240,54 @@ def _pack(shares: Iterable[tuple[int, FileShare]], target: int) -> list[list[Fil
 # -- in tasks ----------------------------------------------------------------------------------------------------------
 
 
-Work: TypeAlias = Callable[[FamilyPlan, Iterator[Batch]], Iterator[pa.RecordBatch]]
-
-
-def _run_task(
-    sent: SentPlan, batches: Batches, work: Work, given: Iterable[pa.RecordBatch]
+def _run_shares(
+    tasks: Sequence[Sequence[FileShare]],
+    stored: Mapping[str, Mapping[str, str]],
+    sent: Sent[Mapping[str, FamilyPlan]],
+    work: Work,
+    given: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    return work(sent.load(), batches(given))
+    """Do the tasks whose numbers are given, which read files."""
+    for number in (number for batch in given for number in batch.column(0).to_pylist()):
+        for family, shares in groupby(tasks[number], attrgetter("family")):
+            yield from work(number, sent.load()[family], read_shares(shares, stored[family]))
+
+
+def _run_rows(
+    family: str, sent: Sent[Mapping[str, FamilyPlan]], work: Work, given: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Do a task whose rows Spark has read."""
+    context = TaskContext.get()
+    assert context is not None
+    joined = gather(given, lambda batch: batch.num_rows, BATCH_ROWS)  # batches of Spark are small
+    batches = (RowBatch(pa.Table.from_batches(each)) for each in joined)
+    return work(context.partitionId(), sent.load()[family], batches)
 
 
 class FileBatch:
     """Row groups of a file; columns are read when they are asked for."""
 
-    def __init__(self, file: pq.ParquetFile, groups: Sequence[int], share: FileShare, stored: dict[str, str]) -> None:
+    def __init__(
+        self, file: pq.ParquetFile, groups: Sequence[int], share: FileShare, stored: Mapping[str, str]
+    ) -> None:
         self._file, self._groups, self._share, self._stored = file, groups, share, stored
+        self._there = set(file.schema_arrow.names)
+        self._chosen: pa.Array | None = None
         self.rows = sum(file.metadata.row_group(group).num_rows for group in groups)
+        if share.above and BATCH in self._there:
+            self._chosen = pc.greater(self._read([BATCH]).column(0), share.above).combine_chunks()
+            self.rows = self._chosen.true_count
 
     def read(self, names: Sequence[str]) -> pa.Table:
         """Some columns; those that the file lacks are null."""
-        there = set(self._file.schema_arrow.names)
-        wanted = [name for each in names if (name := self._stored.get(each, each)) in there]
-        with _read_errors(self._share.path):
-            table = self._file.read_row_groups(self._groups, columns=wanted, use_threads=False)
+        table = self._read([name for each in names if (name := self._stored.get(each, each)) in self._there])
+        table = table if self._chosen is None else table.filter(self._chosen)
         columns = [self._column(table, name) for name in names]
         return pa.table(columns, list(names)) if names else table
+
+    def _read(self, stored: Sequence[str]) -> pa.Table:
+        with _read_errors(self._share.path):
+            return self._file.read_row_groups(self._groups, columns=stored, use_threads=False)
 
     def _column(self, table: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
         if name == COMMIT:
@@ -237,7 +295,7 @@ class FileBatch:
         if name == DAY:
             return pa.repeat(pa.scalar(self._share.day).cast(pa.date32()), self.rows)
         stored = self._stored.get(name, name)
-        return table.column(stored) if stored in table.schema.names else pa.nulls(self.rows)
+        return table.column(stored) if stored in self._there else pa.nulls(self.rows)
 
 
 class JoinedBatch:
@@ -255,8 +313,12 @@ class JoinedBatch:
 def _read_errors(path: str) -> Iterator[None]:
     try:
         yield
-    except OSError as problem:
-        raise LakeError(f"cannot read {path}: {problem.strerror or problem}") from problem
+    except (OSError, pa.ArrowException) as problem:
+        if isinstance(problem, OSError) and problem.errno is not None:
+            raise LakeError(f"cannot read {path}: {problem.strerror}") from problem
+        raise LakeDamaged(
+            f"{path} cannot be read: {problem}; see `genus lake check`, restore it from a backup"
+        ) from problem
 
 
 class RowBatch:
@@ -270,17 +332,12 @@ class RowBatch:
         return self._table.select(list(names))
 
 
-def _read_shares(
-    tasks: Sequence[Sequence[FileShare]], stored: dict[str, str], given: Iterable[pa.RecordBatch]
-) -> Iterator[Batch]:
-    """The events in the files of the tasks whose numbers are given."""
-    for batch in given:
-        for number in batch.column(0).to_pylist():
-            yield from _read_task(tasks[number], stored)
+Batch: TypeAlias = JoinedBatch | RowBatch
+"""A batch of events in a task: `read` returns some columns, by the present names of attributes, in their order."""
 
 
-def _read_task(shares: Sequence[FileShare], stored: dict[str, str]) -> Iterator[Batch]:
-    """The events of a task in batches of about `BATCH_ROWS`: small files together, large ones in pieces."""
+def read_shares(shares: Iterable[FileShare], stored: Mapping[str, str]) -> Iterator[Batch]:
+    """The events in shares of files, in batches of about `BATCH_ROWS`: small files together, large ones in pieces."""
     with ExitStack() as opened:
         waiting: list[FileBatch] = []
         for share in shares:
@@ -297,50 +354,23 @@ def _read_task(shares: Sequence[FileShare], stored: dict[str, str]) -> Iterator[
             yield JoinedBatch(waiting)
 
 
-def _read_share(share: FileShare, stored: dict[str, str], opened: ExitStack) -> Iterator[FileBatch]:
+def _read_share(share: FileShare, stored: Mapping[str, str], opened: ExitStack) -> Iterator[FileBatch]:
     """The row groups of a share; its file stays open until `opened` is closed."""
     with _read_errors(share.path):
         source = opened.enter_context(open_input(share.path))
         file = pq.ParquetFile(source, page_checksum_verification=True)
-    for groups in _group_rows(file, range(share.share, file.num_row_groups, share.of)):
+    numbers = range(share.share, file.num_row_groups, share.of)
+    for groups in gather(numbers, lambda number: file.metadata.row_group(number).num_rows, BATCH_ROWS):
         yield FileBatch(file, groups, share, stored)
 
 
-def _group_rows(file: pq.ParquetFile, numbers: Iterable[int]) -> Iterator[list[int]]:
-    """Row groups that are matched at once."""
-    waiting: list[int] = []
-    rows = 0
-    for number in numbers:
-        waiting.append(number)
-        rows += file.metadata.row_group(number).num_rows
-        if rows >= BATCH_ROWS:
-            yield waiting
-            waiting, rows = [], 0
-    if waiting:
-        yield waiting
-
-
-def _gather_rows(given: Iterable[pa.RecordBatch]) -> Iterator[RowBatch]:
-    """Record batches of Spark, which are small, in larger batches."""
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in given:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= BATCH_ROWS:
-            yield RowBatch(pa.Table.from_batches(waiting))
-            waiting, rows = [], 0
-    if waiting:
-        yield RowBatch(pa.Table.from_batches(waiting))
-
-
 def _match(
-    names: Sequence[str], schema: pa.Schema, plan: FamilyPlan, batches: Iterator[Batch]
+    names: Sequence[str], schema: pa.Schema, plain: bool, number: int, plan: FamilyPlan, batches: Iterator[Batch]
 ) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
     for batch in batches:
         asked: pa.Table | None = None
-        for found in plan.iter_matches(batch.read(needed)):
+        for found in plan.iter_matches(batch.read(needed), plain=plain):
             asked = batch.read(names) if asked is None else asked
             yield from _output(found, asked, schema)
 
@@ -352,22 +382,19 @@ def _output(found: Matches, asked: pa.Table, schema: pa.Schema) -> Iterator[pa.R
         columns = [pa.array(found.subscriptions[at : at + OUTPUT_ROWS])]
         if asked.num_columns:
             taken = asked.take(rows).combine_chunks()
-            columns += [_as_type(taken.column(name), schema.field(name).type) for name in asked.schema.names]
+            columns += [
+                taken.column(name).cast(schema.field(name).type).combine_chunks() for name in asked.schema.names
+            ]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _as_type(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    whole = column.combine_chunks()
-    return whole if whole.type == type_ else whole.cast(type_)
-
-
-def _count(plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
+def _count(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
     total = sum(plan.count(batch.read(needed)) for batch in batches)
     yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], [MATCHES])
 
 
-def _count_each(plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
+def _count_each(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
     yield _counts_batch(sum((plan.counts(batch.read(needed)) for batch in batches), np.zeros(1, np.int64)))
 

@@ -17,14 +17,11 @@ import pyarrow as pa
 from genus.catalog import Catalog
 from genus.errors import LakeError, NotRegistered
 from genus.filters._expression import format_expression
-from genus.lake._query.columns_read import EventColumns
 from genus.lake._query.decompose import DecomposedSubscriptions, KeyColumns, decompose
-from genus.lake._query.int_table import BLOCK, ROOM, Ints, IntTable
 from genus.lake._query.lookup import (
     KeyAttribute,
     Lookup,
     Matches,
-    Numbers,
     RangeLookup,
     Rows,
     ShapeLookup,
@@ -34,20 +31,21 @@ from genus.lake._query.lookup import (
     join_matches,
     key_attribute,
 )
+from genus.lake._query.number_tables import BLOCK, ROOM, Ints, IntTable, Numbers, expand_runs, sort_codes
 from genus.lake._query.shape_match import (
     WORD,
     FamilyShapes,
-    Grouping,
     Groups,
     Masks,
     ProfileMatches,
     Words,
     count_words,
+    group_shapes,
     narrowed,
     split_shapes,
 )
-from genus.lake._query.templates import Residual, Templates, sort_codes
-from genus.lake._tables.columns import SHAPE, TYPE
+from genus.lake._query.templates import EventColumns, Residual, Templates
+from genus.lake._tables.names import SHAPE, TYPE
 from genus.lake._tables.shapes import Shape
 from genus.model import Vector
 
@@ -58,6 +56,10 @@ UNKEYED_ROOM, KEYED_ROOM = 4_000_000, 50_000
 """Entries that the table of a lookup may always have, without and with a key."""
 REPEATS = 8
 """Entries per subscription that a larger table may have."""
+OF_SHAPE, ALL_OF_SHAPE = "__shape", "__subscriptions"
+"""The columns of `FamilyPlan.plain_table`."""
+MAX_PLAIN = 1 << 24
+"""Entries that a table of shapes and subscriptions may have, as every worker gets all of it."""
 TESTED = 1 << 20
 """Candidates that residual predicates are evaluated for at once, template by template."""
 
@@ -135,7 +137,7 @@ class _Planner:
         self, decomposed: DecomposedSubscriptions, matches: ProfileMatches, profile: Ints, residuals: "Residuals"
     ) -> None:
         self._decomposed, self._profile, self._residuals = decomposed, profile, residuals
-        self._grouping = Grouping(matches)
+        self._matches = matches
         self._is_possible = np.append(matches.weight > 0, False)[profile]
 
     def lookups(self) -> Iterator[Lookup]:
@@ -161,7 +163,7 @@ class _Planner:
 
     def _groups(self, subscription: Ints, room: int) -> Iterator[tuple[Ints, Groups]]:
         if len(subscription):
-            found = self._grouping.split(self._profile[subscription], max(room, REPEATS * len(subscription)))
+            found = group_shapes(self._matches, self._profile[subscription], max(room, REPEATS * len(subscription)))
             yield from ((which, groups) for which, groups in found if len(groups))
 
 
@@ -229,25 +231,31 @@ class ListPlan:
         self.lookups = tuple(lookups)
         self.plain = [each for each in self.lookups if isinstance(each, ShapeLookup) and each.is_plain]
         """The lookups whose candidates are matches."""
-        self.totals = sum((self._per_shape(each.per_kind(), each) for each in self.plain), np.zeros(len(shapes), int))
+        self.totals = sum((self._per_shape(each)[1] for each in self.plain), np.zeros(len(shapes), int))
         """For each shape, the number of subscriptions that plain lookups find."""
 
-    def _per_shape(self, per_kind: Ints, lookup: Lookup) -> Ints:
-        return per_kind[self._type_of] if lookup.by_type else per_kind
+    def _per_shape(self, lookup: ShapeLookup) -> tuple[Ints, Ints]:
+        """Where the subscriptions of each shape begin in a lookup, and how many there are."""
+        start, counts = lookup.per_kind()
+        return (start[self._type_of], counts[self._type_of]) if lookup.by_type else (start, counts)
 
     @property
     def others(self) -> list[Lookup]:
         """The lookups whose candidates are counted one by one."""
         return [each for each in self.lookups if each not in self.plain]
 
+    def plain_entries(self) -> tuple[Ints, Numbers]:
+        """The subscriptions that plain lookups find for each shape, one shape after the other, and where each ends."""
+        runs = [self._per_shape(each) for each in self.plain]
+        owner = np.concatenate([np.repeat(np.arange(len(counts)), counts) for _, counts in runs])
+        own = [each.cells.columns[0][expand_runs(*run)] for each, run in zip(self.plain, runs, strict=True)]
+        return np.cumsum(self.totals), np.concatenate(own)[np.argsort(owner, kind="stable")]
+
     def columns(self) -> Iterator[str]:
         """The columns that lookups read."""
         yield from (lookup.key.name for lookup in self.lookups if lookup.key is not None)
-        yield from () if self.tagged or not self._tests_masks else self.relevant
-
-    @property
-    def _tests_masks(self) -> bool:
-        return any(lookup.tests_masks for lookup in self.lookups)
+        if not self.tagged and any(lookup.tests_masks for lookup in self.lookups):
+            yield from self.relevant
 
     def candidates(
         self, events: EventColumns, ordinals: npt.NDArray[np.int32], lookups: Sequence[Lookup]
@@ -301,7 +309,8 @@ class FamilyPlan:
         self.numbers = numbers
         """The numbers of the shapes with presence bits, in the order of their ordinals."""
         self._ordinal_of, self._untagged = IntTable(numbers), pa.array(untagged, pa.string())
-        self._templates = {lookup: residuals.templates_in(lookup) for each in lists for lookup in each.lookups}
+        self.templates = {lookup: residuals.templates_in(lookup) for each in lists for lookup in each.lookups}
+        """The templates of the subscriptions that each lookup finds, most frequent first."""
 
     @property
     def is_plain(self) -> bool:
@@ -312,29 +321,38 @@ class FamilyPlan:
         """The columns that matching reads, by the present names of attributes."""
         names = [SHAPE, *([TYPE] if len(self._untagged) else [])]
         names += [name for each in self.lists for name in each.columns()]
-        used = sorted({number for templates in self._templates.values() for number in templates})
+        used = sorted({number for templates in self.templates.values() for number in templates})
         names += [name for number in used for name, _ in self.residuals.templates[number].attributes]
         return list(dict.fromkeys(names))
 
-    def templates(self, lookup: Lookup) -> Sequence[int]:
-        """The templates of the subscriptions that a lookup finds, most frequent first."""
-        return self._templates[lookup]
+    def plain_table(self) -> pa.Table | None:
+        """Shapes with the subscriptions that plain lookups find; None if there are none, or too many for a table.
+
+        The other matches are those of `iter_matches` without `plain`.
+        """
+        listed = [each for each in self.lists if each.tagged and each.plain]
+        if not listed or listed[0].totals.sum() > MAX_PLAIN:
+            return None
+        ends, subscriptions = listed[0].plain_entries()
+        lists = pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), pa.array(subscriptions, pa.int32()))
+        table = pa.table({OF_SHAPE: pa.array(self.numbers), ALL_OF_SHAPE: lists})
+        return table.filter(pa.array(listed[0].totals > 0))
 
     def match(self, batch: pa.Table | pa.RecordBatch) -> Matches:
         """All matches of a batch."""
         return concat_matches([NO_MATCHES, *self.iter_matches(batch)])
 
-    def iter_matches(self, batch: pa.Table | pa.RecordBatch) -> Iterator[Matches]:
-        """The matches of a batch, a limited number at once."""
+    def iter_matches(self, batch: pa.Table | pa.RecordBatch, *, plain: bool = True) -> Iterator[Matches]:
+        """The matches of a batch, a limited number at once; without `plain`, those that are not of `plain_table`."""
         events = EventColumns(batch)
         for each, ordinals in self._ordinals(events):
-            yield from self._test(each, events, ordinals, each.lookups)
+            yield from self._test(each, events, ordinals, each.lookups if plain or not each.tagged else each.others)
 
     def _test(
         self, each: ListPlan, events: EventColumns, ordinals: npt.NDArray[np.int32], lookups: Sequence[Lookup]
     ) -> Iterator[Matches]:
         for lookup, found in each.candidates(events, ordinals, lookups):
-            if self._templates[lookup]:
+            if self.templates[lookup]:
                 found = (self.residuals.test(events, piece) for piece in join_matches(found, TESTED))
             yield from (piece for piece in join_matches(found, BLOCK // 2) if len(piece.rows))
 
@@ -359,7 +377,7 @@ class FamilyPlan:
         return totals
 
     def counts_by_shape(self, rows: Mapping[int, int]) -> Ints:
-        """The number of matches of each subscription in a part with so many rows of each shape; see `is_plain`."""
+        """The number of matches of each subscription in parts with so many rows of each shape; see `is_plain`."""
         totals = np.zeros(len(self.residuals.template_of), np.int64)
         for each, per_shape in self._rows_per_shape(rows):
             totals += each.count_per_subscription(per_shape, len(totals))
@@ -382,19 +400,15 @@ class FamilyPlan:
         numbers = events.integers(SHAPE)
         if numbers is None:
             raise LakeError(f"the events of {self.family} have no column {SHAPE!r}")
-        found = self._ordinal_of.find(numbers)
-        types = self._find_types(events) if len(self._untagged) else np.full(1, -1, np.int32)
+        found, types = self._ordinal_of.find(numbers), np.full(1, -1, np.int32)
+        if len(self._untagged):
+            if (names := events.stored(TYPE)) is None:
+                raise LakeError(f"the events of {self.family} have no column {TYPE!r}")
+            types = find_texts(names, self._untagged)
         if unknown := np.count_nonzero((found < 0) & (types < 0)):
             raise LakeError(f"{self.family} has {unknown} events of a shape that its ledger does not list; see check")
         for each in self.lists:
             yield each, found if each.tagged else types
-
-    def _find_types(self, events: EventColumns) -> npt.NDArray[np.int32]:
-        """The position of each event's type among those without presence bits; -1 if it is not there."""
-        names = events.stored(TYPE)
-        if names is None:
-            raise LakeError(f"the events of {self.family} have no column {TYPE!r}")
-        return find_texts(names, self._untagged)
 
     @property
     def nbytes(self) -> int:
@@ -433,7 +447,7 @@ class RoutePlan:
     def __init__(self, subscribers: tuple[str, ...], plans: Mapping[str, FamilyPlan], void: int) -> None:
         self.subscribers = subscribers
         """The subscriber of each subscription, by number."""
-        self._plans, self._void = plans, void
+        self.plans, self._void = plans, void
 
     def __len__(self) -> int:
         return len(self.subscribers)
@@ -441,20 +455,20 @@ class RoutePlan:
     @property
     def families(self) -> tuple[str, ...]:
         """The families with a shape that any subscription accepts."""
-        return tuple(self._plans)
+        return tuple(self.plans)
 
     def family(self, name: str) -> FamilyPlan | None:
         """The plan of one family; None if no subscription accepts its shapes."""
-        return self._plans.get(name)
+        return self.plans.get(name)
 
     def columns_needed(self, family: str) -> list[str]:
         """The columns of events that `match` reads, by the present names of attributes; none if nothing can match."""
-        found = self._plans.get(family)
+        found = self.plans.get(family)
         return [] if found is None else found.columns_needed()
 
     def match(self, family: str, batch: pa.Table | pa.RecordBatch) -> Matches:
         """All matches of a batch of events of one family: row indices and numbers of subscriptions."""
-        found = self._plans.get(family)
+        found = self.plans.get(family)
         return NO_MATCHES if found is None else found.match(batch)
 
     def explain(self) -> str:
@@ -462,7 +476,7 @@ class RoutePlan:
         asked, by = format_count(len(self), "subscription"), format_count(len(set(self.subscribers)), "subscriber")
         lines = [f"{asked} of {by}"]
         lines += [f"  {self._void:,} contradict themselves and match nothing"] if self._void else []
-        for plan in self._plans.values():
+        for plan in self.plans.values():
             lines += describe_plan(plan)
         return "\n".join(lines)
 
@@ -486,7 +500,7 @@ def describe_plan(plan: FamilyPlan) -> Iterator[str]:
         for lookup in each.lookups:
             found = len(np.unique(lookup.cells.columns[0]))
             yield f"  {format_count(found, 'subscription')} found {_how(lookup)}: {_sizes(lookup)}"
-            yield from _describe_residuals(plan, plan.templates(lookup))
+            yield from _describe_residuals(plan, plan.templates[lookup])
 
 
 def _describe_residuals(plan: FamilyPlan, numbers: Sequence[int]) -> Iterator[str]:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.catalog import Catalog
-from genus.lake._query.int_table import Ints
+from genus.lake._query.number_tables import Ints, expand_runs
 from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
 from genus.model import Vector, name_of
@@ -40,6 +40,7 @@ MERGED_BITS = 40
 """Shapes are merged by up to this many relevant bits; with more, types are grouped."""
 WIDER = 8
 """Profiles are looked up apart from those that accept this many times fewer shapes."""
+_NONE: Ints = np.empty(0, np.int64)
 
 
 class FamilyShapes:
@@ -54,17 +55,12 @@ class FamilyShapes:
         """The attributes that any profile names, whose presence is in the words."""
         numbers = {name: number for number, name in enumerate(dict.fromkeys(shape.type for shape in shapes))}
         self.types = list(numbers)
-        self.codes = _codes_by_type(shapes)
+        self.codes = [int(code) for code in {shape.type: shape.code for shape in shapes}.values()]
         self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
         self.words = _relevant_words(shapes, vector, relevant) if tagged else np.zeros((0, 1), np.int64)
 
     def __len__(self) -> int:
         return len(self.type_of)
-
-
-def _codes_by_type(shapes: Iterable[Shape]) -> list[int]:
-    codes = {shape.type: shape.code for shape in shapes}
-    return [int(code) for code in codes.values()]
 
 
 def _relevant_words(shapes: Sequence[Shape], vector: Vector, relevant: Sequence[str]) -> Words:
@@ -130,7 +126,12 @@ class ProfileMatches:
 
     def __init__(self, profiles: Sequence[Profile], shapes: FamilyShapes, catalog: Catalog, vector: Vector) -> None:
         self.shapes = shapes
-        self._types = _TypeSets(shapes, catalog)
+        self._catalog = catalog
+        self._codes = np.array(shapes.codes, np.int64 if max(shapes.codes) <= INT64_MAX else object)
+        self._exact_names = np.array([exact_name(name, catalog) for name in shapes.types], object)
+        self._numbers: dict[tuple[tuple[type, ...], bool], int] = {}
+        self.members: list[Ints] = []
+        """The types in each set of types that a profile accepts."""
         known = {attribute.name for attribute in vector}
         position = {name: bit for bit, name in enumerate(shapes.relevant)}
         numbers: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
@@ -142,49 +143,22 @@ class ProfileMatches:
             if profile.has <= visible:
                 key = profile.has, profile.lacks & visible
                 self.mask_of[number] = numbers.setdefault(key, len(numbers))
-                self.types_of[number] = self._types.number(profile)
+                self.types_of[number] = self._set_of(profile)
         rows = [[_words(names, position, len(shapes.relevant)) for names in pair] for pair in numbers]
         has, lacks = narrowed(np.array(rows, np.int64), len(shapes.relevant)).transpose(1, 0, 2)
         self.masks = Masks(np.ascontiguousarray(has), has | lacks)
         per_type = np.bincount(shapes.type_of, minlength=len(shapes.types))
-        sizes = np.array([per_type[self._types.members(each)].sum() for each in range(len(self._types))], np.int64)
+        sizes = np.array([per_type[each].sum() for each in self.members], np.int64)
         self.weight = np.where(self.types_of >= 0, np.append(sizes, 0)[self.types_of], 0) / max(len(shapes), 1)
         """The fraction of the shapes whose types each profile accepts."""
 
-    def members(self, types: int) -> Ints:
-        """The numbers of the types in a set."""
-        return self._types.members(types)
-
-
-def _words(names: Iterable[str], position: dict[str, int], count: int) -> list[int]:
-    bits = sum(1 << position[name] for name in names)
-    return [bits >> at * WORD & (1 << WORD) - 1 for at in range(count_words(count))]
-
-
-class _TypeSets:
-    """The types below those that profiles name. State: the sets found so far."""
-
-    def __init__(self, shapes: FamilyShapes, catalog: Catalog) -> None:
-        self._catalog = catalog
-        self._codes = np.array(shapes.codes, np.int64 if max(shapes.codes) <= INT64_MAX else object)
-        self._exact_names = np.array([exact_name(name, catalog) for name in shapes.types], object)
-        self._numbers: dict[tuple[tuple[type, ...], bool], int] = {}
-        self._members: list[Ints] = []
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    def number(self, profile: Profile) -> int:
+    def _set_of(self, profile: Profile) -> int:
         """The number of the set of types that a profile accepts."""
         key = profile.types, profile.exact
         if key not in self._numbers:
-            self._numbers[key] = len(self._members)
-            self._members.append(self._exactly(*profile.types) if profile.exact else self._below(profile.types))
+            self._numbers[key] = len(self.members)
+            self.members.append(self._exactly(*profile.types) if profile.exact else self._below(profile.types))
         return self._numbers[key]
-
-    def members(self, number: int) -> Ints:
-        """The types in a set."""
-        return self._members[number]
 
     def _exactly(self, wanted: type) -> Ints:
         return np.flatnonzero(self._exact_names == exact_name(name_of(wanted), self._catalog))
@@ -192,9 +166,14 @@ class _TypeSets:
     def _below(self, wanted: tuple[type, ...]) -> Ints:
         codes = [self._catalog.code(cls) for cls in wanted]
         if max(codes) > self._codes.max():  # divides none, and may have more than 64 bits
-            return np.empty(0, np.int64)
+            return _NONE
         below: Flags = np.all([self._codes % above == 0 for above in codes], axis=0)
         return np.flatnonzero(below)
+
+
+def _words(names: Iterable[str], position: dict[str, int], count: int) -> list[int]:
+    bits = sum(1 << position[name] for name in names)
+    return [bits >> at * WORD & (1 << WORD) - 1 for at in range(count_words(count))]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -218,81 +197,65 @@ class Groups:
         return int(self.entry_group[-1]) + 1 if len(self.entry_group) else 0
 
 
-class Grouping:
-    """Groups the shapes of a family for the entries of a lookup."""
+def group_shapes(matches: ProfileMatches, profile: Ints, most: int) -> Iterator[tuple[Ints, Groups]]:
+    """Groups of shapes for entries with given profiles, and which entries they are for.
 
-    def __init__(self, matches: ProfileMatches) -> None:
-        self._matches = matches
-
-    def split(self, profile: Ints, most: int) -> Iterator[tuple[Ints, Groups]]:
-        """Groups for entries with given profiles, and which entries they are for.
-
-        Entries are split by the number of shapes that they accept if otherwise there are more than `most` rows:
-        subscriptions to a root and to its leaves would be repeated for every leaf.
-        """
-        found = self._group(profile, most)
-        if len(found.entry) <= most:
-            yield np.arange(len(profile)), found
-            return
-        weight = self._matches.weight[profile] * len(self._matches.shapes)
-        width = (np.log(np.maximum(weight, 1)) / np.log(WIDER)).astype(np.int64)
-        for each in np.unique(width).tolist():
-            mine = np.flatnonzero(width == each)
-            yield mine, self._group(profile[mine], most)
-
-    def _group(self, profile: Ints, most: int) -> Groups:
-        used, which = np.unique(profile, return_inverse=True)
-        types = _group_types(self._matches, used)
-        merged = _merge_shapes(self._matches, used, types, most) if self._matches.shapes.tagged else None
-        if merged is not None:
-            per_profile = np.bincount(which, minlength=len(used))
-            pairs = _accepted(self._matches, used, merged, per_profile, most)
-            if pairs is not None:
-                return _entries(merged, pairs, which, len(used), by_type=False, tests_masks=False)
-        everything = _Merged(types.class_of, types.of_set, None)
-        pairs = _accepted(self._matches, used, everything, None, most)
-        assert pairs is not None, "without a limit, all pairs are listed"
-        tests_masks = bool(self._matches.mask_of[used].any())
-        return _entries(everything, pairs, which, len(used), by_type=True, tests_masks=tests_masks)
+    Entries are split by the number of shapes that they accept if otherwise there are more than `most` rows:
+    subscriptions to a root and to its leaves would be repeated for every leaf.
+    """
+    found = _group(matches, profile, most)
+    if len(found.entry) <= most:
+        yield np.arange(len(profile)), found
+        return
+    weight = matches.weight[profile] * len(matches.shapes)
+    width = (np.log(np.maximum(weight, 1)) / np.log(WIDER)).astype(np.int64)
+    for each in np.unique(width).tolist():
+        mine = np.flatnonzero(width == each)
+        yield mine, _group(matches, profile[mine], most)
 
 
-@dataclass(frozen=True, slots=True)
-class _TypeClasses:
-    """Classes of types that the same sets contain."""
-
-    class_of: npt.NDArray[np.int32]
-    """The class of each type; -1 if it is in no set."""
-    of_set: dict[int, Ints]
-    """The classes in each set."""
-    count: int
-
-
-def _group_types(matches: ProfileMatches, profiles: Ints) -> _TypeClasses:
-    sets = [each for each in np.unique(matches.types_of[profiles]).tolist() if each >= 0]
-    signature = np.zeros((len(matches.shapes.types), 2), np.uint64)
-    for one, random in zip(sets, _random_numbers(len(sets)), strict=True):
-        signature[matches.members(one)] += random
-    number, first = _number_signatures(signature)
-    empty = (signature[first] == 0).all(axis=1)
-    renumbered = np.where(empty, -1, np.cumsum(~empty) - 1)
-    class_of = renumbered[number].astype(np.int32)
-    of_set = {one: np.unique(class_of[matches.members(one)]).astype(np.int64) for one in sets}
-    return _TypeClasses(class_of, of_set, int((~empty).sum()))
+def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
+    used, which = np.unique(profile, return_inverse=True)
+    types = _group_types(matches, used)
+    merged = _merge_shapes(matches, used, types, most) if matches.shapes.tagged else None
+    if merged is not None:
+        pairs = _accepted(matches, used, merged, np.bincount(which, minlength=len(used)), most)
+        if pairs is not None:
+            return _entries(merged, pairs, which, len(used), by_type=False, tests_masks=False)
+    pairs = _accepted(matches, used, types, None, most)
+    assert pairs is not None, "without a limit, all pairs are listed"
+    tests_masks = bool(matches.mask_of[used].any())
+    return _entries(types, pairs, which, len(used), by_type=True, tests_masks=tests_masks)
 
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """Shapes or types that need not be told apart, as cases."""
+    """Types, or shapes, that need not be told apart, as cases."""
 
     case_of: npt.NDArray[np.int32]
-    """The case of each shape or type; -1 for none."""
+    """The case of each type or shape; -1 for none."""
     of_set: dict[int, Ints]
     """The cases in each set of types."""
-    words: Words | None
-    """The relevant bits of each case."""
+    count: int
+    words: Words | None = None
+    """The relevant bits of each case, of shapes."""
 
 
-def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _TypeClasses, most: int) -> _Merged | None:
+def _group_types(matches: ProfileMatches, profiles: Ints) -> _Merged:
+    """Merge types that are in the same sets."""
+    sets = [each for each in np.unique(matches.types_of[profiles]).tolist() if each >= 0]
+    signature = np.zeros((len(matches.shapes.types), 2), np.uint64)
+    for one, random in zip(sets, _random_numbers(len(sets)), strict=True):
+        signature[matches.members[one]] += random
+    number, first = _number_signatures(signature)
+    empty = (signature[first] == 0).all(axis=1)
+    renumbered = np.where(empty, -1, np.cumsum(~empty) - 1)
+    class_of = renumbered[number].astype(np.int32)
+    of_set = {one: np.unique(class_of[matches.members[one]]).astype(np.int64) for one in sets}
+    return _Merged(class_of, of_set, int((~empty).sum()))
+
+
+def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most: int) -> _Merged | None:
     """Merge shapes whose types are of one class and whose bits, of those in the profiles' masks, are the same.
 
     None if there are too many such bits, or probably more than `most` cases.
@@ -301,7 +264,7 @@ def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _TypeClasses, 
     bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(WORD) if mask >> bit & 1]
     if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.shapes)) > most:
         return None
-    class_of = types.class_of[matches.shapes.type_of]
+    class_of = types.case_of[matches.shapes.type_of]
     key = class_of.astype(np.int64) << len(bits)
     for place, (word, bit) in enumerate(bits):
         key |= (matches.shapes.words[:, word] >> bit & 1).astype(np.int64) << place
@@ -314,21 +277,16 @@ def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _TypeClasses, 
         one: expand_runs(starts[classes], starts[classes + 1] - starts[classes])
         for one, classes in types.of_set.items()
     }
-    return _Merged(case_of, of_set, matches.shapes.words[accepted[first]])
-
-
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Rows of a profile, by its position among those used, and a case that it accepts."""
-
-    profile: Ints
-    case: Ints
+    return _Merged(case_of, of_set, len(cases), matches.shapes.words[accepted[first]])
 
 
 def _accepted(
     matches: ProfileMatches, profiles: Ints, merged: _Merged, entries: Ints | None, most: int
-) -> _Pairs | None:
-    """The cases that each profile accepts; None if they have more than `most` entries together."""
+) -> tuple[Ints, Ints] | None:
+    """Pairs of a profile, by its position among those used, and a case that it accepts.
+
+    None if they have more than `most` entries together.
+    """
     fitting: dict[int, Flags] = {}
     found: list[Ints] = []
     total = 0
@@ -345,16 +303,15 @@ def _accepted(
             if total > most:
                 return None
     counts = np.fromiter(map(len, found), np.int64, len(found))
-    return _Pairs(np.repeat(np.arange(len(found)), counts), np.concatenate([_NONE, *found]))
+    return np.repeat(np.arange(len(found)), counts), np.concatenate([_NONE, *found])
 
 
-_NONE: Ints = np.empty(0, np.int64)
-
-
-def _entries(merged: _Merged, pairs: _Pairs, which: Ints, profiles: int, *, by_type: bool, tests_masks: bool) -> Groups:
+def _entries(
+    merged: _Merged, pairs: tuple[Ints, Ints], which: Ints, profiles: int, *, by_type: bool, tests_masks: bool
+) -> Groups:
     """Group the cases that the same profiles accept, and list the entries of each group."""
-    order = np.argsort(pairs.case, kind="stable")
-    case, member = pairs.case[order], pairs.profile[order]
+    order = np.argsort(pairs[1], kind="stable")
+    member, case = pairs[0][order], pairs[1][order]
     start = np.flatnonzero(np.diff(case, prepend=-1))
     count = np.diff(start, append=len(case))
     signatures = _random_numbers(profiles)[member]
@@ -380,14 +337,3 @@ def _number_signatures(signatures: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
     whole = np.ascontiguousarray(signatures).view([("high", np.uint64), ("low", np.uint64)]).ravel()
     _, representative, number = np.unique(whole, return_index=True, return_inverse=True)
     return number.astype(np.int64), representative.astype(np.int64)
-
-
-def expand_runs(starts: Ints, counts: Ints) -> Ints:
-    """The positions start, start + 1, ... of several runs, concatenated.
-
-    >>> expand_runs(np.array([10, 20]), np.array([2, 3])).tolist()
-    [10, 11, 20, 21, 22]
-    """
-    ends = np.cumsum(counts)
-    positions: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
-    return positions

@@ -1,6 +1,6 @@
 """SQL names for a lake: a function that tells whether a type is another, and tables that outlive the session."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -9,20 +9,23 @@ from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters._subscription import rebuild
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._query.result_columns import attribute_columns, subtype_columns
-from genus.lake._tables.columns import COMMIT, DAY, OWN_SCHEMA, TYPE, table_folder
+from genus.lake._query.selection import attribute_columns, subtype_columns
+from genus.lake._tables.columns import OWN_SCHEMA
 from genus.lake._tables.commits import Part
 from genus.lake._tables.files import spark_path
 from genus.lake._tables.lake_catalog import matching_types
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.lake_tables import LakeTables, table_schema
+from genus.lake._tables.names import COMMIT, DAY, TYPE, table_folder
 from genus.lake._tables.shapes import Shape
-from genus.lake._tables.spark_columns import table_schema
 
 IS_A = "is_a"
 """Name of the SQL function; a prefix of views is also put before it."""
 FILES = "_files"
 """Ending of the names of permanent tables, one per family; their views have the names of types."""
 _IMPLEMENTATION = "spark.sql.catalogImplementation"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+"""Settings of a session with Delta."""
 _AT_ONCE = 200
 
 
@@ -62,8 +65,19 @@ def _types_below(catalog: Catalog, shapes: Sequence[Shape]) -> dict[str, list[st
 # -- tables that outlive the session -----------------------------------------------------------------------------------
 
 
-def create_tables(lake: LakeTables, database: str, *, subtypes: bool) -> list[str]:
-    """Create or update the tables and views of a lake in a database of the session's metastore; returns the views."""
+def has_delta(spark: SparkSession) -> bool:
+    """Whether a session reads Delta tables by name; one that lacks the classes of its settings runs no SQL at all."""
+    extensions = (spark.conf.get("spark.sql.extensions", "") or "").split(",")
+    return DELTA_EXTENSION in extensions and spark.conf.get("spark.sql.catalog.spark_catalog", "") == DELTA_CATALOG
+
+
+def create_tables(
+    lake: LakeTables, database: str, *, subtypes: bool, is_mirrored: Callable[[str], bool] = lambda family: False
+) -> list[str]:
+    """Create or update the tables and views of a lake in a database of the session's metastore; returns the views.
+
+    `is_mirrored` tells whether a family has a Delta table that follows the lake, which a session with Delta then reads.
+    """
     spark = lake.spark
     if spark.conf.get(_IMPLEMENTATION) != "hive":
         raise LakeError(
@@ -76,18 +90,40 @@ def create_tables(lake: LakeTables, database: str, *, subtypes: bool) -> list[st
         raise LakeError(f"a metastore takes names of ASCII letters only, not {refused[0]}; use lake.views()")
     with job_description(spark, f"list the files of {folder_name(lake.path)} in the metastore"):
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        with_delta = has_delta(spark)
         for family in catalog.families:
-            _update_table(lake, f"{quoted(database)}.{_table(family)}", family, state.table(family))
+            table = f"{quoted(database)}.{_table(family)}"
+            if with_delta and is_mirrored(family):
+                _create_delta_table(spark, table, f"{lake.path}/{table_folder(family)}")
+            else:
+                _update_table(lake, table, family, state.table(family))
         for name, view in views.items():
             query = _select_type(lake, database, name, subtypes=subtypes)
             spark.sql(f"CREATE OR REPLACE VIEW {quoted(database)}.{quoted(view)} AS {query}")
     return [f"{database}.{view}" for view in views.values()]
 
 
+def _create_delta_table(spark: SparkSession, table: str, path: str) -> None:
+    """Make a table be a Delta table of the lake, so that it has the events of all later commits, too."""
+    _drop_table_of_others(spark, table, "delta")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {_text(spark_path(path))}")
+
+
+def _drop_table_of_others(spark: SparkSession, table: str, provider: str) -> None:
+    """Drop an external table, whose files stay, if it was made by a session that has Delta where this one has not."""
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    except AnalysisException:
+        return  # there is no such table
+    if any(row["col_name"] == "Provider" and row["data_type"].lower() != provider for row in rows):
+        spark.sql(f"DROP TABLE {table}")
+
+
 def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Part]) -> None:
     """Make an external table have the parts of the lake as its partitions, and no others."""
     schema = table_schema(lake.catalog.vector(family))
     columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
+    _drop_table_of_others(lake.spark, table, "parquet")
     known = _columns_of(lake.spark, table)
     if known is not None and known != [field.name for field in schema.fields]:
         lake.spark.sql(f"DROP TABLE {table}")  # the files of an external table stay
@@ -105,7 +141,6 @@ def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Par
 def _change_partitions(
     spark: SparkSession, table: str, change: str, between: str, partitions: Mapping[str, str | None]
 ) -> None:
-    """Add or drop partitions, a number of them in each statement."""
     listed = [_partition_clause(*each) for each in partitions.items()]
     for first in range(0, len(listed), _AT_ONCE):
         spark.sql(f"ALTER TABLE {table} {change} {between.join(listed[first : first + _AT_ONCE])}")
@@ -117,7 +152,6 @@ def _partition_clause(partition: str, path: str | None) -> str:
 
 
 def _partition(part: Part) -> str:
-    """The partition of a part, in the form of `SHOW PARTITIONS`."""
     return part.folder[part.folder.index(f"{COMMIT}=") :]
 
 
@@ -129,7 +163,6 @@ def _columns_of(spark: SparkSession, table: str) -> list[str] | None:
 
 
 def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
-    """The query of the view of a type: the union over its families."""
     catalog = lake.catalog
     subscription = rebuild(catalog.declare(name, generated=True))
     families = matching_types(subscription, catalog, lake.state().shapes.values()) or {"Event": []}

@@ -2,13 +2,13 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
@@ -16,9 +16,9 @@ from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError, SubscriptionError
 from genus.filters import AllOf, Subscription, read_subscriptions
 from genus.lake._jobs import job_description
-from genus.lake._tables.columns import SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.lake_catalog import SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.names import SUBSCRIBER, SUBSCRIPTION
 
 SubscriptionSource: TypeAlias = Any
 """Subscriptions as `Lake.route` takes them: a list of `RouteEntry`, of (subscriber, subscription) or of subscriptions;
@@ -27,8 +27,7 @@ subscription; or a function that returns any of these."""
 
 MOST_NAMED = 3
 """How many entries that are set aside a message names."""
-
-
+Given = TypeVar("Given")
 SINCE = "since"
 _SINCE = re.compile(r"(.*\S)\s+since\s+(\S+)")
 """A subscriber and a day in a line of a file."""
@@ -72,13 +71,6 @@ class EntryList(NamedTuple):
         return f"{of} not used: {'; '.join(self.refused[:MOST_NAMED])}{more}"
 
 
-class _Known(NamedTuple):
-    """The last list that could be read."""
-
-    revision: object
-    found: EntryList
-
-
 class SubscriptionList:
     """A list of subscriptions that is read again when its source, or the catalog, may have changed.
 
@@ -89,7 +81,9 @@ class SubscriptionList:
     def __init__(self, source: SubscriptionSource, lake: LakeTables) -> None:
         self._source = os.path.abspath(source) if isinstance(source, str | os.PathLike) else source
         self._lake = lake
-        self._known: _Known | None = None
+        self._revision_read: object = None
+        self._found: EntryList | None = None
+        """The last list that could be read."""
         self.problem: str | None = None
         """Which entries of the present list are not used, or why the previous list is used instead of it."""
 
@@ -98,24 +92,22 @@ class SubscriptionList:
 
         LakeError if it cannot be read, or if all its entries are invalid, and there is no previous list.
         """
-        catalog = self._lake.catalog
+        catalog, before = self._lake.catalog, self._found
         revision = self._revision(catalog)
-        if self._known is None or revision is None or self._known.revision != revision:
+        if before is None or revision is None or self._revision_read != revision:
             try:
-                self._known = _Known(revision, self._keep_same(self._read(catalog)))
+                self._found = self._read(catalog)
             except (GenusError, OSError) as problem:
-                if self._known is None:
+                if before is None:
                     raise
                 self.problem = str(problem)
-                return self._known.found.entries
-        self.problem = self._known.found.problem
-        return self._known.found.entries
-
-    def _keep_same(self, found: EntryList) -> EntryList:
-        """The list with the entries of the previous one if they are equal, so that the plan is not made again."""
-        if self._known is not None and self._known.found.entries == found.entries:
-            return EntryList(self._known.found.entries, found.refused)
-        return found
+                return before.entries
+            self._revision_read = revision
+            if before is not None and before.entries == self._found.entries:  # so that no plan is made again
+                self._found = EntryList(before.entries, self._found.refused)
+        assert self._found is not None
+        self.problem = self._found.problem
+        return self._found.entries
 
     def _revision(self, catalog: Catalog) -> object:
         """A value that is equal while source and catalog are unchanged; None if changes cannot be detected."""
@@ -130,13 +122,9 @@ class SubscriptionList:
             return read_entries(given, catalog)
         resolver = SubscriptionResolver(catalog)
         if callable(self._source):
-            return _some_valid(_set_aside(_numbered(given), resolver))
-        return EntryList(list_entries(given, resolver), [])
-
-
-def list_entries(given: Any, resolver: SubscriptionResolver) -> list[RouteEntry]:
-    """Entries for subscriptions given in Python; without a subscriber, the text of the subscription is used."""
-    return [_entry(each, resolver) for each in _each(given)]
+            named = ((_name_of(number, each), each) for number, each in enumerate(_each(given), 1))
+            return _read_each(named, partial(_entry, resolver))
+        return EntryList([_entry(resolver, each) for each in _each(given)], [])
 
 
 def _each(given: Any) -> Iterable[Any]:
@@ -152,7 +140,8 @@ def _is_single(given: Any) -> bool:
     return isinstance(given, str | Subscription | AllOf | type | RouteEntry)
 
 
-def _entry(given: Any, resolver: SubscriptionResolver) -> RouteEntry:
+def _entry(resolver: SubscriptionResolver, given: Any) -> RouteEntry:
+    """An entry; without a subscriber, the text of the subscription is used."""
     match given:
         case RouteEntry(subscriber, wanted):
             found = resolver.resolve(wanted)
@@ -163,26 +152,22 @@ def _entry(given: Any, resolver: SubscriptionResolver) -> RouteEntry:
     return RouteEntry(str(subscription), subscription)
 
 
-def _numbered(given: Any) -> Iterator[tuple[str, Any]]:
-    """The entries that a function returned, each with what it is called in messages."""
-    for number, each in enumerate(_each(given), 1):
-        subscriber = each.subscriber if isinstance(each, RouteEntry) else each[0] if isinstance(each, tuple) else None
-        yield f"entry {number}" if subscriber is None else f"entry {number} ({subscriber})", each
+def _name_of(number: int, each: Any) -> str:
+    """What an entry that a function returned is called in messages."""
+    subscriber = each.subscriber if isinstance(each, RouteEntry) else each[0] if isinstance(each, tuple) else None
+    return f"entry {number}" if subscriber is None else f"entry {number} ({subscriber})"
 
 
-def _set_aside(named: Iterable[tuple[str, Any]], resolver: SubscriptionResolver) -> EntryList:
-    """Read entries one by one."""
-    found = EntryList([], [])
+def _read_each(
+    named: Iterable[tuple[str, Given]], read: Callable[[Given], RouteEntry], refused: Iterable[str] = ()
+) -> EntryList:
+    """Read entries one by one, each with what it is called in messages; LakeError if there are some and all invalid."""
+    found = EntryList([], list(refused))
     for where, each in named:
         try:
-            found.entries.append(_entry(each, resolver))
+            found.entries.append(read(each))
         except GenusError as problem:
             found.refused.append(f"{where}: {_first_line(problem)}")
-    return found
-
-
-def _some_valid(found: EntryList) -> EntryList:
-    """The list itself; LakeError if it has entries and all are invalid."""
     if found.refused and not found.entries:
         raise LakeError(f"no subscription is valid: {found.problem}")
     return found
@@ -206,30 +191,26 @@ def read_entries(source: str | os.PathLike[str] | DataFrame, catalog: Catalog) -
     """
     parse = _cached_parser(catalog)
     if isinstance(source, DataFrame):
-        return _some_valid(_read_table(source, parse))
+        rows = enumerate(_collect(source), 1)
+        return _read_each(((f"row {number} ({row[0]})", row) for number, row in rows), partial(_read_row, parse))
     refused: list[str] = []
     try:
-        read = read_subscriptions(source, parse, lambda problem: refused.append(_first_line(problem)))
+        lines = read_subscriptions(source, parse, lambda problem: refused.append(_first_line(problem)))
     except SubscriptionError as problem:
         raise LakeError(str(problem)) from problem
-    found = EntryList([], refused)
-    for subscriber, subscription in read:
-        try:
-            found.entries.append(_dated_entry(subscriber, subscription))
-        except ValueError as problem:
-            refused.append(f"{subscriber}: {problem}")
-    return _some_valid(found)
+    return _read_each(((subscriber, (subscriber, found)) for subscriber, found in lines), _read_line, refused)
 
 
-def _dated_entry(subscriber: str, subscription: Subscription) -> RouteEntry:
-    """An entry for a line that may read `ann since 2026-05-01: Loop`; ValueError if there is no such day."""
+def _read_line(line: tuple[str, Subscription]) -> RouteEntry:
+    """An entry for a line that may read `ann since 2026-05-01: Loop`."""
+    subscriber, subscription = line
     found = _SINCE.fullmatch(subscriber)
     if found is None:
         return RouteEntry(subscriber, subscription)
     try:
         day = date.fromisoformat(found[2])
     except ValueError:
-        raise ValueError(f"since {found[2]!r} is not a day; write it like 2026-05-01") from None
+        raise SubscriptionError(f"since {found[2]!r} is not a day; write it like 2026-05-01") from None
     return RouteEntry(found[1], subscription, datetime(day.year, day.month, day.day, tzinfo=UTC))
 
 
@@ -249,29 +230,19 @@ def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:
     return parse
 
 
-def _read_table(table: DataFrame, parse: Callable[[str], Subscription]) -> EntryList:
+def _collect(table: DataFrame) -> list[Row]:
+    """The rows of a table; times are microseconds since 1970, or, if they may have no time zone, text."""
     if missing := [name for name in (SUBSCRIBER, SUBSCRIPTION) if name not in table.columns]:
         raise LakeError(f"a table of subscriptions needs the column {' and '.join(missing)}; it has {table.columns}")
-    found = EntryList([], [])
+    since = F.col(SINCE) if SINCE in table.columns else F.lit(None)
+    is_instant = SINCE in table.columns and table.schema[SINCE].dataType == TimestampType()
     with job_description(table.sparkSession, "read a table of subscriptions"):
-        rows = table.select(SUBSCRIBER, SUBSCRIPTION, _since_column(table)).collect()
-    for number, (subscriber, text, since) in enumerate(rows, 1):
-        try:
-            found.entries.append(_read_row(subscriber, text, since, parse))
-        except SubscriptionError as problem:
-            found.refused.append(f"row {number} ({subscriber}): {_first_line(problem)}")
-    return found
+        text = F.unix_micros(since) if is_instant else since.cast("string")
+        return table.select(SUBSCRIBER, SUBSCRIPTION, text).collect()
 
 
-def _since_column(table: DataFrame) -> Column:
-    """The times of a table: timestamps as microseconds since 1970, others, which may have no time zone, as text."""
-    if SINCE not in table.columns:
-        return F.lit(None)
-    since = F.col(SINCE)
-    return F.unix_micros(since) if table.schema[SINCE].dataType == TimestampType() else since.cast("string")
-
-
-def _read_row(subscriber: Any, text: Any, since: int | str | None, parse: Callable[[str], Subscription]) -> RouteEntry:
+def _read_row(parse: Callable[[str], Subscription], row: Row) -> RouteEntry:
+    subscriber, text, since = row
     if subscriber is None or text is None:
         raise SubscriptionError("subscriber and subscription must not be NULL")
     return RouteEntry(str(subscriber), parse(str(text)), _parse_since(since))

@@ -2,13 +2,14 @@
 
 A template is compiled once, to functions of Arrow columns. It is evaluated for many pairs of an event and a
 subscription at once: the attributes of the events and the constants of the subscriptions are columns of equal length.
+The columns of a batch of events are converted once, however many lookups and templates ask for them.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,16 @@ import pyarrow.compute as pc
 
 import genus.filters._expression as x
 from genus.filters._constants import type_of
-from genus.model import AttributeType, BytesType, ChoiceType, FloatType, TextType
-from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of
+from genus.lake._query.number_tables import Ints, sort_codes
+from genus.model import AttributeType, BytesType, ChoiceType, FloatType, OpaqueType, TextType, TimeType
+from genus.targets._decompose import Parameter, take_constants
+from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of, is_hidden_column
+
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+INSTANT = pa.timestamp("us", tz="UTC")
+_TEXT = "$text"
 
 
 class ValueType(Enum):
@@ -60,16 +69,11 @@ def value_type_of(type_: AttributeType) -> ValueType:
     return ValueType.LONG
 
 
-MAX_OPTIONS = 16
-"""A list with more options than this is part of its template; each option of a shorter one is a parameter."""
-
-
 class Templates:
     """State: the residuals of subscriptions, as templates and constants."""
 
     def __init__(self) -> None:
         self.predicates: list[x.Predicate] = []
-        """In a template, the value of a literal is the number of a parameter."""
         self.examples: list[x.Predicate] = []
         """One residual of each template."""
         self.subscriptions, self.numbers, self.slots = array("i"), array("i"), array("i")
@@ -86,7 +90,7 @@ class Templates:
     def add(self, subscription: int, residual: x.Predicate) -> None:
         """Add the residual of a subscription."""
         found: list[x.Literal] = []
-        template = _take_constants(residual, found)
+        template = take_constants(residual, found)
         number = self._known.setdefault(template, len(self.predicates))
         if number == len(self.predicates):
             self.predicates.append(template)
@@ -103,29 +107,6 @@ class Templates:
         columns = zip(*self.constants[number], strict=True)
         pairs = zip(columns, self.types[number], strict=True)
         return Residual(self.predicates[number], [pa.array(column, computed_type(type_)) for column, type_ in pairs])
-
-
-def _take_constants(node: Any, found: list[x.Literal]) -> Any:
-    """Move the constants of a tree to a list, and replace each by its index there."""
-    kind = type(node)
-    if kind is x.Literal:
-        found.append(node)
-        return x.Literal(len(found) - 1, without_class(type_of(node)))
-    if kind is tuple:
-        return tuple([_take_constants(part, found) for part in node])
-    if kind is x.AttributeRef:
-        return x.AttributeRef(node.name, without_class(type_of(node)))
-    if not isinstance(node, x.Expression):
-        return without_class(node)
-    if isinstance(node, x.OneOf) and len(node.options) > MAX_OPTIONS:
-        options = [x.Literal(option.value, without_class(type_of(option))) for option in node.options]
-        return x.OneOf(_take_constants(node.item, found), tuple(options))
-    return kind(*[_take_constants(getattr(node, field), found) for field in node.__struct_fields__])
-
-
-def without_class(type_: AttributeType) -> AttributeType:
-    """A type that does not refer to a Python class, which workers may not have."""
-    return ChoiceType(type_.values) if isinstance(type_, ChoiceType) else type_
 
 
 def attributes_in(predicate: x.Predicate) -> Iterator[tuple[str, AttributeType]]:
@@ -150,7 +131,7 @@ class Residual:
     def __reduce__(self) -> tuple[Any, ...]:
         return Residual, (self.predicate, self._constants)
 
-    def test(self, columns: Columns, slots: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    def test(self, columns: Columns, slots: npt.NDArray[np.int32]) -> Flags:
         """Whether the predicate is true for each pair: attribute values in columns, constants in rows `slots`."""
         if self._step is None:
             self._step = _ResidualCompiler().visit(self.predicate)
@@ -159,7 +140,7 @@ class Residual:
         answer = self._step({**columns, **given})
         if isinstance(answer, pa.Scalar):
             return np.full(len(slots), answer.as_py() is True)
-        holds: npt.NDArray[np.bool_] = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
+        holds: Flags = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
         return holds
 
 
@@ -173,23 +154,23 @@ def _name(number: int) -> str:
 
 
 class _ResidualCompiler(ArrowCompiler, abstract=True):
-    """Compiles a template: a literal is a column of constants."""
+    """Compiles a template: a parameter is a column of constants."""
 
-    def visit_Literal(self, node: x.Literal) -> Step:
+    def visit_Parameter(self, node: Parameter) -> Step:
         """The constants of a parameter."""
-        name = _name(node.value)  # type: ignore[arg-type]
+        name = _name(node.number)
         return lambda columns: columns[name]
 
     def visit_OneOf(self, node: x.OneOf) -> Step:
         """An equality for each option; a long list is a constant of the template."""
-        if len(node.options) > MAX_OPTIONS:
+        if not isinstance(node.options[0], Parameter):
             return super().visit_OneOf(node)
         tests = [self.visit(x.Compare("==", node.item, option)) for option in node.options]
         return lambda columns: reduce(pc.or_kleene, (test(columns) for test in tests))
 
     def visit_TextTest(self, node: x.TextTest) -> Step:
         """The test of each distinct part, on the rows that have it: Arrow has no tests with a column of parts."""
-        item, name = self.visit(node.item), _name(node.part.value)  # type: ignore[arg-type]
+        item, name = self.visit(node.item), _name(node.part.number)  # type: ignore[attr-defined]
 
         def run(columns: Columns) -> Datum:
             texts, parts = item(columns), columns[name]
@@ -216,14 +197,82 @@ class _ResidualCompiler(ArrowCompiler, abstract=True):
         return pa.concat_arrays(pieces).take(pa.array(back))
 
 
-_TEXT = "$text"
+# -- columns of events -------------------------------------------------------------------------------------------------
 
 
-def sort_codes(codes: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The positions of codes below a count, ordered by code, and where the positions of each code end.
+class EventColumns:
+    """The columns of a table or record batch. State: those converted so far; a column that is missing is all null."""
 
-    >>> [part.tolist() for part in sort_codes(np.array([1, 0, 1]), 3)]
-    [[1, 0, 2], [1, 3, 3]]
-    """
-    narrow = codes.astype(np.uint16) if count <= 1 << 16 else codes  # numbers of 16 bits are sorted by radix
-    return np.argsort(narrow, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))
+    def __init__(self, batch: pa.Table | pa.RecordBatch) -> None:
+        self.rows: int = batch.num_rows
+        self._batch, self._names = batch, set(batch.schema.names)
+        self._computed: dict[tuple[str, bool], pa.Array] = {}
+        """By name, and whether the attribute is text: `source` may be meant as text though it has numbers here."""
+        self._numbers: dict[str, tuple[Values, Flags | None]] = {}
+
+    def stored(self, name: str) -> pa.Array | None:
+        """A column as it is; None if it is missing."""
+        if name not in self._names:
+            return None
+        column = self._batch.column(name)
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def integers(self, name: str) -> Ints | None:
+        """A column of integers without nulls; None if it is missing."""
+        column = self.stored(name)
+        return None if column is None else column.cast(pa.int64()).to_numpy()
+
+    def computed(self, name: str, type_: AttributeType) -> pa.Array:
+        """An attribute in the type it is computed in."""
+        key = name, isinstance(type_, TextType)
+        if key not in self._computed:
+            self._computed[key] = self._compute(name, type_)
+        return self._computed[key]
+
+    def text(self, name: str, type_: AttributeType) -> pa.Array | None:
+        """A column of texts or other values as it is; None if it is missing, or not the attribute that is meant."""
+        column = self.stored(name)
+        return None if column is None or is_hidden_column(column.type, name, type_) else column
+
+    def _compute(self, name: str, type_: AttributeType) -> pa.Array:
+        wanted, column = computed_type(type_), self.text(name, type_)
+        if column is None:
+            return pa.nulls(self.rows, wanted)
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        if isinstance(type_, OpaqueType):
+            return column
+        if isinstance(type_, TimeType) and column.type != INSTANT and pa.types.is_timestamp(column.type):
+            column = column.cast(INSTANT)
+        return column if column.type == wanted else column.cast(wanted)
+
+    def numbers(self, name: str, type_: AttributeType, value_type: ValueType) -> tuple[Values, Flags | None]:
+        """An attribute as numbers, and where they are known; None if they are everywhere. NaN is unknown."""
+        if name not in self._numbers:
+            self._numbers[name] = _numbers(self.computed(name, type_), value_type)
+        return self._numbers[name]
+
+    def present(self, name: str) -> Flags:
+        """Whether each row has a value."""
+        column = self.stored(name)
+        if column is None:
+            return np.zeros(self.rows, np.bool_)
+        there: Flags = column.is_valid().to_numpy(zero_copy_only=False)
+        return there
+
+    def take(self, attributes: Mapping[str, AttributeType], rows: pa.Array) -> dict[str, pa.Array]:
+        """Some attributes of some rows, in the types they are computed in."""
+        return {name: self.computed(name, type_).take(rows) for name, type_ in attributes.items()}
+
+
+def _numbers(column: pa.Array, value_type: ValueType) -> tuple[Values, Flags | None]:
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    column = column if column.type == value_type.arrow else column.cast(value_type.arrow)
+    known = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    values = pc.fill_null(column, 0).to_numpy() if column.null_count else column.to_numpy()
+    if value_type is ValueType.DOUBLE:
+        number = values == values
+        if not number.all():
+            known = number if known is None else known & number
+    return values, known

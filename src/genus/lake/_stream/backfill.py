@@ -15,8 +15,8 @@ from genus.lake._analytics.analysis import event_time
 from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import plan_routes
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._tables.columns import SUBSCRIPTION
 from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.names import SUBSCRIPTION
 from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.state import LedgerState
 from genus.model._types import micros_of_time

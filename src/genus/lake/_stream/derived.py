@@ -1,7 +1,8 @@
 """Derived tables: the results of an analysis of a lake's events, updated as events come in.
 
-Each step takes the new events and the rows that wait, writes the results that are final, and keeps the rest waiting.
-Results, waiting rows and the processed version of the lake are one commit. The analysis is the one that runs in batch.
+Each step is a Spark job that takes the new events and the rows that wait, writes the results that are final, and keeps
+the rest waiting. Results, waiting rows and the processed version of the lake are one commit. The analysis is the one
+that runs in batch.
 """
 
 import os
@@ -10,48 +11,44 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import msgspec
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
+    RESULTS,
+    WAITING,
     Analysis,
-    LocalAnalysis,
     in_one_task,
     is_late,
     is_overtaken,
-    persist,
+    mark,
     union_waiting,
     watermark_of,
 )
-from genus.lake._analytics.arrow_events import late_rows, overtaken_rows, select_rows
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._local.reader import find_events
-from genus.lake._query.reading import read_events, select_matches, visible_column
-from genus.lake._query.result_columns import family_of, result_columns
-from genus.lake._stream.increments import Increment, UpdateResult, next_increment
-from genus.lake._stream.part_files import read_rows, write_rows, written_schema
-from genus.lake._tables.columns import COMMIT
+from genus.lake._query.reading import read_events, select_matches
+from genus.lake._query.selection import family_of
+from genus.lake._stream.increments import Increment, UpdateResult, next_increment, slowest_recorder
 from genus.lake._tables.commits import START, CommitConflict, CommitDraft, Part, count_files, count_rows
-from genus.lake._tables.compaction import ROWS_PER_FILE
-from genus.lake._tables.files import arrow_opens, spark_path
 from genus.lake._tables.lake_catalog import matching_types
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables
+from genus.lake._tables.names import COMMIT
 from genus.lake._tables.spark_store import SparkStore, spark_errors
+from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, duration, seconds
 from genus.model._types import micros_of_duration
-from genus.model._vector import hidden_names
 
-RESULTS, WAITING = "results", "waiting"
 SMALL_ROWS = 200_000
-"""New and waiting rows that are processed in this process; if the analysis cannot do that, in one task."""
+"""New and waiting rows that are processed in one task, because a shuffle takes longer than they take."""
 IDLE = "1 min"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WATERMARK, _OVERTAKEN, _COLUMNS = "watermark", "overtaken", "columns"
+"""Notes of a derived table; the columns are those of all results so far, as Spark writes a schema."""
 
 
 class DerivedTable:
@@ -100,7 +97,43 @@ class DerivedTable:
     @property
     def overtaken(self) -> int:
         """The number of events that are not in the results because they came after their time had been settled."""
-        return int(self._store.state().notes.get("overtaken", "0"))
+        return int(self._store.state().notes.get(_OVERTAKEN, "0"))
+
+    def explain(self) -> str:
+        """Say up to when results are final, how many rows wait and what for, and which recorder holds results back.
+
+        Read it when a table stays empty: a long lateness, or a recorder that is behind the others, delays results.
+        """
+        state, newest = self._store.state(), self.lake.state().newest
+        lines = [self._waits_for() or _final(state)]
+        if not (slowest := self._slowest()):
+            lines.append("the lake has no events yet")
+        else:
+            first, last = _text(newest[slowest]), _text(max(newest.values()))
+            lines.append(f"of {len(newest)} recorders, {slowest} has recorded up to {first}, the fastest up to {last}")
+            if idle := sorted(name for name, at_us in newest.items() if at_us < newest[slowest]):
+                lines.append(f"not waited for, because more than {self.idle} behind: {', '.join(idle)}")
+        if self.lake.version > state.cursor.version:
+            lines.append("the lake has versions that are not processed yet: call update()")
+        if self.overtaken:
+            lines.append(f"left out, because they came after their time was settled: {self.overtaken:,} events")
+        return "\n".join(lines)
+
+    def _slowest(self) -> str | None:
+        """The recorder that holds the results back."""
+        return slowest_recorder(self.lake.state().newest, micros_of_duration(self.idle))
+
+    def _waits_for(self) -> str:
+        """What the waiting rows wait for, in a line; empty if none wait."""
+        state, slowest = self._store.state(), self._slowest()
+        waiting = count_rows(state.table(WAITING))
+        if slowest is None or not waiting:
+            return ""
+        upto = _text(self.lake.state().newest[slowest])
+        return (
+            f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to {upto} and its events "
+            f"may be recorded {self.analysis.lateness} after their time"
+        )
 
     def update(self) -> UpdateResult:
         """Process the events that came into the lake since the last update, in one commit.
@@ -110,18 +143,14 @@ class DerivedTable:
         new = next_increment(self.lake, self._store.state().cursor, self.path)
         recorded_us = None if new is None else new.recorded_upto(micros_of_duration(self.idle))
         if new is None or recorded_us is None:
-            return UpdateResult(self.version, 0, 0)
-        return self._step(new, watermark_of(_EPOCH + timedelta(microseconds=recorded_us), self.analysis.lateness))
+            return self._result(self.version)
+        return self._step(new, watermark_of(_at(recorded_us), self.analysis.lateness))
 
     def finish(self) -> UpdateResult:
-        """Update, then settle the waiting rows too; events that come later are overtaken.
-
-        Returns what both steps did together.
-        """
-        updated = self.update()
+        """Process the events that came in since the last update, and settle all rows; later events are overtaken."""
         cursor = self._store.state().cursor
-        settled = self._step(Increment(cursor, cursor, (), {}), END_OF_STREAM)
-        return msgspec.structs.replace(updated, rows=updated.rows + settled.rows)
+        new = next_increment(self.lake, cursor, self.path)
+        return self._step(new or Increment(cursor, cursor, (), {}), END_OF_STREAM)
 
     def rebuild(self) -> UpdateResult:
         """Remove all results and compute them again from the events that the lake has now.
@@ -136,7 +165,7 @@ class DerivedTable:
                 removed=tuple(state.parts),
                 after=state.cursor,
                 upto=START,
-                notes={"watermark": "", "overtaken": "0"},
+                notes={_WATERMARK: "", _OVERTAKEN: "0", _COLUMNS: ""},
             )
         )
         return self.update()
@@ -150,73 +179,48 @@ class DerivedTable:
     def _process(self, new: Increment, reached: datetime) -> UpdateResult:
         """Settle what is final at a watermark, or at the one before if that was later, and commit."""
         state = self._store.state()
-        before = _parse_time(state.notes.get("watermark"))
+        before = _parse_time(state.notes.get(_WATERMARK))
         watermark = reached if before is None else max(before, reached)
         if new.upto == new.after and watermark == before:
-            return UpdateResult(new.upto.version, 0, 0)
+            return self._result(new.upto.version)
         draft, waiting = self._store.begin("derive"), state.table(WAITING)
-        families = [self._family(each) for each in self.subscriptions]
-        has_events = any(new.parts_of(family) for family, _ in families)
+        has_events = any(new.parts_of(self._family(each)[0]) for each in self.subscriptions)
         if has_events or (waiting and watermark != before):
-            written = self._settle(_Step(new, waiting, before, watermark, draft))
+            written = self._settle(new, waiting, before, watermark, draft)
             removed = tuple(part.folder for part in waiting)
         else:
-            written, removed = _NOTHING_WRITTEN, ()
-        notes = {"watermark": watermark.isoformat(), "overtaken": str(self.overtaken + written.overtaken)}
+            written, removed = _Written((), 0, 0), ()
+        notes = {_WATERMARK: watermark.isoformat(), _OVERTAKEN: str(self.overtaken + written.overtaken)}
+        notes |= _new_columns(self._store, state, written.columns)
         draft = msgspec.structs.replace(
             draft, added=written.parts, removed=removed, after=new.after, upto=new.upto, notes=notes
         )
         self._commit(draft)
         self._store.remove(f"{self.path}/{folder}" for folder in removed)  # only this class reads waiting rows
-        left_out = written.overtaken + written.late
         results = [part for part in written.parts if part.table == RESULTS]
-        return UpdateResult(new.upto.version, new.rows, count_rows(results), left_out)
+        return self._result(new.upto.version, new.rows, count_rows(results), written.overtaken + written.late)
 
-    def _settle(self, step: "_Step") -> "_Written":
-        """Write the results that are final and the rows that wait; few rows are processed without Spark."""
+    def _result(self, upto: int, events: int = 0, rows: int = 0, late: int = 0) -> UpdateResult:
+        waiting = count_rows(self._store.state().table(WAITING))
+        return UpdateResult(upto, events, rows, late, waiting=waiting, waits_for=self._waits_for())
+
+    def _settle(
+        self, new: Increment, waiting: list[Part], before: datetime | None, watermark: datetime, draft: CommitDraft
+    ) -> "_Written":
+        """Write the results that are final and the rows that wait, by one job; few rows are processed in one task."""
         families = {self._family(each)[0] for each in self.subscriptions}
-        rows = count_rows([*step.waiting, *(part for part in step.new.parts if part.table in families)])
-        if isinstance(self.analysis, LocalAnalysis) and rows * self.analysis.rows_per_event <= SMALL_ROWS:
-            events = self._local_events(step.new)
-            if events is not None:
-                return self._settle_here(self.analysis, events, step)
-        return self._settle_by_spark(step, is_small=rows <= SMALL_ROWS)
-
-    def _local_events(self, new: Increment) -> list[pa.Table] | None:
-        """The new events of each frame; None if the files cannot be read here, or Spark has to make types equal."""
-        if not arrow_opens(self.lake.path) or not arrow_opens(self.path):
-            return None
-        state = self.lake.state()
-        found = [find_events(self.lake, each, state, parts=new.parts) for each in self.subscriptions]
-        types = {(field.name, field.type) for each in found for field in each.schema}
-        return [each.to_arrow() for each in found] if len(types) == len({name for name, _ in types}) else None
-
-    def _settle_here(self, analysis: LocalAnalysis, events: list[pa.Table], step: "_Step") -> "_Written":
-        behind = [overtaken_rows(each, step.before) for each in events]
-        late = [late_rows(each, analysis.lateness) & ~mask for each, mask in zip(events, behind, strict=True)]
-        taken = analysis.take_arrow(*(select_rows(each, ~mask) for each, mask in zip(events, behind, strict=True)))
-        rows = pa.concat_tables([taken, read_rows(self._store, step.waiting, taken.schema)])
-        settled = analysis.settle_arrow(rows, step.watermark)
-        results = write_rows(self._store, settled.results, step.draft, RESULTS)
-        kept = write_rows(self._store, settled.waiting, step.draft, WAITING)
-        return _Written((*results, *kept), *(int(sum(mask.sum() for mask in masks)) for masks in (behind, late)))
-
-    def _settle_by_spark(self, step: "_Step", *, is_small: bool) -> "_Written":
-        is_behind = is_overtaken(step.before) if step.before else F.lit(False)
-        seen = [self._observe(each, step.new, is_behind) for each in self.subscriptions]
+        is_small = count_rows([*waiting, *(part for part in new.parts if part.table in families)]) <= SMALL_ROWS
+        is_behind = is_overtaken(before) if before else F.lit(False)
+        seen = [self._observe(each, new, is_behind) for each in self.subscriptions]
         with in_one_task(is_small):
             taken = self.analysis.take(*(events.where(~is_behind) for events, _ in seen))
-            rows = union_waiting(self._waiting(step.waiting, taken.schema), taken)
-            settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, step.watermark)
-        persist(settled.shared)
-        try:
-            results = self._store.write(settled.results, step.draft, RESULTS)
-            kept = self._store.write(settled.waiting, step.draft, WAITING)
-        finally:
-            settled.shared.unpersist()
+            kept = _read_files(self._store, waiting, taken.schema, WAITING) if waiting else None
+            rows = union_waiting(kept, taken)
+            settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, watermark)
+        parts = self._store.write_several(mark(settled), draft)
         counts = [count.get for _, count in seen if count is not None]
         overtaken, late = (sum(count[name] for count in counts) for name in ("overtaken", "late"))
-        return _Written((*results, *kept), overtaken, late)
+        return _Written(parts, overtaken, late, settled.results.schema)
 
     def _observe(
         self, subscription: Subscription, new: Increment, is_behind: Column
@@ -235,7 +239,7 @@ class DerivedTable:
         parts = self._store.state().table(RESULTS)
         if len(parts) < 2:
             return 0
-        frame = _read_parts(self._store, parts).coalesce(-(-count_rows(parts) // ROWS_PER_FILE))
+        frame = _read_store(self._store).coalesce(-(-count_rows(parts) // ROWS_PER_FILE))
         with job_description(self._store.spark, f"compact {folder_name(self.path)}"):
             return count_files(parts) - count_files(self._store.rewrite(frame, RESULTS, parts))
 
@@ -263,9 +267,8 @@ class DerivedTable:
     def _new_events(self, subscription: Subscription, new: Increment) -> DataFrame:
         """The new events of one frame of the analysis."""
         family, names = self._family(subscription)
-        events = select_matches(new.events(self.lake, family), subscription, names)
-        hidden = hidden_names(self.lake.catalog.vector(family), subscription.vector)
-        return events.select(*(visible_column(name, hidden) for name in result_columns(subscription)))
+        vector = self.lake.catalog.vector(family)
+        return select_matches(new.events(self.lake, family), subscription, names, vector)
 
     def _family(self, subscription: Subscription) -> tuple[str, list[str]]:
         """The family of the events of a frame, and their types; LakeError if there is another number of families."""
@@ -274,23 +277,6 @@ class DerivedTable:
             raise LakeError(f"{subscription} has events of {len(families)} families; an analysis takes events of one")
         return next(iter(families.items()), (family_of(subscription, self.lake.catalog), []))
 
-    def _waiting(self, parts: list[Part], schema: StructType) -> DataFrame | None:
-        """The waiting rows, with the columns of new ones."""
-        paths = self._store.spark_paths(parts)
-        with spark_errors(self.path):
-            return self._store.spark.read.schema(schema).parquet(*paths) if paths else None
-
-
-class _Step(NamedTuple):
-    """What is to be processed in one step."""
-
-    new: Increment
-    waiting: list[Part]
-    before: datetime | None
-    """The watermark of the step before."""
-    watermark: datetime
-    draft: CommitDraft
-
 
 class _Written(NamedTuple):
     """What one step wrote, and the number of events that it left out."""
@@ -298,9 +284,8 @@ class _Written(NamedTuple):
     parts: tuple[Part, ...]
     overtaken: int
     late: int
-
-
-_NOTHING_WRITTEN = _Written((), 0, 0)
+    columns: StructType | None = None
+    """The columns of the results."""
 
 
 def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
@@ -320,21 +305,52 @@ def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
 
 
 def _read_store(store: SparkStore) -> DataFrame:
-    parts = store.state().table(RESULTS)
-    if not parts:
+    """All results; later ones may have more columns, if the family got attributes meanwhile."""
+    state = store.state()
+    if not state.table(RESULTS):
         raise LakeError(f"{store.path} has no results yet")
-    return _read_parts(store, parts)
+    return _read_files(store, state.table(RESULTS), _columns_of(store, state), RESULTS)
 
 
-def _read_parts(store: SparkStore, parts: Sequence[Part]) -> DataFrame:
-    """The results in some parts; later ones may have more columns, if the family got attributes meanwhile."""
-    schema = written_schema(store, parts)
-    if schema is not None:
-        return store.frame(parts, schema.add(COMMIT, StringType()), RESULTS).drop(COMMIT)
-    reader = store.spark.read.option("mergeSchema", "true").option("basePath", spark_path(f"{store.path}/{RESULTS}"))
+def _read_files(store: SparkStore, parts: Sequence[Part], schema: StructType, table: str) -> DataFrame:
+    return store.frame(parts, StructType([*schema, StructField(COMMIT, StringType())]), table).drop(COMMIT)
+
+
+def _columns_of(store: SparkStore, state: LedgerState) -> StructType:
+    """The columns of all results; of tables of earlier versions, whose notes do not say them, those of the files."""
+    if noted := state.notes.get(_COLUMNS):
+        return StructType.fromJson(msgspec.json.decode(noted))
+    paths = store.spark_paths(state.table(RESULTS))
     with spark_errors(store.path):
-        return reader.parquet(*store.spark_paths(parts)).drop(COMMIT)
+        return store.spark.read.option("mergeSchema", "true").parquet(*paths).schema if paths else StructType()
+
+
+def _new_columns(store: SparkStore, state: LedgerState, columns: StructType | None) -> dict[str, str]:
+    """The note of the columns of all results, if new ones have other columns; a column keeps its first type."""
+    if columns is None:
+        return {}
+    known = {field.name: field for field in _columns_of(store, state)}
+    every = StructType(list(({field.name: field for field in columns} | known).values())).json()
+    return {} if every == state.notes.get(_COLUMNS) else {_COLUMNS: every}
 
 
 def _parse_time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
+
+
+def _at(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def _text(at: int | datetime) -> str:
+    return f"{_at(at) if isinstance(at, int) else at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _final(state: LedgerState) -> str:
+    """Up to when results are final."""
+    watermark = _parse_time(state.notes.get(_WATERMARK))
+    if watermark is None:
+        return "no results are final yet"
+    if watermark == END_OF_STREAM:
+        return "all results are final, because the table was finished"
+    return f"results before {_text(watermark)} are final"

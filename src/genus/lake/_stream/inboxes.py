@@ -6,13 +6,12 @@ processed are one commit, so that every match is delivered once, even if a deliv
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from typing import Protocol
 
 import msgspec
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
@@ -21,18 +20,24 @@ from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._query.removal import EventTables, ProgressHandler, RemovalResult, RemovalRule, remove_events
+from genus.lake._query.removal import (
+    EventTables,
+    ProgressHandler,
+    RemovalResult,
+    RemovalRule,
+    remove_events,
+    time_before,
+)
+from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan
 from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._stream.backfill import BACKFILLED, Backfill, BackfillList
+from genus.lake._stream.delivery import Delivery
 from genus.lake._stream.increments import Increment, UpdateResult, last_common, next_increment
-from genus.lake._stream.small_delivery import SmallDelivery, first_numbers, is_small
-from genus.lake._tables.columns import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
-from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.retention import time_before
-from genus.lake._tables.spark_columns import table_schema, with_first_names, with_present_names
+from genus.lake._tables.lake_tables import LakeTables, table_schema, with_first_names, with_present_names
+from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
@@ -40,7 +45,6 @@ from genus.model import Span, Vector, seconds
 
 INBOXES = "inboxes"
 ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
-_NUMBER, _TEXT = "__number", "__text"
 _ADDRESS = [StructField(SUBSCRIBER, StringType()), StructField(SUBSCRIPTION, StringType())]
 
 
@@ -60,8 +64,9 @@ class Matcher(Protocol):
     def texts(self) -> list[str]:
         """The subscriptions of the last plan as text, by number."""
 
-    def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
-        """The matches of the last plan in some parts of a family's table."""
+    @property
+    def job(self) -> RouteJob:
+        """The job of the last plan."""
 
     @property
     def problem(self) -> str | None:
@@ -82,7 +87,7 @@ class Inboxes:
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
         self._store = SparkStore(spark, path)
         self.path = self._store.path
-        self._small: SmallDelivery | None = None
+        self._delivery: Delivery | None = None
         self._lake: LakeTables | None = None
         self._backfills = BackfillList()
         if not self._store.ledger.exists:
@@ -168,15 +173,14 @@ class Inboxes:
             return UpdateResult(new.upto.version, new.rows, count_rows(draft.added), problem=route.problem)
 
     def _draft(self, route: Matcher, new: Increment) -> CommitDraft:
-        plan = route.plan()
+        route.plan()
         draft = self._store.begin("deliver")
-        families = [family for family in new.families if family in plan.families]
-        added = self._write(route, plan, new, families, draft)
+        added = self._write(route, new, draft)
         first = new.after == START  # all subscriptions get all events
         notes = {BACKFILLED: self._backfills.note(route.subscriptions())} if first else {}
         return msgspec.structs.replace(
             draft,
-            added=tuple(added),
+            added=added,
             after=new.after,
             upto=new.upto,
             catalog=self._new_catalog(route.lake),
@@ -219,45 +223,11 @@ class Inboxes:
                 parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
             yield from (msgspec.structs.replace(part, table=family) for part in parts)
 
-    def _write(
-        self, route: Matcher, plan: RoutePlan, new: Increment, families: Sequence[str], draft: CommitDraft
-    ) -> list[Part]:
-        """Write the matches of the events of some families; without Spark if there are few."""
-        if not is_small(route.lake.store, self._store, new.rows):
-            return [part for family in families for part in self._write_by_spark(route, new, family, draft)]
-        if self._small is None or self._small.plan is not plan:
-            self._small = SmallDelivery(plan, route.texts())
-        return [part for family in families for part in self._write_here(self._small, route, new, family, draft)]
-
-    def _write_here(
-        self, small: SmallDelivery, route: Matcher, new: Increment, family: str, draft: CommitDraft
-    ) -> Iterable[Part]:
-        vector = route.lake.catalog.vector(family)
-        found = small.match(route.lake.store, family, vector, new.parts_of(family))
-        if found is None:
-            return self._write_by_spark(route, new, family, draft)
-        folder = f"{INBOXES}/{family}/{COMMIT}={draft.id}"
-        return [found.write(self.path, folder, "part-00000.parquet", family)] if len(found) else []
-
-    def _write_by_spark(self, route: Matcher, new: Increment, family: str, draft: CommitDraft) -> Iterable[Part]:
-        matches = route.matches(family, new.parts_of(family)).drop(COMMIT, DAY)
-        stored = with_first_names(matches, route.lake.catalog.vector(family))
-        ordered = self._by_subscriber(self._with_texts(stored, route), new.rows)
-        what = f"{folder_name(self.path)}: matches of {family} in {folder_name(route.lake.path)}"
-        with job_description(self._store.spark, f"deliver to {what}"):
-            parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
-        return [msgspec.structs.replace(part, table=family) for part in parts]
-
-    def _with_texts(self, matches: DataFrame, route: Matcher) -> DataFrame:
-        """Matches with the text of the subscription instead of its number, once for each subscriber and text."""
-        texts = route.texts()
-        numbers = first_numbers(route.plan().subscribers, texts)
-        listed = pa.array([texts[number] for number in numbers], pa.string())
-        numbered = pa.table({_NUMBER: pa.array(numbers, pa.int32()), _TEXT: listed})
-        named = F.broadcast(self._store.spark.createDataFrame(numbered))
-        rest = [F.col(name) for name in matches.columns if name not in (SUBSCRIBER, SUBSCRIPTION)]
-        found = matches.join(named, F.col(SUBSCRIPTION) == F.col(_NUMBER))
-        return found.select(SUBSCRIBER, F.col(_TEXT).alias(SUBSCRIPTION), *rest)
+    def _write(self, route: Matcher, new: Increment, draft: CommitDraft) -> tuple[Part, ...]:
+        """Write the matches of new events."""
+        if self._delivery is None or self._delivery.job is not route.job:
+            self._delivery = Delivery(route.job, route.texts())
+        return self._delivery.write(self._store, new, draft, INBOXES)
 
     def _by_subscriber(self, matches: DataFrame, events: int) -> DataFrame:
         """Sort by subscriber, in few files; with adaptive execution Spark merges small partitions itself."""

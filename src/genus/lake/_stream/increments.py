@@ -1,21 +1,21 @@
 """Increments: the events that came into a lake after a version, for inboxes, derived tables and functions.
 
 A follower stores the version it has processed in its own ledger, in the same commit as its output. So it processes
-every event once, wherever it is stopped or killed, in batch and on a stream. Events that were deleted before they were
-processed are not processed: a deletion names the parts that have the rows left (`unprocessed_parts`).
+every event once, wherever it is stopped or killed, in batch and on a stream. The events are read from the present files
+of the lake, by the version that they came with (`_tables.batches`): a compaction is no news, old files may be removed,
+and events that were deleted before they were processed are not processed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame
 
 from genus.errors import LakeError
-from genus.lake._tables.columns import DEAD_LETTERS
-from genus.lake._tables.commits import START, Cursor, Part, count_rows, unprocessed_parts
+from genus.lake._tables.batches import is_cut, parts_after
+from genus.lake._tables.commits import START, Cursor, Part, count_rows
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 
 
@@ -29,32 +29,33 @@ class Increment(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     newest: Mapping[str, int]
     """The latest time of recording in the lake, by recorder."""
+    rows: int = 0
+    """The number of new events."""
 
     @property
     def families(self) -> list[str]:
         """The families that have new events."""
         return sorted({part.table for part in self.parts})
 
-    @property
-    def rows(self) -> int:
-        """The number of new events."""
-        return count_rows(self.parts)
-
     def parts_of(self, family: str) -> list[Part]:
-        """The parts with new events of a family."""
+        """The parts with new events of a family; those with a `bound` have others, too."""
         return [part for part in self.parts if part.table == family]
+
+    def bound(self, part: Part) -> int:
+        """The version after which rows of a part are new, by their `_batch`; 0 if all are, and it may have no such."""
+        return self.after.version if is_cut(part, self.after.version) else 0
 
     def events(self, lake: LakeTables, family: str) -> DataFrame:
         """The new events of a family, with all columns."""
-        return lake.events(family, self.parts_of(family))
+        return lake.events(family, self.parts_of(family), self.after.version)
 
     def recorded_upto(self, idle_us: int) -> int | None:
         """The time up to which all recorders have recorded; None if the lake has no events.
 
         A recorder whose newest event is older than the newest of all by more than `idle_us` is not waited for.
         """
-        newest = max(self.newest.values(), default=0)
-        return min((at_us for at_us in self.newest.values() if at_us >= newest - idle_us), default=None)
+        slowest = slowest_recorder(self.newest, idle_us)
+        return None if slowest is None else self.newest[slowest]
 
 
 class UpdateResult(msgspec.Struct, frozen=True):
@@ -70,29 +71,52 @@ class UpdateResult(msgspec.Struct, frozen=True):
     """New events that an analysis left out because they were late or overtaken."""
     problem: str | None = None
     """Which subscriptions were not used, and why; or why the previous list was used."""
+    waiting: int = 0
+    """Rows that an analysis keeps, because results may still change by later events."""
+    waits_for: str = ""
+    """Up to when results are final and what the waiting rows wait for, in a line; empty if none wait."""
+
+
+def slowest_recorder(newest: Mapping[str, int], idle_us: int) -> str | None:
+    """The recorder that holds a watermark back: the one that is furthest behind, unless by more than `idle_us`.
+
+    Args:
+        newest: The latest time of recording by recorder.
+        idle_us: A recorder that is this far behind the newest is not waited for.
+
+    >>> slowest_recorder({"a": 5_000, "b": 4_500, "c": 100}, idle_us=1_000)
+    'b'
+    """
+    latest = max(newest.values(), default=0)
+    return min((name for name in newest if newest[name] >= latest - idle_us), key=newest.__getitem__, default=None)
 
 
 def next_increment(lake: LakeTables, after: Cursor, follower: str) -> Increment | None:
     """The events that came in after a version; None if there are none. At the start, all events of the lake.
 
-    LakeError if the lake was restored from a backup that lacks what the follower, named by its path, has processed.
+    LakeError if the lake was restored from a backup that lacks what the follower, named by its path, has processed, or
+    if an older Genus has compacted events that it has processed with others (`parts_after`).
     """
     state = lake.state()
-    if after != START:
-        _check_same_history(lake, state, after, follower)
+    if not lake.store.ledger.has(after):
+        raise LakeError(
+            f"{follower} has processed version {after.version} of {lake.path}, which the lake does not have: the lake "
+            "was restored from a backup or replaced; restore the folder of the same time too, begin with a new one, or "
+            "go back with Inboxes.rewind, `genus lake rewind` or DerivedTable.rebuild"
+        )
     if state.version == after.version:
         return None
-    parts = (
-        state.parts if after == START else unprocessed_parts(lake.store.ledger.commits(after.version, state.version))
-    )
-    events = tuple(part for part in parts.values() if part.table != DEAD_LETTERS)
-    _check_exist(lake, (part for part in events if part.folder not in state.parts))
-    return Increment(after, state.now, events, state.newest)
+    parts = tuple(parts_after(lake.store.ledger, state, after.version))
+    new = Increment(after, state.now, parts, state.newest)
+    return msgspec.structs.replace(new, rows=_count(lake, new))
 
 
-def _has(lake: LakeTables, state: LedgerState, cursor: Cursor) -> bool:
-    """Whether a version that a follower has processed is in the history of a lake."""
-    return state.version >= cursor.version and lake.store.ledger.commit_at(cursor.version).id == cursor.commit
+def _count(lake: LakeTables, new: Increment) -> int:
+    """The number of new events; those in parts that have others, too, are counted by Spark."""
+    whole = count_rows(part for part in new.parts if not new.bound(part))
+    cut = [part for part in new.parts if new.bound(part)]
+    tables = [(name, [part for part in cut if part.table == name]) for name in sorted({part.table for part in cut})]
+    return whole + sum(lake.events(name, parts, new.after.version).count() for name, parts in tables)
 
 
 def last_common(lake: LakeTables, follower: Store) -> "Rewind":
@@ -100,11 +124,11 @@ def last_common(lake: LakeTables, follower: Store) -> "Rewind":
 
     LakeError if it was compacted, or rows were deleted, after such a version: then its files have rows of both.
     """
-    state, known, folders = lake.state(), follower.state(), list[str]()
-    if known.cursor == START or _has(lake, state, known.cursor):
+    has, known, folders = lake.store.ledger.has, follower.state(), list[str]()
+    if has(known.cursor):
         return Rewind(known.cursor, (), known.notes)
     for commit in follower.ledger.history():
-        if commit.kind == "create" or (commit.upto is not None and _has(lake, state, commit.upto)):
+        if commit.kind == "create" or (commit.upto is not None and has(commit.upto)):
             there = tuple(folder for folder in folders if folder in known.parts)
             return Rewind(commit.upto or START, there, follower.ledger.state_at(commit.version).notes)
         if commit.kind not in ("deliver", "rewind"):
@@ -123,23 +147,3 @@ class Rewind(NamedTuple):
     folders: tuple[str, ...]
     notes: Mapping[str, str]
     """The notes that it had there."""
-
-
-def _check_same_history(lake: LakeTables, state: LedgerState, after: Cursor, follower: str) -> None:
-    """Raise LakeError if the version that was processed is not a version of the lake, as after a restore."""
-    if _has(lake, state, after):
-        return
-    raise LakeError(
-        f"{follower} has processed version {after.version} of {lake.path}, which the lake does not have: the lake was "
-        "restored from a backup or replaced; restore the folder of the same time too, begin with a new one, or go back "
-        "with Inboxes.rewind, `genus lake rewind` or DerivedTable.rebuild"
-    )
-
-
-def _check_exist(lake: LakeTables, parts: Iterable[Part]) -> None:
-    """Raise LakeError if parts that were compacted since have been removed by `Lake.clean`."""
-    for part in parts:
-        if not lake.store.files.list_folder(f"{lake.path}/{part.folder}"):
-            raise LakeError(
-                f"{part.folder} was compacted and removed before it was processed; start again with a new folder"
-            )

@@ -15,10 +15,10 @@ from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, SubscriptionSource
 from genus.lake._stream.inboxes import Inboxes
 from genus.lake._stream.increments import UpdateResult
-from genus.lake._tables.columns import COMMON_COLUMNS, SUBSCRIPTION
 from genus.lake._tables.commits import Part
 from genus.lake._tables.lake_catalog import family_name
 from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.names import COMMON_COLUMNS, SUBSCRIPTION
 from genus.lake._tables.state import LedgerState
 
 
@@ -70,10 +70,11 @@ class Route:
         """The subscriptions of the last plan as text, by number."""
         return [str(entry.subscription) for entry in self._cached.entries] if self._cached else []
 
-    def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
-        """The matches of the last plan in some parts of a family's table; `columns` are those of events, or all."""
+    @property
+    def job(self) -> RouteJob:
+        """The job of the last plan."""
         assert self._cached is not None, "plan is called first"
-        return self._cached.job.matches(family, parts, columns)
+        return self._cached.job
 
     def frame(self, columns: Sequence[str] | None = None) -> DataFrame:
         """All matches: subscriber, number of the subscription, and the columns that all families have.
@@ -110,8 +111,7 @@ class Route:
 
     def _job(self, state: LedgerState) -> RouteJob:
         self.plan(state)
-        assert self._cached is not None
-        return self._cached.job
+        return self.job
 
     def _over_families(self, query: Callable[[RouteJob, str, Sequence[Part]], DataFrame]) -> DataFrame:
         """The union of a query over all families, for one version of the lake."""

@@ -1,51 +1,89 @@
 """Streams: files are ingested as they arrive in a landing folder, and followers process the new events.
 
-A stream lists its folder; the ledger of the lake says which files it has. A micro-batch ingests some of the others,
-which the lake does once per content, and then updates every follower, which each does once per version. So a stream
-keeps no state of its own and can be killed at any point: what a batch had not committed is repeated, what it had
-committed is not. A thread runs it; Spark is used only where there is much to do.
+A stream is a query of Spark's Structured Streaming. Its source is Spark's file source, of which only the paths are
+used. In each micro-batch one job reads the new files in its tasks (`read_files`); then they are committed, and every
+follower processes the new version. Which files were listed is in Spark's checkpoint, which were ingested in the ledger
+of the lake, and what a follower has processed in its own ledger. So a stream can be killed at any point: Spark repeats
+a batch that has not ended, and what of it was committed is not done again.
 """
 
 import hashlib
+import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import islice
+from typing import Any, Literal, Protocol
 
 import msgspec
-from pyspark.sql import DataFrame
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
 
-from genus.errors import LakeError
+from genus.errors import LakeDamaged, LakeError
 from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
-from genus.lake._ingest.ingest import FormatOptions, IngestResult, ingest_files, prepare
+from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
+from genus.lake._ingest.ingest import Committed, FormatOptions, Totals, begin_work, commit_reports, prepare
+from genus.lake._ingest.job import (
+    FileRead,
+    Identity,
+    IngestWork,
+    InputFile,
+    gather_reports,
+    input_of,
+    read_files,
+)
 from genus.lake._ingest.sources import FormatChooser, PathLike
-from genus.lake._jobs import folder_name, job_description
+from genus.lake._ingest.writer import TaskReport
+from genus.lake._jobs import folder_name, is_connect, job_description
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
 from genus.lake._stream.inboxes import Inboxes
 from genus.lake._stream.increments import UpdateResult, next_increment
 from genus.lake._stream.route import Route
-from genus.lake._tables.commits import CommitConflict
-from genus.lake._tables.files import FileInfo, absolute_path, local_path, walk_files, walk_unseen
-from genus.lake._tables.hadoop import file_system_for
+from genus.lake._tables.commits import CommitConflict, Cursor
+from genus.lake._tables.file_systems import file_system_for, walk_files
+from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.spark_store import SparkStore
-from genus.lake._tables.state import LedgerState
+from genus.lake._tables.ledger import Ledger
+from genus.lake._tables.part_writer import RESULT_SCHEMA
+from genus.lake._tables.sources import Sources
+from genus.lake._tables.spark_store import SparkStore, spark_errors
+from genus.lake._tables.store import GLOB, Store
+from genus.lake._worker_package import check_workers
 from genus.model import Span, seconds
 from genus.net._metrics import Metric
+
+AVAILABLE_NOW = "available now"
+METRICS = "genus"
+"""The name of the figures in `StreamingQuery.lastProgress["observedMetrics"]`."""
+MAX_AGE = "90 days"
+_SOURCE_SCHEMA = "path string, modificationTime timestamp, length long, content binary"
+_QUERY_ID, _WORK = "sql.streaming.queryId", "genus.work"
+"""Properties of jobs: of Spark, and with what the tasks of this batch have in common."""
+_SPARK, _NOTE = "spark", "lake.json"
+"""In the folder of a stream: Spark's checkpoint, and the version of the lake after the last batch."""
+_MOST_LISTED = 10_000
+"""Files of a landing folder that are looked at when a stream starts."""
+_LOG = logging.getLogger("genus.lake")
+
+Trigger = Span | Literal["available now"]
 
 
 class Progress(msgspec.Struct, frozen=True):
     """What one micro-batch of a `Stream` did, or what all of one `Stream.run` did."""
 
     batch: int
-    """Number of the batch since the stream was made, from 0; of a run, that of its last, or -1 if it had none."""
+    """Spark's number of the batch; of a run, that of its last, or -1 if it had none."""
     files: int
-    """Files ingested, without those whose content the lake had already."""
+    """Files ingested."""
     events: int
     """Events ingested."""
     dead: int
@@ -60,8 +98,14 @@ class Progress(msgspec.Struct, frozen=True):
     """Version of the lake at the end."""
     late: int = 0
     """New events that analyses left out because they were late or overtaken."""
+    skipped: int = 0
+    """Files left out because the lake has their content; `problem` names one and the file with the same content."""
+    waiting: int = 0
+    """Rows that analyses keep at the end, because their results may still change by later events."""
+    waits_for: str = ""
+    """Up to when results of an analysis are final, and what its waiting rows wait for; empty if none wait."""
     problem: str | None = None
-    """Which subscriptions were not used, and why; why the previous list was used; or which files have vanished."""
+    """Which subscriptions were not used, and why; why the previous list was used; or which files were skipped."""
 
     @property
     def rate(self) -> float:
@@ -69,9 +113,6 @@ class Progress(msgspec.Struct, frozen=True):
         return self.events / self.seconds if self.seconds else 0.0
 
 
-LOOK_AT_ALL_S = 60.0
-"""How often a stream looks at the sizes and times of all files; in between, only at those that are new by name."""
-NOTHING_INGESTED = IngestResult(0, 0, 0, 0, 0, 0.0, 0)
 NOTHING_DONE = Progress(-1, 0, 0, 0, 0, 0.0, None, 0)
 
 
@@ -85,6 +126,7 @@ def _add(total: Progress, batch: Progress) -> Progress:
         delivered=total.delivered + batch.delivered,
         seconds=total.seconds + batch.seconds,
         late=total.late + batch.late,
+        skipped=total.skipped + batch.skipped,
         problem=batch.problem or total.problem,
     )
 
@@ -95,8 +137,13 @@ def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
         total,
         delivered=total.delivered + sum(step.rows for step in steps),
         late=total.late + sum(step.late for step in steps),
+        waiting=sum(step.waiting for step in steps),
+        waits_for=next((step.waits_for for step in steps if step.waits_for), ""),
         problem=next((step.problem for step in steps if step.problem), total.problem),
     )
+
+
+# -- followers ---------------------------------------------------------------------------------------------------------
 
 
 class Follower(Protocol):
@@ -135,7 +182,9 @@ class FunctionFollower:
         if new is None:
             return UpdateResult(cursor.version, 0, 0)
         with job_description(self._lake.spark, f"call {folder_name(self._store.path)} with {self._subscription}"):
-            self._function(read_parts(self._lake, self._subscription, new.parts), new.upto.version)
+            self._function(
+                read_parts(self._lake, self._subscription, new.parts, after=new.after.version), new.upto.version
+            )
         draft = msgspec.structs.replace(self._store.begin("deliver"), after=new.after, upto=new.upto)
         try:
             self._store.commit(draft)
@@ -144,6 +193,75 @@ class FunctionFollower:
                 f"{self._store.path} is being updated by another process; run one process per function"
             ) from problem
         return UpdateResult(new.upto.version, new.rows, 0)
+
+
+# -- in tasks ----------------------------------------------------------------------------------------------------------
+
+
+class UnreadableFile(msgspec.Struct, frozen=True):
+    """The format of a file that has none: its only row is a dead letter that says why."""
+
+    reason: str
+
+    def splits(self, path: str, size: int, target: int) -> list[Split]:
+        """The whole file."""
+        return [Split(path, 0, size)]
+
+    def read(self, split: Split, types: Types) -> Iterator[Chunk]:
+        """The dead letter."""
+        yield [DeadLetter.of(0, self.reason, b"")]
+
+
+def find_input(choose: FormatChooser, identity: Identity, path: str, sources: Sources) -> InputFile:
+    """A file that has landed."""
+    given = input_of(file_info(path), UnreadableFile(""), sources, identity)
+    if given.is_known:
+        return given
+    try:
+        return msgspec.structs.replace(given, format=choose(path))
+    except LakeError as problem:
+        return msgspec.structs.replace(given, format=UnreadableFile(str(problem)))
+
+
+def _sources(root: str) -> Sources:
+    """In a task: what a lake has ingested; its ledger is read on from batch to batch, unless it was replaced."""
+    try:
+        return _ledger(root).present().sources
+    except LakeDamaged:
+        _ledger.cache_clear()
+        return _ledger(root).present().sources
+
+
+@lru_cache(maxsize=4)
+def _ledger(root: str) -> Ledger:
+    return Store(root).ledger
+
+
+def read_landed(
+    choose: FormatChooser, identity: Identity, landing: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """In a task of a batch: read the files of a partition; the job has the catalog and the commit as a property."""
+    context = TaskContext.get()
+    assert context is not None, "this runs in a task"
+    work = msgspec.json.decode(context.getLocalProperty(_WORK) or "", type=IngestWork)
+    paths = [_stored_path(path, landing) for batch in batches for path in batch.column(0).to_pylist()]
+    sources = Sources() if work.upload else _sources(work.root)
+    files = [find_input(choose, identity, path, sources) for path in paths]
+    yield from read_files(work, context.partitionId(), [FileRead(file, None, file.size) for file in files])
+
+
+def _stored_path(path: str, landing: str) -> str:
+    """A path of Spark's file source as lakes store it.
+
+    >>> _stored_path("file:/data/a b.genus", "/data"), _stored_path("s3a://city/a.genus", "s3://city")
+    ('/data/a b.genus', 's3://city/a.genus')
+    """
+    if path.startswith("file:"):
+        return f"/{path.removeprefix('file:').lstrip('/')}"
+    return f"s3://{path[6:]}" if landing.startswith("s3://") and path.startswith("s3a://") else path
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
 
 
 class Stream:
@@ -159,35 +277,36 @@ class Stream:
         options: FormatOptions,
         *,
         checkpoint: PathLike | None,
-        pattern: str,
+        pattern: str | None,
         files_per_batch: int,
+        identity: Identity,
+        max_age: Span,
         on_progress: Callable[[Progress], object] | None,
     ) -> None:
         self.lake = lake
         self.landing = absolute_path(landing)
         self.checkpoint = absolute_path(checkpoint) if checkpoint else f"{lake.path}/_streams/{_name(self.landing)}"
+        self._files = file_system_for(lake.spark, self.checkpoint)
         self.progress: Progress | None = None
         """The progress of the last batch since the stream was started; None if it had none."""
+        self.query: StreamingQuery | None = None
+        """The query that was started last."""
         self._total = NOTHING_DONE
         """What all batches did since the stream was started."""
         self._pattern, self._files_per_batch, self._on_progress = pattern, files_per_batch, on_progress
-        self._options = options
+        self._options, self._identity = options, identity
+        self._max_age_s = seconds(max_age, "max_age", zero=False)
         self._followers: list[Follower] = []
         self._claimed: set[str] = set()
-        self._batches = 0
-        self._done: dict[str, FileInfo] = {}
-        """Files that this stream has ingested; the ledger does not list those whose content it had already."""
-        self._seen: dict[str, int] = {}
-        """The inodes of files, by path, that need no look until all files are looked at again."""
-        self._looked_at = -LOOK_AT_ALL_S
-        self._running: RunningStream | None = None
+        self._failed: BaseException | None = None
+        self._runs = 0
         local = local_path(self.landing)
         if local is not None and not os.path.isdir(local):
             raise LakeError(f"{self.landing} is not a folder; create the landing folder first")
+        if found := [sign for sign in GLOB if sign in self.landing]:
+            raise LakeError(f"{self.landing}: Spark takes {found[0]!r} in a path for a pattern; choose another folder")
         if files_per_batch < 1:
             raise LakeError(f"files_per_batch={files_per_batch}: a batch has at least one file")
-        if "{" in pattern:
-            raise LakeError(f"pattern={pattern!r} has braces; use *, ? and [...], or a stream for each pattern")
 
     def route(self, subscriptions: SubscriptionSource) -> "StreamRoute":
         """Match subscriptions with new events; call `to_inboxes` on the result.
@@ -223,6 +342,8 @@ class Stream:
         Raises:
             LakeError: The name is not an identifier, or another follower of this stream has it.
         """
+        if callable(what) and not isinstance(what, type):
+            raise LakeError("for_each takes the events first, then the function: for_each(Loop, function)")
         wanted = self.lake.subscription(what)
         known_as = name or function.__name__
         if not known_as.isidentifier():
@@ -239,27 +360,47 @@ class Stream:
         return whole
 
     def follow(self, follower: Follower) -> "Stream":
-        """Add a follower of your own: an object with a method `update`, called at every look at the landing folder."""
+        """Add a follower of your own: an object with a method `update`, called after every batch."""
         self._followers.append(follower)
         return self
 
-    def start(self, *, every: Span = "1s", once: bool = False) -> "RunningStream":
-        """Start the stream in a thread.
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def start(self, *, trigger: Trigger = "1s") -> StreamingQuery:
+        """Start the stream as a query of Spark, and return it: a `pyspark.sql.streaming.StreamingQuery`.
+
+        It is in `spark.streams.active` and on Spark's pages. Its `lastProgress` has files, events, dead letters and
+        skipped files under `observedMetrics`; `progress` of this object has those of followers too. `stop` interrupts
+        the batch under way, which the next start repeats.
 
         Args:
-            every: Time between looks at the landing folder; a batch that takes longer delays the next.
-            once: End when the files that are present now have been ingested.
+            trigger: Time between looks at the landing folder, or `"available now"` to end when the files that are there
+                now have been ingested, in several batches if they are many.
 
         Raises:
-            LakeError: It runs already, or the mapping names what the catalog lacks.
-            SpanError: `every` is no length of time.
+            LakeError: It runs already, the session is one of Spark Connect, workers cannot run Genus, or the mapping
+                names what the catalog lacks.
+            SpanError: `trigger` is no length of time.
         """
-        seconds(every, "every")  # raises before the stream begins
-        self._running = RunningStream(self._begin(), every, once)
-        return self._running
+        every = None if trigger == AVAILABLE_NOW else seconds(trigger, "trigger")
+        self._check_can_start()
+        self.progress, self._total, self._failed, self._runs = None, NOTHING_DONE, None, self._runs + 1
+        choose = prepare(self.lake, self._options)
+        check_workers(self.lake.spark)
+        self._forget_other_history()
+        self._warn_of_files(choose)
+        writer = self._reports(choose).writeStream.foreachBatch(partial(self._batch, choose, self._runs))
+        writer = writer.queryName(self._free_name())
+        writer = writer.option("checkpointLocation", spark_path(f"{self.checkpoint}/{_SPARK}"))
+        timed = (
+            writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
+        )
+        with spark_errors(self.landing):
+            self.query = _QUERIES[self.checkpoint] = timed.start()
+        return self.query
 
     def run(self) -> Progress:
-        """Ingest all files that are present and update the followers.
+        """Ingest all files that are present and update the followers: a query that ends when it has done that.
 
         Returns what this call did, in all its batches; zeros if there was nothing to do.
 
@@ -267,7 +408,14 @@ class Stream:
             LakeError: The stream was started and runs, or a file cannot be read.
         """
         began = time.monotonic()
-        self._begin()(threading.Event())
+        query = self.start(trigger=AVAILABLE_NOW)
+        try:
+            self.join()
+        except BaseException:
+            query.stop()
+            raise
+        if self._total.batch < 0:  # nothing has landed; events may have come in by other ways
+            self._total = _add_steps(NOTHING_DONE, self.catch_up())
         return msgspec.structs.replace(
             self._total,
             seconds=time.monotonic() - began,
@@ -275,14 +423,36 @@ class Stream:
             version=self.lake.version,
         )
 
-    def _begin(self) -> Callable[[threading.Event], None]:
-        """Forget earlier figures; returns a function that ingests what is present, until an event is set."""
-        if self._running is not None and self._running.is_active:
-            raise LakeError(f"the stream of {self.landing} runs already; stop it first")
-        self.progress, self._total = None, NOTHING_DONE
-        self._looked_at = -LOOK_AT_ALL_S
-        choose = prepare(self.lake, self._options)
-        return lambda stopped: self._ingest_present(choose, stopped)
+    def join(self, timeout: Span | None = None) -> bool:
+        """Wait until the query that was started has ended, as its `awaitTermination`; returns whether it has.
+
+        Args:
+            timeout: Longest time to wait; None for no limit.
+
+        Raises:
+            LakeError: An error has ended it. Other errors of a batch, such as those of your functions, are raised as
+                they are, and those of Spark as a StreamingQueryException.
+        """
+        if self.query is None:
+            return True
+        try:
+            longest = None if timeout is None else max(seconds(timeout, "timeout"), 0.001)
+            ended = self.query.awaitTermination(longest)  # type: ignore[arg-type] # it takes parts of a second
+        except StreamingQueryException as problem:
+            if self._failed is None:
+                raise
+            raise self._failed from problem
+        return timeout is None or bool(ended)
+
+    @property
+    def name(self) -> str:
+        """The name of the query, which Spark's pages show."""
+        return f"genus {folder_name(self.landing)} to {folder_name(self.lake.path)}"
+
+    def _free_name(self) -> str:
+        """The name, with the checkpoint if a query of another lake or folder has the same name."""
+        taken = {each.name for each in self.lake.spark.streams.active}
+        return f"{self.name} ({self.checkpoint})" if self.name in taken else self.name
 
     def catch_up(self) -> list[UpdateResult]:
         """Update all followers to the present version of the lake, without ingesting; returns their results."""
@@ -293,6 +463,7 @@ class Stream:
         total, last = self._total, self.progress
         counted = {
             "files": ("Files ingested", total.files),
+            "skipped_files": ("Files whose content the lake had", total.skipped),
             "events": ("Events ingested", total.events),
             "dead_letters": ("Dead letters", total.dead),
             "delivered": ("Matches delivered and results of analyses", total.delivered),
@@ -306,153 +477,140 @@ class Stream:
             Metric("stream_version", "Version of the lake", "gauge", {"": total.version}),
         ]
 
-    def _ingest_present(self, choose: FormatChooser, stopped: threading.Event) -> None:
-        """Ingest the files that are present, in batches, and update the followers."""
-        files = self._new_files()
-        for first in range(0, max(len(files), 1), self._files_per_batch):
-            if stopped.is_set():
-                return
-            self._batch(files[first : first + self._files_per_batch], choose)
+    def _check_can_start(self) -> None:
+        if is_connect(self.lake.spark):
+            raise LakeError(
+                "a stream needs a session with a Spark context: Spark Connect would run its batches on the server, "
+                "where this lake is not open; start it there, or call ingest and Route.to_inboxes from here"
+            )
+        if (query := _QUERIES.get(self.checkpoint)) is not None and query.isActive:
+            raise LakeError(f"the stream of {self.landing} runs already; stop it first")
 
-    def _new_files(self) -> list[FileInfo]:
-        """The files in the landing folder that the lake does not have, the oldest first."""
-        new = self._new_local_files() if local_path(self.landing) is not None else self._new_remote_files()
-        return sorted(new, key=lambda each: (each.modified, each.path))
+    def _forget_other_history(self) -> None:
+        """Remove Spark's checkpoint if the lake lacks what it says was ingested, as after a restore from a backup.
 
-    def _new_remote_files(self) -> list[FileInfo]:
-        state = self.lake.state()
-        found = walk_files(file_system_for(self.lake.spark, self.landing), self.landing, hidden=False)
-        return [each for each in found if self._is_new(each, state)]
+        All files of the folder are then looked at again, and those that the lake has are skipped.
+        """
+        noted = self._files.read(f"{self.checkpoint}/{_NOTE}")
+        if noted is not None and not self.lake.store.ledger.has(msgspec.json.decode(noted, type=Cursor)):
+            _LOG.warning(
+                "%s does not have what the checkpoint %s says: it was restored from a backup or replaced; all files of "
+                "%s are looked at again",
+                self.lake.path, self.checkpoint, self.landing,
+            )  # fmt: skip
+            self._files.delete(f"{self.checkpoint}/{_SPARK}")
 
-    def _new_local_files(self) -> list[FileInfo]:
-        """Files that appear, also under a name that was there, are found; those changed in place in a minute."""
-        if time.monotonic() - self._looked_at >= LOOK_AT_ALL_S:
-            self._looked_at, self._seen = time.monotonic(), {}
-        state, new = self.lake.state(), list[FileInfo]()
-        for file, inode in walk_unseen(self.landing, self._seen):
-            if self._is_new(file, state):
-                new.append(file)
-            else:
-                self._seen[file.path] = inode
-        return new
+    def _warn_of_files(self, choose: FormatChooser) -> None:
+        """Log a warning if files of the folder are not read: because of all their names, or because they are old."""
+        files = file_system_for(self.lake.spark, self.landing)
+        found = list(islice(walk_files(files, self.landing, hidden=False), _MOST_LISTED))
+        endings = tuple(f".{each}" for each in choose.endings)
+        if found and self._pattern is None and not any(file.name.lower().endswith(endings) for file in found):
+            _LOG.warning(
+                "%s has %d files, such as %s, none of which is read: their names do not end with %s; give pattern=",
+                self.landing, len(found), found[0].name, " or ".join(endings[:3]),
+            )  # fmt: skip
+        oldest = max((file.modified for file in found), default=0.0) - self._max_age_s
+        known = self.lake.state().sources
+        old = [file for file in found if file.modified < oldest and known.of_path(file.path) is None]
+        if old and self._files.list_folder(f"{self.checkpoint}/{_SPARK}/offsets"):
+            _LOG.warning(
+                "%s has %d files, such as %s, that are not read because they are older than max_age; ingest them with "
+                "Lake.ingest",
+                self.landing, len(old), old[0].name,
+            )  # fmt: skip
 
-    def _is_new(self, file: FileInfo, state: LedgerState) -> bool:
-        return fnmatchcase(file.name, self._pattern) and not self._is_known(file, state)
+    def _reports(self, choose: FormatChooser) -> DataFrame:
+        """The streaming frame: files that land, read by the tasks, as reports, with figures for Spark's progress."""
+        reader = self.lake.spark.readStream.format("binaryFile").schema(_SOURCE_SCHEMA)
+        options = {
+            "pathGlobFilter": self._pattern or choose.pattern,
+            "recursiveFileLookup": "true",
+            "ignoreMissingFiles": "true",
+            "maxFilesPerTrigger": str(self._files_per_batch),
+            "maxFileAge": f"{int(self._max_age_s)}s",
+        }
+        with spark_errors(self.landing):
+            paths = reader.options(**options).load(spark_path(self.landing)).select("path")
+        reports = paths.mapInArrow(partial(read_landed, choose, self._identity, self.landing), RESULT_SCHEMA)
+        return reports.observe(METRICS, *_figures())
 
-    def _is_known(self, file: FileInfo, state: LedgerState) -> bool:
-        """Whether a file was ingested and has not been replaced since, by its size and time."""
-        if self._done.get(file.path) == file:
-            return True
-        known = state.sources.get(state.paths.get(file.path, 0))
-        return known is not None and (known.bytes, known.modified_us) == (file.size, file.modified_us)
+    # -- batches -----------------------------------------------------------------------------------------------------
 
-    def _batch(self, files: Sequence[FileInfo], choose: FormatChooser) -> None:
-        """Ingest some files and update the followers."""
-        began = time.monotonic()
-        ingested, gone = self._ingest(files, choose)
-        version = self.lake.version
-        steps = self.catch_up()
-        if not ingested.files and not gone and not any(step.events or step.rows for step in steps):
-            return
-        more = f", and {len(gone) - 1} more" if len(gone) > 1 else ""
-        problem = f"{gone[0].path} vanished before it was ingested{more}" if gone else None
-        read = Progress(
-            self._batches, ingested.files, ingested.events, ingested.dead, 0, 0.0, None, version, problem=problem
-        )
-        self._report(_add_steps(read, steps), began)
-
-    def _ingest(self, files: Sequence[FileInfo], choose: FormatChooser) -> tuple[IngestResult, list[FileInfo]]:
-        """Ingest some files; those that were removed since they were listed are returned."""
-        there, gone = list(files), list[FileInfo]()
-        while there:
+    def _batch(self, choose: FormatChooser, run: int, reports: DataFrame, batch: int) -> None:
+        """Ingest the files of a batch and update the followers; called by Spark."""
+        with _BUSY.setdefault(self.checkpoint, threading.Lock()):  # Spark does not wait for a batch that was stopped
             try:
-                ingested = ingest_files(self.lake, there, choose)
-            except LakeError:
-                missing = [file for file in there if self._is_gone(file)]
-                if not missing:
-                    raise
-                gone += missing
-                there = [file for file in there if file not in missing]
-                continue
-            self._done |= {file.path: file for file in there}
-            return ingested, gone
-        return NOTHING_INGESTED, gone
+                self._process(choose, reports, batch)
+            except BaseException as problem:
+                if run == self._runs:  # not of a query that was stopped before
+                    self._failed = problem
+                raise
 
-    def _is_gone(self, file: FileInfo) -> bool:
-        local = local_path(file.path)
-        if local is not None:
-            return not os.path.exists(local)
-        folder = file.path.rpartition("/")[0]
-        listed = file_system_for(self.lake.spark, self.landing).list_folder(folder)
-        return all(each.path != file.path for each in listed)
-
-    def _report(self, done: Progress, began: float) -> None:
-        self._batches += 1
+    def _process(self, choose: FormatChooser, reports: DataFrame, batch: int) -> None:
+        began, total = time.monotonic(), Totals()
+        with self.lake.store.discarding():
+            total.add(self._ingest(choose, reports, batch))
+        state = self.lake.state()
+        self._files.replace(f"{self.checkpoint}/{_NOTE}", msgspec.json.encode(state.now), durable=False)
+        counts = total.files, total.events, total.dead
+        skipped = len(total.duplicates)
+        read = Progress(
+            batch, *counts, 0, 0.0, None, state.version, skipped=skipped, problem=_same_content(total.duplicates)
+        )
+        done = _add_steps(read, self.catch_up())
         self.progress = msgspec.structs.replace(done, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds())
         self._total = _add(self._total, self.progress)
         if self._on_progress is not None:
             self._on_progress(self.progress)
+
+    def _ingest(self, choose: FormatChooser, reports: DataFrame, batch: int) -> Committed:
+        work = begin_work(self.lake)
+        context: Any = self.lake.spark.sparkContext
+        context.setLocalProperty(_WORK, msgspec.json.encode(work).decode())
+        try:
+            with job_description(self.lake.spark, f"{self.name}: batch {batch}"):
+                found = gather_reports(self.lake.spark, work, reports)
+        finally:
+            context.setLocalProperty(_WORK, None)
+
+        def given(report: TaskReport) -> InputFile:
+            return find_input(choose, self._identity, report.path, self.lake.state().sources)
+
+        is_cut = len(found) >= self._files_per_batch  # Spark orders files by their times only, to a millisecond
+        query = context.getLocalProperty(_QUERY_ID)
+        return commit_reports(self.lake, work, found, given, is_cut=is_cut, query=query, batch=batch)
 
     def _lag_seconds(self) -> float | None:
         newest = self.lake.state().newest_us
         return None if newest is None else time.time() - newest / 1e6
 
 
-class RunningStream:
-    """A stream that runs in a thread; made by `Stream.start`."""
+def _figures() -> list[Column]:
+    """Figures of the reports that tasks return, for Spark's progress."""
+    report = F.when(F.col("path").isNull(), F.col("content").cast("string"))
+    is_known = F.get_json_object(report, "$.is_known") == "true"
+    counts = {
+        "files": F.when(~is_known, 1),
+        "skipped": F.when(is_known, 1),
+        "events": F.get_json_object(report, "$.rows").cast("long"),
+        "dead": F.get_json_object(report, "$.dead").cast("long"),
+    }
+    return [F.coalesce(F.sum(count), F.lit(0)).alias(name) for name, count in counts.items()]
 
-    def __init__(self, work: Callable[[threading.Event], None], every: Span, once: bool) -> None:
-        self.exception: BaseException | None = None
-        """The error that ended the stream; None while it runs and if it ended as it should."""
-        self._work, self._every_s, self._once = work, seconds(every, "every"), once
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="genus stream", daemon=True)
-        self._thread.start()
 
-    def _run(self) -> None:
-        try:
-            self._repeat()
-        except BaseException as problem:
-            self.exception = problem
+def _same_content(duplicates: Mapping[str, str]) -> str | None:
+    """Which files were skipped because another file, not of the same path, has the same content."""
+    others = [(path, twin) for path, twin in duplicates.items() if path != twin]
+    if not others:
+        return None
+    (path, twin), more = others[0], f", and {len(others) - 1} more" if len(others) > 1 else ""
+    return f'{path} was skipped, it has the content of {twin}{more}; identity="path" ingests every file'
 
-    def _repeat(self) -> None:
-        while not self._stopped.is_set():
-            due = time.monotonic() + self._every_s
-            self._work(self._stopped)
-            if self._once:
-                return
-            self._stopped.wait(max(due - time.monotonic(), 0.0))
 
-    @property
-    def is_active(self) -> bool:
-        """Whether the stream has not ended."""
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Let the stream end after the batch under way; `join` waits for that."""
-        self._stopped.set()
-
-    def join(self, timeout: Span | None = None) -> bool:
-        """Wait until the stream has ended; raises the error that ended it.
-
-        Args:
-            timeout: Longest time to wait; None for no limit.
-
-        Returns:
-            Whether it has ended.
-        """
-        self._thread.join(None if timeout is None else seconds(timeout, "timeout"))
-        if self.exception is not None:
-            raise self.exception
-        return not self.is_active
-
-    def __enter__(self) -> "RunningStream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop the stream and wait until it has ended."""
-        self.stop()
-        self.join()
+_BUSY: dict[str, threading.Lock] = {}
+_QUERIES: dict[str, StreamingQuery] = {}
+"""By checkpoint: locks, and the queries that were started last."""
 
 
 class StreamRoute:

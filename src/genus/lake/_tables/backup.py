@@ -7,20 +7,20 @@ interrupted is thus still at the version before, or says that commits are missin
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
 from genus.lake._tables.commits import StoredFile
-from genus.lake._tables.files import LocalFileSystem, absolute_path, file_error, hidden_path, local_path, sync
+from genus.lake._tables.file_systems import LocalFileSystem
+from genus.lake._tables.files import absolute_path, file_error, hidden_path, local_path, sync
 from genus.lake._tables.lake_catalog import CATALOG_FILE
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.state import LedgerState
-from genus.lake._tables.store import Store
+from genus.lake._tables.store import Store, folders_above
 
 _BLOCK = 1 << 20
 
@@ -37,13 +37,6 @@ class BackupResult(msgspec.Struct, frozen=True):
     bytes: int
     """The size of the copied files."""
     seconds: float
-
-
-class _Wanted(NamedTuple):
-    """A data file, by its path relative to the store."""
-
-    path: str
-    file: StoredFile
 
 
 def backup(
@@ -67,29 +60,20 @@ def backup(
 
 
 def copy_store(store: Store, target: str, progress: Callable[[int, int], object] | None = None) -> BackupResult:
-    """Copy the present version of a store into a folder: a new one, or one with an earlier backup of the store.
-
-    Args:
-        store: A lake, inboxes or a derived table in a local folder.
-        target: A local folder.
-        progress: Called with the bytes done and the total.
-
-    Raises:
-        LakeError: The folder has something else, or cannot be written; or `clean` has removed files meanwhile.
-        LakeDamaged: A file of the store is not what was committed.
-    """
+    """Copy the present version of a store into a folder: a new one, or one with an earlier backup of the store."""
     began = time.monotonic()
     folder = _local_folder(target, store)
     state = store.state()
     earlier = Ledger(LocalFileSystem(), folder).earlier_version(store.ledger, state)
     if earlier == 0:
         _check_strangers(folder, store.path)
-    files = [_Wanted(f"{part.folder}/{file.name}", file) for part in state.parts.values() for file in part.files]
-    missing = [each for each in files if not _is_there(folder, each)]
+    files = {f"{part.folder}/{file.name}": file for part in state.parts.values() for file in part.files}
+    missing = {path: file for path, file in files.items() if not _is_there(f"{folder}/{path}", file)}
     _copy_all(store.path, folder, missing, progress or (lambda done, total: None))
-    _copy_catalog(store, folder)
+    if (catalog := store.files.read(f"{store.path}/{CATALOG_FILE}")) is not None:  # it may have more types
+        LocalFileSystem().replace(f"{folder}/{CATALOG_FILE}", catalog)
     _copy_ledger(store, folder, state, earlier)
-    size = sum(each.file.bytes for each in missing)
+    size = sum(file.bytes for file in missing.values())
     return BackupResult(state.version, len(files), len(missing), size, time.monotonic() - began)
 
 
@@ -114,25 +98,22 @@ def _check_strangers(folder: str, source: str) -> None:
         raise LakeError(f"{folder} has {min(strangers)!r}, which is of no backup; choose another folder")
 
 
-def _is_there(folder: str, wanted: _Wanted) -> bool:
+def _is_there(path: str, file: StoredFile) -> bool:
     with suppress(OSError):
-        return os.stat(f"{folder}/{wanted.path}").st_size == wanted.file.bytes
+        return os.stat(path).st_size == file.bytes
     return False
 
 
-def _copy_all(source: str, folder: str, missing: list[_Wanted], progress: Callable[[int, int], object]) -> None:
-    total, done = sum(each.file.bytes for each in missing), 0
-    for each in missing:
-        _copy(f"{source}/{each.path}", f"{folder}/{each.path}", each.file)
-        done += each.file.bytes
+def _copy_all(
+    source: str, folder: str, missing: Mapping[str, StoredFile], progress: Callable[[int, int], object]
+) -> None:
+    total, done = sum(file.bytes for file in missing.values()), 0
+    for path, file in missing.items():
+        _copy(f"{source}/{path}", f"{folder}/{path}", file)
+        done += file.bytes
         progress(done, total)
-    for above in sorted({above for each in missing for above in _folders_above(folder, each.path)}):
+    for above in folders_above(folder, (os.path.dirname(path) for path in missing)):
         sync(above)
-
-
-def _folders_above(folder: str, path: str) -> Iterator[str]:
-    steps = path.split("/")
-    return ("/".join([folder, *steps[:upto]]) for upto in range(len(steps)))
 
 
 def _copy(source: str, target: str, file: StoredFile) -> None:
@@ -140,8 +121,7 @@ def _copy(source: str, target: str, file: StoredFile) -> None:
     made = hidden_path(target)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        found = _copy_content(source, made)
-        if found != file.checksum:
+        if _copy_content(source, made) != file.checksum:
             raise LakeDamaged(f"{source} has another content than was committed; see `genus lake check`")
         os.replace(made, target)
     except FileNotFoundError as problem:
@@ -156,7 +136,6 @@ def _copy(source: str, target: str, file: StoredFile) -> None:
 
 
 def _copy_content(source: str, target: str) -> str:
-    """Copy a file to disk; returns the checksum of its content, as `checksum` does."""
     digest = hashlib.sha256()
     with open(source, "rb") as given, open(target, "xb") as made:
         while block := given.read(_BLOCK):
@@ -165,13 +144,6 @@ def _copy_content(source: str, target: str) -> str:
         made.flush()
         os.fsync(made.fileno())
     return digest.hexdigest()[:32]
-
-
-def _copy_catalog(store: Store, folder: str) -> None:
-    """Copy the catalog file, which has the types of the copied version and may have more."""
-    content = store.files.read(f"{store.path}/{CATALOG_FILE}")
-    if content is not None:
-        LocalFileSystem().replace(f"{folder}/{CATALOG_FILE}", content)
 
 
 def _copy_ledger(store: Store, folder: str, state: LedgerState, earlier: int) -> None:

@@ -13,81 +13,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from genus.lake._tables.names import (
-    CODE,
-    COMMIT,
-    COMMON_COLUMNS,
-    DAY,
-    DEAD,
-    DEAD_LETTERS,
-    EVENT_ID,
-    INGESTED,
-    OWN_COLUMNS,
-    POSITION,
-    RECORDED,
-    ROUTED,
-    SHAPE,
-    SOURCE,
-    SUBSCRIBER,
-    SUBSCRIPTION,
-    TABLES,
-    TAG,
-    TYPE,
-    check_column_names,
-    find_case_twins,
-    table_folder,
-    table_of,
-)
-from genus.model import (
-    AttributeType,
-    BoolType,
-    BytesType,
-    ChoiceType,
-    DurationType,
-    FloatType,
-    IntType,
-    OpaqueType,
-    TextType,
-    TimeType,
-    Vector,
-)
+from genus.lake._tables.names import CODE, INGESTED, POSITION, RECORDED, SHAPE, SOURCE, TAG, TYPE
+from genus.model import AttributeType, DurationType, Vector
 from genus.model._types import micros_of_time
-
-__all__ = [
-    "CODE",
-    "COMMIT",
-    "COMMON_COLUMNS",
-    "DAY",
-    "DEAD",
-    "DEAD_LETTERS",
-    "DEAD_SCHEMA",
-    "EVENT_ID",
-    "FIRST_US",
-    "INGESTED",
-    "INSTANT",
-    "LAST_US",
-    "OWN_COLUMNS",
-    "OWN_SCHEMA",
-    "POSITION",
-    "RECORDED",
-    "ROUTED",
-    "SHAPE",
-    "SOURCE",
-    "SUBSCRIBER",
-    "SUBSCRIPTION",
-    "TABLES",
-    "TAG",
-    "TYPE",
-    "attribute_schema",
-    "check_column_names",
-    "event_schema",
-    "file_schema",
-    "file_type",
-    "find_case_twins",
-    "stored_type",
-    "table_folder",
-    "table_of",
-]
+from genus.targets import arrow
 
 INSTANT = pa.timestamp("us", tz="UTC")
 FIRST_US = micros_of_time(datetime.min.replace(tzinfo=UTC))
@@ -120,43 +49,21 @@ DEAD_SCHEMA = pa.schema(
 )
 """Columns of the dead-letter table."""
 
-_STORED: dict[type, pa.DataType] = {
-    BoolType: pa.bool_(),
-    TextType: pa.string(),
-    BytesType: pa.binary(),
-    TimeType: INSTANT,
-    DurationType: pa.duration("us"),
-    OpaqueType: pa.string(),
-}
-_NUMBERS: dict[AttributeType, pa.DataType] = {
-    IntType(8, True): pa.int8(),
-    IntType(16, True): pa.int16(),
-    IntType(32, True): pa.int32(),
-    IntType(64, True): pa.int64(),
-    IntType(8, False): pa.int16(),
-    IntType(16, False): pa.int32(),
-    IntType(32, False): pa.int64(),
-    FloatType(32): pa.float32(),
-    FloatType(64): pa.float64(),
-}
+_SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
 
 
 def stored_type(type_: AttributeType) -> pa.DataType:
     """The Arrow type of an attribute's column.
 
+    >>> from genus.model import IntType
     >>> stored_type(IntType(16, signed=False))
     DataType(int32)
     """
-    match type_:
-        case IntType() | FloatType():
-            return _NUMBERS[type_]
-        case ChoiceType(values):
-            return pa.string() if isinstance(values[0], str) else pa.int64()
-    return _STORED[type(type_)]
+    found = arrow.stored_type(type_)
+    return _SIGNED.get(found, found)
 
 
 def attribute_schema(vector: Vector) -> pa.Schema:
-    """The Arrow schema of a family's attributes."""
     return pa.schema([pa.field(attribute.name, stored_type(attribute.type)) for attribute in vector])
 
 
@@ -172,5 +79,4 @@ def file_schema(vector: Vector) -> pa.Schema:
 
 
 def file_type(type_: AttributeType) -> pa.DataType:
-    """The Arrow type of an attribute's column in Parquet files."""
     return pa.int64() if isinstance(type_, DurationType) else stored_type(type_)

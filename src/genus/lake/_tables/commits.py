@@ -17,6 +17,10 @@ from genus.lake._tables.shapes import Shape
 Kind = Literal["create", "ingest", "compact", "deliver", "derive", "delete", "expire", "keep", "rewind"]
 DELETION = "deletion"
 """The note with the id of the last commit that deleted rows."""
+ID_DIGITS, MAX_IDS = 4, 1 << 18
+"""What folds keep of the ids of commits, to tell the history of a lake from that of a copy; and of how many."""
+_FOLLOWING = ("create", "deliver", "derive", "rewind")
+"""Kinds of commits in the stores of followers, whose rows have no numbers."""
 
 
 Value = TypeVar("Value")
@@ -44,8 +48,8 @@ class StoredFile(msgspec.Struct, frozen=True, array_like=True):
     """The checksum of its footer; empty if it is not known."""
 
 
-class Part(msgspec.Struct, frozen=True):
-    """A folder of Parquet files of one table."""
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A folder of Parquet files of one table, and with which commits of a lake its rows came."""
 
     table: str
     folder: str
@@ -53,6 +57,14 @@ class Part(msgspec.Struct, frozen=True):
     files: tuple[StoredFile, ...]
     shapes: Mapping[int, int] | None = None
     """The number of rows of each shape, by the number of the shape; None if they were not counted."""
+    first: int = 0
+    last: int = 0
+    """The versions that its first and last rows came with; if they differ, its files have that of each row (`_batch`).
+
+    0 in stores that are no lakes.
+    """
+    unsure: int = 0
+    """Rows with numbers up to this one may have come earlier: an older Genus rewrote them and did not keep numbers."""
 
     @property
     def day(self) -> date | None:
@@ -62,12 +74,10 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return sum(file.rows for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """The size of all files."""
         return sum(file.bytes for file in self.files)
 
 
@@ -85,6 +95,32 @@ class IngestedFile(msgspec.Struct, frozen=True):
     """Id of the commit that ingested it last."""
     modified_us: int = 0
     """When the file was changed last, so that it is known by path, size and time without reading it again."""
+
+
+class SourceCounts(msgspec.Struct, frozen=True, array_like=True):
+    """Figures of ingested files, or what is added to them."""
+
+    sources: int = 0
+    bytes: int = 0
+    dead: int = 0
+    """Dead letters."""
+
+    def __add__(self, other: "SourceCounts") -> "SourceCounts":
+        return SourceCounts(self.sources + other.sources, self.bytes + other.bytes, self.dead + other.dead)
+
+    def __sub__(self, other: "SourceCounts") -> "SourceCounts":
+        return SourceCounts(self.sources - other.sources, self.bytes - other.bytes, self.dead - other.dead)
+
+
+NO_SOURCES = SourceCounts()
+
+
+class SourceTableInfo(msgspec.Struct, frozen=True):
+    """A file beside a fold with the sources of the folded commits."""
+
+    name: str
+    checksum: str
+    counts: SourceCounts
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True):
@@ -120,16 +156,15 @@ class CommitDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The latest time of recording among the added events of each recorder; see `recorder_of`."""
     catalog: str | None = None
     """The text of the lake's catalog, if it has changed since the commit before."""
-    replaced: Mapping[str, Part | None] = {}
-    """Folders from which rows were deleted: the part with the rows that are left, None if there are none.
-
-    They may include folders that a compaction had removed before, for followers that have not processed them yet.
-    """
     base: int | None = None
     """The version of the store that the draft was made for, if any other commit since contradicts it."""
     deletion: str | None = None
     """The last deletion that the writer knows, see `DELETION`; another one since contradicts the draft."""
     notes: Mapping[str, str] = {}
+    query: str = ""
+    """The id of the streaming query that made it, if one did."""
+    batch: int | None = None
+    """The number of the batch of that query."""
 
 
 class Commit(CommitDraft, frozen=True, kw_only=True, omit_defaults=True):
@@ -142,6 +177,12 @@ class Commit(CommitDraft, frozen=True, kw_only=True, omit_defaults=True):
     """The version of the first of several folded commits."""
     lake: str = ""
     """The identity of the store: the id of its first commit."""
+    ids: str = ""
+    """Of folded commits, the first `ID_DIGITS` characters of the id of each of the last ones."""
+    table: SourceTableInfo | None = None
+    """In a fold with many sources: the file that has them."""
+    counts: SourceCounts | None = None
+    """What it adds to the figures of all sources; None if it has none, or if an older Genus made it."""
 
     @property
     def since(self) -> int:
@@ -150,7 +191,6 @@ class Commit(CommitDraft, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def cursor(self) -> Cursor:
-        """The cursor of a follower that has processed this commit."""
         return Cursor(self.version, self.id)
 
 
@@ -168,8 +208,10 @@ def fold(commits: Iterable[Commit]) -> Commit:
         for folder in commit.removed:
             if added.pop(folder, None) is None:
                 removed[folder] = None
-        added |= {part.folder: part for part in commit.added}
-        sources |= {each.number: each for each in sources_of(commit)}
+        added |= {part.folder: part for part in parts_of(commit)}
+        for each in sources_of(commit):
+            sources.pop(each.number, None)  # the order is that of the last ingests
+            sources[each.number] = each
     return Commit(
         id=given[-1].id,
         kind=given[-1].kind,
@@ -187,7 +229,25 @@ def fold(commits: Iterable[Commit]) -> Commit:
         previous=given[0].previous,
         first=given[0].since,
         lake=given[0].lake,
+        counts=_sum_counts(given),
+        ids="".join(map(_ids_of, given))[-ID_DIGITS * MAX_IDS :],
     )
+
+
+def _sum_counts(commits: Iterable[Commit]) -> SourceCounts | None:
+    """What commits add to the figures of sources; None if one of them does not say it."""
+    total = NO_SOURCES
+    for commit in commits:
+        if commit.counts is None and (commit.sources or commit.table):
+            return None
+        total += commit.counts or NO_SOURCES
+    return total
+
+
+def _ids_of(commit: Commit) -> str:
+    """What a fold keeps of the ids of commits; blanks stand for ids that are not known."""
+    known = commit.ids if commit.first is not None else commit.id[:ID_DIGITS].ljust(ID_DIGITS)
+    return known.rjust(min(commit.version - commit.since + 1, MAX_IDS) * ID_DIGITS)
 
 
 def sources_of(commit: Commit) -> list[IngestedFile]:
@@ -197,25 +257,16 @@ def sources_of(commit: Commit) -> list[IngestedFile]:
     return [msgspec.structs.replace(each, commit=commit.id) for each in commit.sources]
 
 
-def folders_of(commit: Commit) -> list[str]:
-    """The folders that a commit adds or removes, and those with rows that a deletion left of folders removed before."""
-    left = [part.folder for part in commit.replaced.values() if part is not None]
-    return [*(part.folder for part in commit.added), *commit.removed, *left]
-
-
-def unprocessed_parts(commits: Iterable[Commit]) -> dict[str, Part]:
-    """The parts with the events that came in by some consecutive commits, without the events deleted since, by folder.
-
-    A compaction has no new events; parts that it replaced are read instead of its own.
-    """
-    found: dict[str, Part] = {}
-    for commit in commits:
-        if commit.kind == "ingest":
-            found |= {part.folder: part for part in commit.added}
-        for folder, left in commit.replaced.items():
-            if found.pop(folder, None) is not None and left is not None:
-                found[left.folder] = left
-    return found
+def parts_of(commit: Commit) -> tuple[Part, ...]:
+    """The parts that a commit adds, with the versions of their rows, which an older Genus did not store."""
+    if commit.kind in _FOLLOWING or all(part.last for part in commit.added):
+        return commit.added
+    version = commit.version
+    unsure = 0 if commit.kind == "ingest" and commit.first is None else version
+    return tuple(
+        part if part.last else msgspec.structs.replace(part, first=version, last=version, unsure=unsure)
+        for part in commit.added
+    )
 
 
 def _last(values: Sequence[Value | None]) -> Value | None:
@@ -223,7 +274,6 @@ def _last(values: Sequence[Value | None]) -> Value | None:
 
 
 def latest(times: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """The latest of the times of each recorder."""
     found: dict[str, int] = {}
     for each in times:
         for recorder, at_us in each.items():
@@ -254,15 +304,12 @@ def sum_counts(counts: Iterable[Mapping[int, int] | None]) -> dict[int, int] | N
 
 
 def count_rows(parts: Iterable[Part]) -> int:
-    """The number of rows in some parts."""
     return sum(part.rows for part in parts)
 
 
 def count_files(parts: Iterable[Part]) -> int:
-    """The number of files in some parts."""
     return sum(len(part.files) for part in parts)
 
 
 def count_bytes(parts: Iterable[Part]) -> int:
-    """The size of the files in some parts."""
     return sum(part.bytes for part in parts)

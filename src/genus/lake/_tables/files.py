@@ -1,20 +1,17 @@
-"""File access for lakes: local files through the operating system, all others through Hadoop or pyarrow.
+"""Paths and files of a lake.
 
-The driver reads and writes the ledger and the catalog through a `FileSystem`, which creates and replaces files
-atomically; `hadoop` has the one of other file systems than the local one. Tasks have no Hadoop: they read sources with
-`open_input` and write tables with `write_file`, locally or through pyarrow's file systems (S3, GCS, Azure, HDFS).
+Tasks have no Hadoop: they read sources with `open_input` and write tables with `write_file`, locally or through
+pyarrow's file systems (S3, GCS, Azure, HDFS). The driver uses `file_systems`.
 """
 
 import errno
 import glob
 import os
-import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -42,40 +39,15 @@ class FileInfo(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
         return self.path.rstrip("/").rpartition("/")[2]
 
     @property
     def modified_us(self) -> int:
-        """Time of the last change, in microseconds since 1970."""
         return round(self.modified * 1e6)
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the name begins like those of incomplete files."""
         return self.name.startswith((".", "_"))
-
-
-class FileSystem(Protocol):
-    """File operations of the driver; all paths are absolute."""
-
-    def read(self, path: str) -> bytes | None:
-        """The content of a file; None if there is no such file."""
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Create a file atomically; False, and nothing is changed, if it exists already."""
-
-    def replace(self, path: str, content: bytes, durable: bool = True) -> None:
-        """Write a file atomically, in place of one that may exist, and flush it to disk.
-
-        Without `durable` it is not flushed, and may be missing for a moment, or after a crash.
-        """
-
-    def list_folder(self, folder: str) -> list[FileInfo]:
-        """The direct entries of a folder, sorted by name; an empty list if there is no such folder."""
-
-    def delete(self, path: str) -> None:
-        """Remove a file, or a folder with everything in it; does nothing if it does not exist."""
 
 
 def local_path(path: str | os.PathLike[str]) -> str | None:
@@ -118,97 +90,7 @@ def open_path(path: str) -> str:
     return f"{_SCHEMES.get(scheme, scheme)}://{rest}" if found else path
 
 
-def walk_files(files: FileSystem, folder: str, *, hidden: bool = True) -> Iterator[FileInfo]:
-    """All files below a folder; without `hidden`, neither hidden files nor those in hidden folders."""
-    for found in files.list_folder(folder):
-        if found.is_hidden and not hidden:
-            continue
-        if found.is_folder:
-            yield from walk_files(files, found.path, hidden=hidden)
-        else:
-            yield found
-
-
-def walk_unseen(folder: str, seen: Mapping[str, int]) -> Iterator[tuple[FileInfo, int]]:
-    """The files below a local folder, with their inodes, without hidden ones and those seen with the same inode.
-
-    The size and time of a file that was seen are not asked for, which takes most of the time of a listing.
-    """
-    try:
-        with os.scandir(folder) as entries:
-            unseen = [entry for entry in entries if seen.get(entry.path) != entry.inode()]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as problem:
-        raise file_error("list", folder, problem) from problem
-    for entry in unseen:
-        found = _file_info(entry)
-        if found is None or found.is_hidden:
-            continue
-        if found.is_folder:
-            yield from walk_unseen(found.path, seen)
-        else:
-            yield found, entry.inode()
-
-
-class LocalFileSystem:
-    """Files on local disks and mounted folders."""
-
-    def read(self, path: str) -> bytes | None:
-        """The content of a file; None if there is no such file."""
-        try:
-            return Path(path).read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except OSError as problem:
-            raise file_error("read", path, problem) from problem
-
-    def create(self, path: str, content: bytes) -> bool:
-        """Create a file by hard-linking a complete one to its name, which succeeds for one writer only."""
-        with _temporary_file(path, content) as made:
-            try:
-                os.link(made, path)
-            except FileExistsError:
-                return False
-            except OSError as problem:
-                raise LakeError(
-                    f"cannot link {path}: {problem.strerror}; the file system of a lake must have hard links"
-                ) from problem
-            sync(os.path.dirname(path))
-            return True
-
-    def replace(self, path: str, content: bytes, durable: bool = True) -> None:
-        """Rename a complete file over the present one."""
-        with _temporary_file(path, content, durable) as made:
-            if not durable:
-                with suppress(FileNotFoundError):
-                    os.unlink(path)  # else some file systems flush the new file before they rename it
-            os.replace(made, path)
-            if durable:
-                sync(os.path.dirname(path))
-
-    def list_folder(self, folder: str) -> list[FileInfo]:
-        """The direct entries of a folder, sorted by name."""
-        try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            return [found for entry in entries if (found := _file_info(entry)) is not None]
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as problem:
-            raise file_error("list", folder, problem) from problem
-
-    def delete(self, path: str) -> None:
-        """Remove a file or a folder."""
-        try:
-            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        except OSError as problem:
-            raise file_error("remove", path, problem) from problem
-
-
 def no_space(path: str) -> str:
-    """The message for a full disk."""
     return f"no space left on the disk of {path}; nothing was committed; free some space and try again"
 
 
@@ -218,42 +100,13 @@ def file_error(what: str, path: str, problem: OSError) -> LakeError:
     return LakeError(f"cannot {what} {path}: {problem.strerror or problem}")
 
 
-def _file_info(entry: os.DirEntry[str]) -> FileInfo | None:
-    """An entry of a folder; None if it was removed meanwhile, as temporary files of other writers are."""
-    try:
-        status = entry.stat()
-    except FileNotFoundError:
-        return None
-    return FileInfo(entry.path, status.st_size, entry.is_dir(), status.st_mtime)
-
-
 def hidden_path(path: str) -> str:
     """A unique hidden path in the same folder, for a file that is renamed when it is complete."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.{uuid.uuid4().hex}"
 
 
-@contextmanager
-def _temporary_file(path: str, content: bytes, durable: bool = True) -> Iterator[str]:
-    """Write a complete file under a hidden name in the folder of `path`; it is removed when the block ends."""
-    made = hidden_path(path)
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(made, "xb") as file:
-            file.write(content)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
-        yield made
-    except OSError as problem:
-        raise file_error("write", path, problem) from problem
-    finally:
-        with suppress(OSError):  # on a read-only disk there is nothing to remove, and the first problem is raised
-            os.unlink(made)
-
-
 def sync(path: str) -> None:
-    """Flush a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -274,7 +127,6 @@ def arrow_opens(path: str) -> bool:
 
 
 def open_input(path: str) -> IO[bytes]:
-    """Open a file for reading and seeking."""
     local = local_path(path)
     if local is not None:
         return open(local, "rb")
@@ -297,11 +149,6 @@ def list_files(path: str) -> list[str]:
     names = sorted(each.path[len(inner.rstrip("/")) :] for each in inside if each.is_file)
     base = absolute_path(path)
     return [base + name for name in names if not any(part[:1] in (".", "_") for part in name.split("/"))]
-
-
-def file_size(path: str) -> int:
-    """The number of bytes of a file; LakeError if there is no such file."""
-    return file_info(path).size
 
 
 def file_info(path: str) -> FileInfo:
@@ -327,7 +174,6 @@ class WrittenContent(NamedTuple):
 
     @classmethod
     def of(cls, content: Content) -> "WrittenContent":
-        """Size and checksums of a content."""
         return cls(len(content), checksum(content), checksum(footer_of(content)))
 
 
@@ -337,43 +183,39 @@ def footer_of(content: Content) -> Content:
 
 
 def write_file(path: str, write: Callable[[Any], None]) -> WrittenContent:
-    """Call `write` with a stream, and write its content to a hidden file, which is renamed when it is on disk.
+    """Call `write` with a stream, and write its content to a file; see `put_content`."""
+    content = content_of(write)
+    put_content(path, content)
+    return WrittenContent.of(memoryview(content))
+
+
+def put_content(path: str, content: "pa.Buffer") -> None:
+    """Write a content to a hidden file, which is renamed when it is on disk.
 
     A task that is retried writes the same file again. In object stores, a file appears at once when it is complete, so
     it is written under its name.
     """
     files, inner = _arrow_file_system(path)
-    content = content_of(write)
-    if files.type_name in _OBJECT_STORES:
-        _put(files, inner, content, path)
-        return WrittenContent.of(memoryview(content))
-    made = hidden_path(inner)
+    made = inner if files.type_name in _OBJECT_STORES else hidden_path(inner)
     try:
-        files.create_dir(inner.rpartition("/")[0], recursive=True)
+        if made != inner:
+            files.create_dir(inner.rpartition("/")[0], recursive=True)
         with files.open_output_stream(made) as stream:
             stream.write(content)
         if local_path(path) is not None:
             sync(made)
-        _move(files, made, inner, content.size)
+        if made != inner:
+            _move(files, made, inner, content.size)
     except BaseException as problem:
-        with suppress(OSError):
-            files.delete_file(made)
+        if made != inner:
+            with suppress(OSError):
+                files.delete_file(made)
         if isinstance(problem, OSError):
             raise file_error("write", path, problem) from problem
         raise
-    return WrittenContent.of(memoryview(content))
-
-
-def _put(files: Any, inner: str, content: "pa.Buffer", path: str) -> None:
-    try:
-        with files.open_output_stream(inner) as stream:
-            stream.write(content)
-    except OSError as problem:
-        raise file_error("write", path, problem) from problem
 
 
 def content_of(write: Callable[[Any], None]) -> "pa.Buffer":
-    """What `write` writes to the stream that it is called with."""
     import pyarrow as pa
 
     stream = pa.BufferOutputStream()
@@ -382,7 +224,6 @@ def content_of(write: Callable[[Any], None]) -> "pa.Buffer":
 
 
 def read_content(path: str) -> bytes:
-    """The content of a file."""
     with open_input(path) as file:
         return file.read()
 

@@ -13,9 +13,8 @@ from typing import Literal, get_args
 import msgspec
 
 from genus.errors import LakeError
-from genus.lake._tables.commits import START, count_rows
+from genus.lake._tables.commits import count_rows
 from genus.lake._tables.files import absolute_path, local_path
-from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import HOLDS, Store
@@ -59,13 +58,12 @@ class FollowerSearch:
         """How far the followers have come, by path; those in the lake's folder, beside it, and at given paths."""
         lake = self._lake.state()
         wanted = dict.fromkeys([*self._folders(), *map(absolute_path, paths)])
-        opened = {path: self._stores.get(path) or _open(path) for path in wanted if self._can_be(path)}
+        opened = {path: self._stores.get(path) or _open(path) for path in wanted if _has_ledger(path)}
         self._stores = {path: store for path, store in opened.items() if store is not None}
         found = (self._status(store, lake) for store in self._stores.values())
         return sorted((each for each in found if each is not None), key=lambda each: each.path)
 
     def _folders(self) -> Iterator[str]:
-        """The folders that may be followers."""
         path, files = self._lake.path, self._lake.files
         for stream in files.list_folder(f"{path}/{STREAMS}")[:MOST_FOLDERS]:
             yield stream.path
@@ -74,12 +72,7 @@ class FollowerSearch:
         for place in () if local is None else (local, os.path.dirname(local)):
             yield from (each for each in _folders_in(place) if each != local)
 
-    def _can_be(self, path: str) -> bool:
-        local = local_path(path)
-        return local is None or os.path.isdir(os.path.join(local, LOG_FOLDER))
-
     def _status(self, store: Store, lake: LedgerState) -> FollowerStatus | None:
-        """The status of a follower; None if the store is something else, or of another lake."""
         try:
             state = store.state()
         except (LakeError, OSError) as problem:
@@ -96,7 +89,7 @@ class FollowerSearch:
             rows=count_rows(state.parts.values()),
             at=_EPOCH + timedelta(microseconds=state.at_us),
             about=" of ".join(filter(None, (state.notes.get("analysis"), state.notes.get("subscription")))),
-            problem=self._problem(state, lake),
+            problem=self._problem(state),
         )
 
     def _unread(self, store: Store, problem: Exception) -> FollowerStatus | None:
@@ -107,38 +100,29 @@ class FollowerSearch:
             path=store.path, kind="function", version=0, behind=0, rows=0, at=_EPOCH, problem=str(problem)
         )
 
-    def _problem(self, state: LedgerState, lake: LedgerState) -> str:
+    def _problem(self, state: LedgerState) -> str:
         cursor = state.cursor
-        if cursor == START or _has(self._lake.ledger, lake, cursor.version, cursor.commit):
+        if self._lake.ledger.has(cursor):
             return ""
         return f"it has processed version {cursor.version} of before the lake was restored or replaced"
 
 
 def _open(path: str) -> Store | None:
-    """The store at a path; None if no store can be there."""
     try:
         return Store(path)
     except LakeError:
         return None
 
 
-def _has(ledger: Ledger, lake: LedgerState, version: int, commit: str) -> bool:
-    """Whether a commit is in the history of a lake; one that is too old to be known is taken to be."""
-    if version > lake.version:
-        return False
-    if version == lake.version:
-        return commit == lake.commit
-    try:
-        return ledger.commit_at(version).id == commit
-    except LakeError:
-        return True
-
-
 def _folders_in(place: str) -> list[str]:
-    """Folders in a local one that have a ledger."""
     try:
         with os.scandir(place) as entries:
             names = [each.path for each in islice(entries, MOST_FOLDERS) if not each.name.startswith((".", "_"))]
     except OSError:
         return []
-    return [path for path in names if os.path.isdir(os.path.join(path, LOG_FOLDER))]
+    return list(filter(_has_ledger, names))
+
+
+def _has_ledger(path: str) -> bool:
+    """Whether a folder has a ledger; others than local ones may have one."""
+    return local_path(path) is None or os.path.isdir(os.path.join(path, LOG_FOLDER))

@@ -34,7 +34,6 @@ class GrowingMap(Mapping[K, V]):
         self._count = len(self._base)
 
     def changed(self, added: Mapping[K, V], removed: Iterable[K] = ()) -> "GrowingMap[K, V]":
-        """A copy without some keys and then with some entries."""
         gone = {key: _GONE for key in removed if key in self}
         if not added and not gone:
             return self
@@ -76,7 +75,6 @@ class GrowingMap(Mapping[K, V]):
         return super().items() if self._recent else self._base.items()
 
     def values(self) -> ValuesView[V]:
-        """The values, in the same way."""
         return super().values() if self._recent else self._base.values()
 
     def _iterate(self) -> Iterator[K]:

@@ -17,9 +17,9 @@ from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError
 from genus.filters import AllOf, AttributeRef, Subscription
 from genus.filters._possibility import report_never, why_never
 from genus.filters._subscription import rebuild
-from genus.lake._tables.files import FileSystem, local_path
+from genus.lake._tables.file_systems import FileSystem, ObjectFileSystem
+from genus.lake._tables.files import file_error, local_path
 from genus.lake._tables.names import check_column_names
-from genus.lake._tables.objects import ObjectFileSystem
 from genus.lake._tables.shapes import Shape
 from genus.model import ChoiceType, attributes, name_of, pure_kind, vector
 
@@ -35,10 +35,11 @@ class CatalogFile:
         self._files = files
         self._text = ""
         self._catalog = Catalog()
+        self._registered: tuple[str | None, frozenset[type | ModuleType]] = None, frozenset()
+        """The content of the file after the last registration, and the classes that were registered."""
 
     @property
     def text(self) -> str:
-        """The present content of the file."""
         content = self._files.read(self.path)
         if content is None:
             raise LakeDamaged(f"{self.path} is missing; restore it, or call `genus lake check --restore-catalog`")
@@ -76,19 +77,36 @@ class CatalogFile:
         return parsed
 
     def register(self, what: Sequence[type | ModuleType]) -> RegistrationResult:
-        """Add types to the file; CatalogConflict, and nothing is changed, if one contradicts the catalog."""
-        draft = Catalog() if self._files.read(self.path) is None else Catalog.parse(self.text)
+        """Add types to the file; CatalogConflict, and nothing is changed, if one contradicts the catalog.
+
+        Registering the same classes again, while the file stays as it is, costs a read of the file.
+        """
+        text = None if self._files.read(self.path) is None else self.text
+        if text is not None and text == self._registered[0] and self._registered[1].issuperset(what):
+            return RegistrationResult()
+        draft = Catalog() if text is None else Catalog.parse(text)
         added = draft.register(*what)
+        self._write(draft, what, is_changed=text is None or bool(added))
+        classes = [each for each in what if isinstance(each, type)]
+        self._catalog.use_classes(*classes)
+        self._registered = self.text, frozenset(classes)
+        return added
+
+    def _write(self, draft: Catalog, what: Sequence[type | ModuleType], *, is_changed: bool) -> None:
+        """Add types to the file, of which `draft` is what it would be; again, if another writer has changed it."""
         _check_families(draft)
+        if not is_changed:
+            return
         if (local := local_path(self.path)) is not None:
-            _make_folder(os.path.dirname(local))
+            try:
+                os.makedirs(os.path.dirname(local), exist_ok=True)
+            except OSError as problem:
+                raise file_error("create", os.path.dirname(local), problem) from problem
             Catalog.update(self.path, *what)
         elif isinstance(self._files, ObjectFileSystem):
             self._register_object(self._files, what)
-        elif added or self._files.read(self.path) is None:
+        else:
             self._files.replace(self.path, draft.text().encode())
-        self._catalog.use_classes(*(each for each in what if isinstance(each, type)))
-        return added
 
     def _register_object(self, files: ObjectFileSystem, what: Sequence[type | ModuleType]) -> None:
         """Add types to the present catalog; again, if another writer has changed it meanwhile."""
@@ -103,7 +121,6 @@ class CatalogFile:
                 return
 
     def replace(self, text: str) -> None:
-        """Write another catalog over the file."""
         self._files.replace(self.path, text.encode())
 
     def adopt(self, source: str | os.PathLike[str]) -> None:
@@ -131,13 +148,6 @@ def has_names_of(cls: type, catalog: Catalog) -> bool:
 def _check_families(catalog: Catalog) -> None:
     for family in catalog.families.values():
         check_column_names(family)
-
-
-def _make_folder(path: str) -> None:
-    try:
-        os.makedirs(path, exist_ok=True)
-    except OSError as problem:
-        raise LakeError(f"cannot create {path}: {problem.strerror or problem}") from problem
 
 
 # -- types of a subscription -------------------------------------------------------------------------------------------
@@ -211,11 +221,8 @@ class SubscriptionResolver:
     A subscription means what the catalog says. Classes of this process are used where they have all that the catalog
     has; instead of one that is older, or has other names, a class is generated from the catalog.
 
-    Args:
-        catalog: The catalog.
-        parse: How a text is parsed.
-        declares_subtypes: Whether all types of the catalog are declared for a text, as targets ask for subtypes.
-            Without, only those that it needs, for who asks the catalog for subtypes: most texts name one type.
+    With `declares_subtypes`, all types of the catalog are declared for a text, as targets ask for subtypes. Without,
+    only those that it needs, for who asks the catalog for subtypes: most texts name one type.
     """
 
     def __init__(
@@ -232,7 +239,6 @@ class SubscriptionResolver:
         self._hidden: dict[type, frozenset[str]] = {}
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
-        """The subscription given as such, as text or as a type."""
         if isinstance(what, str):
             return self._resolve_text(what)
         found = what if isinstance(what, Subscription) else Subscription(what)
@@ -254,7 +260,6 @@ class SubscriptionResolver:
 
     @cached_property
     def _generated(self) -> dict[str, type]:
-        """The class of each type, generated from the catalog."""
         return {name: self._catalog.declare(name, generated=True) for name in self._catalog.types}
 
     def _resolve_text(self, text: str) -> Subscription:
@@ -314,7 +319,6 @@ class SubscriptionResolver:
         return self._catalog.entries
 
     def _rebind(self, subscription: Subscription) -> Subscription:
-        """The same subscription, bound to classes that are generated from the catalog."""
         types = tuple(self._generated[name_of(cls)] for cls in subscription.types)
         return rebuild(
             AllOf(types),
@@ -328,7 +332,9 @@ class SubscriptionResolver:
         for wanted in subscription.types:
             self._catalog.code(wanted)
         scope = self._catalog.vector(subscription.type)
-        asked = (*subscription.has, *subscription.lacks, *_attribute_names(subscription))
+        nodes = [] if subscription.where is None else subscription.where.walk()
+        read = [node.name for node in nodes if isinstance(node, AttributeRef)]
+        asked = (*subscription.has, *subscription.lacks, *read)
         if lacking := [name for name in asked if scope.get(name) is None]:
             own = vector(subscription.type).get(lacking[0])
             there = None if own is None else scope.match(own)
@@ -336,9 +342,3 @@ class SubscriptionResolver:
             raise LakeError(
                 f"the lake's catalog has no attribute {lacking[0]!r} of {scope.scope}; {what} register its type"
             )
-
-
-def _attribute_names(subscription: Subscription) -> list[str]:
-    """The attributes that the predicate reads."""
-    where = subscription.where
-    return [node.name for node in where.walk() if isinstance(node, AttributeRef)] if where is not None else []

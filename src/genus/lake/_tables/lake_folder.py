@@ -1,10 +1,11 @@
-"""An open lake: its store, its catalog and its versions; no Spark is needed."""
+"""An open lake: its store, its catalog, its versions and its history; no Spark is needed."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import chain, islice
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -15,13 +16,57 @@ from genus.errors import LakeDamaged, LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.filters._subscription import rebuild
 from genus.lake._tables.backup import BackupResult, copy_store
-from genus.lake._tables.history import HistoryEntry, read_history
+from genus.lake._tables.commits import Commit, Kind, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
-from genus.lake._tables.retention import KEEP, policy_text, read_policy
+from genus.lake._tables.ledger import Ledger
+from genus.lake._tables.names import table_of
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
-from genus.model import Span
+from genus.model import Span, duration, name_of
 from genus.model._types import micros_of_time
+
+KEEP = "keep"
+"""The note with the policy of a lake: ages in seconds, by type."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class TableChange(msgspec.Struct, frozen=True):
+    """What a commit has changed in one table."""
+
+    table: str
+    """Name of the family, or `dead letters`."""
+    files_added: int
+    files_removed: int | None
+    """None if it is not known any more, like the rows: the commits that added the files were removed by `clean`."""
+    rows_added: int
+    rows_removed: int | None
+
+
+class HistoryEntry(msgspec.Struct, frozen=True):
+    """A commit, from `Lake.history`."""
+
+    version: int
+    id: str
+    at: datetime
+    kind: Kind
+    sources: int
+    """Files that were ingested."""
+    tables: tuple[TableChange, ...]
+    query: str = ""
+    """The id of the streaming query that made it, if one did."""
+    batch: int | None = None
+    """The number of the batch of that query."""
+
+    @property
+    def rows_added(self) -> int:
+        """Rows in the files that were added."""
+        return sum(each.rows_added for each in self.tables)
+
+    @property
+    def rows_removed(self) -> int | None:
+        """Rows in the files that were removed from the tables; None if it is not known any more."""
+        counts = [each.rows_removed for each in self.tables]
+        return None if None in counts else sum(filter(None, counts))
 
 
 class LakeFolder:
@@ -139,13 +184,19 @@ class LakeFolder:
             NotRegistered: The catalog lacks a type.
             SpanError: An age is no length of time above zero.
         """
-        draft = self.store.begin("keep")
-        self.store.commit(msgspec.structs.replace(draft, notes={KEEP: policy_text(policy, self.catalog)}))
+        catalog, ages = self.catalog, dict[str, float]()
+        for what, age in policy.items():
+            name = what if isinstance(what, str) else name_of(what)
+            catalog.code(name)
+            ages[name] = duration(age, f"the age of {name}", zero=False).total_seconds()
+        notes = {KEEP: msgspec.json.encode(ages).decode()}
+        self.store.commit(msgspec.structs.replace(self.store.begin("keep"), notes=notes))
 
     @property
     def retention(self) -> dict[str, timedelta]:
         """How long the events of each type are kept, as `keep` has stored it."""
-        return read_policy(self.state().notes.get(KEEP, "{}"))
+        ages = msgspec.json.decode(self.state().notes.get(KEEP, "{}"), type=dict[str, float])
+        return {name: timedelta(seconds=age) for name, age in ages.items()}
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
         """What each commit has changed, the newest first; commits that `clean` has folded away are not listed.
@@ -188,3 +239,40 @@ class LakeFolder:
         if exact or has or lacks or where is not None:
             raise LakeError("what= is a whole subscription; write exact, has, lacks and where into it")
         return self.subscription(what, strict=strict)
+
+
+def read_history(ledger: Ledger, limit: int | None) -> list[HistoryEntry]:
+    """The last commits, the newest first; as many as are not folded and removed.
+
+    Commits name the folders that they remove; the commits that added them, or folds, say what was in them.
+    """
+    if limit is not None and limit < 0:
+        raise LakeError(f"history({limit}): the number of commits is negative; give None for all")
+    commits = ledger.history()
+    shown = list(islice(commits, limit))
+    parts = {part.folder: part for commit in shown for part in commit.added}
+    wanted = {folder for commit in shown for folder in commit.removed} - parts.keys()
+    for earlier in chain(commits, ledger.folds()):
+        if not wanted:
+            break
+        found = {part.folder: part for part in earlier.added if part.folder in wanted}
+        parts |= found
+        wanted -= found.keys()
+    return [_entry(commit, parts) for commit in shown]
+
+
+def _entry(commit: Commit, parts: Mapping[str, Part]) -> HistoryEntry:
+    at = _EPOCH + timedelta(microseconds=commit.at_us)
+    tables = sorted({part.table for part in commit.added} | set(map(table_of, commit.removed)))
+    changes = tuple(_change(table, commit, parts) for table in tables)
+    made_by = commit.query, commit.batch
+    return HistoryEntry(commit.version, commit.id, at, commit.kind, len(commit.sources), changes, *made_by)
+
+
+def _change(table: str, commit: Commit, parts: Mapping[str, Part]) -> TableChange:
+    new = [part for part in commit.added if part.table == table]
+    gone = [folder for folder in commit.removed if table_of(folder) == table]
+    old = [parts[folder] for folder in gone if folder in parts]
+    if len(old) < len(gone):
+        return TableChange(table, count_files(new), None, count_rows(new), None)
+    return TableChange(table, count_files(new), count_files(old), count_rows(new), count_rows(old))

@@ -1,17 +1,72 @@
-"""An open lake: the session, the store, the catalog and the event tables, for all layers above."""
+"""The event tables of a lake on Spark: their columns, their rows as frames, and compaction.
+
+Compaction rewrites the many small files of a day as few large ones.
+"""
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from datetime import date
 
-from pyspark.sql import DataFrame, SparkSession
+import msgspec
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, types
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
-from genus.lake._tables.columns import COMMIT, DEAD, DEAD_LETTERS, DEAD_SCHEMA, SOURCE, table_folder
-from genus.lake._tables.commits import Part
+from genus.catalog import Catalog
+from genus.lake._jobs import folder_name, job_description
+from genus.lake._tables.batches import find_versions, is_cut
+from genus.lake._tables.columns import DEAD_SCHEMA, file_schema
+from genus.lake._tables.commits import Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import family_name
 from genus.lake._tables.lake_folder import LakeFolder
-from genus.lake._tables.spark_columns import spark_schema, table_schema, with_present_names
+from genus.lake._tables.names import BATCH, COMMIT, DAY, DEAD, DEAD_LETTERS, POSITION, SOURCE, TYPE, table_folder
 from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.store import commit_of
+from genus.model import DurationType, Vector
+from genus.model._vector import Attribute
+from genus.targets.spark._compiler import micros
+
+_VERSION = "_version"
+ROWS_PER_FILE = 4_000_000
+MAX_TASKS = 200
+_PATHS: dict[str, types.DataType] = {COMMIT: types.StringType(), DAY: types.DateType()}
+
+
+def table_schema(vector: Vector) -> types.StructType:
+    """The Spark schema of a family's files, with the columns that are in their paths."""
+    return spark_schema(file_schema(vector), COMMIT, DAY)
+
+
+def with_present_names(stored: DataFrame, vector: Vector) -> DataFrame:
+    """Rows of files as they are shown: with the present names of attributes, and with durations as intervals."""
+    named = stored.withColumnsRenamed({each.first_name: each.name for each in vector if each.first_name != each.name})
+    return _convert(named, {each.name: _interval(each.name) for each in _durations(vector)})
+
+
+def with_first_names(shown: DataFrame, vector: Vector) -> DataFrame:
+    """Rows as they are in files, the opposite of `with_present_names`."""
+    stored = _convert(shown, {each.name: micros(F.col(each.name)) for each in _durations(vector)})
+    return stored.withColumnsRenamed({each.name: each.first_name for each in vector if each.first_name != each.name})
+
+
+def _durations(vector: Vector) -> list[Attribute]:
+    return [each for each in vector if isinstance(each.type, DurationType)]
+
+
+def _interval(name: str) -> Column:
+    return F.expr("INTERVAL '0.000001' SECOND") * F.col(name)
+
+
+def _convert(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
+    return frame.withColumns(columns) if columns else frame
+
+
+def spark_schema(files: pa.Schema, *paths: str) -> types.StructType:
+    """The Spark schema of Parquet files; `paths` names the partition columns in their paths."""
+    stored = [types.StructField(field.name, from_arrow_type(field.type)) for field in files]
+    return types.StructType([*stored, *(types.StructField(name, _PATHS[name]) for name in paths)])
 
 
 class LakeTables(LakeFolder):
@@ -28,10 +83,26 @@ class LakeTables(LakeFolder):
         name = family_name(family, self.catalog)
         return self.events(name, self.state().table(name))
 
-    def events(self, family: str, parts: Sequence[Part]) -> DataFrame:
-        """The events in some parts of a family's table."""
-        vector = self.catalog.vector(family)
-        return with_present_names(self.store.frame(parts, table_schema(vector), table_folder(family)), vector)
+    def events(self, family: str, parts: Sequence[Part], after: int = 0) -> DataFrame:
+        """The events in some parts of a family's table; of those that are cut by a version, the ones after it."""
+        vector, folder = self.catalog.vector(family), table_folder(family)
+        cut = [part for part in parts if is_cut(part, after)]
+        found = self.store.frame([part for part in parts if not is_cut(part, after)], table_schema(vector), folder)
+        if cut:
+            later = self.store.frame(cut, table_schema(vector).add(BATCH, "long"), folder).where(F.col(BATCH) > after)
+            found = found.unionByName(later.drop(BATCH)) if len(cut) < len(parts) else later.drop(BATCH)
+        return with_present_names(found, vector)
+
+    def rows_to_rewrite(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
+        """The rows of some parts with the columns of files, and with the versions that they came with."""
+        rows = self.store.frame(parts, table_schema(vector).add(BATCH, "long"), table_folder(family))
+        versions = {commit_of(part.folder): part.last for part in parts if part.first == part.last}
+        if not versions:
+            return rows
+        columns = {COMMIT: pa.array(versions.keys(), pa.string()), _VERSION: pa.array(versions.values(), pa.int64())}
+        known = F.broadcast(self.spark.createDataFrame(pa.table(columns)))
+        batch = F.coalesce(F.col(BATCH), F.col(_VERSION))
+        return rows.join(known, COMMIT, "left").withColumn(BATCH, batch).drop(_VERSION)
 
     def dead_letters(self, *, after: int = 0) -> DataFrame:
         """The dead letters: `reason`, `path`, `_position`, `raw` and more, without those ingested successfully since.
@@ -44,11 +115,78 @@ class LakeTables(LakeFolder):
         frame = frame.withColumn(COMMIT, F.substring_index(COMMIT, "-", 1))  # without the id of a deletion
         recent = None if not after else {commit.id for commit in self.store.ledger.commits(after, state.version)}
         latest = [
-            (number, source.commit)
-            for number, source in state.sources.items()
-            if source.dead and (recent is None or source.commit in recent)
+            (source.number, source.commit)
+            for source in state.sources.with_dead()
+            if recent is None or source.commit in recent
         ]
         if not latest:
             return frame.limit(0)
         current = self.spark.createDataFrame(latest, f"{SOURCE} bigint, {COMMIT} string")
         return frame.join(F.broadcast(current), [SOURCE, COMMIT], "left_semi")
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+
+class CompactionResult(msgspec.Struct, frozen=True):
+    """Result of `Lake.compact`."""
+
+    tables: int
+    """Tables that were rewritten."""
+    files_before: int
+    files_after: int
+    rows: int
+    seconds: float
+
+
+def compact_tables(lake: LakeTables, progress: Callable[[int, int], object] | None = None) -> CompactionResult:
+    """Compact every table in a commit of its own; tables that another writer changes meanwhile are skipped."""
+    began = time.monotonic()
+    state = lake.state()
+    catalog = lake.catalog  # read after the state, so that it has every column of the parts in the state
+    tables = [table for table in state.tables if table != DEAD_LETTERS]
+    todo = {table: found for table in tables if (found := crowded_parts(state.table(table)))}
+    tables_done = before = after = rows = 0
+    for number, (table, crowded) in enumerate(todo.items(), 1):
+        parts = find_versions(lake.store.ledger, crowded)
+        added = _compact(lake, catalog, table, parts)
+        if added != tuple(parts):
+            tables_done, rows = tables_done + 1, rows + count_rows(added)
+            before, after = before + count_files(parts), after + count_files(added)
+        if progress is not None:
+            progress(number, len(todo))
+    return CompactionResult(tables_done, before, after, rows, time.monotonic() - began)
+
+
+def crowded_parts(parts: list[Part]) -> list[Part]:
+    days: dict[date | None, list[Part]] = {}
+    for part in parts:
+        days.setdefault(part.day, []).append(part)
+    return [part for found in days.values() if _is_crowded(found) for part in found]
+
+
+def _is_crowded(parts: list[Part]) -> bool:
+    """Whether a day should be rewritten: it needs one file and has more, or has over twice as many as it needs."""
+    files, needed = count_files(parts), max(1, -(-count_rows(parts) // ROWS_PER_FILE))
+    return files > (1 if needed == 1 else 2 * needed)
+
+
+def _compact(lake: LakeTables, catalog: Catalog, table: str, parts: list[Part]) -> tuple[Part, ...]:
+    rows = lake.rows_to_rewrite(table, catalog.vector(table), parts).drop(COMMIT)
+    with job_description(lake.spark, f"compact {table} of {folder_name(lake.path)}"):
+        return lake.store.rewrite(in_order(rows, parts), table_folder(table), parts, days=DAY, most=ROWS_PER_FILE)
+
+
+def in_order(rows: DataFrame, parts: Sequence[Part]) -> DataFrame:
+    """The rows of some parts as they are written: by day, type and time.
+
+    There is one task per day; where days are large, one task per file to be written.
+    """
+    days: dict[date | None, int] = {}
+    for part in parts:
+        days[part.day] = days.get(part.day, 0) + part.rows
+    if max(days.values()) <= ROWS_PER_FILE:
+        spread = rows.repartition(min(len(days), MAX_TASKS), DAY)
+    else:
+        spread = rows.repartitionByRange(-(-sum(days.values()) // ROWS_PER_FILE), DAY, TYPE, "time")
+    return spread.sortWithinPartitions(DAY, TYPE, "time", POSITION)

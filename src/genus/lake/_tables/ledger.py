@@ -12,15 +12,25 @@ smaller ones or the commits are read instead.
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import chain, starmap
 
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import DELETION, Commit, CommitConflict, CommitDraft, IngestedFile, fold
-from genus.lake._tables.files import FileSystem
+from genus.lake._tables.commits import (
+    DELETION,
+    ID_DIGITS,
+    Commit,
+    CommitConflict,
+    CommitDraft,
+    Cursor,
+    IngestedFile,
+    fold,
+)
+from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.ledger_folder import (
     LOG_FOLDER,
     Head,
@@ -30,6 +40,7 @@ from genus.lake._tables.ledger_folder import (
     commit_name,
     fold_name,
 )
+from genus.lake._tables.sources import TABLE_FROM
 from genus.lake._tables.state import LedgerState
 
 FOLD_EVERY = 64
@@ -37,6 +48,8 @@ RADIX = 8
 """A larger fold covers as many smaller ones."""
 MAX_AHEAD_US = 60_000_000
 """A commit takes the time of the one before if that is later by less: clocks of machines differ a little."""
+MAX_IN_MEMORY = 20_000
+"""A process with more sources in memory reads the ledger again, where older ones are in tables."""
 SET_BACK = "clock"
 """The note with the versions of commits whose time is earlier than that of the commit before."""
 
@@ -48,10 +61,12 @@ class Ledger:
         self._folder = LedgerFolder(files, path)
         self._state = LedgerState()
         self._lock = threading.Lock()
+        self._most = MAX_IN_MEMORY
+        self._large_folds: set[tuple[int, int]] = set()
+        """Folds of an older Genus, which have many sources and no table."""
 
     @property
     def exists(self) -> bool:
-        """Whether the store has any commit."""
         return self._folder.head() is not None or self._folder.listing().last > 0
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -63,8 +78,9 @@ class Ledger:
         name, because the folder of a long-running stream has many files.
         """
         with self._lock:
-            if self._state.version == 0:
+            if self._state.version == 0 or self._state.sources.in_memory > self._most:
                 self._state = self._open()
+                self._most = max(MAX_IN_MEMORY, 2 * self._state.sources.in_memory)
             self._state = self._read_next(self._state)
             return self._state
 
@@ -123,11 +139,11 @@ class Ledger:
         seals = [each.commit.previous for each in found[1:]]
         seals += [state.seal if upto == state.version else self._sealed_at(upto + 1).commit.previous] if found else []
         for each, seal in zip(found, seals, strict=True):
-            self._check_seal(each, seal)
+            if each.seal != seal:
+                raise self._replaced(each.commit.version)
         return [each.commit for each in found]
 
     def commit_at(self, version: int) -> Commit:
-        """The commit with a number; LakeError if it was folded and removed."""
         return self._sealed_at(version).commit
 
     def _sealed_at(self, version: int) -> SealedCommit:
@@ -138,11 +154,6 @@ class Ledger:
             raise LakeError(f"{self._folder.path}: version {version} is too old; its commit was folded")
         return found
 
-    def _check_seal(self, found: SealedCommit, seal: str) -> None:
-        """Raise LakeDamaged if the commit that follows was made after another one."""
-        if found.seal != seal:
-            raise self._replaced(found.commit.version)
-
     def history(self) -> Iterator[Commit]:
         """The commits that were not folded and removed, the newest first."""
         state = self.state()
@@ -151,7 +162,8 @@ class Ledger:
             found = self._folder.commit(version)
             if found is None:
                 return
-            self._check_seal(found, seal)
+            if found.seal != seal:
+                raise self._replaced(version)
             seal = found.commit.previous
             yield found.commit
 
@@ -173,7 +185,7 @@ class Ledger:
                 f"after {state.version} are not in the copy; `genus lake backup` makes complete ones"
             )
         is_folded = state.version > 0 and state.version % FOLD_EVERY == 0
-        if is_folded and not self._folder.has_commit(state.version):  # the newest commits are never forgotten
+        if is_folded and state.version not in self._folder.listing().commits:  # the newest commits are never forgotten
             raise LakeDamaged(
                 f"{self._folder.file(state.version)} is missing, and all commits after it; restore `{LOG_FOLDER}` "
                 "from a backup"
@@ -181,7 +193,6 @@ class Ledger:
         return state
 
     def _read_next(self, state: LedgerState) -> LedgerState:
-        """Add the commits after a state, looked up by name."""
         for _ in range(FOLD_EVERY):
             found = self._folder.commit(state.version + 1)
             if found is None:
@@ -245,16 +256,13 @@ class Ledger:
         if commit.since != state.version + 1:
             raise self._missing(state.version + 1, commit.since)
         if commit.previous != state.seal or (state.lake and commit.lake != state.lake):
-            path = (
-                self._folder.file(commit.version)
-                if commit.first is None
-                else self._folder.fold_file(commit.first, commit.version)
-            )
             raise LakeDamaged(
-                f"{path} was not made after commit {state.version} of this ledger; the ledger was changed, or restored "
-                "from a backup while it was in use; open it again, and see `genus lake check`"
+                f"{self._folder.file_of(commit)} was not made after commit {state.version} of this ledger; the ledger "
+                "was changed, or restored from a backup while it was in use; open it again, and see `genus lake check`"
             )
-        return state.after(commit, found.seal)
+        if commit.first is not None and len(commit.sources) >= TABLE_FROM:
+            self._large_folds.add((commit.first, commit.version))
+        return state.after(commit, found.seal, found.table)
 
     def _replaced(self, version: int) -> LakeDamaged:
         path = self._folder.file(version)
@@ -274,8 +282,9 @@ class Ledger:
             _check(draft, state)
             self._check_last(state)
             made = Commit(
-                **msgspec.structs.asdict(_in_order(draft, state)),
+                **msgspec.structs.asdict(_in_order(_numbered(draft, state.version + 1), state)),
                 version=state.version + 1,
+                counts=state.sources.count(draft.sources) if draft.sources else None,
                 previous=state.seal,
                 lake=state.lake or draft.id,
             )
@@ -302,36 +311,39 @@ class Ledger:
         """Fold the commits up to a version that completes a fold, and remove folds that larger ones cover."""
         size = FOLD_EVERY
         while version % size == 0:
-            steps = list(self._steps(version - size, version, self._expected(version - size, version, size // RADIX)))
-            self._folder.create_fold(fold(step.commit for step in steps), steps[-1].seal)
-            if size > FOLD_EVERY:
-                self._remove_folds(version - 2 * size, version - size, size // RADIX)
+            small, begin = size // RADIX, version - size
+            if size == FOLD_EVERY:
+                names = [commit_name(each) for each in range(begin + 1, version + 1)]
+            else:
+                names = [fold_name(first, first + small - 1) for first in range(begin + 1, version + 1, small)]
+            self._create_fold(list(self._steps(begin, version, Listing(names))))
+            if size > FOLD_EVERY:  # the newest small folds are kept, because a reader may be opening them
+                for first in range(max(begin - size, 0) + 1, begin + 1, small):
+                    self._folder.delete(self._folder.fold_file(first, first + small - 1))
             size *= RADIX
+        while version % FOLD_EVERY == 0 and self._large_folds:
+            if (large := self._folder.fold(*self._large_folds.pop())) is not None:
+                self._create_fold([large])
 
-    def _expected(self, after: int, upto: int, size: int) -> Listing:
-        """The files that a fold of some versions is made of: commits, or folds of `size` commits."""
-        if size < FOLD_EVERY:
-            return Listing.of_commits(after + 1, upto)
-        return Listing.of_folds(after + 1, upto, size)
-
-    def _remove_folds(self, after: int, upto: int, size: int) -> None:
-        """Remove small folds; the newest ones are kept, because a reader may be opening them."""
-        for first in range(max(after, 0) + 1, upto + 1, size):
-            self._folder.delete(self._folder.fold_file(first, first + size - 1))
+    def _create_fold(self, steps: Sequence[SealedCommit]) -> None:
+        folded = fold(step.commit for step in steps)
+        if folded.counts is None:  # an older Genus made some of them
+            before = self.state_at(folded.since - 1) if folded.since > 1 else LedgerState()
+            counts = self.state_at(folded.version).sources.counts - before.sources.counts
+            folded = msgspec.structs.replace(folded, counts=counts)
+        self._folder.create_fold(folded, steps)
 
     def forget(self, before_us: int) -> int:
         """Remove commits that are older than a time and folded; returns their number."""
         listing = self._folder.listing()
-        folded, removed = self._folded_upto(listing), 0
+        folded = self._folded_upto(listing)
         if folded <= FOLD_EVERY:
             return 0
         upto = min(folded - FOLD_EVERY, self._last_at(min(listing.commits), before_us - 1))
-        for version in sorted(listing.commits):
-            if version > upto:
-                break
+        removed = sorted(version for version in listing.commits if version <= upto)
+        for version in removed:
             self._folder.delete(self._folder.file(version))
-            removed += 1
-        return removed
+        return len(removed)
 
     def _folded_upto(self, listing: Listing) -> int:
         """The last version up to which all commits are in folds that can be read and that follow each other."""
@@ -349,12 +361,12 @@ class Ledger:
         """The paths of commits, folds and a head that are not what was written, and why."""
         listing = self._folder.listing()
         seals: dict[int, str] = {}
-        for path in [
-            *map(self._folder.file, sorted(listing.commits)),
-            *(self._folder.fold_file(*each) for each in listing.fold_ranges),
-        ]:
+        commits = map(self._folder.file, sorted(listing.commits))
+        for path in chain(commits, starmap(self._folder.fold_file, listing.fold_ranges)):
             try:
                 found = self._folder.decode(path)
+                if found is not None and found.table is not None:
+                    found.table.check()
                 if found is not None and self._contradicts(found, seals):
                     yield path, f"was not made after commit {found.commit.since - 1} of this ledger"
             except LakeDamaged as problem:
@@ -380,30 +392,51 @@ class Ledger:
         if head is None:
             return 0
         last = self._folder.commit(head.version)
-        if last is None or last.commit.lake != state.lake or not of.has_made(last):
+        if last is None or last.commit.lake != state.lake or not of.has(last.commit.cursor):
             raise LakeError(f"{self._folder.path} is not an earlier backup of this store; choose another folder")
         return head.version
 
-    def has_made(self, found: SealedCommit) -> bool:
-        """Whether a commit is one of this ledger; also True if it was forgotten, so that it is not known."""
-        version = found.commit.version
-        try:
-            return version <= self.state().version and self._sealed_at(version).seal == found.seal
-        except LakeDamaged:
-            raise
-        except LakeError:
-            return True
+    def has(self, cursor: Cursor) -> bool:
+        """Whether what a follower has processed is in the history of this ledger, as it is not after a restore.
+
+        Of commits that were forgotten, folds keep a part of the id; one of which nothing is known is taken to be there.
+        """
+        if cursor.version > self.state().version:
+            return False
+        known = self.id_at(cursor.version)
+        return known.startswith(cursor.commit) or cursor.commit.startswith(known)
+
+    def id_at(self, version: int) -> str:
+        """The id of a commit; if it was forgotten, its first characters, or nothing."""
+        if (found := self._folder.commit(version)) is not None:
+            return found.commit.id
+        for folded in self.folds():
+            if folded.since <= version <= folded.version:
+                from_end = (folded.version - version + 1) * ID_DIGITS
+                return folded.ids[-from_end:][:ID_DIGITS].strip() if from_end <= len(folded.ids) else ""
+        return ""
 
     def names_upto(self, version: int) -> list[str]:
         """The names of the files with commits up to a version: the newest first, folds after all commits."""
         listing = self._folder.listing()
         folds = [each for each in listing.fold_ranges if each[1] <= version]
         commits = sorted((each for each in listing.commits if each <= version), reverse=True)
-        return [*map(commit_name, commits), *(fold_name(*each) for each in reversed(folds))]
+        names = [fold_name(*each) for each in reversed(folds)]
+        return [*map(commit_name, commits), *listing.tables(used=True), *names]
+
+    def unused_tables(self) -> list[str]:
+        """The names of files with sources of folds that larger ones have replaced; a process may still search them."""
+        return self._folder.listing().tables(used=False)
 
     def note(self, state: LedgerState) -> None:
-        """Note that a state is the newest."""
         self._folder.note_head(state.version, state.seal)
+
+
+def _numbered(draft: CommitDraft, version: int) -> CommitDraft:
+    if draft.kind != "ingest":
+        return draft
+    added = tuple(msgspec.structs.replace(part, first=version, last=version) for part in draft.added)
+    return msgspec.structs.replace(draft, added=added)
 
 
 def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:
@@ -417,12 +450,10 @@ def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:
 
 
 def _set_back(state: LedgerState) -> list[int]:
-    """The versions with an earlier time than the one before."""
     return [int(version) for version in state.notes.get(SET_BACK, "").split()]
 
 
 def _check(draft: CommitDraft, state: LedgerState) -> None:
-    """Raise CommitConflict if the draft was made for another state."""
     if known := next(filter(partial(_is_stale, state), draft.sources), None):
         raise CommitConflict(f"{known.path} was ingested by another process")
     if gone := [folder for folder in draft.removed if folder not in state.parts]:

@@ -1,9 +1,11 @@
-"""The folder of a ledger: one file per commit, folds of many commits, and a note of the newest one.
+"""The folder of a ledger: one file per commit, folds of many commits, their sources, and a note of the newest one.
 
 A commit is sealed with a checksum and names the seal of the commit before; `head.json` names the newest. So a commit
 that is changed, replaced or removed is noticed.
 """
 
+import re
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -11,12 +13,15 @@ from typing import NamedTuple
 import msgspec
 
 from genus.errors import LakeDamaged
-from genus.lake._tables.commits import Commit, checksum
-from genus.lake._tables.files import FileSystem
+from genus.lake._tables.commits import NO_SOURCES, Commit, SourceTableInfo, checksum, sources_of
+from genus.lake._tables.file_systems import FileSystem
+from genus.lake._tables.sources import TABLE_FROM, SourceTable, make_table
 
 LOG_FOLDER = "_log"
 DIGITS = 12
-FOLD_SUFFIX = ".fold.json"
+FOLD_SUFFIX, TABLE_SUFFIX = ".fold.json", ".sources"
+_NAME = re.compile(r"(\d+)(?:-(\d+)\.fold)?\.json")
+"""The name of a commit or a fold."""
 
 
 class SealedCommit(NamedTuple):
@@ -24,6 +29,8 @@ class SealedCommit(NamedTuple):
 
     commit: Commit
     seal: str
+    table: SourceTable | None = None
+    """The sources of a fold, if they are in a file of their own."""
 
 
 class _Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +53,6 @@ class Head(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, version: int, seal: str) -> "Head":
-        """The note of a commit."""
         return cls(version, seal, checksum(f"{version} {seal}".encode()))
 
 
@@ -54,35 +60,27 @@ class Listing:
     """The commits and folds in the folder of a ledger."""
 
     def __init__(self, names: list[str]) -> None:
-        self.commits = {int(name[:-5]) for name in names if _is_commit(name)}
+        found = [(int(named[1]), int(named[2] or 0)) for named in map(_NAME.fullmatch, names) if named]
+        self.commits = {first for first, last in found if not last}
+        self.fold_ranges = sorted(each for each in found if each[1])
+        """The first and the last version of each fold."""
         self.folds: dict[int, list[int]] = {}
         """For each version that folds begin with: the versions they end with, the largest first."""
-        for first, last in sorted(map(_range_of, filter(_is_fold, names)), reverse=True):
+        for first, last in reversed(self.fold_ranges):
             self.folds.setdefault(first, []).append(last)
-
-    @classmethod
-    def of_commits(cls, first: int, last: int) -> "Listing":
-        """The commits of some versions."""
-        return cls([commit_name(version) for version in range(first, last + 1)])
-
-    @classmethod
-    def of_folds(cls, first: int, last: int, size: int) -> "Listing":
-        """The folds of `size` commits each that cover some versions."""
-        return cls([fold_name(begin, begin + size - 1) for begin in range(first, last + 1, size)])
+        self._tables = [name for name in names if name.endswith(TABLE_SUFFIX)]
 
     def without_folds(self) -> "Listing":
-        """The commits alone."""
         return Listing([commit_name(version) for version in self.commits])
 
     @cached_property
     def last(self) -> int:
-        """The newest version that is there; 0 if there is none."""
         return max([*self.commits, *(last for _, last in self.fold_ranges)], default=0)
 
-    @property
-    def fold_ranges(self) -> list[tuple[int, int]]:
-        """The first and the last version of each fold."""
-        return sorted((first, last) for first, ends in self.folds.items() for last in ends)
+    def tables(self, *, used: bool) -> list[str]:
+        """The files with the sources of folds that are there, or of folds that larger ones have replaced."""
+        folds = {fold_name(*each).removesuffix(FOLD_SUFFIX) for each in self.fold_ranges}
+        return [name for name in self._tables if (name.rpartition("-")[0] in folds) == used]
 
 
 class LedgerFolder:
@@ -93,32 +91,26 @@ class LedgerFolder:
         self.path = f"{path}/{LOG_FOLDER}"
 
     def file(self, version: int) -> str:
-        """The path of a commit."""
         return f"{self.path}/{commit_name(version)}"
 
     def fold_file(self, first: int, last: int) -> str:
-        """The path of a fold."""
         return f"{self.path}/{fold_name(first, last)}"
+
+    def file_of(self, commit: Commit) -> str:
+        """The path of a commit, or of a fold."""
+        return self.file(commit.version) if commit.first is None else self.fold_file(commit.first, commit.version)
 
     @property
     def head_file(self) -> str:
-        """The path of the note of the newest commit."""
         return f"{self.path}/head.json"
 
     def listing(self) -> Listing:
-        """What is in the folder."""
         return Listing([found.name for found in self._files.list_folder(self.path)])
 
-    def has_commit(self, version: int) -> bool:
-        """Whether the file of a commit is there."""
-        return self._files.read(self.file(version)) is not None
-
     def commit(self, version: int) -> SealedCommit | None:
-        """The commit with a number; None if there is no such file, LakeDamaged if it is not what was written."""
         return self.decode(self.file(version))
 
     def fold(self, first: int, last: int) -> SealedCommit | None:
-        """The fold of some commits; None if there is no such file, LakeDamaged if it is not what was written."""
         return self.decode(self.fold_file(first, last))
 
     def decode(self, path: str) -> SealedCommit | None:
@@ -133,9 +125,11 @@ class LedgerFolder:
             commit = msgspec.json.decode(envelope.commit, type=Commit)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             raise LakeDamaged(f"{path}: {problem}; restore it from a backup") from problem
-        if path not in (self.file(commit.version), self.fold_file(commit.since, commit.version)):
+        if path != self.file_of(commit):
             raise LakeDamaged(f"{path}: the file holds version {commit.version}; restore it from a backup")
-        return SealedCommit(commit, envelope.last or envelope.seal)
+        info = commit.table
+        table = None if info is None else SourceTable.open(self._files, f"{self.path}/{info.name}", info)
+        return SealedCommit(commit, envelope.last or envelope.seal, table)
 
     def create(self, commit: Commit) -> str | None:
         """Write a commit and return its seal; None if another writer has created the file.
@@ -146,17 +140,31 @@ class LedgerFolder:
         path = self.file(commit.version)
         return seal if self._files.create(path, content) or self._files.read(path) == content else None
 
-    def create_fold(self, folded: Commit, seal: str) -> None:
-        """Write a fold, unless it is there; `seal` is that of its last commit."""
-        content, _ = _sealed(folded, last=seal)
-        self._files.create(self.fold_file(folded.since, folded.version), content)
+    def create_fold(self, folded: Commit, steps: Sequence[SealedCommit]) -> None:
+        """Write the fold of some commits and folds, unless it is there; of one fold, in its place."""
+        content, _ = _sealed(self._with_table(folded, steps), last=steps[-1].seal)
+        write = self._files.create if len(steps) > 1 else self._files.replace
+        write(self.fold_file(folded.since, folded.version), content)
+
+    def _with_table(self, folded: Commit, steps: Sequence[SealedCommit]) -> Commit:
+        """A fold with its sources in a file, if they are many; those that are too old are forgotten."""
+        if len(folded.sources) < TABLE_FROM and not any(step.table for step in steps):
+            return folded
+        given = [(table or sources_of(commit), commit.at_us) for commit, _, table in steps]
+        content, counts, forgotten = make_table(given, folded.at_us)
+        folded = msgspec.structs.replace(folded, sources=(), counts=(folded.counts or NO_SOURCES) - forgotten)
+        if not counts.sources:
+            return folded
+        found = checksum(content)
+        name = fold_name(folded.since, folded.version).replace(FOLD_SUFFIX, f"-{found[:8]}{TABLE_SUFFIX}")
+        info = SourceTableInfo(name, found, counts)
+        self._files.create(f"{self.path}/{info.name}", content)
+        return msgspec.structs.replace(folded, table=info)
 
     def delete(self, path: str) -> None:
-        """Remove a commit or a fold."""
         self._files.delete(path)
 
     def note_head(self, version: int, seal: str) -> None:
-        """Note the newest commit."""
         self._files.replace(self.head_file, msgspec.json.encode(Head.of(version, seal)), durable=False)
 
     def head(self) -> Head | None:
@@ -169,22 +177,18 @@ class LedgerFolder:
 
     @property
     def head_is_damaged(self) -> bool:
-        """Whether there is a note of the newest commit that cannot be read."""
         return self.head() is None and self._files.read(self.head_file) is not None
 
 
 def commit_name(version: int) -> str:
-    """The name of the file of a commit."""
     return f"{version:0{DIGITS}}.json"
 
 
 def fold_name(first: int, last: int) -> str:
-    """The name of the file of a fold."""
     return f"{first:0{DIGITS}}-{last:0{DIGITS}}{FOLD_SUFFIX}"
 
 
 def _sealed(commit: Commit, last: str | None = None) -> tuple[bytes, str]:
-    """The content of a commit file, and the seal."""
     text = msgspec.json.encode(commit)
     seal = _seal_of(text, last)
     return msgspec.json.encode(_Envelope(seal, msgspec.Raw(text), last)), seal
@@ -192,17 +196,3 @@ def _sealed(commit: Commit, last: str | None = None) -> tuple[bytes, str]:
 
 def _seal_of(text: bytes, last: str | None) -> str:
     return checksum(text if last is None else text + last.encode())
-
-
-def _is_commit(name: str) -> bool:
-    return name.endswith(".json") and name[:-5].isdigit()
-
-
-def _is_fold(name: str) -> bool:
-    digits = name.removesuffix(FOLD_SUFFIX)
-    return digits != name and digits.replace("-", "", 1).isdigit() and "-" in digits
-
-
-def _range_of(name: str) -> tuple[int, int]:
-    first, _, last = name.removesuffix(FOLD_SUFFIX).partition("-")
-    return int(first), int(last)

@@ -17,6 +17,8 @@ TYPE, CODE, TAG, SHAPE = "_type", "_code", "_tag", "_shape"
 SOURCE, POSITION = "_source", "_position"
 RECORDED, INGESTED = "_recorded", "_ingested"
 COMMIT, DAY = "_commit", "_day"
+BATCH = "_batch"
+"""In rewritten files: the version of the lake that a row came with. It is for followers; tables do not show it."""
 
 EVENT_ID = (SOURCE, POSITION)
 """The id of an event: the number of its source, and its position there."""

@@ -37,7 +37,6 @@ class Shape(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def bits(self) -> int:
-        """The presence bits as a number."""
         return int(self.tag or "0", 16)
 
 
@@ -51,7 +50,6 @@ def shape_number(type: str, tag: int) -> int:
 
 
 def hash_of(text: str) -> int:
-    """64 bits of a hash of a text, as a signed number."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little", signed=True)
 
 

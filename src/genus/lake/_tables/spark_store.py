@@ -2,42 +2,42 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from genus.errors import LakeError
-from genus.lake._tables.columns import COMMIT
+from genus.lake._jobs import job_errors
+from genus.lake._tables.batches import joined_versions
 from genus.lake._tables.commits import CommitConflict, CommitDraft, Part, StoredFile, count_rows, sum_counts
-from genus.lake._tables.files import (
-    FileInfo,
-    WrittenContent,
-    absolute_path,
-    local_path,
-    no_space,
-    read_content,
-    spark_path,
-    sync,
-    walk_files,
-)
-from genus.lake._tables.hadoop import file_system_for
+from genus.lake._tables.file_systems import file_system_for, walk_files
+from genus.lake._tables.files import absolute_path, arrow_opens, no_space, spark_path
 from genus.lake._tables.ledger_folder import LOG_FOLDER
+from genus.lake._tables.names import COMMIT
+from genus.lake._tables.part_writer import (
+    MAX_ROWS,
+    RESULT_SCHEMA,
+    FileReport,
+    PartitionWriter,
+    WritePlan,
+    write_uploads,
+)
 from genus.lake._tables.store import Store
 
-COMPRESSION = "zstd"
-_TIMESTAMP_TYPE = "spark.sql.parquet.outputTimestampType"
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _VERIFY_CHECKSUMS = "parquet.page.verify-checksum.enabled"
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+"""Metadata of a Parquet file that tells Spark the types of its columns."""
 _SETTING_LOCK = threading.Lock()
-_THREADS = 4
 
 
 class SparkStore(Store):
@@ -49,7 +49,6 @@ class SparkStore(Store):
 
     @classmethod
     def exists(cls, spark: SparkSession, path: str | os.PathLike[str]) -> bool:
-        """Whether there is a store at a path."""
         whole = absolute_path(path)
         return bool(file_system_for(spark, whole).list_folder(f"{whole}/{LOG_FOLDER}"))
 
@@ -67,46 +66,61 @@ class SparkStore(Store):
             return reader.option("datetimeRebaseMode", "CORRECTED").option(_VERIFY_CHECKSUMS, "true").parquet(*paths)
 
     def spark_paths(self, parts: Iterable[Part]) -> list[str]:
-        """The files of some parts, as paths for Spark."""
         return [spark_path(path) for path in self.file_paths(parts)]
 
     def write(
-        self, frame: DataFrame, draft: CommitDraft, table: str, *, days: str | None = None, most: int = 0
+        self,
+        frame: DataFrame,
+        draft: CommitDraft,
+        table: str,
+        *,
+        days: str | None = None,
+        most: int = 0,
+        folder: str = "",
     ) -> tuple[Part, ...]:
-        """Write a frame into folders of a draft and return them as parts.
+        """Write a frame into folders of a draft and return them as parts; tasks write the files and report them.
 
-        `days` names the column to partition by, `most` limits the rows of a file.
+        `days` names the column to partition by, `most` limits the rows of a file, `folder` is another one than that of
+        the draft.
         """
+        stored = StructType([field for field in frame.schema if field.name != days])
+        return self._write(frame, draft, {table: _stored_schema(stored)}, days, most, folder)
+
+    def write_several(self, frame: DataFrame, draft: CommitDraft) -> tuple[Part, ...]:
+        """Write the rows of several tables in one job; each is a column of structs, NULL in rows of the others."""
+        return self._write(
+            frame, draft, {name: _stored_schema(frame.select(f"{name}.*").schema) for name in frame.columns}
+        )
+
+    def _write(
+        self,
+        frame: DataFrame,
+        draft: CommitDraft,
+        tables: Mapping[str, pa.Schema],
+        days: str | None = None,
+        most: int = 0,
+        folder: str = "",
+    ) -> tuple[Part, ...]:
         self.drafts.begin(draft.id)
-        folder = f"{table}/{COMMIT}={draft.id}"
-        writer = frame.write.mode("overwrite").option("compression", COMPRESSION).option("maxRecordsPerFile", most)
-        micros = _setting(self.spark, _TIMESTAMP_TYPE, "TIMESTAMP_MICROS")  # the default, INT96, has no statistics
-        with micros, spark_errors(self.path):
-            (writer.partitionBy(days) if days else writer).parquet(spark_path(f"{self.path}/{folder}"))
-        parts = self._parts(table, folder)
-        if not parts:
-            self.files.delete(f"{self.path}/{folder}")
-        return parts
+        upload, folder = not arrow_opens(self.path), folder or f"{COMMIT}={draft.id}"
+        plan = WritePlan(self.path, folder, tables, days, min(most or MAX_ROWS, MAX_ROWS), upload)
+        rows = frame.mapInArrow(partial(_write_partition, plan), RESULT_SCHEMA)
+        with spark_errors(self.path), job_errors():
+            found = list(write_uploads(self.files, rows.toLocalIterator() if upload else rows.collect()))
+        reports = sorted((msgspec.json.decode(each, type=FileReport) for each in found), key=lambda each: each.path)
+        for table in tables:
+            self._remove_strays(f"{table}/{folder}", reports)
+        inside: dict[tuple[str, str], list[StoredFile]] = {}
+        for each in reports:
+            inside.setdefault((each.table, each.folder), []).append(each.file)
+        return tuple(Part(*place, tuple(files)) for place, files in inside.items())
 
-    def _parts(self, table: str, folder: str) -> tuple[Part, ...]:
-        """The files with rows that Spark wrote into a folder, flushed to disk, by the folders they are in."""
-        found = [each for each in walk_files(self.files, f"{self.path}/{folder}") if each.name.endswith(".parquet")]
-        with ThreadPoolExecutor(_THREADS) as pool:
-            stored = list(pool.map(self._stored_file, found))
-        inside: dict[str, list[StoredFile]] = {}
-        for each, file in zip(found, stored, strict=True):
-            if file.rows:
-                inside.setdefault(each.path.rpartition("/")[0], []).append(file)
-        return tuple(Part(table, path[len(self.path) + 1 :], tuple(files)) for path, files in inside.items())
-
-    def _stored_file(self, found: FileInfo) -> StoredFile:
-        if local_path(found.path) is not None:
-            sync(found.path)
-            content = read_content(found.path)
-        else:
-            content = self.files.read(found.path) or b""
-        rows = pq.read_metadata(pa.BufferReader(content)).num_rows
-        return StoredFile(found.name, int(rows), *WrittenContent.of(content))
+    def _remove_strays(self, folder: str, reports: Sequence[FileReport]) -> None:
+        """Remove files of tasks that were run again; they may have written the rows in another order."""
+        named = {each.path for each in reports}
+        for found in walk_files(self.files, f"{self.path}/{folder}"):
+            if found.path[found.path.rindex(folder) :] not in named:
+                self.files.delete(found.path)
 
     def rewrite(
         self, frame: DataFrame, folder: str, parts: Sequence[Part], *, days: str | None = None, most: int = 0
@@ -116,36 +130,46 @@ class SparkStore(Store):
         LakeError if the number of rows differs. If another writer has replaced the parts, they are returned unchanged.
         """
         with self.discarding():
-            return self._rewrite(frame, folder, parts, days, most)
-
-    def _rewrite(
-        self, frame: DataFrame, folder: str, parts: Sequence[Part], days: str | None, most: int
-    ) -> tuple[Part, ...]:
-        draft = self.begin("compact")
-        written = self.write(frame, draft, folder, days=days, most=most)
-        added = tuple(
-            msgspec.structs.replace(part, table=parts[0].table, shapes=_shapes_of(part, parts)) for part in written
-        )
-        draft = msgspec.structs.replace(draft, added=added, removed=tuple(part.folder for part in parts))
-        if count_rows(added) != count_rows(parts):
-            counts = f"{count_rows(parts)} rows became {count_rows(added)}"
-            raise LakeError(f"{self.path}/{folder}: {counts}; nothing was changed")
-        try:
-            self.commit(draft)
-        except CommitConflict:
-            self.discard(draft)
-            return tuple(parts)
-        return added
+            draft = self.begin("compact")
+            written = self.write(frame, draft, folder, days=days, most=most)
+            added = tuple(with_contents_of(part, [each for each in parts if each.day == part.day]) for part in written)
+            draft = msgspec.structs.replace(draft, added=added, removed=tuple(part.folder for part in parts))
+            if count_rows(added) != count_rows(parts):
+                counts = f"{count_rows(parts)} rows became {count_rows(added)}"
+                raise LakeError(f"{self.path}/{folder}: {counts}; nothing was changed")
+            try:
+                self.commit(draft)
+            except CommitConflict:
+                self.discard(draft)
+                return tuple(parts)
+            return added
 
 
-def _shapes_of(part: Part, replaced: Sequence[Part]) -> dict[int, int] | None:
-    """The rows of each shape in a part that has all rows of one day of the replaced parts, or all of them."""
-    return sum_counts(each.shapes for each in replaced if each.day == part.day)
+def _stored_schema(schema: StructType) -> pa.Schema:
+    """The columns of files with rows of a frame: times in UTC, durations as integers, because Parquet has none.
+
+    The metadata says Spark's types, so that Spark reads such integers as intervals.
+    """
+    columns = to_arrow_schema(schema, timezone="UTC")
+    stored = [each.with_type(pa.int64()) if pa.types.is_duration(each.type) else each for each in columns]
+    return pa.schema(stored, {_SPARK_SCHEMA: schema.json()})
+
+
+def _write_partition(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In a task: write the rows of a partition, and return what `write_uploads` takes."""
+    context = TaskContext.get()
+    return PartitionWriter(plan, 0 if context is None else context.partitionId()).run(batches)
+
+
+def with_contents_of(part: Part, replaced: Sequence[Part]) -> Part:
+    """A part that Spark wrote of the rows of others, with their table, versions and rows of each shape."""
+    shapes = sum_counts(each.shapes for each in replaced)
+    return msgspec.structs.replace(part, table=replaced[0].table, shapes=shapes, **joined_versions(replaced))
 
 
 @contextmanager
 def spark_errors(path: str) -> Iterator[None]:
-    """Turn Spark's exceptions about a full disk, and about missing jars of an object store, into a LakeError."""
+    """Turn Spark's exceptions about a full disk and missing jars of an object store into a LakeError."""
     try:
         yield
     except (PySparkException, Py4JError) as problem:
@@ -162,7 +186,6 @@ def spark_errors(path: str) -> Iterator[None]:
 
 @contextmanager
 def _setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    """Change a setting of the session for the duration of a block."""
     before = spark.conf.get(key)
     if before == value:
         yield

@@ -1,13 +1,27 @@
-"""The state of a store: the result of all its commits up to a version."""
+"""The state of a store, the result of all its commits up to a version, and figures of its tables."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from datetime import date
 from functools import cached_property
 
 import msgspec
 
-from genus.lake._tables.commits import Commit, Cursor, IngestedFile, Part, latest, sources_of
+from genus.lake._tables.commits import (
+    Commit,
+    Cursor,
+    Part,
+    count_bytes,
+    count_files,
+    count_rows,
+    latest,
+    parts_of,
+    sources_of,
+)
 from genus.lake._tables.growing_map import GrowingMap
+from genus.lake._tables.names import DEAD_LETTERS
 from genus.lake._tables.shapes import Shape
+from genus.lake._tables.sources import Sources, SourceTable
 
 
 class LedgerState(msgspec.Struct, frozen=True, dict=True):
@@ -26,10 +40,8 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     """By folder."""
     folders: Mapping[str, GrowingMap[str, Part]] = {}
     """The parts of each table, by folder."""
-    sources: GrowingMap[int, IngestedFile] = GrowingMap()
+    sources: Sources = Sources()
     """Ingested files by number."""
-    paths: GrowingMap[str, int] = GrowingMap()
-    """The number of the file that was ingested last from each path."""
     shapes: GrowingMap[int, Shape] = GrowingMap()
     """By `Shape.id`."""
     shape_counts: Mapping[str, int] = {}
@@ -44,9 +56,13 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     """The text of the lake's catalog at the last commit that changed it."""
     notes: Mapping[str, str] = {}
 
-    def after(self, commit: Commit, seal: str) -> "LedgerState":
-        """The state after one more commit, or after several folded ones; `seal` is the checksum of the last."""
+    def after(self, commit: Commit, seal: str, table: SourceTable | None = None) -> "LedgerState":
+        """The state after one more commit, or after several folded ones, whose sources may be in a table.
+
+        `seal` is the checksum of the commit, or of the last one.
+        """
         sources = {each.number: each for each in sources_of(commit)}
+        added = {part.folder: part for part in parts_of(commit)}
         known: Mapping[int, Shape] = self.shapes or {}  # a plain dictionary answers faster
         new_shapes = {number: shape for shape in commit.shapes if (number := shape.id) not in known}
         return LedgerState(
@@ -55,10 +71,9 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
             seal=seal,
             lake=self.lake or commit.lake or commit.id,
             at_us=commit.at_us,
-            parts=self.parts.changed({part.folder: part for part in commit.added}, commit.removed),
-            folders=self._folders_after(commit),
-            sources=self.sources.changed(sources),
-            paths=self.paths.changed({each.path: each.number for each in sources.values()}),
+            parts=self.parts.changed(added, commit.removed),
+            folders=self._folders_after(added, commit.removed),
+            sources=self.sources.changed(sources, commit.counts, table),
             shapes=self.shapes.changed(new_shapes),
             shape_counts=self._shape_counts_after(new_shapes.values()),
             cursor=self.cursor if commit.upto is None else commit.upto,
@@ -68,13 +83,13 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
             notes={**self.notes, **commit.notes},
         )
 
-    def _folders_after(self, commit: Commit) -> Mapping[str, GrowingMap[str, Part]]:
+    def _folders_after(self, added: Mapping[str, Part], removed: Iterable[str]) -> Mapping[str, GrowingMap[str, Part]]:
         changes: dict[str, tuple[dict[str, Part], list[str]]] = {}
-        for folder in commit.removed:
+        for folder in removed:
             if folder in self.parts:
                 changes.setdefault(self.parts[folder].table, ({}, []))[1].append(folder)
-        for part in commit.added:
-            changes.setdefault(part.table, ({}, []))[0][part.folder] = part
+        for folder, part in added.items():
+            changes.setdefault(part.table, ({}, []))[0][folder] = part
         nothing: GrowingMap[str, Part] = GrowingMap()
         changed = {table: self.folders.get(table, nothing).changed(*change) for table, change in changes.items()}
         return {**self.folders, **changed}
@@ -95,14 +110,66 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def now(self) -> Cursor:
-        """The cursor of a follower that has processed this state."""
         return Cursor(self.version, self.commit)
 
     def table(self, name: str) -> list[Part]:
-        """The parts of one table."""
         return list(self.folders.get(name, {}).values())
 
     @property
     def tables(self) -> list[str]:
-        """The tables that have parts."""
         return sorted(name for name, parts in self.folders.items() if parts)
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+class TableStats(msgspec.Struct, frozen=True):
+    """Figures of one table, from `Lake.stats`."""
+
+    table: str
+    """Name of the family, or `dead letters`."""
+    rows: int
+    files: int
+    bytes: int
+    days: int
+    types: int
+    shapes: int
+    type_names: tuple[str, ...] = ()
+    first_day: date | None = None
+    """The first day of which there are events."""
+    last_day: date | None = None
+
+
+def table_stats(state: LedgerState) -> list[TableStats]:
+    return [_stats(name, state) for name in state.tables if name != DEAD_LETTERS or state.sources.counts.dead]
+
+
+def _stats(table: str, state: LedgerState) -> TableStats:
+    parts = state.table(table)
+    shapes = [shape for shape in state.shapes.values() if shape.family == table]
+    days, types = {part.day for part in parts if part.day is not None}, {shape.type for shape in shapes}
+    return TableStats(
+        table,
+        state.sources.counts.dead if table == DEAD_LETTERS else count_rows(parts),
+        count_files(parts),
+        count_bytes(parts),
+        len(days),
+        len(types),
+        len(shapes),
+        tuple(sorted(types)),
+        min(days, default=None),
+        max(days, default=None),
+    )
+
+
+def type_counts(state: LedgerState) -> dict[str, int]:
+    """The number of events of each type; parts whose shapes were not counted are left out."""
+    found: Counter[int] = Counter()
+    for part in state.parts.values():
+        if part.shapes is not None:
+            found.update(part.shapes)
+    counts: Counter[str] = Counter()
+    for number, rows in found.items():
+        if number in state.shapes:
+            counts[state.shapes[number].type] += rows
+    return dict(counts)

@@ -1,6 +1,7 @@
 """A store: a folder with a ledger and tables of Parquet files, as a lake, its inboxes or a derived table."""
 
 import os
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,38 +12,100 @@ from itertools import islice
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import Commit, CommitDraft, Kind, Part, StoredFile, checksum, folders_of
-from genus.lake._tables.drafts import Drafts
-from genus.lake._tables.files import (
-    FileInfo,
-    FileSystem,
-    absolute_path,
-    local_path,
-    read_content,
-    sync,
-    walk_files,
-)
+from genus.lake._tables.commits import Commit, CommitDraft, Kind, Part, StoredFile, checksum
+from genus.lake._tables.file_systems import FileSystem, direct_file_system, walk_files
+from genus.lake._tables.files import FileInfo, absolute_path, local_path, sync
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.names import COMMIT
-from genus.lake._tables.objects import direct_file_system
 from genus.lake._tables.state import LedgerState
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+DRAFTS = "_drafts"
 HOLDS = "holds"
 """The note of the first commit that says what a store is: a key of `_STORES`."""
+MIRROR_NOTE, OFF = "mirror", "off"
+"""The note of a lake whose commits are not mirrored."""
 _STORES = {
     "lake": "a lake; open it with Lake or LakeReader",
     "inboxes": "the inboxes of a lake; open it with Inboxes",
     "derived": "a derived table; open it with DerivedTable or read_results",
     "function": "what a function of a stream has processed; it belongs to Stream.for_each",
 }
-_GLOB = "*?[]{}\\"
+GLOB = "*?[]{}\\"
 """Characters that Spark takes for a pattern in a path."""
 MAX_WRITE_S = 86_400.0
 """A folder in no commit and younger than this may belong to a running writer."""
 _THREADS = 4
 _RECENT = 1000
 """An interrupted commit is looked for among as many of the last ones."""
+
+
+class Drafts:
+    """The drafts of one store that are being written: whose folders a running writer still needs.
+
+    A writer holds a lock on a file of its draft until the draft is committed or discarded. The operating system
+    releases the lock when the process ends, however it ends, so that the files of a killed writer are known and can be
+    removed. On file systems without such locks there are no such files, and the age of a folder decides.
+    """
+
+    def __init__(self, path: str) -> None:
+        local = local_path(path)
+        self._folder = None if local is None or fcntl is None else f"{local}/{DRAFTS}"
+        self._open: dict[str, tuple[int, int | None]] = {}
+        """The thread that writes each draft of this process, and the descriptor of the locked file."""
+
+    def begin(self, id: str) -> None:
+        """Note that this thread writes files of a draft."""
+        if id not in self._open:
+            if self._folder is not None:
+                with suppress(OSError):
+                    os.makedirs(self._folder, exist_ok=True)
+            self._open[id] = threading.get_ident(), self._lock(id, os.O_CREAT)
+
+    def end(self, id: str) -> None:
+        _, lock = self._open.pop(id, (0, None))
+        if lock is not None:
+            self.forget(id)
+            os.close(lock)
+
+    def forget(self, id: str) -> None:
+        if self._folder is not None:
+            with suppress(OSError):
+                os.unlink(f"{self._folder}/{id}")
+
+    def mine(self) -> set[str]:
+        return {id for id, (thread, _) in self._open.items() if thread == threading.get_ident()}
+
+    def has_ended(self, id: str) -> bool:
+        """Whether the writer of a draft is known to have ended without committing or discarding it."""
+        lock = None if id in self._open else self._lock(id)
+        if lock is not None:
+            os.close(lock)
+        return lock is not None
+
+    def ended(self) -> Iterator[str]:
+        """The drafts whose writers have ended without committing or discarding them."""
+        if self._folder is not None:
+            with suppress(OSError):
+                yield from filter(self.has_ended, sorted(os.listdir(self._folder)))
+
+    def _lock(self, id: str, flags: int = 0) -> int | None:
+        """Lock the file of a draft; None where that is not possible: others hold it, or the disk is full."""
+        if self._folder is None:
+            return None
+        with suppress(OSError):
+            descriptor = os.open(f"{self._folder}/{id}", os.O_RDWR | flags, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except OSError:
+                os.close(descriptor)
+        return None
 
 
 class StoreProblem(msgspec.Struct, frozen=True):
@@ -65,16 +128,19 @@ class Store:
 
     def __init__(self, path: str | os.PathLike[str], files: FileSystem | None = None) -> None:
         self.path = absolute_path(path)
-        if found := [sign for sign in _GLOB if sign in self.path]:
+        if found := [sign for sign in GLOB if sign in self.path]:
             raise LakeError(f"{self.path}: Spark takes {found[0]!r} in a path for a pattern; choose another folder")
-        self.files: FileSystem = files or _direct_files(self.path)
+        if (files := files or direct_file_system(self.path)) is None:
+            raise LakeError(
+                f"{self.path} is neither a local folder nor in s3://; without Spark, only such lakes can be opened"
+            )
+        self.files: FileSystem = files
         self.ledger = Ledger(self.files, self.path)
         self.drafts = Drafts(self.path)
         self.on_commit: Callable[[Commit], object] | None = None
         """Called after each commit through this object; must not raise."""
 
     def state(self) -> LedgerState:
-        """The present state of the store."""
         return self.ledger.state()
 
     def file_paths(self, parts: Iterable[Part]) -> list[str]:
@@ -92,7 +158,6 @@ class Store:
     # -- commits -----------------------------------------------------------------------------------------------------
 
     def begin(self, kind: Kind) -> CommitDraft:
-        """A new draft with a unique id."""
         return CommitDraft(id=uuid.uuid4().hex[:16], kind=kind, at_us=time.time_ns() // 1000)
 
     def check_holds(self, what: str) -> None:
@@ -128,8 +193,7 @@ class Store:
         The names of its files are on disk before; their contents were flushed by those who wrote them.
         """
         if local_path(self.path) is not None:
-            left = [part for part in draft.replaced.values() if part is not None]
-            for folder in _folders_above(self.path, [*draft.added, *left]):
+            for folder in folders_above(self.path, (part.folder for part in draft.added)):
                 sync(folder)
         made = self.ledger.commit(msgspec.structs.replace(draft, at_us=time.time_ns() // 1000))
         self.drafts.end(draft.id)
@@ -138,7 +202,6 @@ class Store:
         return made
 
     def discard(self, draft: CommitDraft) -> None:
-        """Remove the files of a draft."""
         self._discard(draft.id)
 
     def _discard(self, id: str) -> None:
@@ -200,7 +263,7 @@ class Store:
             at_us = min(at_us, commit.at_us)
             if not missing or at_us < first_us:
                 break
-            for folder in missing.intersection(folders_of(commit)):
+            for folder in missing & {*(part.folder for part in commit.added), *commit.removed}:
                 found[folder] = at_us
                 missing.discard(folder)
         return found
@@ -217,7 +280,6 @@ class Store:
                 yield from [found for found in self.files.list_folder(commit.path) if found.is_folder] or [commit]
 
     def _commit_folders(self, folder: str) -> Iterator[FileInfo]:
-        """The folders of commits and drafts in all tables."""
         for found in self.files.list_folder(folder):
             if found.is_folder and commit_of(found.path):
                 yield found
@@ -231,8 +293,9 @@ class Store:
         for id in self.drafts.ended():
             if all(draft_of(found.path) != id for found in self._commit_folders(self.path)):
                 self.drafts.forget(id)
+        tables = self.ledger.unused_tables()
         for found in self.files.list_folder(f"{self.path}/{LOG_FOLDER}"):
-            if found.name.startswith(".") and found.modified < time.time() - MAX_WRITE_S:
+            if (found.name.startswith(".") or found.name in tables) and found.modified < time.time() - MAX_WRITE_S:
                 self.files.delete(found.path)
         self.ledger.forget(int((time.time() - older_than_s) * 1e6))
         return len(leftovers)
@@ -271,25 +334,13 @@ class Store:
         return [StoreProblem(f"{folder}/{name}", text) for name, text in texts.items() if text]
 
     def _problem(self, folder: str, file: StoredFile, found: FileInfo | None, content: bool) -> str:
-        """What is wrong with a file; empty if nothing is."""
         if found is None:
             return f"is missing; it had {file.rows} rows"
         if found.size != file.bytes:
             return f"has {found.size} bytes, not the {file.bytes} that were committed"
-        if content and checksum(self._content(f"{folder}/{file.name}")) != file.checksum:
+        if content and checksum(self.files.read(f"{folder}/{file.name}") or b"") != file.checksum:
             return "has another content than was committed; its checksum differs"
         return ""
-
-    def _content(self, path: str) -> bytes:
-        if local_path(path) is not None:
-            return read_content(path)
-        return self.files.read(path) or b""
-
-
-def _direct_files(path: str) -> FileSystem:
-    if (files := direct_file_system(path)) is None:
-        raise LakeError(f"{path} is neither a local folder nor in s3://; without Spark, only such lakes can be opened")
-    return files
 
 
 _SMALL = 1 << 16
@@ -332,13 +383,10 @@ def _difference(path: str, file: StoredFile, size: int) -> str:
         return "" if checksum(opened.read()) == file.footer else "has another footer than was committed"
 
 
-def _folders_above(root: str, parts: Iterable[Part]) -> list[str]:
-    """The folders of some parts and those above them, up to the store."""
-    found: set[str] = set()
-    for part in parts:
-        steps = part.folder.split("/")
-        found |= {"/".join([root, *steps[:upto]]) for upto in range(len(steps) + 1)}
-    return sorted(found)
+def folders_above(root: str, folders: Iterable[str]) -> list[str]:
+    """Some folders and those above them, up to the root; the paths are relative to it."""
+    steps = [folder.split("/") for folder in folders]
+    return sorted({"/".join([root, *each[:upto]]) for each in steps for upto in range(len(each) + 1)})
 
 
 def commit_of(folder: str) -> str:

@@ -1,9 +1,9 @@
-"""Bins, by which ranges are looked up.
+"""Arrays of numbers by which events are looked up: a hash table of integers, and bins for ranges.
 
-The interval between the outer constants of an attribute is cut into cells of equal width, and each cell into positions
-of equal width, as many as it has constants; so positions are narrow where constants are dense. Computing a position
-keeps the order of values. A group divides the positions into bins of its own number; a range is listed in every bin
-from that of its lower bound to that of its upper bound.
+For bins, the interval between the outer constants of an attribute is cut into cells of equal width, and each cell into
+positions of equal width, as many as it has constants; so positions are narrow where constants are dense. Computing a
+position keeps the order of values. A group divides the positions into bins of its own number; a range is listed in
+every bin from that of its lower bound to that of its upper bound.
 
 The number of bins is chosen so that a range is listed in about `COVERED` bins on average. Then, for values distributed
 like the constants, the ranges listed in a bin but not containing the value are at most a `COVERED`-th of those that
@@ -11,21 +11,97 @@ contain it, or half a range: however wide or narrow ranges are, one table per at
 """
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from genus.lake._query.int_table import Ints
 from genus.model._types import INT64_MAX, INT64_MIN
 
+Ints: TypeAlias = npt.NDArray[np.int64]
+Numbers: TypeAlias = npt.NDArray[np.int32]
 Reals: TypeAlias = npt.NDArray[np.float64]
 Bounds: TypeAlias = npt.NDArray[np.float64] | npt.NDArray[np.int64]
 
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 divided by the golden ratio (Knuth, The Art of Computer Programming 3, section 6.4)."""
+ROOM = 4
+"""Slots per key, at least half of it; so most keys are found at once."""
+BLOCK = 1 << 17
+"""Elements of arrays that are processed at once: they stay in the processor's cache, and their memory is reused."""
 CELLS = 1024
 POSITION_BITS = 24
 COVERED = 4
 LARGEST = 1e300
+
+
+class IntTable:
+    """The positions of distinct 64-bit keys, by open addressing with linear probing.
+
+    >>> IntTable(np.array([70, -3])).find(np.array([-3, 5, 70])).tolist()
+    [1, -1, 0]
+    """
+
+    def __init__(self, keys: Ints) -> None:
+        bits = max((ROOM * len(keys)).bit_length() - 1, 3)
+        self._shift, self._last = np.uint64(64 - bits), (1 << bits) - 1
+        self._positions = np.full(1 << bits, -1, np.int32)
+        self._keys = np.zeros(1 << bits, np.int64)
+        waiting, slots = np.arange(len(keys), dtype=np.int32), self._slots(keys)
+        while len(waiting):
+            free = self._positions[slots] < 0
+            self._positions[slots[free]] = waiting[free]
+            left = self._positions[slots] != waiting
+            waiting, slots = waiting[left], (slots[left] + 1) & self._last
+        taken = self._positions >= 0
+        self._keys[taken] = keys[self._positions[taken]]
+
+    def _slots(self, keys: Ints) -> Ints:
+        return ((keys.view(np.uint64) * _FACTOR) >> self._shift).view(np.int64)
+
+    def find(self, keys: Ints) -> Numbers:
+        """The position of each key; -1 if the table does not have it."""
+        found = np.empty(len(keys), np.int32)
+        for at in range(0, len(keys), BLOCK):
+            found[at : at + BLOCK] = self._find(keys[at : at + BLOCK])
+        return found
+
+    def _find(self, keys: Ints) -> Numbers:
+        slots = self._slots(keys)
+        found = self._positions[slots]
+        other = np.flatnonzero((self._keys[slots] != keys) & (found >= 0))
+        slots = slots[other]
+        while len(other):
+            slots = (slots + 1) & self._last
+            at = self._positions[slots]
+            found[other] = at
+            left = (self._keys[slots] != keys[other]) & (at >= 0)
+            other, slots = other[left], slots[left]
+        return found
+
+
+def expand_runs(starts: Ints, counts: Ints) -> Ints:
+    """The positions start, start + 1, ... of several runs, concatenated.
+
+    >>> expand_runs(np.array([10, 20]), np.array([2, 3])).tolist()
+    [10, 11, 20, 21, 22]
+    """
+    ends = np.cumsum(counts)
+    positions: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - counts), counts)
+    return positions
+
+
+def sort_codes(codes: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The positions of codes below a count, ordered by code, and where the positions of each code end.
+
+    >>> [part.tolist() for part in sort_codes(np.array([1, 0, 1]), 3)]
+    [[1, 0, 2], [1, 3, 3]]
+    """
+    narrow = codes.astype(np.uint16) if count <= 1 << 16 else codes  # numbers of 16 bits are sorted by radix
+    return np.argsort(narrow, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))
+
+
+# -- bins of ranges ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

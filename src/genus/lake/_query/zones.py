@@ -5,14 +5,14 @@ outcomes are a set that may be too large: if true is not among them, no row matc
 row does. Values are compared as Parquet statistics have them: times and durations in microseconds, text in UTF-8.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import reduce
-from operator import eq, ge, gt, le, lt, ne
 from typing import Any, NamedTuple
 
 import genus.filters._expression as x
-from genus.filters._covering import as_test, needed_attributes
+from genus.filters._covering import OPPOSITE, as_test, needed_attributes
+from genus.filters._evaluate import COMPARE
 from genus.model import FloatType
 from genus.model._types import micros_of_duration, micros_of_time
 
@@ -34,9 +34,6 @@ ABSENT = Values(may_be_present=False)
 PRESENT = Values(may_be_absent=False)
 Zone = Mapping[str, Values]
 """The attributes of which something is known, by name."""
-
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def outcomes(predicate: x.Predicate | None, zone: Zone) -> int:
@@ -103,18 +100,18 @@ def _compared(known: Values, op: str, constant: Any) -> int:
         keys = [key_of(each) for each in constant]
         passes = any(_may_be(low, high, "==", key) for key in keys)
         return TRUE * passes | FALSE * (low is None or low != high or low not in keys)
-    if op not in _COMPARE:
+    if op not in OPPOSITE:
         return TRUE | FALSE
     key = key_of(constant)
-    return TRUE * _may_be(low, high, op, key) | FALSE * _may_be(low, high, _OPPOSITE[op], key)
+    return TRUE * _may_be(low, high, op, key) | FALSE * _may_be(low, high, OPPOSITE[op], key)
 
 
 def _may_be(low: Any, high: Any, op: str, key: Any) -> bool:
     match op:
         case "<" | "<=":
-            return low is None or _COMPARE[op](low, key)
+            return low is None or COMPARE[op](low, key)
         case ">" | ">=":
-            return high is None or _COMPARE[op](high, key)
+            return high is None or COMPARE[op](high, key)
         case "==":
             return (low is None or low <= key) and (high is None or key <= high)
     return low is None or high is None or not low == high == key

@@ -1,0 +1,244 @@
+"""The planner of what is read for a subscription: families, types, columns and, by the ledger alone, parts of tables.
+
+By default the columns are the attributes of the subscribed type, so that they do not change when a subtype is
+registered; of a kind, which several families may have, those that every event has. With subtypes, they are the
+attributes of all types whose events can match.
+
+The folder of a part says the day of its events, and a shape their type and which attributes they carry. So parts
+without matches are left out. A subscription to types and attributes is counted without opening a file, and so is a
+predicate on `time` for the days that it includes or excludes as a whole.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import date
+from functools import cache
+from typing import NamedTuple
+
+import genus.filters._expression as x
+from genus.catalog import Catalog, TypeEntry
+from genus.errors import LakeError
+from genus.filters import Subscription
+from genus.filters._expression import DURATION_UNITS
+from genus.lake._query.zones import ABSENT, PRESENT, TRUE, Values, outcomes
+from genus.lake._tables.commits import Part
+from genus.lake._tables.lake_catalog import attribute_names, family_name, matching_types
+from genus.lake._tables.names import DAY, OWN_COLUMNS, find_case_twins
+from genus.lake._tables.state import LedgerState
+from genus.model import Attribute, Event, Vector, attributes, is_event_type
+from genus.model._vector import hidden_names
+
+ADDED = (*OWN_COLUMNS, DAY)
+"""The columns that Genus adds, which come last."""
+_EPOCH = date(1970, 1, 1)
+_DAY_US = DURATION_UNITS["d"]
+_TIME = "time"
+
+
+class SelectedTable(NamedTuple):
+    """What is read of the table of one family."""
+
+    vector: Vector
+    types: tuple[str, ...]
+    """The types that can match."""
+    columns: dict[str, Attribute]
+    """The attributes of the result that this family has, by the names of their columns."""
+    parts: list[Part]
+    """The parts with events of days that can match."""
+
+
+def select_tables(
+    subscription: Subscription,
+    catalog: Catalog,
+    state: LedgerState,
+    *,
+    subtypes: bool = False,
+    parts: Iterable[Part] | None = None,
+) -> dict[str, SelectedTable]:
+    """What is read of each family in a state of a lake; one without types if no type conforms.
+
+    With `subtypes`, the columns are the attributes of all types that can match. `parts` are those that are read, by
+    default all of the state.
+    """
+    entries, can_match = catalog.entries, day_test(subscription)
+    unregistered = [shape for name in state.shape_counts if name not in entries for _, shape in state.shapes_of[name]]
+    families = matching_types(subscription, catalog, unregistered)
+    named = subtype_columns(families, catalog) if subtypes else {}
+    own = {name: name for name in attribute_columns(subscription)}
+    given = None if parts is None else list(parts)
+    selected = {}
+    for family, types in (families or {family_of(subscription, catalog): []}).items():
+        vector = catalog.vector(family)
+        there = state.table(family) if given is None else [part for part in given if part.table == family]
+        hidden = hidden_names(vector, subscription.vector)
+        columns = {
+            column: _attribute((subscription.vector if column in hidden else vector).get(name), name, family)
+            for name, column in named.get(family, own).items()
+        }
+        kept = [part for part in there if can_match(part.day)] if types else []
+        selected[family] = SelectedTable(vector, tuple(types), columns, kept)
+    return selected
+
+
+def _attribute(found: Attribute | None, name: str, family: str) -> Attribute:
+    if found is None:
+        raise LakeError(f"the lake's catalog has no attribute {name!r} of {family}; register its type")
+    return found
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+
+def family_of(subscription: Subscription, catalog: Catalog) -> str:
+    """The family that the attributes of a subscription belong to; `Event` for a kind."""
+    cls = subscription.type
+    return family_name(cls, catalog) if is_event_type(cls) else "Event"
+
+
+def attribute_columns(subscription: Subscription) -> list[str]:
+    """The attributes of the subscribed type; of a kind, those that every event has."""
+    cls = subscription.type
+    return [attribute.name for attribute in attributes(cls if is_event_type(cls) else Event)]
+
+
+def subtype_columns(families: Mapping[str, Iterable[str]], catalog: Catalog) -> dict[str, dict[str, str]]:
+    """By family, the attributes of some of its types in vector order, each with the name of its column.
+
+    An attribute that families have with different types, units or cases has a column for each of them, such as
+    `Loop_speed` for `speed` of the family Loop. LakeError if another attribute has that name.
+
+    >>> from genus import Event, Kind
+    >>> class Weighed(Kind): ...
+    >>> class Crate(Event, Weighed):
+    ...     weight: int
+    >>> class Barrel(Event, Weighed):
+    ...     weight: float
+    >>> catalog = Catalog()
+    >>> added = catalog.register(Crate, Barrel)
+    >>> for family, columns in subtype_columns({"Crate": ["Crate"], "Barrel": ["Barrel"]}, catalog).items():
+    ...     print(family, list(columns.values()))
+    Crate ['time', 'source', 'place', 'deadline', 'expires', 'Crate_weight']
+    Barrel ['time', 'source', 'place', 'deadline', 'expires', 'Barrel_weight']
+    """
+    found = {
+        family: [each for each in catalog.vector(family) if each.name in names]
+        for family, types in families.items()
+        for names in [set(_names(types, catalog, catalog.entries))]
+    }
+    forms: dict[str, set[tuple[object, ...]]] = {}
+    for each in (each for listed in found.values() for each in listed):
+        forms.setdefault(each.name.lower(), set()).add((each.name, each.type, each.unit))
+    named = {
+        family: {each.name: _column(family, each, len(forms[each.name.lower()]) > 1) for each in listed}
+        for family, listed in found.items()
+    }
+    _check_distinct(named, forms)
+    return named
+
+
+def _names(types: Iterable[str], catalog: Catalog, entries: Mapping[str, TypeEntry]) -> Iterator[str]:
+    """The attributes of some types; all of the family if the catalog lacks a type."""
+    for name in types:
+        if name in entries:
+            yield from attribute_names(name, entries)
+        else:
+            yield from (each.name for family in catalog.families.values() for each in family)
+
+
+def _column(family: str, attribute: Attribute, is_ambiguous: bool) -> str:
+    return f"{family.replace('.', '_')}_{attribute.name}" if is_ambiguous else attribute.name
+
+
+def _check_distinct(named: Mapping[str, Mapping[str, str]], forms: Mapping[str, object]) -> None:
+    made = {column for columns in named.values() for name, column in columns.items() if column != name}
+    every = {column for columns in named.values() for column in columns.values()}
+    taken = sorted(column for column in made if column.lower() in forms)
+    if taken or (twins := find_case_twins(every)):
+        raise LakeError(
+            f"two attributes would have the column {taken[0] if taken else twins}; read the families one by one"
+        )
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def day_test(subscription: Subscription) -> Callable[[date | None], bool]:
+    """A test whether events in parts of a day can match; those without a time are under the day of their recording.
+
+    >>> from genus import Subscription
+    >>> can_match = day_test(Subscription.parse("Event where time >= @2026-05-01T06:00:00Z"))
+    >>> can_match(date(2026, 4, 30)), can_match(date(2026, 5, 1))
+    (False, True)
+    """
+    where = subscription.where
+    timeless = _TIME not in subscription.has and outcomes(where, {_TIME: ABSENT}) & TRUE
+    timed = _TIME not in subscription.lacks
+    return cache(lambda day: bool(timeless or (timed and outcomes(where, {_TIME: _times_of(day)}) & TRUE)))
+
+
+def _times_of(day: date | None) -> Values:
+    if day is None:
+        return PRESENT
+    start = (day - _EPOCH).days * _DAY_US
+    return Values(start, start + _DAY_US - 1, may_be_absent=False)
+
+
+class CountedPart(NamedTuple):
+    """A part that can have matches."""
+
+    part: Part
+    rows: int | None
+    """The number of matching rows; None if the ledger does not say."""
+
+
+def count_parts(subscription: Subscription, table: SelectedTable, state: LedgerState) -> list[CountedPart]:
+    """The parts of a table that can have matches, by their shapes."""
+    counts = _PartCounts(subscription, table, state)
+    return [CountedPart(part, rows) for part in table.parts if (rows := counts.count(part)) != 0]
+
+
+class _PartCounts:
+    """Counts the matching rows of parts of one family by their shapes."""
+
+    def __init__(self, subscription: Subscription, table: SelectedTable, state: LedgerState) -> None:
+        self._where, self._shapes, vector = subscription.where, state.shapes, table.vector
+        bits = {attribute.name: 1 << bit for bit, attribute in enumerate(vector)}
+        bits |= dict.fromkeys(hidden_names(vector, subscription.vector), 1 << len(vector))  # no shape has this bit
+        self._tested = {name: bits[name] for name in _tested_attributes(subscription.where) if name in bits}
+        has, lacks = (sum(bits[name] for name in set(names)) for names in (subscription.has, subscription.lacks))
+        listed = [each for name in table.types for each in state.shapes_of.get(name, ())]
+        self._is_complete = all(shape.tag is not None for _, shape in listed)
+        """Whether all shapes of the types are listed; a type with very many is listed once, without presence bits."""
+        relevant = sum(self._tested.values())
+        self._carried = {
+            number: found & relevant
+            for number, found in ((number, shape.bits) for number, shape in listed if shape.tag is not None)
+            if found & has == has and not found & lacks
+        }
+        """Of each shape that can match: which of the tested attributes its events carry."""
+        self._outcomes = cache(self._find_outcomes)
+
+    def count(self, part: Part) -> int | None:
+        """The number of matching rows; None if the ledger does not say."""
+        shapes = part.shapes
+        if shapes is None or not (self._is_complete or all(number in self._shapes for number in shapes)):
+            return None
+        rows = 0
+        for number in shapes.keys() & self._carried.keys():
+            found = self._outcomes(self._carried[number], part.day)
+            if found == TRUE:
+                rows += shapes[number]
+            elif found & TRUE:
+                return None
+        return rows
+
+    def _find_outcomes(self, carried: int, day: date | None) -> int:
+        """The possible outcomes of the predicate for events of a day that carry some of the tested attributes."""
+        zone = {name: PRESENT if carried & bit else ABSENT for name, bit in self._tested.items()}
+        if zone.get(_TIME) is PRESENT:
+            zone[_TIME] = _times_of(day)
+        return outcomes(self._where, zone)
+
+
+def _tested_attributes(where: x.Predicate | None) -> list[str]:
+    nodes = where.walk() if where is not None else ()
+    return list(dict.fromkeys(node.name for node in nodes if isinstance(node, x.AttributeRef)))

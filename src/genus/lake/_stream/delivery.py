@@ -1,0 +1,226 @@
+"""Deliveries: the matches of new events of all families, written to inboxes by the tasks of one Spark job.
+
+A task reads shares of the new files, matches the events with the plan, and writes the matches of each family in order
+of subscriber and time, so that one inbox is in few row groups of a file. It begins another file when it has many, so
+that its memory is limited. Names and contents of files depend on the number and the input of the task only: a task that
+is retried, or run twice at the same time, writes the same files. Sizes and checksums are computed in the task.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from genus.lake._jobs import folder_name, job_description, parallelism
+from genus.lake._query.lookup import Matches
+from genus.lake._query.route_job import BATCH_ROWS, Batch, RouteJob
+from genus.lake._query.route_plan import FamilyPlan
+from genus.lake._query.sent_plan import Sent, send
+from genus.lake._stream.increments import Increment
+from genus.lake._tables.columns import event_schema, file_schema
+from genus.lake._tables.commits import CommitDraft, Part, StoredFile
+from genus.lake._tables.files import arrow_opens, write_file
+from genus.lake._tables.names import COMMIT, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.part_writer import RESULT_SCHEMA, ROW_GROUP, DriverUpload, write_tables, write_uploads
+from genus.lake._tables.spark_store import SparkStore
+
+MATCHES_PER_FILE = 2_000_000
+"""A task begins another file when it has found so many matches."""
+EVENTS_PER_TASK = 50_000
+"""A task of a small delivery reads at least so many events."""
+
+_ADDRESS = (pa.field(SUBSCRIBER, pa.string()), pa.field(SUBSCRIPTION, pa.string()))
+
+Rows = npt.NDArray[np.int64]
+
+
+class Addresses:
+    """The subscriber and the text of each subscription, by its number."""
+
+    def __init__(self, subscribers: Sequence[str], texts: Sequence[str]) -> None:
+        self._subscribers, self._texts = pa.array(subscribers, pa.string()), pa.array(texts, pa.string())
+        self.is_first = np.zeros(len(texts), np.bool_)
+        """Whether a subscription is the first with its subscriber and text; what is listed twice is delivered once."""
+        self.is_first[first_numbers(subscribers, texts)] = True
+        names = self._subscribers.dictionary_encode()
+        order = pc.rank(names.dictionary).to_numpy().astype(np.int64)
+        self.rank: Rows = order[names.indices.to_numpy()] if len(names) else order
+        """The position of a subscription's subscriber among all in order."""
+
+    def take(self, subscriptions: npt.NDArray[np.int32]) -> list[pa.Array]:
+        """The subscribers and texts of subscriptions."""
+        chosen = pa.array(subscriptions)
+        return [self._subscribers.take(chosen), self._texts.take(chosen)]
+
+
+def first_numbers(subscribers: Sequence[str], texts: Sequence[str]) -> list[int]:
+    """The numbers of subscriptions without those that a subscriber has listed before.
+
+    >>> first_numbers(["ann", "ben", "ann", "ann"], ["Loop", "Loop", "Loop", "Gate"])
+    [0, 1, 3]
+    """
+    found: dict[tuple[str, str], int] = {}
+    for number, address in enumerate(zip(subscribers, texts, strict=True)):
+        found.setdefault(address, number)
+    return list(found.values())
+
+
+class Delivery:
+    """Delivers the matches of one plan; made once for a plan, because its addresses are sent to workers."""
+
+    def __init__(self, job: RouteJob, texts: Sequence[str]) -> None:
+        self.job = job
+        self._addresses = send(job.lake.spark, Addresses(job.plan.subscribers, texts))
+
+    def write(self, store: SparkStore, new: Increment, draft: CommitDraft, table: str) -> tuple[Part, ...]:
+        """Write the matches of new events into folders of a draft below `table`; returns them as parts."""
+        lake, spark = self.job.lake, self.job.lake.spark
+        families = [family for family in new.families if family in self.job.plan.families]
+        if not families:
+            return ()
+        store.drafts.begin(draft.id)
+        vectors = {family: lake.catalog.vector(family) for family in families}
+        targets = {
+            family: _Target(
+                f"{store.path}/{table}/{family}/{COMMIT}={draft.id}", event_schema(vector).names, file_schema(vector)
+            )
+            for family, vector in vectors.items()
+        }
+        upload = not arrow_opens(store.path)
+        frames = self.job.run(
+            {family: new.parts_of(family) for family in families},
+            partial(_deliver, targets, self._addresses, upload),
+            RESULT_SCHEMA,
+            {family: target.columns for family, target in targets.items()},
+            least=max(1, min(parallelism(spark), new.rows // EVENTS_PER_TASK)),
+            above=new.after.version,
+        )
+        written: dict[str, list[StoredFile]] = {}
+        what = f"deliver the matches in {folder_name(lake.path)} to {folder_name(store.path)}"
+        with job_description(spark, what):
+            for frame in frames:
+                rows = frame.toLocalIterator() if upload else frame.collect()
+                for report in write_uploads(store.files, rows):
+                    for family, file in msgspec.json.decode(report, type=list[tuple[str, StoredFile]]):
+                        written.setdefault(family, []).append(file)
+        return tuple(
+            Part(family, targets[family].folder[len(store.path) + 1 :], tuple(files))
+            for family, files in written.items()
+        )
+
+
+# -- in tasks ----------------------------------------------------------------------------------------------------------
+
+
+class _Target(msgspec.Struct, frozen=True):
+    """Where the matches of a family are written."""
+
+    folder: str
+    columns: list[str]
+    """The columns of an event, by the present names of attributes."""
+    schema: Any
+    """The schema of a file of events, with the same columns in the same order."""
+
+
+def _deliver(
+    targets: Mapping[str, _Target],
+    sent: Sent[Addresses],
+    upload: bool,
+    number: int,
+    plan: FamilyPlan,
+    batches: Iterator[Batch],
+) -> Iterator[pa.RecordBatch]:
+    """Write the matches of a task, and return a report of the files."""
+    addresses, target, files = sent.load(), targets[plan.family], DriverUpload()
+    write = files.write if upload else write_file
+    report: list[tuple[str, StoredFile]] = []
+    for found in _found(plan, batches, addresses, target):
+        name = f"part-{number:05}-{len(report):03}.parquet"
+        written = write(f"{target.folder}/{name}", found.write)
+        report.append((plan.family, StoredFile(name, len(found), *written)))
+    yield from files.rows(msgspec.json.encode(report))
+
+
+def _found(
+    plan: FamilyPlan, batches: Iterator[Batch], addresses: Addresses, target: _Target
+) -> Iterator["FoundMatches"]:
+    """The matches of a task, as much at once as is written to one file."""
+    found, needed = FoundMatches(addresses, target.schema), plan.columns_needed()
+    for batch in batches:
+        waiting: list[Matches] = []
+        events: pa.Table | None = None
+        for rows, subscriptions in plan.iter_matches(batch.read(needed)):
+            once = np.flatnonzero(addresses.is_first[subscriptions])
+            waiting.append(Matches(rows[once], subscriptions[once]))
+            events = batch.read(target.columns) if events is None else events
+            if len(found) + sum(len(each.rows) for each in waiting) >= MATCHES_PER_FILE:
+                found.add(events, waiting)
+                yield found
+                found, waiting = FoundMatches(addresses, target.schema), []
+        if events is not None and waiting:
+            found.add(events, waiting)
+        if found.events >= BATCH_ROWS:
+            yield found
+            found = FoundMatches(addresses, target.schema)
+    if len(found):
+        yield found
+
+
+class FoundMatches:
+    """State: the matches that are written to a file, and the events that have any."""
+
+    def __init__(self, addresses: Addresses, schema: pa.Schema) -> None:
+        self._addresses, self._schema = addresses, schema
+        self._events: list[pa.Table] = []
+        self._rows: list[Rows] = []
+        self._subscriptions: list[npt.NDArray[np.int32]] = []
+        self.events = 0
+
+    def __len__(self) -> int:
+        return sum(map(len, self._rows))
+
+    def add(self, events: pa.Table, found: Sequence[Matches]) -> None:
+        """Add matches of a batch of events; those without a match are dropped."""
+        matched = np.zeros(events.num_rows, np.bool_)
+        for each in found:
+            matched[each.rows] = True
+        place = np.cumsum(matched) - 1 + self.events
+        taken = events if matched.all() else events.filter(pa.array(matched))
+        self._events.append(
+            pa.table(
+                [column.cast(to.type) for column, to in zip(taken.columns, self._schema, strict=True)],
+                schema=self._schema,
+            )
+        )
+        self._rows += [place[each.rows] for each in found]
+        self._subscriptions += [each.subscriptions for each in found]
+        self.events += taken.num_rows
+
+    def write(self, stream: Any) -> None:
+        """Write a file, in order of subscriber and time."""
+        schema = pa.schema([*_ADDRESS, *self._schema])
+        write_tables(stream, schema, self._tables(schema))
+
+    def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The rows of each row group, so that all matches are never in memory at once."""
+        events = pa.concat_tables(self._events).combine_chunks()
+        rows, subscriptions = np.concatenate(self._rows), np.concatenate(self._subscriptions)
+        at = np.empty(len(events), np.int64)
+        at[np.argsort(_times(events), kind="stable")] = np.arange(len(events))
+        order = np.argsort(self._addresses.rank[subscriptions] * len(events) + at[rows], kind="stable")
+        for first in range(0, len(order), ROW_GROUP):
+            chosen = order[first : first + ROW_GROUP]
+            taken = events.take(pa.array(rows[chosen]))
+            addresses = self._addresses.take(subscriptions[chosen])
+            yield pa.Table.from_arrays([*addresses, *taken.columns], schema=schema)
+
+
+def _times(events: pa.Table) -> Rows:
+    """The times of events as numbers, for sorting; those without a time come first."""
+    times: Rows = pc.fill_null(events.column("time").cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
+    return times
