@@ -32,7 +32,7 @@ LONG = (
     "lake/test_windows", "lake/test_restored", "lake/test_full_disk", "lake/test_keeping", "lake/test_integrity",
     "lake/test_route", "lake/test_data_source", "lake/test_pairing", "test_truth_table", "lake/test_derived",
     "targets/test_spark", "tests/test_run", "lake/test_hadoop", "lake/test_hard_cases", "test_typing",
-    "codes/test_schemes", "lake/test_lake", "lake-analytics", "cli/test_bus_commands", "tests/test_loops",
+    "codes/test_schemes", "lake/test_lake", "lake-analysis", "cli/test_bus_commands", "tests/test_loops",
     "lake/test_json_lines",
 )  # fmt: skip
 """Files that take long, which workers begin with, so that none is left with one of them at the end."""

@@ -19,7 +19,7 @@ from genus.can._plan.toml_table import TomlTable
 from genus.cli import SpanParam, genus
 from genus.errors import BusError, PlanError, SpanError
 from genus.lake import Pairing, Windows
-from genus.lake._tables.retention import time_before
+from genus.lake._query.removal import time_before
 from genus.net import RateLimit
 from genus.net._coap.address import parse_coap_address
 from genus.net._gateway.rate import parse_rate

@@ -21,9 +21,9 @@ from genus.catalog import Catalog
 from genus.errors import DeviceError
 from genus.filters import AllOf
 from genus.lake import LakeReader
-from genus.lake._ingest import writer
 from genus.lake._query.route_plan import plan_routes
 from genus.lake._query.subscription_list import RouteEntry
+from genus.lake._tables import part_writer
 from genus.lake._tables.lake_catalog import CatalogFile
 from genus.lake._tables.names import POSITION
 from genus.model import vector
@@ -187,7 +187,7 @@ def lake_tables(subscriptions: Sequence[Subscription], events: Sequence[Event]) 
 
 def local_reader(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> Table:
     """A lake in row groups so small that some are skipped, read without Spark."""
-    with tempfile.TemporaryDirectory() as folder, patch.object(writer, "ROW_GROUP", 4):
+    with tempfile.TemporaryDirectory() as folder, patch.object(part_writer, "ROW_GROUP", 4):
         asked = (cls for subscription in subscriptions for cls in subscription.types)
         store = create_lake(Path(folder) / "lake", generators, *asked, *map(type, events))
         add_events(store, events)

@@ -92,8 +92,10 @@ def started(folder: Path, *workers: str) -> Iterator[Cluster]:
 
 
 def python_without_genus(folder: Path) -> str:
-    """A Python with all packages of this one but Genus; a .pth file is not followed from another .pth file."""
+    """A Python with all packages of this one but Genus and msgspec."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
-    (site / "dependencies.pth").write_text(str(HOME.parent))
+    for package in HOME.parent.iterdir():
+        if package.suffix != ".pth" and not package.name.startswith(("genus", "msgspec")):
+            (site / package.name).symlink_to(package)
     return str(folder / "bin" / "python")

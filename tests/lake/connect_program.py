@@ -25,7 +25,6 @@ from genus.lake import (
     register_data_source,
     ship,
 )
-from genus.lake._ingest import job
 from genus.lake._jobs import is_connect
 from genus.lake._query import sent_plan
 from tests.lake.bursts import GIVES, bursts
@@ -34,7 +33,7 @@ from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, traffic, write_
 
 SECOND = timedelta(seconds=1)
 HALF = timedelta(seconds=150)
-HADOOP = "a path of Hadoop"
+HADOOP, STREAM = "a path of Hadoop", "stream"
 Steps = Iterator[tuple[str, Callable[[], object]]]
 
 
@@ -82,7 +81,7 @@ def steps(spark: SparkSession, folder: Path) -> Steps:
     yield "ship", lambda: Path(ship(spark)).name
     lake = Lake.create(spark, folder / "lake", *ALL)
     yield "ingest here", lambda: lake.ingest(folder / "a.genus").events
-    yield "ingest by tasks", lambda: _by_tasks(lake, folder / "b.genus")
+    yield "ingest more", lambda: lake.ingest(folder / "b.genus").events
     yield "ingest dead letters", lambda: lake.ingest(folder / "bad.jsonl").dead
     yield "dead letters", lambda: digests({"dead": lake.dead_letters().drop("path")})
     yield from _query_steps(lake)
@@ -91,11 +90,6 @@ def steps(spark: SparkSession, folder: Path) -> Steps:
     yield from _derive_steps(lake, folder)
     yield from _source_steps(spark, folder)
     yield from _keeping_steps(lake, folder)
-
-
-def _by_tasks(lake: Lake, path: Path) -> int:
-    with patch.object(job, "SMALL_BYTES", 0):
-        return lake.ingest(path).events
 
 
 def _query_steps(lake: Lake) -> Steps:
@@ -143,7 +137,9 @@ def _stream_steps(lake: Lake, folder: Path) -> Steps:
     stream = lake.stream(folder / "landing").for_each(Gate, lambda frame, version: seen.append(frame.count()), "gates")
     stream.route(SUBSCRIPTIONS).to_inboxes(folder / "inboxes")
     write_recording(folder / "landing" / "c.genus", traffic(100, first=200))
-    yield "stream", lambda: [stream.run().events, stream.run().events, *seen]
+    yield STREAM, lambda: [stream.run().events, stream.run().events, *seen]
+    yield "ingest what landed", lambda: lake.ingest(folder / "landing").skipped and None
+    yield "catch up", lambda: stream.catch_up() and None
     yield "delivered", lambda: Inboxes(lake.spark, folder / "inboxes").read().count()
     yield "compact inboxes", lambda: Inboxes(lake.spark, folder / "inboxes").compact() > 0
 

@@ -1,7 +1,7 @@
 """A process that dies at the n-th change of a file, simulated in this one: from then on nothing is changed any more.
 
 A change is a call of the operating system that links, renames, removes or flushes a file, a file that a task in this
-process writes, or the folder that a Spark job writes. The process dies before it or after it: each has two points.
+process writes, or what a Spark job writes. The process dies before it or after it: each has two points.
 """
 
 import os
@@ -11,9 +11,8 @@ from typing import Any
 from unittest.mock import patch
 
 from genus.lake._ingest import job
-from genus.lake._stream import part_files
-from genus.lake._tables import drafts
 from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.store import Drafts
 
 
 class Killed(BaseException):
@@ -65,10 +64,10 @@ class Death:
 def dying(death: Death) -> Iterator[None]:
     """Run a block in which the process dies; the locks that it holds are released, as by the operating system."""
     changes = ("link", "replace", "unlink", "rmdir", "fsync")
-    opened: list[drafts.Drafts] = []
-    begin = drafts.Drafts.begin
+    opened: list[Drafts] = []
+    begin = Drafts.begin
 
-    def note(self: drafts.Drafts, id: str) -> None:
+    def note(self: Drafts, id: str) -> None:
         opened.append(self)
         begin(self, id)
 
@@ -76,10 +75,9 @@ def dying(death: Death) -> Iterator[None]:
     patches = [patch.object(os, name, death.around(getattr(os, name))) for name in changes]
     patches += [
         patch.object(job, "write_file", death.around(write)),
-        patch.object(part_files, "write_file", death.around(write)),
-        patch.object(SparkStore, "write", death.around(SparkStore.write)),
-        patch.object(drafts.Drafts, "begin", note),
-        patch.object(drafts.Drafts, "forget", lambda *_: None),
+        patch.object(SparkStore, "_write", death.around(SparkStore._write)),
+        patch.object(Drafts, "begin", note),
+        patch.object(Drafts, "forget", lambda *_: None),
     ]
     for each in patches:
         each.start()
@@ -91,7 +89,7 @@ def dying(death: Death) -> Iterator[None]:
         for each in patches:
             each.stop()
         for found in opened:
-            for known in found._open.values():
-                if known.lock is not None:
-                    os.close(known.lock)
+            for _, lock in found._open.values():
+                if lock is not None:
+                    os.close(lock)
             found._open.clear()

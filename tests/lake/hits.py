@@ -3,13 +3,13 @@
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from functools import reduce
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.lake import END_OF_STREAM, Analysis, union_waiting, watermark_of
-from genus.lake._analytics.analysis import LocalAnalysis
 
 INSTANT = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 3, 29, 0, 59, 50, tzinfo=UTC)  # ten seconds before Berlin's clocks go forward
@@ -101,44 +101,22 @@ def increments(given_hits: Iterable[Hit], cuts: int, seed: int) -> Iterator[list
 
 def followed(
     analysis: Analysis, batches: Iterable[list[Hit]], frames: Callable[[list[Hit]], Sequence[DataFrame]]
-) -> list[dict[str, Any]]:
-    """The results of an analysis over increments and at the end; waiting rows are stored between increments."""
+) -> DataFrame:
+    """The results of an analysis over increments and at the end, in one frame."""
     waiting: DataFrame | None = None
-    given_out: list[dict[str, Any]] = []
+    given_out: list[DataFrame] = []
     recorded = 0
     for batch in batches:
         recorded = max([recorded, *(hit.recorded for hit in batch)])
         rows = union_waiting(waiting, analysis.take(*frames(batch)))
         settled = analysis.settle(rows, watermark_of(START + timedelta(microseconds=recorded), analysis.lateness))
-        given_out += settled.results.toArrow().to_pylist()
-        kept = settled.waiting
-        waiting = kept.sparkSession.createDataFrame(kept.toArrow(), kept.schema)
+        given_out.append(settled.results)
+        waiting = settled.waiting
     assert waiting is not None
-    rest = analysis.settle(waiting, END_OF_STREAM)
-    assert rest.waiting.isEmpty()
-    return [*given_out, *rest.results.toArrow().to_pylist()]
+    given_out.append(analysis.settle(waiting, END_OF_STREAM).results)
+    return reduce(DataFrame.unionAll, given_out)
 
 
-def followed_here(
-    analysis: LocalAnalysis, batches: Iterable[list[Hit]], tables: Callable[[list[Hit]], Sequence[pa.Table]]
-) -> list[dict[str, Any]]:
-    """As `followed`, without Spark."""
-    waiting: pa.Table | None = None
-    given_out: list[dict[str, Any]] = []
-    recorded = 0
-    for batch in batches:
-        recorded = max([recorded, *(hit.recorded for hit in batch)])
-        taken = analysis.take_arrow(*tables(batch))
-        rows = taken if waiting is None else pa.concat_tables([taken, waiting])
-        watermark = watermark_of(START + timedelta(microseconds=recorded), analysis.lateness)
-        results, waiting = analysis.settle_arrow(rows, watermark)
-        given_out += results.to_pylist()
-    assert waiting is not None
-    rest = analysis.settle_arrow(waiting, END_OF_STREAM)
-    assert not rest.waiting.num_rows
-    return [*given_out, *rest.results.to_pylist()]
-
-
-def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:
+def in_order(rows: DataFrame) -> list[str]:
     """Rows in an order of their own, to compare them."""
-    return sorted(map(repr, rows))
+    return sorted(map(repr, rows.toArrow().to_pylist()))

@@ -1,22 +1,16 @@
-"""A process that ingests the files of a folder, without Spark, until it is killed: `python kill_program.py FOLDER`."""
+"""A process that ingests the files of a folder until it is killed: `python kill_program.py FOLDER`."""
 
 import sys
 from pathlib import Path
-from typing import Any
-from unittest.mock import MagicMock
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from genus.lake import Lake
-
-
-def without_spark() -> Any:
-    """In place of a session: small files are ingested without Spark, only the jobs are described."""
-    return MagicMock()
+from genus.testing import spark_session
 
 
 def main(folder: Path) -> None:
-    lake = Lake(without_spark(), folder / "lake")
+    lake = Lake(spark_session(), folder / "lake")
     print("ready", flush=True)
     for file in sorted((folder / "landing").iterdir()):
         lake.ingest(file)

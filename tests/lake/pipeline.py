@@ -15,9 +15,7 @@ from pyspark.sql import functions as F
 
 from genus import Subscription, this
 from genus.lake import Inboxes, Lake, pair, windows
-from genus.lake._ingest import job
 from genus.lake._query import sent_plan
-from genus.lake._stream import small_delivery
 from genus.lake._worker_package import ship
 from tests.lake.roads import ALL, Counter, Gate, Radar, Streetside
 
@@ -80,8 +78,8 @@ def _session(given: Given) -> SparkSession:
 
 
 def run(spark: SparkSession, recordings: Path, folder: Path) -> dict[str, object]:
-    """The figures of every step; small work, too, is done by Spark, and small plans are sent as files."""
-    job.SMALL_BYTES = small_delivery.SMALL_EVENTS = sent_plan.MAX_CONTENT = 0
+    """The figures of every step; small plans, too, are sent as files."""
+    sent_plan.MAX_CONTENT = 0
     lake = Lake.create(spark, folder / "lake", *ALL)
     ingested, again = lake.ingest(recordings), lake.ingest(recordings)
     compacted = lake.compact()

@@ -15,7 +15,6 @@ from pyspark.sql import SparkSession
 from genus import Event, Maybe
 from genus.errors import LakeError
 from genus.lake import Lake
-from genus.lake._ingest import job
 from genus.lake._worker_package import ship
 from tests.lake.roads import MORNING, write_recording
 
@@ -40,8 +39,7 @@ def main(folder: Path, python: str) -> None:
 
 
 def run(spark: SparkSession, folder: Path) -> dict[str, object]:
-    """Ingest without Genus on the workers, then with it; small files, too, are ingested by Spark."""
-    job.SMALL_BYTES = 0
+    """Ingest without Genus on the workers, then with it."""
     lamps = [Lamp(watts=float(number), time=MORNING) for number in range(50)]
     recording = write_recording(folder / "lamps.genus", list(lamps))
     lake = Lake.create(spark, folder / "lake", Lamp)

@@ -15,13 +15,17 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from genus import Subscription
-from genus.lake._ingest.format import Columns, TypePlan, Types
+from genus.catalog import Catalog
+from genus.lake._ingest.format import Columns, Format, TypePlan, Types
+from genus.lake._ingest.job import SPLIT_BYTES, IngestWork, InputFile, make_draft, run_ingest
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._tables.columns import INSTANT, OWN_SCHEMA, POSITION, RECORDED, TYPE, file_schema
-from genus.lake._tables.commits import Part
+from genus.lake._tables.columns import INSTANT, OWN_SCHEMA, file_schema
+from genus.lake._tables.commits import CommitDraft, Part
+from genus.lake._tables.files import file_info
 from genus.lake._tables.lake_catalog import CatalogFile
+from genus.lake._tables.lake_tables import table_schema, with_present_names
+from genus.lake._tables.names import POSITION, RECORDED, TYPE
 from genus.lake._tables.shapes import new_shapes
-from genus.lake._tables.spark_columns import table_schema, with_present_names
 from genus.lake._tables.store import Store
 from genus.model import Event, name_of, vector
 from genus.model._vector import hidden_names
@@ -133,3 +137,12 @@ def _columns(events: Sequence[Event], positions: list[int], recorded: datetime, 
     columns = [batch[field.name].cast(field.type) for field in fields]
     columns += [pa.array(positions, pa.int64()), pa.repeat(pa.scalar(recorded, INSTANT), len(events))]
     return pa.RecordBatch.from_arrays(columns, [*(field.name for field in fields), POSITION, RECORDED])
+
+
+def ingest_draft(
+    spark: SparkSession, root: Path, catalog: Catalog, path: str, format: Format, split_bytes: int = SPLIT_BYTES
+) -> CommitDraft:
+    """Read a file by the job of ingest, without a lake."""
+    work = IngestWork.begin(str(root), catalog.text())
+    given = InputFile(path, file_info(path).size, format)
+    return make_draft(work, run_ingest(spark, work, [given], split_bytes))

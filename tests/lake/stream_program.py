@@ -1,4 +1,4 @@
-"""A process that streams a landing folder until it kills itself: `stream_program.py FOLDER POINT COUNT WHOM HOW`.
+"""A process that streams a landing folder until it kills itself: `stream_program.py FOLDER POINT COUNT WHOM`.
 
 It ends as by `kill -9` when it comes to a point of the work for the COUNT-th time: Python alone, or Python and Spark.
 """
@@ -13,10 +13,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from genus.lake import Inboxes, Lake, lazy_session
-from genus.lake._ingest import ingest, job
-from genus.lake._stream import small_delivery
-from genus.lake._tables.files import write_file
+from genus.lake import Inboxes, Lake
+from genus.lake._ingest.job import gather_reports
+from genus.lake._stream import stream
 from genus.lake._tables.spark_store import SparkStore
 from genus.testing import spark_session
 from tests.lake.test_inboxes import WANTED
@@ -25,15 +24,14 @@ POINTS = (
     "before ingest", "during ingest", "before ingest commit", "after ingest commit",
     "during write", "after write", "before deliver commit", "after deliver commit",
 )  # fmt: skip
-"""Where the process can die; `during` is some milliseconds after a Spark job was started, or after a file was written
-where the work is done in this process."""
+"""Where the process can die; `during` is some milliseconds after a Spark job was started."""
 
 
 class Death:
     """Kills this process, alone or with Spark, when a point was reached so many times."""
 
-    def __init__(self, point: str, count: int, whom: str, on_spark: bool) -> None:
-        self._point, self._left, self._whom, self._on_spark = point, count, whom, on_spark
+    def __init__(self, point: str, count: int, whom: str) -> None:
+        self._point, self._left, self._whom = point, count, whom
 
     def reach(self, point: str) -> None:
         """Die here, if this is the point."""
@@ -49,21 +47,10 @@ class Death:
             called = name(*arguments)
             self.reach(f"before {called}")
             timer = threading.Timer(0.1, self.reach, [f"during {called}"])
-            if self._on_spark:
-                timer.start()
+            timer.start()
             result = function(*arguments, **options)
             timer.cancel()
             self.reach(f"after {called}")
-            return result
-
-        return run
-
-    def after(self, function: Callable[..., Any], point: str) -> Callable[..., Any]:
-        """The function with a point after it."""
-
-        def run(*arguments: Any) -> Any:
-            result = function(*arguments)
-            self.reach(point)
             return result
 
         return run
@@ -74,24 +61,17 @@ class Death:
         os.kill(os.getpid(), signal.SIGKILL)  # Spark notices later, and may be at work when the next process begins
 
 
-def main(folder: Path, point: str, count: int, whom: str, how: str) -> None:
-    death = Death(point, count, whom, how == "spark")
-    changed: Any = job
-    if how == "spark":
-        job.SMALL_BYTES = small_delivery.SMALL_EVENTS = 0
-    else:
-        changed.write_file = death.after(write_file, "during ingest")
-        changed = small_delivery
-        changed.write_file = death.after(write_file, "during write")
-    changed = ingest
-    changed.run_ingest = death.around(job.run_ingest, lambda *_: "ingest")
+def main(folder: Path, point: str, count: int, whom: str) -> None:
+    death = Death(point, count, whom)
+    changed: Any = stream
+    changed.gather_reports = death.around(gather_reports, lambda *_: "ingest")
     changed = Inboxes
     changed._write = death.around(Inboxes._write, lambda *_: "write")
     changed = SparkStore
     changed.commit = death.around(SparkStore.commit, lambda store, draft: f"{draft.kind} commit")
-    lake = Lake(lazy_session(spark_session), folder / "lake")  # not needed where the work is done in this process
+    lake = Lake(spark_session(), folder / "lake")
     lake.stream(folder / "landing", files_per_batch=1).route(WANTED).to_inboxes(folder / "inboxes").run()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), *sys.argv[4:])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4])

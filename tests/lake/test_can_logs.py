@@ -259,18 +259,6 @@ def test_frames_of_no_message_may_be_left_out(car: Path, tmp_path: Path) -> None
         CanLogs.of(load_dbc(car), "log", unknown="none")  # type: ignore[arg-type]
 
 
-def test_one_channel_may_be_chosen(car: Path, tmp_path: Path) -> None:
-    """A DBC file describes one bus; frames of other buses are left out."""
-    path = tmp_path / "drive.log"
-    path.write_text(log_text(5, 300))
-    types = catalog_of(*load_dbc(car).all_types)
-    events, _ = read(logs(car, path), path, types)
-    for channel in ("can0", "can1", "can2"):
-        chosen, letters = read(CanLogs.of(load_dbc(car), "log", channel=channel), path, types)
-        assert chosen == {at: event for at, event in events.items() if event[1]["place"] == channel}
-        assert all(f" {channel} " in letter.raw for letter in letters if letter.reason != "damaged line")
-
-
 def test_events_that_are_not_the_catalogs_are_dead_letters(car: Path, tmp_path: Path) -> None:
     """A DBC file may say something else than the one that the types were registered of."""
 
@@ -327,6 +315,22 @@ def test_a_format_is_sent_to_tasks_as_data(car: Path, monkeypatch: pytest.Monkey
     sent = pickle.dumps(CanLogs.of(load_dbc(car), "log"))
     monkeypatch.setattr("genus.can._dbc.dbc_file.read_layouts", lambda path: pytest.fail("read again"))
     assert pickle.loads(sent).messages[0].type_name == "Drive"
+
+
+def test_a_dbc_file_is_parsed_once_for_each_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By all ingests of a process: the same messages, and the same classes, until the file changes."""
+    path = tmp_path / "car.dbc"
+    path.write_text(CAR)
+    log = tmp_path / "drive.log"
+    log.write_text("(1.5) can0 100#00000100\n")
+    first, second = FormatChooser(None, None, path), FormatChooser(None, None, path)
+    made = first(str(log))
+    with monkeypatch.context() as patch:
+        patch.setattr("genus.can._dbc.database.read_database", lambda *given: pytest.fail("parsed again"))
+        assert first.types == second.types
+        assert second(str(log)) == made
+    path.write_text(CAR.replace("speed", "pace"))
+    assert FormatChooser(None, None, path).types != first.types
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 import genus
 from genus import Event
 from genus.errors import LakeError
-from genus.lake._worker_package import package_archive, worker_errors
+from genus.lake._jobs import job_errors
+from genus.lake._worker_package import package_archive
 from tests.lake import cluster, pipeline
 from tests.lake.roads import traffic, write_recording
 
@@ -96,7 +97,7 @@ def test_two_worker_processes_give_the_same_and_need_no_genus_of_their_own(
 @pytest.mark.parametrize("step", ["ingest", "deliver"])
 def test_a_worker_that_dies_changes_nothing(recordings: Path, expected: Any, tmp_path: Path, step: str) -> None:
     """One of two workers is killed during a job: nothing is lost or duplicated."""
-    watched = {"ingest": ("lake/tables", FILES // 4), "deliver": ("inboxes/inboxes", 1)}
+    watched = {"ingest": ("lake/tables", 1), "deliver": ("inboxes/inboxes", 1)}
     place, enough = watched[step]
     with cluster.started(tmp_path / "cluster", "first", "second") as running:
         conf = {
@@ -122,8 +123,8 @@ def test_workers_without_genus_say_so_until_it_is_shipped(tmp_path: Path) -> Non
     """Types declared in the program need not be shipped; the failed attempt commits nothing."""
     python = cluster.python_without_genus(tmp_path / "python")
     found = result_of(start("tests.lake.ship_program", tmp_path, python=python), tmp_path)
-    advice = "the workers do not have Genus: call genus.lake.ship(spark) first, or install it there"
-    assert found["refused"] == advice
+    advice = "their Python does not have genus; call genus.lake.ship(spark) first, or install it there"
+    assert found["refused"] == f"the workers cannot run Genus: {advice}"
     assert found["version"] == 1
     assert found["before"][:2] == ["nowhere", "nowhere"]
     assert "genus.zip/genus" in found["after"][0]
@@ -153,6 +154,6 @@ def test_the_archive_can_be_imported_from() -> None:
 def test_a_failure_that_is_not_about_modules_is_left_alone(spark: SparkSession) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException) as raised, worker_errors():
+    with pytest.raises(PySparkException) as raised, job_errors():
         spark.sql("select nothing from nowhere")
     assert not isinstance(raised.value, LakeError)

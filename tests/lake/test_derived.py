@@ -3,6 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType
@@ -11,6 +12,7 @@ from genus import Event, Maybe, Subscription, UInt8, this
 from genus.errors import LakeError
 from genus.lake import DerivedTable, Lake, Pairing, Walk, Windows, read_results
 from genus.lake._stream import derived as derived_module
+from genus.lake._tables.store import Store
 from tests.lake.bursts import GIVES, bursts
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 from tests.lake.test_jobs import descriptions
@@ -36,72 +38,71 @@ class Meter(Event):
     pause: Maybe[timedelta] = None
 
 
-HERE, BY_SPARK = derived_module.SMALL_ROWS, 0
-
-
 @pytest.mark.parametrize(
-    "engines",
-    [
-        pytest.param([HERE] * 3, id="in this process"),
-        pytest.param([BY_SPARK] * 3, id="by Spark", marks=pytest.mark.slow),
-        pytest.param([HERE, BY_SPARK, HERE], id="in turns", marks=pytest.mark.slow),
-    ],
+    "small_rows",
+    [derived_module.SMALL_ROWS, pytest.param(0, marks=pytest.mark.slow)],
+    ids=["in one task", "by shuffles"],
 )
 def test_step_by_step_is_the_same_as_at_once(
-    lake: Lake, tmp_path: Path, engines: list[int], monkeypatch: pytest.MonkeyPatch
+    lake: Lake, tmp_path: Path, small_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Analyses over three ingests, each in a new object as after a restart, equal the batch, row for row."""
-    for number, small_rows in enumerate(engines):
-        monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
+    """Analyses over two ingests, each in a new object as after a restart, equal the batch, row for row."""
+    monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
+    for number in range(2):
         lake.ingest(write_recording(tmp_path / f"{number}.genus", traffic(100, first=100 * number)))
         DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter).update()
         DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).update()
         DerivedTable(lake, tmp_path / "bursts", BURSTS, SLOW, FAST).update()
     minutes = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
-    assert 0 < minutes.read().count() < MINUTES.all(lake.read(Counter)).count(), "what is not over yet still waits"
+    at_once = MINUTES.all(lake.read(Counter))
+    assert 0 < minutes.read().count() < at_once.count(), "what is not over yet still waits"
     pairs = DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST)
     walked = DerivedTable(lake, tmp_path / "bursts", BURSTS, SLOW, FAST)
     minutes.finish()
     pairs.finish()
     walked.finish()
-    at_once = PAIRS.all(lake.read(SLOW), lake.read(FAST))
-    assert rows(minutes.read()) == rows(MINUTES.all(lake.read(Counter)))
-    assert rows(pairs.read()) == rows(at_once)
-    assert dict(pairs.read().dtypes) == dict(at_once.dtypes), "intervals are intervals"
+    assert rows(minutes.read()) == rows(at_once)
+    assert rows(read_results(lake.spark, pairs.path)) == rows(PAIRS.all(lake.read(SLOW), lake.read(FAST)))
     assert rows(walked.read()) == rows(BURSTS.all(lake.read(SLOW), lake.read(FAST)))
-    assert rows(read_results(lake.spark, pairs.path)) == rows(pairs.read())
+    assert [*minutes.check(), *pairs.check(), *walked.check()] == []
     assert pairs.update().rows == 0
 
 
-def test_few_events_need_no_spark_job(lake: Lake, tmp_path: Path) -> None:
-    """A job takes longer to start than they take; events of other families are not counted."""
+def test_a_step_is_one_job(lake: Lake, tmp_path: Path) -> None:
+    """Results and waiting rows of few events are written by one job of one or two tasks; reading starts none."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(100)))
-    before = set(descriptions(lake.spark))
-    assert DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter).finish().rows
-    assert DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST).finish().rows
-    assert DerivedTable(lake, tmp_path / "bursts", BURSTS, Counter).finish().rows
-    assert set(descriptions(lake.spark)) == before
+    steps = [
+        DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter),
+        DerivedTable(lake, tmp_path / "pairs", PAIRS, SLOW, FAST),
+        DerivedTable(lake, tmp_path / "bursts", BURSTS, Counter),
+    ]
+    for step in steps:
+        before = max(descriptions(lake.spark), default=-1)
+        assert step.update().waiting
+        step.read()
+        new = [text for number, text in descriptions(lake.spark).items() if number > before]
+        assert new == [f"derive {Path(step.path).name} from lake"]
 
 
-@pytest.mark.slow
-def test_durations_are_intervals_whoever_wrote_them(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In results and in rows that wait, written by Spark or without it."""
+def test_durations_are_intervals(lake: Lake, tmp_path: Path) -> None:
+    """In results and in rows that wait; also if the notes of the table do not say its columns."""
     lake.register(Meter)
-    meters: list[Event] = [Meter(time=event.time, lane=1, pause=n * SECOND) for n, event in enumerate(traffic(40))]
+    meters: list[Event] = [Meter(time=event.time, lane=1, pause=n * SECOND) for n, event in enumerate(traffic(20))]
     following = DerivedTable(lake, tmp_path / "pairs", PAIRS, Meter, Meter)
-    for number, small_rows in enumerate([HERE, BY_SPARK, HERE, BY_SPARK]):
-        monkeypatch.setattr(derived_module, "SMALL_ROWS", small_rows)
+    for number in range(2):
         lake.ingest(write_recording(tmp_path / f"{number}.genus", meters[10 * number : 10 * number + 10]))
         following.update()
     following.finish()
     at_once = PAIRS.all(lake.read(Meter), lake.read(Meter))
-    assert rows(following.read()) == rows(at_once)
-    assert dict(following.read().dtypes) == dict(at_once.dtypes)
+    found = following.read()
+    assert rows(found) == rows(at_once)
+    assert dict(found.dtypes) == dict(at_once.dtypes)
+    store = Store(following.path)
+    store.commit(msgspec.structs.replace(store.begin("derive"), notes={"columns": ""}))
+    assert following.read().schema == found.schema
 
 
-def test_columns_of_different_types_are_left_to_spark(lake: Lake, tmp_path: Path) -> None:
+def test_columns_of_different_types_get_one_that_holds_both(lake: Lake, tmp_path: Path) -> None:
     """A column that two families have with different types gets one that holds both, as in batch."""
     lake.register(Meter)
     meters = [Meter(time=event.time, lane=1) for event in traffic(20)]
@@ -124,6 +125,26 @@ def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, 
     derived.finish()
     kept = MINUTES.all(lake.read(Counter, where=this.time >= traffic(1, first=600)[0].time))  # type: ignore[operator]
     assert rows(derived.read()) == rows(kept)
+
+
+def test_a_table_says_what_it_waits_for(lake: Lake, tmp_path: Path) -> None:
+    """With a long lateness it stays empty: how many rows wait, until when results are final, and who is behind."""
+    late = Windows(every=timedelta(minutes=1), by=("lane",), lateness=timedelta(hours=2))
+    derived = DerivedTable(lake, tmp_path / "late", late, Counter)
+    assert derived.explain().splitlines()[0] == "no results are final yet"
+    events = {"slow": traffic(60), "fast": traffic(70)}
+    for name, recorded in events.items():
+        lake.ingest(write_recording(tmp_path / f"{name}-1.genus", recorded))
+    assert "the lake has versions that are not processed yet" in derived.explain()
+    done = derived.update()
+    counters = sum(isinstance(event, Counter) for recorded in events.values() for event in recorded)
+    assert (done.rows, done.waiting) == (0, counters)
+    assert done.waits_for == derived.explain().splitlines()[0]
+    assert "are final; " in done.waits_for
+    assert f"waiting rows: {counters}, because {tmp_path}/slow has recorded up to 2026-" in done.waits_for
+    assert f"of 2 recorders, {tmp_path}/slow has recorded up to 2026-" in derived.explain()
+    assert derived.finish().waits_for == ""
+    assert derived.explain().startswith("all results are final, because the table was finished\n")
 
 
 def test_finishing_returns_what_both_of_its_steps_did(lake: Lake, tmp_path: Path) -> None:

@@ -12,21 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
+from genus.lake._tables import file_systems
 from genus.lake._tables import files as lake_files
+from genus.lake._tables.file_systems import FileSystem, HadoopFileSystem, LocalFileSystem, file_system_for, walk_files
 from genus.lake._tables.files import (
-    FileSystem,
-    LocalFileSystem,
     WrittenContent,
     absolute_path,
     arrow_opens,
-    file_size,
+    file_info,
     local_path,
     open_input,
     spark_path,
-    walk_files,
     write_file,
 )
-from genus.lake._tables.hadoop import HadoopFileSystem, file_system_for
 from tests.lake.view_file_system import mount
 
 
@@ -173,13 +171,13 @@ def test_a_listing_passes_over_files_that_vanish_meanwhile(tmp_path: Path, monke
     """A temporary file of another writer may vanish between listing and reading its size."""
     (tmp_path / "kept").touch()
     (tmp_path / "vanishing").touch()
-    found = lake_files._file_info
+    found = file_systems._file_info
 
     def late(entry: Any) -> Any:
         (tmp_path / "vanishing").unlink(missing_ok=True)
         return found(entry)
 
-    monkeypatch.setattr(lake_files, "_file_info", late)
+    monkeypatch.setattr(file_systems, "_file_info", late)
     assert [each.name for each in LocalFileSystem().list_folder(str(tmp_path))] == ["kept"]
 
 
@@ -242,7 +240,7 @@ def test_a_task_writes_a_whole_file_or_none(tmp_path: Path) -> None:
         write_file(path, half)
     assert LocalFileSystem().list_folder(f"{tmp_path}/tables") == []
     assert write_file(path, lambda stream: stream.write(b"whole")) == WrittenContent.of(b"whole")
-    assert file_size(path) == 5
+    assert file_info(path).size == 5
     with open_input(path) as file:
         assert file.read() == b"whole"
 
@@ -289,4 +287,4 @@ def test_a_name_that_another_try_took_is_good_if_the_file_is_the_same(
 def test_sizes_of_what_is_no_file_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nothing"):
         with pytest.raises(LakeError, match="there is no such file"):
-            file_size(str(path))
+            file_info(str(path))

@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from genus import Event
 from genus.errors import GenusError, LakeError
 from genus.lake import DerivedTable, Inboxes, Lake, Windows
-from genus.lake._tables.drafts import Drafts
-from genus.lake._tables.store import Store
+from genus.lake._tables.store import Drafts, Store
 from genus.testing import run_command
 from tests.lake.roads import ALL, Counter, traffic, write_recording
 from tests.lake.test_inboxes import WANTED
@@ -109,7 +108,7 @@ def test_every_writer_says_in_one_line_that_the_disk_is_full(
 
 HOLDER = """
 import sys
-from genus.lake._tables.drafts import Drafts
+from genus.lake._tables.store import Drafts
 drafts = Drafts(sys.argv[1])
 drafts.begin("4f21")
 print("holds", flush=True)

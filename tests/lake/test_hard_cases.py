@@ -71,6 +71,21 @@ def test_a_file_read_with_the_wrong_format_is_read_whole_when_tried_again(lake: 
     assert lake.read(Gate).count() == 3
 
 
+def test_dead_letters_are_tried_again_by_content_not_by_path(lake: Lake, tmp_path: Path) -> None:
+    """The path at which a content was ingested first may have another one since, with dead letters of its own."""
+    first, second = (
+        f'{{"type": "Gate", "open": {open}}}\n{{"type": "Gate", "open": 7}}\n' for open in ("true", "false")
+    )
+    (tmp_path / "a.jsonl").write_text(first)
+    lake.ingest(tmp_path / "a.jsonl")
+    (tmp_path / "a.jsonl").write_text(second)
+    lake.ingest(tmp_path / "a.jsonl")
+    (tmp_path / "b.jsonl").write_text(first)
+    again = lake.ingest(tmp_path / "b.jsonl", retry=True)
+    assert (again.events, again.dead) == (0, 1)
+    assert lake.dead_letters().select("_source").distinct().count() == lake.dead_letters().count() == 2
+
+
 def test_strangers_in_a_folder_are_passed_over(lake: Lake, tmp_path: Path) -> None:
     """In a folder, files of unknown endings are skipped; given by name, they are an error."""
     (tmp_path / "in").mkdir()
@@ -185,14 +200,13 @@ def test_a_file_that_cannot_be_read_is_named_in_one_line(
     from genus.lake._ingest import job
 
     file = write_recording(tmp_path / "a.genus", traffic(5))
-    tasks = job._tasks
+    pack = job._pack
 
     def vanishing(*given: Any) -> Any:
-        found = list(tasks(*given))
         file.unlink()
-        return found
+        return pack(*given)
 
-    monkeypatch.setattr(job, "_tasks", vanishing)
+    monkeypatch.setattr(job, "_pack", vanishing)
     with pytest.raises(LakeError, match=r"^cannot read .*a\.genus: No such file"):
         lake.ingest(file)
     assert lake.read(Event).count() == 0

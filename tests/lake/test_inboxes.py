@@ -4,19 +4,30 @@ import shutil
 from collections import Counter as Tally
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus import Event, Maybe, Subscription, this
+from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.lake import Inboxes, Lake, LakeReader, RouteEntry, read_results
-from genus.lake._stream import small_delivery
+from genus.lake._query.route_job import RowBatch
+from genus.lake._query.route_plan import plan_routes
+from genus.lake._stream import delivery
+from genus.lake._tables.columns import event_schema, file_schema
 from genus.lake._tables.commits import count_files
+from genus.lake._tables.shapes import Shape
 from genus.lake._tables.store import Store
-from tests.lake.roads import ALL, Category, Counter, Gate, Radar, Streetside, traffic, write_recording
+from tests.lake.roads import ALL, MORNING, Category, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 WANTED = [
     RouteEntry("police", Subscription(Counter, has="place", where=this.speed > 50)),
@@ -85,14 +96,14 @@ def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) 
     assert not inboxes.check()
 
 
-def test_a_follower_left_too_far_behind_is_told(lake: Lake, tmp_path: Path) -> None:
-    """Events that were cleaned before they were delivered are an error, not a gap."""
+def test_a_follower_that_is_behind_goes_on_after_cleaning(lake: Lake, tmp_path: Path) -> None:
+    """Events that were compacted with others before they were delivered are told apart by their versions."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     lake.ingest(write_recording(tmp_path / "second.genus", traffic(100, first=1000)))
     lake.compact()
     lake.clean(older_than=0)
-    with pytest.raises(LakeError, match="compacted and removed before it was processed"):
-        lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
+    assert lake.route(WANTED).to_inboxes(tmp_path / "inboxes").events == 100
+    assert delivered(Inboxes(lake.spark, tmp_path / "inboxes")) == expected([*traffic(200), *traffic(100, first=1000)])
 
 
 def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
@@ -136,8 +147,8 @@ def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
     file = tmp_path / "wanted.txt"
     file.write_text("# who: what\n" + "\n".join(f"{name}: {text}" for name, text in texts.items()))
     table = lake.spark.createDataFrame(list(texts.items()), "subscriber string, subscription string")
-    for given in (WANTED[1:], list(texts.items()), texts, file, str(file), table, lambda: WANTED[1:]):
-        found = [(each.subscriber, str(each.subscription)) for each in lake.route(given).subscriptions()]
+    for form in (WANTED[1:], list(texts.items()), texts, file, str(file), table, lambda: WANTED[1:]):
+        found = [(each.subscriber, str(each.subscription)) for each in lake.route(form).subscriptions()]
         assert sorted(found) == sorted(texts.items())
     assert lake.route(file).count() == expected(traffic(200), WANTED[1:]).total()
     assert lake.route(["Radar"]).frame().select("subscriber").distinct().collect()[0][0] == "Radar"
@@ -214,7 +225,7 @@ def test_a_time_with_an_offset_is_a_time_of_utc(spark: SparkSession, tmp_path: P
     assert delivered(Inboxes(spark, tmp_path / "inboxes")) == expected(events, [city, asking])
 
 
-def test_what_is_listed_twice_is_delivered_once(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_listed_twice_is_delivered_once(lake: Lake, tmp_path: Path) -> None:
     """Also if the entries ask for events since different times; the earliest counts."""
     events, radar = traffic(200), Subscription(Radar)
     once = RouteEntry("city", Subscription(Streetside))
@@ -225,7 +236,6 @@ def test_what_is_listed_twice_is_delivered_once(lake: Lake, tmp_path: Path, monk
     route.to_inboxes(tmp_path / "inboxes")
     assert delivered(inboxes) == expected(events, [once, first])
     lake.ingest(write_recording(tmp_path / "more.genus", traffic(20, first=500)))
-    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 0)
     route.to_inboxes(tmp_path / "inboxes")
     assert delivered(inboxes) == expected([*events, *traffic(20, first=500)], [once, first])
 
@@ -301,25 +311,76 @@ def test_inboxes_have_the_catalog_in_their_ledger(lake: Lake, tmp_path: Path) ->
         Inboxes(lake.spark, tmp_path / "inboxes").expire(Radar)
 
 
-# -- with and without Spark --------------------------------------------------------------------------------------------
+# -- deliveries --------------------------------------------------------------------------------------------------------
 
 
-def test_few_and_many_events_are_delivered_alike(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process and by Spark jobs: the same rows, with the same columns, in order of subscriber and time."""
-    lake.route(WANTED).to_inboxes(tmp_path / "few")
-    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 0)
-    lake.route(WANTED).to_inboxes(tmp_path / "many")
-    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 1_000_000)
-    monkeypatch.setattr(small_delivery, "MOST_MATCHES", 10)
-    lake.route(WANTED).to_inboxes(tmp_path / "matches")
-    found = [Inboxes(lake.spark, tmp_path / name).read(family="Counter") for name in ("few", "many", "matches")]
-    order = ["subscriber", "subscription", "_source", "_position"]
-    few, many, matches = (frame.drop("_commit").orderBy(*order).toArrow() for frame in found)
-    assert few.equals(many)
-    assert few.equals(matches)
-    (file,) = (tmp_path / "few" / "inboxes" / "Counter").rglob("*.parquet")
-    stored = pq.read_table(file, partitioning=None).select(["subscriber", "time"]).to_pylist()
-    assert stored == sorted(stored, key=lambda row: (row["subscriber"], row["time"]))
+@settings(max_examples=3)
+@given(cuts=st.lists(st.integers(0, 60), min_size=1, max_size=3))
+def test_increments_cut_anywhere_are_one_delivery(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
+) -> None:
+    """And what each subscription reads from the lake, and the rows of the route, by Spark's join and by the kernel."""
+    folder, wanted = tmp_path_factory.mktemp("cut"), [*WANTED, RouteEntry("toll", Subscription(Gate, lacks="place"))]
+    lake, events = Lake.create(spark, folder / "lake", *ALL), traffic(60)
+    bounds = [0, *sorted(cuts), len(events)]
+    for number, (first, last) in enumerate(pairwise(bounds)):
+        lake.ingest(write_recording(folder / f"{number}.genus", events[first:last]))
+        lake.route(wanted).to_inboxes(folder / "increments")
+    lake.route(wanted).to_inboxes(folder / "whole")
+    increments, whole = (delivered(Inboxes(spark, folder / name)) for name in ("increments", "whole"))
+    reads = [lake.read(each.subscription).select("time").toArrow().column(0).to_pylist() for each in wanted]
+    addressed = zip(wanted, reads, strict=True)
+    read = Tally((each.subscriber, str(each.subscription), time) for each, times in addressed for time in times)
+    assert increments == whole == read == expected(events, wanted)
+    rows = lake.route(wanted).frame(["time"]).toArrow().to_pylist()
+    texts = [str(each.subscription) for each in wanted]
+    assert Tally((row["subscriber"], texts[row["subscription"]], row["time"]) for row in rows) == read
+
+
+ENTRIES = [RouteEntry(f"s{number % 3}", Subscription(Counter, where=this.lane >= number % 4)) for number in range(9)]
+LANES = Catalog()
+LANES.register(*ALL)
+
+
+@pytest.mark.parametrize("most", [1, 7, 1000])
+@pytest.mark.parametrize("rows", [1, 17])
+def test_files_of_a_task_are_in_order_and_the_same_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, rows: int
+) -> None:
+    """However many matches a file has, and events are matched at once; what is listed twice is delivered once."""
+    monkeypatch.setattr(delivery, "MATCHES_PER_FILE", most)
+    vector = LANES.vector(Counter)
+    shape = Shape("Counter", "Counter", str(LANES.code(Counter)), f"{vector.tag_of(['lane', 'time']):x}")
+    plan = plan_routes(ENTRIES, {shape.id: shape}, LANES)
+    rows_of: dict[str, list[Any]] = {
+        "lane": [n % 5 for n in range(40)],
+        "time": [MORNING + timedelta(seconds=n * 7 % 40) for n in range(40)],
+    }
+    rest = {"_type": "", "_code": "", "_tag": "", "_shape": shape.id, "_source": 0, "_position": 0}
+    rest |= {"_recorded": MORNING, "_ingested": MORNING}
+    schema = event_schema(vector)
+    table = pa.table(
+        [pa.array(rows_of.get(to.name, [rest.get(to.name)] * 40), to.type) for to in schema], schema=schema
+    )
+    names = schema.names
+    batches = [RowBatch(table.slice(at, rows)) for at in range(0, 40, rows)]
+    addresses = delivery.Addresses(plan.subscribers, [str(entry.subscription) for entry in ENTRIES])
+    own = plan.family("Counter")
+    assert own is not None
+    for name in ("first", "again"):
+        target = delivery._Target(str(tmp_path / name), names, file_schema(vector))
+        sent: Any = SimpleNamespace(load=lambda: addresses)
+        list(delivery._deliver({"Counter": target}, sent, False, 3, own, iter(batches)))
+    files = sorted(tmp_path.glob("first/*.parquet"))
+    found: Tally[tuple[str, str, object]] = Tally()
+    for file in files:
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+        stored = pq.read_table(file, columns=["subscriber", "subscription", "time"]).to_pylist()
+        assert stored == sorted(stored, key=lambda row: (row["subscriber"], row["time"]))
+        found.update(tuple(row.values()) for row in stored)
+    assert len(files) > 1 or most == 1000
+    events = [Counter(lane=lane, time=time) for lane, time in zip(rows_of["lane"], rows_of["time"], strict=True)]
+    assert found == Tally(set(expected(events, ENTRIES)))
 
 
 def test_a_delivery_reads_files_with_fewer_columns(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from genus.errors import LakeError
 from genus.lake import DerivedTable, Lake, Windows
-from genus.lake._ingest import job
 from genus.lake._jobs import DESCRIPTION, MAX_LENGTH, is_connect, job_description
-from genus.lake._stream import derived, small_delivery
 from tests.lake.roads import ALL, Counter, traffic, write_recording
 
 
@@ -78,13 +77,14 @@ def test_operations_of_spark_connect_are_tagged() -> None:
     assert is_connect(SimpleNamespace(session=remote))  # type: ignore[arg-type]
 
 
-def test_every_operation_describes_its_jobs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_that_was_stopped_is_named() -> None:
+    stopped: Any = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=None))
+    with pytest.raises(LakeError, match="the Spark session was stopped"), job_description(stopped, "read"):
+        pass
+
+
+def test_every_operation_describes_its_jobs(spark: SparkSession, tmp_path: Path) -> None:
     """By the listing of Spark's own status store; afterwards the thread has no description."""
-    monkeypatch.setattr(job, "SMALL_BYTES", 0)
-    monkeypatch.setattr(small_delivery, "SMALL_EVENTS", 0)
-    monkeypatch.setattr(derived, "SMALL_ROWS", 0)
     lake = Lake.create(spark, tmp_path / "city", *ALL)
     before = max(descriptions(spark), default=-1)
     for number in range(2):
@@ -101,7 +101,7 @@ def test_every_operation_describes_its_jobs(
         "ingest 1 file into city",
         "derive minutes from city",
         "count the matches of a route in city",
-        "deliver to post: matches of Counter in city",
+        "deliver the matches in city to post",
         "compact Counter of city",
         "compact Gate of city",
     }

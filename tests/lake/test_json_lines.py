@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus import Catalog, Event, Maybe
-from genus.lake._ingest import job, text_lines
+from genus.lake._ingest import text_lines
 from genus.lake._ingest.format import Types
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._tables.files import file_info
 from genus.model import Float32, Int8, OpaqueType, UInt32
 from genus.records import read_mapping
 from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
 from tests.examples import examples
 from tests.lake.foreign_files import Found, expected, format_for, json_line, stored, types_for, written
+from tests.lake.stored import ingest_draft
 
 SIGNALK = Path(__file__).parents[3] / "shared/data/signalk/aava_n2k_decoded.jsonl.gz"
 
@@ -396,14 +396,6 @@ def test_a_mapping_may_use_the_envelope(tmp_path: Path) -> None:
     assert event == {**READ, "note": "1", "blob": b"\x00\xff", "lane": 4}
 
 
-def test_cloud_events_can_be_demanded_or_denied(tmp_path: Path) -> None:
-    """The option decides where plain records may have a field specversion, or only CloudEvents are wanted."""
-    plain = {"type": "Loop", "lane": 1}
-    assert found(tmp_path, plain, format=JsonLines(cloud_events=True)).reasons[0].startswith("specversion is None")
-    denied = found(tmp_path, CLOUD, format=JsonLines(cloud_events=False))
-    assert denied.letter().reason.startswith("Loop has no attribute")
-
-
 @pytest.mark.parametrize("text", ["[{}]", " [\n{},\n{}\n]\n", "\ufeff[{},{}, {}]"])
 def test_a_batch_is_an_array_of_events(tmp_path: Path, text: str) -> None:
     """It is not cut; the position is the index."""
@@ -521,8 +513,7 @@ def test_lines_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessio
     path = str(written(tmp_path / "events.jsonl", "\n".join(lines)))
     catalog = Catalog()
     catalog.register(Loop)
-    inputs = job.fingerprint_files([file_info(path)], format_for)
-    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs, 4000, small_bytes=0)
+    draft = ingest_draft(spark, tmp_path / "lake", catalog, path, format_for(path), 4000)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     table = stored(tmp_path / "lake/tables/Loop")
     assert sorted(table.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]
@@ -585,8 +576,7 @@ def test_every_event_of_a_boats_bus_is_found_again(spark: SparkSession, tmp_path
     catalog.register(*classes)
     types = Types(catalog)
     mapping.check(types)
-    inputs = job.fingerprint_files([file_info(str(SIGNALK))], lambda path: format_for(path, mapping))
-    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs)
+    draft = ingest_draft(spark, tmp_path / "lake", catalog, str(SIGNALK), format_for(str(SIGNALK), mapping))
     assert (draft.sources[0].rows, draft.sources[0].dead) == (15_668, 0)
     read = [row for part in draft.added for row in stored(tmp_path / "lake" / part.folder).to_pylist()]
     read.sort(key=lambda row: row["_position"])

@@ -21,8 +21,9 @@ from genus.cli._lake import lake as commands
 from genus.errors import LakeDamaged, LakeError, NotRegistered, SpanError, SubscriptionError
 from genus.lake import DerivedTable, Inboxes, Lake, LakeReader, Windows
 from genus.lake._query import removal
-from genus.lake._query.expiry import policy_rules
+from genus.lake._query.removal import policy_rules
 from genus.lake._tables.commits import Part
+from genus.lake._tables.lake_tables import with_first_names
 from genus.lake._tables.spark_store import SparkStore
 from tests.lake.roads import write_recording
 
@@ -188,7 +189,7 @@ def test_folders_are_dropped_or_passed_over_without_being_read(
     put([DoorParcel(receiver="a", time=START)])
     counted: list[Part] = []
 
-    def count(self: removal._Attempt, parts: list[Part]) -> dict[str, int]:
+    def count(self: removal._Attempt, parts: list[Part]) -> dict[str, dict[int, int]]:
         counted.extend(parts)
         return {}
 
@@ -199,16 +200,6 @@ def test_folders_are_dropped_or_passed_over_without_being_read(
     assert lake.delete("DoorVisit lacks time").rows == 0
     assert lake.delete("DoorVisit where time > @2026-06-01T00:00:00Z").rows == 0
     assert not counted
-
-
-def test_large_folders_are_rewritten_by_spark(lake: Lake, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result is the same, with durations and counted shapes."""
-    monkeypatch.setattr(removal, "SMALL_PART", 10)
-    events = [*put(visits(60, SECRET)), *put(visits(12))]
-    lake.delete(OF_ANN)
-    assert contents(lake) == expected(without(events, OF_ANN))
-    assert all(counted_shapes(lake, part) == part.shapes for part in lake.state().table("DoorVisit"))
-    assert not lake.check()
 
 
 def test_one_deletion_over_all_families_of_a_kind(lake: Lake, put: Put) -> None:
@@ -291,15 +282,15 @@ def test_a_compaction_during_a_deletion_is_taken_into_account(
 ) -> None:
     """The deletion is tried again; events that were ingested meanwhile stay, also such as match."""
     events = [*put(visits(8, SECRET)), *put(visits(8, first=8))]
-    complete, more = removal._Attempt._with_parts, visits(4, SECRET, first=16)
+    rewrite, more = removal._Attempt._rewrite, visits(4, SECRET, first=16)
 
     def slow(self: removal._Attempt, *given: Any) -> Any:
-        made = complete(self, *given)
+        made = list(rewrite(self, *given))
         monkeypatch.undo()
         lake.compact()
         return made
 
-    monkeypatch.setattr(removal._Attempt, "_with_parts", slow)
+    monkeypatch.setattr(removal._Attempt, "_rewrite", slow)
     assert lake.delete(OF_ANN).rows == 4
     put(more)
     assert contents(lake) == expected([*without(events, OF_ANN), *more])
@@ -313,7 +304,7 @@ def test_nothing_is_changed_if_the_rows_left_are_not_as_many_as_they_should_be(
     """The rewritten files are removed again; a damaged file is not copied either."""
     events, files = put(visits(8, SECRET)), sum(len(part.files) for part in lake.state().parts.values())
     with monkeypatch.context() as patch:
-        patch.setattr(removal.EventIds, "drop_from", lambda self, rows: rows)
+        patch.setattr(removal, "with_first_names", lambda rows, vector: with_first_names(lake.table(DoorVisit), vector))
         with pytest.raises(LakeError, match="6 rows instead of 2 are left; nothing was changed"):
             lake.delete(OF_ANN)
     assert contents(lake) == expected(events)
@@ -521,8 +512,7 @@ class _Model:
         self.lake = Lake.create(spark, folder / "lake", *TYPES)
         self._folder = folder
         self._route = self.lake.route({"desk": [Subscription(DoorVisit)], "night": [Subscription(NightVisit)]})
-        self._files = self._boxes = 0
-        self._is_cleaned = False
+        self._files, self._boxes = 0, False
         self.events: list[Event] = []
         self._waiting: list[Event] = []
         self.delivered: list[tuple[str, Event]] = []
@@ -561,31 +551,18 @@ class _Model:
         self._waiting = [event for event in self._waiting if not gone(event)]
 
     def deliver(self, number: int) -> None:
-        if refused := self._deliver():
-            assert "start again with a new folder" in refused
-            assert self._is_cleaned
-            self._boxes, self.delivered, self._waiting = self._boxes + 1, [], list(self.events)
-            assert not self._deliver()
-        self._boxes, self._is_cleaned = max(self._boxes, 1), False
+        self._route.to_inboxes(self._path)
+        self._boxes = True
         self.delivered += [("desk", event) for event in self._waiting if isinstance(event, DoorVisit)]
         self.delivered += [("night", event) for event in self._waiting if isinstance(event, NightVisit)]
         self._waiting = []
 
-    def _deliver(self) -> str:
-        """Why a delivery is refused; empty if it is not."""
-        try:
-            self._route.to_inboxes(self._path)
-        except LakeError as problem:
-            return str(problem)
-        return ""
-
     def clean(self, number: int) -> None:
         self.lake.clean(0)
-        self._is_cleaned = True
 
     @property
     def _path(self) -> Path:
-        return self._folder / f"inboxes {max(self._boxes, 1)}"
+        return self._folder / "inboxes"
 
     @property
     def inboxes(self) -> Inboxes:

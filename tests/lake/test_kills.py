@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,13 +27,11 @@ from pyspark.sql import SparkSession
 
 from genus import Subscription, this
 from genus.lake import DerivedTable, Inboxes, Lake, LakeReader, Walk, Windows
-from genus.lake._stream import derived
 from genus.lake._tables import ledger as ledger_module
 from genus.lake._tables.commits import count_rows
 from genus.lake._tables.store import Store
 from tests.lake.bursts import GAP_US, GIVES, bursts
 from tests.lake.deaths import Death, dying
-from tests.lake.kill_program import without_spark
 from tests.lake.roads import ALL, Counter, Gate, traffic, write_recording
 from tests.lake.test_inboxes import WANTED
 
@@ -86,14 +83,6 @@ class Folder:
 
     def walk(self) -> None:
         DerivedTable(self.lake(), self.path / "walk", BURSTS, Counter).update()
-
-    def windows_by_spark(self) -> None:
-        with patch.object(derived, "SMALL_ROWS", 0):
-            self.windows()
-
-    def walk_by_spark(self) -> None:
-        with patch.object(derived, "SMALL_ROWS", 0):
-            self.walk()
 
     def copy(self, path: Path) -> "Folder":
         return Folder(self.spark, shutil.copytree(self.path, path))
@@ -196,9 +185,7 @@ def test_an_ingest_killed_at_any_point_can_be_repeated(template: Folder, tmp_pat
         "mirror",
         "clean",
         "windows",
-        "windows_by_spark",
         "walk",
-        "walk_by_spark",
     ],
 )
 def test_killed_at_every_point_nothing_is_lost_or_doubled(name: str, template: Folder, tmp_path: Path) -> None:
@@ -215,7 +202,9 @@ LANDED = 40
 
 def _start(folder: Path) -> "subprocess.Popen[str]":
     script = Path(__file__).with_name("kill_program.py")
-    return subprocess.Popen([sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
 
 
 def _kill_two_writers(folder: Path, after_s: float) -> int:
@@ -231,15 +220,15 @@ def _kill_two_writers(folder: Path, after_s: float) -> int:
     return sum(each.returncode == -signal.SIGKILL for each in writers)
 
 
-@pytest.mark.parametrize("rounds", [2, pytest.param(25, marks=pytest.mark.slow)])
-def test_two_writers_killed_at_random_times_lose_and_double_nothing(tmp_path: Path, rounds: int) -> None:
+@pytest.mark.slow
+def test_two_writers_killed_at_random_times_lose_and_double_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Both ingest the same files; what they left is removed at once, because their locks are gone."""
-    lake = Lake.create(without_spark(), tmp_path / "lake", *ALL)
+    lake = Lake.create(spark, tmp_path / "lake", *ALL)
     (tmp_path / "landing").mkdir()
     for number in range(LANDED):
         write_recording(tmp_path / "landing" / f"{number:03}.genus", traffic(40, first=100 * number))
     chosen = random.Random(9)
-    killed = sum(_kill_two_writers(tmp_path, chosen.uniform(0, 0.4)) for _ in range(rounds))
+    killed = sum(_kill_two_writers(tmp_path, chosen.uniform(0, 4)) for _ in range(10))
     last = _start(tmp_path)
     last.communicate()
     assert last.returncode == 0

@@ -80,6 +80,9 @@ def test_folders_and_patterns_stand_for_their_files(lake: Lake, tmp_path: Path) 
     assert lake.ingest(tmp_path / "land").events == 10
     with pytest.raises(LakeError, match="no such file"):
         lake.ingest(tmp_path / "land" / "nothing*.genus")
+    (tmp_path / "bare.csv").write_text("lane\n1\n")
+    with pytest.raises(LakeError, match=r"no column 'type', but lane\. Give a mapping"):
+        lake.ingest(tmp_path / "bare.csv")
 
 
 def test_what_is_interrupted_before_its_commit_was_never_there(
@@ -259,7 +262,9 @@ def test_type_presence_and_predicates_are_tested_in_the_files(full: Lake) -> Non
     plan = plan_of(frame)
     for pushed in ("EqualTo(_type,Radar)", "IsNotNull(place)", "GreaterThan(speed,30.0)", "GreaterThanOrEqual(time"):
         assert pushed in plan.partition("PushedFilters")[2]
-    assert "_day" in plan.partition("PartitionFilters: [")[2].partition("]")[0]
+    opened = {path.rpartition("_day=")[2][:10] for path in frame.inputFiles()}
+    assert opened
+    assert min(opened) >= day.date().isoformat()
     assert "angle" not in plan.partition("ReadSchema")[2]
 
 

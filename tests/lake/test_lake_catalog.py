@@ -6,7 +6,7 @@ import pytest
 
 from genus import Catalog, Event, Maybe, Subscription, this
 from genus.errors import CatalogConflict, NotRegistered
-from genus.lake._tables.files import LocalFileSystem
+from genus.lake._tables.file_systems import LocalFileSystem
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
 from genus.testing._generators import Bell, Chime, Generator, Impostor, MarkedSampler, Stranger, WatchedSampler
 
@@ -34,6 +34,20 @@ def file(tmp_path: Path) -> CatalogFile:
     made = CatalogFile(LocalFileSystem(), str(tmp_path / "lake"))
     made.register([Bell])
     return made
+
+
+def test_known_types_are_registered_again_without_parsing_the_catalog(
+    file: CatalogFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until the file changes, whoever changes it."""
+    old, new = loops()
+    assert file.register([Bell, old])
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "parse", lambda text: pytest.fail("parsed again"))
+        assert not file.register([old, Bell])
+    assert file.register([new]).gained == {"Loop": ("speed",)}
+    Catalog.update(file.path, Chime)
+    assert not file.register([new, Chime])
 
 
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")

@@ -359,11 +359,11 @@ def test_a_stream_reads_in_delivers_and_tells(copy: Path) -> None:
     write_recording(Path("landing/more.genus"), 10)
     followed = ("stream", "city", "landing", "--once", "--route", "subs.txt", "--to", "inboxes")
     (batch,) = lines(genus(*followed, "--json", "--metrics", "metrics.jsonl"))
-    assert (batch["files"], batch["events"], batch["delivered"]) == (1, 6, 19)
+    assert (batch["files"], batch["skipped"], batch["events"], batch["delivered"]) == (1, 1, 6, 19)
     assert lines(Path("metrics.jsonl").read_text()) == [batch]
     assert genus(*followed, "--json") == ""
     write_recording(Path("landing/new.genus"), 20)
-    assert "batch 0: 1 file, 6 events" in genus(*followed)
+    assert "batch 1: 1 file, 6 events" in genus(*followed)
 
 
 # -- keeping -----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from genus.errors import LakeDamaged, LakeError
 from genus.lake._tables import ledger as ledger_module
+from genus.lake._tables import ledger_folder
 from genus.lake._tables.commits import (
     START,
     CommitConflict,
@@ -21,13 +23,16 @@ from genus.lake._tables.commits import (
     Cursor,
     IngestedFile,
     Part,
+    SourceCounts,
     StoredFile,
     checksum,
     count_rows,
 )
-from genus.lake._tables.files import FileInfo, LocalFileSystem
+from genus.lake._tables.file_systems import LocalFileSystem
+from genus.lake._tables.files import FileInfo
 from genus.lake._tables.ledger import FOLD_EVERY, Ledger
 from genus.lake._tables.shapes import Shape
+from genus.lake._tables.sources import Sources
 from genus.lake._tables.state import LedgerState
 from tests.examples import examples
 
@@ -85,6 +90,9 @@ def _ledger(path: Path) -> Ledger:
 # -- against a model ---------------------------------------------------------------------------------------------------
 
 
+PATHS = [f"/in/{number}" for number in range(3)]
+
+
 class Model:
     """A model of the state of a store, without files."""
 
@@ -92,24 +100,31 @@ class Model:
         self.version = 0
         self.cursor = START
         self.parts: dict[str, Part] = {}
-        self.sources: dict[int, str] = {}
+        self.sources: dict[int, IngestedFile] = {}
+        self.paths: dict[str, int] = {}
         self.shapes: set[Shape] = set()
         self.notes: dict[str, str] = {}
         self.newest: int | None = None
 
     def refuses(self, draft: CommitDraft) -> bool:
         return (
-            any(self.sources.get(source.number, "") != source.commit for source in draft.sources)
+            any(self._commit_of(source.number) != source.commit for source in draft.sources)
             or any(folder not in self.parts for folder in draft.removed)
             or draft.after not in (None, self.cursor)
         )
+
+    def _commit_of(self, number: int) -> str:
+        known = self.sources.get(number)
+        return known.commit if known else ""
 
     def take(self, draft: CommitDraft) -> None:
         self.version += 1
         for folder in draft.removed:
             del self.parts[folder]
-        self.parts.update((part.folder, part) for part in draft.added)
-        self.sources.update((source.number, draft.id) for source in draft.sources)
+        numbered = (msgspec.structs.replace(part, first=self.version, last=self.version) for part in draft.added)
+        self.parts.update((part.folder, part) for part in numbered)
+        self.sources |= {each.number: msgspec.structs.replace(each, commit=draft.id) for each in draft.sources}
+        self.paths |= {each.path: each.number for each in draft.sources}
         self.shapes.update(draft.shapes)
         self.notes.update(draft.notes)
         self.cursor = draft.upto if draft.upto is not None else self.cursor
@@ -117,11 +132,20 @@ class Model:
             self.newest = max(draft.newest_us, self.newest or draft.newest_us)
 
     def equals(self, state: LedgerState) -> bool:
-        sources = {number: source.commit for number, source in state.sources.items()}
         return (
             (self.version, self.cursor, self.parts, self.sources, self.notes, self.newest)
-            == (state.version, state.cursor, dict(state.parts), sources, state.notes, state.newest_us)
-        ) and self.shapes == set(state.shapes.values())  # fmt: skip
+            == (state.version, state.cursor, dict(state.parts), dict(state.sources), state.notes, state.newest_us)
+        ) and self.shapes == set(state.shapes.values()) and self._finds_same(state.sources)  # fmt: skip
+
+    def _finds_same(self, sources: Sources) -> bool:
+        known = self.sources.values()
+        paths = {path: found.number for path in PATHS if (found := sources.of_path(path))}
+        sizes = {size: {each.number for each in known if each.bytes == size} for size in range(3)}
+        sums = SourceCounts(len(known), sum(each.bytes for each in known), sum(each.dead for each in known))
+        return (
+            (paths, sums, {each.number for each in known if each.dead})
+            == (self.paths, sources.counts, {each.number for each in sources.with_dead()})
+        ) and sizes == {size: set(sources.same_size(size) or ()) for size in range(3)}  # fmt: skip
 
 
 class Writers(RuleBasedStateMachine):
@@ -154,7 +178,10 @@ class Writers(RuleBasedStateMachine):
     def ingest(self, who: int, sources: set[int], shape: int) -> None:
         """Draft an ingest of known sources, based on the commit that this writer knows."""
         known = self.seen[who].sources
-        read = [IngestedFile(each, "", 0, 0, 0, known[each].commit if each in known else "") for each in sources]
+        read = [
+            IngestedFile(each, PATHS[each % 3], each % 2, 1, shape, known[each].commit if each in known else "")
+            for each in sources
+        ]
         shapes = (Shape("Loop", "Loop", "6", f"{shape:x}"),)
         self._commit(who, self._draft(sources=tuple(read), shapes=shapes, newest_us=shape * 10))
 
@@ -205,11 +232,15 @@ class Writers(RuleBasedStateMachine):
         ]
 
 
-@pytest.mark.parametrize("every", [2, 3, FOLD_EVERY])
-def test_any_writers_and_kills_add_up_to_the_fold_of_commits(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with frequent and with rare folds, and with folds of folds."""
+@pytest.mark.parametrize(("every", "table_from"), [(2, 1000), (2, 1), (3, 2), (FOLD_EVERY, 1000)])
+def test_any_writers_and_kills_add_up_to_the_fold_of_commits(
+    every: int, table_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with frequent and with rare folds, with folds of folds, and with sources in tables."""
     monkeypatch.setattr(ledger_module, "FOLD_EVERY", every)
     monkeypatch.setattr(ledger_module, "RADIX", 2)
+    monkeypatch.setattr(ledger_module, "MAX_IN_MEMORY", table_from)
+    monkeypatch.setattr(ledger_folder, "TABLE_FROM", table_from)
     Writers.TestCase.settings = settings(examples(60), stateful_step_count=30)
     Writers.TestCase("runTest").debug()
 

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from genus import Event, Kind, Maybe, Renamed, Subscription, UInt8, all_of, this
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Lake, LakeReader, LocalEvents
-from genus.lake._ingest import writer
-from genus.lake._local import scan
-from genus.lake._local.zones import ABSENT, EVERY, FALSE, TRUE, UNKNOWN, Values, outcomes
+from genus.lake._query import scan
+from genus.lake._query.zones import ABSENT, EVERY, FALSE, TRUE, UNKNOWN, Values, outcomes
+from genus.lake._tables import part_writer
 from genus.lake._tables.names import POSITION
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 from tests.lake.stored import add_events, create_lake
@@ -97,12 +97,10 @@ def positions(found: LocalEvents) -> list[int]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.lists(kilns | furnaces, max_size=20), min_size=1, max_size=3), st.sampled_from([1, 7, 1 << 17]))
-def test_it_gives_what_matches(
-    tmp_path_factory: pytest.TempPathFactory, commits: list[list[Event]], at_once: int
-) -> None:
+@given(st.lists(st.lists(kilns | furnaces, max_size=20), min_size=1, max_size=3))
+def test_it_gives_what_matches(tmp_path_factory: pytest.TempPathFactory, commits: list[list[Event]]) -> None:
     """Rows and counts, over several commits, days and families, in row groups so small that some are skipped."""
-    with patch.object(writer, "ROW_GROUP", 3):
+    with patch.object(part_writer, "ROW_GROUP", 3):
         store = create_lake(tmp_path_factory.mktemp("lakes") / "lake", *TYPES)
         for events in commits:
             add_events(store, events)
@@ -111,9 +109,8 @@ def test_it_gives_what_matches(
         asked = Subscription.parse(text, (*TYPES, Event))
         found = lake.read(asked)
         right = sorted(n for events in commits for n, event in enumerate(events) if asked.matches(event))
-        with patch.object(scan, "ROWS_AT_ONCE", at_once):
-            assert positions(found) == right, text
-            assert found.count() == len(right), text
+        assert positions(found) == right, text
+        assert found.count() == len(right), text
 
 
 @pytest.mark.parametrize("text", ["Kiln", "Heated", "Furnace where level > 0", "TunnelKiln has time", "Heated & Kiln"])

@@ -10,8 +10,8 @@ from genus import Event, Kind, Maybe
 from genus.errors import LakeError
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._ingest.parquet_files import ParquetFiles
 from genus.lake._ingest.sources import mapped_format
+from genus.lake._ingest.tabular import ParquetFiles
 from genus.records import Mapping, read_mapping
 from genus.records._mapping import MappedField, format_path, parse_path
 from genus.records._values import ValueFormat

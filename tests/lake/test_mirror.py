@@ -32,11 +32,12 @@ from genus.lake import Lake
 from genus.lake._mirror import table_log
 from genus.lake._mirror.iceberg import IcebergTables
 from genus.lake._mirror.mirror import NOTE_FILE, Mirror
-from genus.lake._mirror.statistics import file_statistics
+from genus.lake._mirror.table_log import file_statistics
 from genus.lake._tables import ledger as ledger_module
-from genus.lake._tables.columns import DEAD_LETTERS, POSITION, SOURCE, file_schema, table_folder
+from genus.lake._tables.columns import file_schema
 from genus.lake._tables.commits import Commit, Part, StoredFile, checksum
-from genus.lake._tables.files import FileSystem, LocalFileSystem
+from genus.lake._tables.file_systems import FileSystem, LocalFileSystem
+from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 from tests.lake.roads import ALL, MORNING, Counter, Gate, traffic, write_recording
@@ -114,7 +115,8 @@ class PlainLake:
         draft = self.store.begin("compact")
         if parts:
             whole = pa.concat_tables([self._read(part) for part in parts], promote_options="default")
-            added = self._write(table, draft.id, whole)
+            numbered = whole.append_column("_batch", pa.array(range(whole.num_rows), pa.int64()))
+            added = self._write(table, draft.id, numbered)
             self.commit("compact", [added], [part.folder for part in parts], draft.id)
 
     def delete(self, table: str) -> None:
@@ -150,7 +152,8 @@ class PlainLake:
 
     def _read(self, part: Part) -> pa.Table:
         files = [pq.read_table(self.path / part.folder / file.name, partitioning=None) for file in part.files]
-        return pa.concat_tables(files)
+        rows = pa.concat_tables(files)
+        return rows.select([name for name in rows.column_names if name != "_batch"])  # which others do not see
 
     def rows(self, table: str, state: LedgerState) -> list[dict[str, Any]]:
         """The rows of a table by the ledger, with all columns of its vector then."""
@@ -267,6 +270,33 @@ def test_two_processes_mirror_each_commit_once(plain: PlainLake) -> None:
     plain.check(5)
 
 
+def test_a_process_that_is_behind_takes_nothing_back(plain: PlainLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has read the ledger before a commit that another process has made and mirrored since."""
+    plain.ingest(*FAMILIES)
+    behind, store = plain.mirror(), Store(plain.path)
+    plain.ingest(*FAMILIES)
+    states = [store.state()]
+    plain.compact("Weighbridge")
+    plain.mirror().follow()
+    monkeypatch.setattr(behind._store, "state", lambda: states.pop() if states else store.state())
+    assert behind.follow().entries == 0
+    plain.ingest(*FAMILIES)
+    assert behind.follow().entries == 2
+    plain.check(2)
+
+
+def test_what_others_wrote_is_taken_back(plain: PlainLake) -> None:
+    """Only entries of Genus are in the ledger, whoever gets past the protocol of the table."""
+    plain.ingest(*FAMILIES)
+    plain.mirror().follow()
+    log = plain.path / "tables/Weighbridge/_delta_log"
+    (add,) = actions(log_of(log.parent)[0], "add")
+    (log / f"{1:020}.json").write_text(json.dumps({"remove": {"path": add["path"], "dataChange": True}}))
+    plain.ingest(*FAMILIES)
+    plain.mirror().follow()
+    assert delta_rows(plain.delta("Weighbridge")) == plain.rows("Weighbridge", plain.store.state())
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before a write", "after it"])
 @pytest.mark.parametrize("writes", range(4))
 def test_a_mirror_that_is_killed_is_completed_by_the_next_commit(plain: PlainLake, writes: int, after: bool) -> None:
@@ -307,6 +337,21 @@ def test_tables_are_opened_from_checkpoints(plain: PlainLake, monkeypatch: pytes
     adds = plain.delta("Weighbridge").get_add_actions(flatten=True)
     assert pa.table(adds).column("num_records").to_pylist().count(3) >= 5
     assert plain.mirror().complete().entries == 0
+
+
+def test_paths_that_delta_rs_cannot_open_are_mirrored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As file systems that it cannot open: it reads a copy of the log, and its checkpoints are copied back."""
+    monkeypatch.setattr(table_log, "CHECKPOINT_EVERY", 2)
+    strange = PlainLake(tmp_path / "50%20x")
+    for _ in range(5):
+        strange.ingest(*FAMILIES)
+        strange.mirror().follow()
+    assert len(list(strange.path.rglob("*.checkpoint.parquet"))) == 4
+    assert (done := strange.mirror().complete()).entries == done.repaired == 0
+    strange.path.rename(tmp_path / "plain")
+    strange.path = tmp_path / "plain"
+    strange.store = Store(strange.path)
+    strange.check(5)
 
 
 def test_a_table_is_compared_with_the_state_where_commits_were_removed(
@@ -464,23 +509,24 @@ def test_statistics_are_bounds_of_integers_times_and_short_texts(tmp_path: Path)
         }
     )
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
-    types = {"lane": "short", "time": "timestamp", "place": "string", "long": "string", "speed": "double"}
-    text = file_statistics(LocalFileSystem(), str(tmp_path / "a.parquet"), 4, {**types, "none": "long"})
+    wanted = table.drop_columns(["strange"]).schema
+    text = file_statistics(LocalFileSystem(), str(tmp_path / "a.parquet"), 4, wanted)
     assert json.loads(text) == {
         "numRecords": 4,
         "minValues": {"lane": -1, "time": "2026-05-01T06:00:00.000000Z", "place": "a"},
         "maxValues": {"lane": 7, "time": "2026-05-01T06:00:00.000001Z", "place": "ü"},
         "nullCount": {"lane": 1, "time": 1, "place": 1, "long": 1, "speed": 1, "none": 4},
     }
-    gone = file_statistics(LocalFileSystem(), str(tmp_path / "b.parquet"), 4, types)
+    gone = file_statistics(LocalFileSystem(), str(tmp_path / "b.parquet"), 4, wanted)
     assert json.loads(gone)["numRecords"] == 4
 
 
 def test_times_of_all_years_have_bounds(plain: PlainLake) -> None:
     first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
     path = plain.path / "a.parquet"
-    pq.write_table(pa.table({"time": pa.array([first, last], pa.timestamp("us", "UTC"))}), path)
-    found = json.loads(file_statistics(LocalFileSystem(), str(path), 2, {"time": "timestamp"}))
+    table = pa.table({"time": pa.array([first, last], pa.timestamp("us", "UTC"))})
+    pq.write_table(table, path)
+    found = json.loads(file_statistics(LocalFileSystem(), str(path), 2, table.schema))
     assert found["minValues"] == {"time": "0001-01-01T00:00:00.000000Z"}
     assert found["maxValues"] == {"time": "9999-12-31T23:59:59.999999Z"}
 
@@ -643,7 +689,7 @@ class SmallNumbers(Event):
 
 
 def iceberg_rows(path: str) -> list[dict[str, Any]]:
-    return by_position(StaticTable.from_metadata(path).scan().to_arrow())
+    return by_position(StaticTable.from_metadata(path).scan().to_arrow().drop_columns(["_batch"]))
 
 
 def test_iceberg_tables_show_each_state_that_they_were_brought_to(plain: PlainLake) -> None:
@@ -720,6 +766,7 @@ def test_bounds_are_forgotten_where_no_part_of_a_table_is_left(
 ) -> None:
     """The state of a ledger does not have tables whose parts were removed before a fold."""
     monkeypatch.setattr(ledger_module, "FOLD_EVERY", 4)
+    monkeypatch.setattr(table_log, "CHECKPOINT_EVERY", 1)
     for table in FAMILIES:
         plain.ingest(table)
         plain.mirror().follow()
@@ -732,6 +779,12 @@ def test_bounds_are_forgotten_where_no_part_of_a_table_is_left(
     logs = {table: plain.path / table_folder(table) / "_delta_log" for table in FAMILIES}
     has_bounds = {table: r"minValues\":{\"" in (log / f"{0:020}.json").read_text() for table, log in logs.items()}
     assert has_bounds == {"Weighbridge": False, "Ünit": True}
+    plain.delete("Ünit")  # which is not mirrored yet
+    plain.mirror().forget_bounds()
+    checkpoints = [pq.read_table(file, columns=["add"]) for log in logs.values() for file in log.glob("*.parquet")]
+    named = {add["path"] for table in checkpoints for add in table.column("add").drop_null().to_pylist()}
+    assert len(named) == sum(len(part.files) for part in plain.store.state().parts.values())
+    assert plain.mirror().complete().entries == 0
 
 
 def test_iceberg_tables_have_all_types_of_attributes(spark: SparkSession, tmp_path: Path) -> None:

@@ -18,11 +18,10 @@ from pyspark.sql import SparkSession
 from genus import Event, Subscription, this
 from genus.errors import LakeError
 from genus.lake import Lake, LakeReader
-from genus.lake._ingest import job
 from genus.lake._tables.commits import CommitConflict
-from genus.lake._tables.files import list_files, walk_files
+from genus.lake._tables.file_systems import ObjectFileSystem, walk_files
+from genus.lake._tables.files import list_files
 from genus.lake._tables.ledger import Ledger
-from genus.lake._tables.objects import ObjectFileSystem
 from tests.examples import examples
 from tests.lake import test_ledger
 from tests.lake.object_server import ENVIRONMENT, object_server
@@ -193,15 +192,13 @@ def test_writers_at_the_same_time_each_get_their_place(path: str) -> None:
 
 
 def test_a_lake_has_what_a_local_one_has(
-    spark: SparkSession, path: str, recordings: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, path: str, recordings: list[Path], tmp_path: Path
 ) -> None:
-    """Ingest in this process and by tasks, the reader without Spark, routes, the Delta table, check and clean."""
+    """Ingest, the reader without Spark, routes, the Delta table, check and clean."""
     lakes = [Lake.create(spark, where, *ALL) for where in (path, tmp_path / "lake")]
     for lake in lakes:
         assert lake.ingest(recordings[:3]).events == 180
-        with monkeypatch.context() as changed:
-            changed.setattr(job, "SMALL_BYTES", 0)
-            assert lake.ingest(recordings).events == 180
+        assert lake.ingest(recordings).events == 180
     far, near = (LakeReader(lake.path) for lake in lakes)
     asked = [Subscription(Counter), Subscription(Counter, has="place", where=this.speed > 30), Subscription(Gate)]
     for subscription in asked:
@@ -264,8 +261,10 @@ def test_files_are_ingested_from_the_store(spark: SparkSession, path: str, recor
         files.replace(f"{path}/landing/{recording.name}", recording.read_bytes())
     assert list_files(f"{path}/landing") == [f"{path}/landing/0.genus", f"{path}/landing/1.genus"]
     lake = Lake.create(spark, f"{path}/lake", *ALL)
-    assert lake.stream(f"{path}/landing").run().events == 120
+    assert lake.ingest(f"{path}/landing").events == 120
     assert lake.ingest(f"{path}/landing").events == 0
+    with pytest.raises(LakeError, match=r"cannot open s3a://"):
+        lake.stream(f"{path}/landing").run()
 
 
 def test_spark_without_its_package_is_told_what_it_lacks(
@@ -277,4 +276,4 @@ def test_spark_without_its_package_is_told_what_it_lacks(
     with pytest.raises(LakeError, match=r"cannot open s3a://; start it with the package .*hadoop-aws"):
         lake.read(Counter)
     delivered = lake.route([Subscription(Counter)]).to_inboxes(f"{path}/inboxes")
-    assert delivered.rows > 0, "small deliveries need no Spark"
+    assert delivered.rows > 0, "tasks open s3:// themselves"

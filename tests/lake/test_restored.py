@@ -68,6 +68,21 @@ def test_after_a_restore_followers_say_so_and_inboxes_can_be_rewound(lake: Lake,
     assert delivered(inboxes) == expected(events)
 
 
+def test_after_a_restore_a_stream_ingests_what_the_lake_has_lost(
+    lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though Spark's checkpoint says that the files were read."""
+    (tmp_path / "landing").mkdir()
+    backup = Path(shutil.copytree(lake.path, tmp_path / "backup"))
+    for first in (100, 200):
+        write_recording(tmp_path / "landing" / f"{first}.genus", traffic(20, first=first))
+        assert lake.stream(tmp_path / "landing", checkpoint=tmp_path / "stream").run().events == 20
+    restored = _restore(lake, backup)
+    assert restored.stream(tmp_path / "landing", checkpoint=tmp_path / "stream").run().events == 40
+    assert "are looked at again" in caplog.text
+    assert restored.stream(tmp_path / "landing", checkpoint=tmp_path / "stream").run().files == 0
+
+
 def test_inboxes_that_were_compacted_since_cannot_be_rewound(lake: Lake, tmp_path: Path) -> None:
     """Deliveries of both histories are in one file then."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")

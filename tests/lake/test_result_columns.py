@@ -11,7 +11,7 @@ from genus import Event, Kind, Maybe, Subscription, Unit, all_of, this
 from genus.bus import RecordingWriter
 from genus.errors import LakeError
 from genus.lake import DerivedTable, Lake, Windows
-from genus.lake._query.result_columns import ADDED
+from genus.lake._query.selection import ADDED
 from genus.model._types import micros_of_time
 
 START = datetime(2026, 5, 1, tzinfo=UTC)

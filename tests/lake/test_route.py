@@ -21,15 +21,14 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._query import int_table, lookup, route_job, route_plan
-from genus.lake._query.bins import POSITION_BITS, positions_for
-from genus.lake._query.int_table import IntTable
+from genus.lake._query import lookup, number_tables, route_job, route_plan
 from genus.lake._query.lookup import Lookup
-from genus.lake._query.route_job import FileShare, _read_task
+from genus.lake._query.number_tables import POSITION_BITS, IntTable, positions_for
+from genus.lake._query.route_job import FileShare, read_shares
 from genus.lake._query.route_plan import RoutePlan, plan_routes
-from genus.lake._query.sent_plan import read_plan, write_plan
+from genus.lake._query.sent_plan import read_object, write_object
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._tables.columns import POSITION, RECORDED
+from genus.lake._tables.names import POSITION, RECORDED
 from genus.lake._tables.shapes import Shape
 from genus.model import BoolType, ChoiceType, name_of, vector
 from genus.model._event import EventMeta
@@ -260,7 +259,7 @@ def test_where_shapes_would_take_too_much_space_types_are_looked_up(
 def test_events_and_candidates_are_processed_in_blocks(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many events a batch has, and candidates they have, memory is limited; the matches are the same."""
     subscriptions = [*keyed_subscriptions(17, 100), *Generator(18).subscriptions(100)]
-    for module in (int_table, lookup, route_plan):
+    for module in (number_tables, lookup, route_plan):
         monkeypatch.setattr(module, "BLOCK", 7)
     monkeypatch.setattr(route_plan, "TESTED", 50)
     assert stored.matches(stored.plan(subscriptions)) == stored.expected(subscriptions)
@@ -272,7 +271,7 @@ def test_a_plan_is_the_same_after_its_way_to_a_task(stored: Stored) -> None:
     subscriptions = [*keyed_subscriptions(19, 100), *Generator(20).subscriptions(100)]
     plan = stored.plan(subscriptions).family("Sampler")
     assert plan is not None
-    arrived, table = read_plan(write_plan(plan)), stored.tables["Sampler"]
+    arrived, table = read_object(write_object(plan)), stored.tables["Sampler"]
     assert arrived.columns_needed() == plan.columns_needed()
     assert [found.tolist() for found in arrived.match(table)] == [found.tolist() for found in plan.match(table)]
 
@@ -561,8 +560,8 @@ def test_small_files_are_matched_together_and_large_ones_in_pieces(
         values = list(range(100 * number, 100 * number + count))
         table = pa.table({"old": values} | ({"late": values} if number % 2 else {}))
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
-        shares.append(FileShare(str(tmp_path / f"{number}.parquet"), f"c{number}", "2026-05-01", 0, 1))
+        shares.append(FileShare("Old", str(tmp_path / f"{number}.parquet"), f"c{number}", "2026-05-01"))
         expected += [(value, value if number % 2 else None, f"c{number}") for value in values]
-    batches = [batch.read(["present", "late", "_commit"]) for batch in _read_task(shares, {"present": "old"})]
+    batches = [batch.read(["present", "late", "_commit"]) for batch in read_shares(shares, {"present": "old"})]
     assert [tuple(row.values()) for batch in batches for row in batch.to_pylist()] == expected
     assert all(batch.num_rows >= rows for batch in batches[:-1]) or most < 200

@@ -3,16 +3,19 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from genus import Event
 from genus.errors import LakeError
 from genus.lake import Lake
+from genus.lake._query import sql
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 
@@ -71,6 +74,40 @@ def test_names_with_any_letters_have_views(spark: SparkSession, tmp_path: Path) 
 def test_tables_are_refused_by_a_session_without_a_metastore(lake: Lake) -> None:
     with pytest.raises(LakeError, match=r"its catalog is in memory; start it with enableHiveSupport\(\)"):
         lake.register_tables()
+
+
+class DeltaSession:
+    """A session with Delta that notes statements; no Delta jar fits the Spark of these tests."""
+
+    def __init__(self, provider: str) -> None:
+        self.statements: list[str] = []
+        self.conf = {"spark.sql.catalogImplementation": "hive", "spark.sql.extensions": "x," + sql.DELTA_EXTENSION}
+        self.conf["spark.sql.catalog.spark_catalog"] = sql.DELTA_CATALOG
+        self.provider = provider
+        self.catalog = SimpleNamespace(refreshTable=lambda table: None)
+
+    def table(self, name: str) -> Any:
+        raise AnalysisException("there is no such table")
+
+    def sql(self, text: str) -> Any:
+        self.statements.append(text)
+        rows = [{"col_name": "Provider", "data_type": self.provider}] if text.startswith("DESCRIBE") else []
+        return SimpleNamespace(collect=lambda: rows)
+
+
+@pytest.mark.parametrize("provider", ["delta", "parquet"])
+def test_a_session_with_delta_has_the_delta_tables(lake: Lake, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    """They follow new commits; a table of a session without Delta is replaced, and one without events listed."""
+    session = DeltaSession(provider)
+    monkeypatch.setattr(sql, "job_description", lambda spark, text: nullcontext())
+    seen = SimpleNamespace(spark=session, path=lake.path, catalog=lake.catalog, state=lake.state)
+    sql.create_tables(cast(Any, seen), "city", subtypes=False, is_mirrored=lambda family: family == "Counter")
+    made = f"CREATE TABLE IF NOT EXISTS `city`.`Counter_files` USING DELTA LOCATION 'file://{lake.path}/tables/Counter'"
+    assert made in session.statements
+    assert ("DROP TABLE `city`.`Counter_files`" in session.statements) == (provider == "parquet")
+    (listed,) = (text for text in session.statements if text.startswith("CREATE TABLE IF NOT EXISTS `city`.`Gate_"))
+    assert "USING parquet" in listed
+    assert not sql.has_delta(lake.spark)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from genus.lake._tables import backup as backup_module
 from genus.lake._tables import ledger as ledger_module
 from genus.lake._tables.backup import copy_store
 from genus.lake._tables.commits import Commit, Part, StoredFile, checksum
-from genus.lake._tables.files import LocalFileSystem
+from genus.lake._tables.file_systems import LocalFileSystem
 from genus.lake._tables.ledger import FOLD_EVERY
 from genus.lake._tables.store import Store
 

@@ -2,6 +2,7 @@
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,17 +11,20 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from genus import Subscription
 from genus.errors import LakeError
-from genus.lake import Inboxes, Lake, Progress, RouteEntry, UpdateResult, Windows, lazy_session
-from genus.lake._stream.stream import LOOK_AT_ALL_S
-from genus.lake._tables.commits import count_rows
-from genus.lake._tables.store import Store
+from genus.lake import DerivedTable, Inboxes, Lake, Progress, RouteEntry, UpdateResult, Windows
+from genus.lake._ingest.ingest import begin_work, commit_reports
+from genus.lake._ingest.job import InputFile, run_ingest
+from genus.lake._ingest.recordings import Recordings
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 from tests.lake.stream_program import POINTS
 from tests.lake.test_inboxes import WANTED, delivered, expected
+from tests.lake.test_jobs import descriptions
 
 
 def land(folder: Path, number: int, count: int = 40) -> None:
@@ -152,128 +156,182 @@ def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
     assert lake.dead_letters().count() == 1
 
 
-# -- in a thread -------------------------------------------------------------------------------------------------------
+# -- as a query of Spark -----------------------------------------------------------------------------------------------
 
 
-def no_session() -> SparkSession:
-    raise AssertionError("Spark was started")
-
-
-@pytest.fixture
-def small_lake(tmp_path: Path) -> Lake:
-    """A lake whose session must not be started."""
-    (tmp_path / "landing").mkdir()
-    return Lake.create(lazy_session(no_session), tmp_path / "lake", *ALL)
-
-
-def test_a_small_stream_needs_no_spark(small_lake: Lake, tmp_path: Path) -> None:
-    """Files are ingested and matches delivered in this process; a stream that is started again skips what is known."""
+def test_streams_of_folders_with_the_same_names_run_at_once(lake: Lake, tmp_path: Path) -> None:
+    """The names of queries differ; one checkpoint has one query, also if another object is made for it."""
     land(tmp_path / "landing", 1)
-    for files in (1, 0):
-        stream = small_lake.stream(tmp_path / "landing").route(WANTED).to_inboxes(tmp_path / "inboxes")
-        done = stream.run()
-        assert (done.files, done.events) == (files, 40 * files)
-    parts = Store(tmp_path / "inboxes").state().parts.values()
-    assert count_rows(parts) == len(expected(landed(range(1, 2))))
+    (tmp_path / "other" / "landing").mkdir(parents=True)
+    land(tmp_path / "other" / "landing", 2)
+    other = Lake.create(lake.spark, tmp_path / "other" / "lake", *ALL)
+    queries = [each.stream(Path(each.path).parent / "landing").start(trigger="10ms") for each in (lake, other)]
+    try:
+        with pytest.raises(LakeError, match="runs already"):
+            Lake(lake.spark, lake.path).stream(tmp_path / "landing").start()
+        for query in queries:
+            query.processAllAvailable()
+    finally:
+        for query in queries:
+            query.stop()
+    assert len({query.name for query in queries}) == 2
+    assert [each.read(ALL[0]).count() for each in (lake, other)] == [40, 40]
 
 
-def test_a_started_stream_goes_on_until_it_is_stopped(small_lake: Lake, tmp_path: Path) -> None:
-    """It finds files that land meanwhile, and cannot be started twice."""
+def test_a_landing_folder_that_spark_takes_for_a_pattern_is_refused(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "day[1]").mkdir()
+    with pytest.raises(LakeError, match="takes '\\[' in a path for a pattern"):
+        lake.stream(tmp_path / "day[1]")
+
+
+def test_a_stream_is_a_query_of_spark(lake: Lake, tmp_path: Path) -> None:
+    """Found by its name among the session's queries, with figures in its progress; it cannot be started twice."""
     seen: queue.SimpleQueue[Progress] = queue.SimpleQueue()
-    stream = small_lake.stream(tmp_path / "landing", on_progress=seen.put)
-    with stream.start(every=0.01) as running:
+    stream = lake.stream(tmp_path / "landing", on_progress=seen.put).route(WANTED).to_inboxes(tmp_path / "inboxes")
+    query = stream.start(trigger="10ms")
+    try:
+        assert isinstance(query, StreamingQuery)
+        assert [each.name for each in lake.spark.streams.active] == ["genus landing to lake"]
         for number in (1, 2):
             land(tmp_path / "landing", number)
             assert seen.get(timeout=60).events == 40
         with pytest.raises(LakeError, match="runs already"):
             stream.run()
-        assert running.is_active
-        assert not running.join(timeout=0.01)
-    assert not running.is_active
-    assert running.exception is None
+        assert not stream.join(timeout=0.01)
+        query.processAllAvailable()
+        figures = [each["observedMetrics"]["genus"] for each in query.recentProgress if each["observedMetrics"]]
+        assert [(each["files"], each["events"], each["dead"]) for each in figures] == [(1, 40, 0)] * 2
+    finally:
+        query.stop()
+    assert stream.join()
+    assert lake.spark.streams.active == []
+    made = [commit for commit in lake.store.ledger.history() if commit.kind == "ingest"]
+    assert [(commit.query, commit.batch) for commit in made] == [(query.id, 1), (query.id, 0)]
     assert stream.run().files == 0
-    assert stream.start(once=True).join(timeout=60), "it ends by itself"
 
 
-def test_an_error_ends_a_started_stream_and_is_raised_to_those_who_wait(small_lake: Lake, tmp_path: Path) -> None:
-    """The next start goes on after the last commit."""
+def test_work_of_any_size_is_done_by_spark_jobs(lake: Lake, tmp_path: Path) -> None:
+    """A file of few events is read, and its matches delivered, in tasks of two jobs."""
+    land(tmp_path / "landing", 1, count=3)
+    stream = lake.stream(tmp_path / "landing").route(WANTED).to_inboxes(tmp_path / "inboxes")
+    before = max(descriptions(lake.spark), default=-1)
+    stream.run()
+    made = [text for number, text in descriptions(lake.spark).items() if number > before]
+    assert sorted(filter(None, made)) == ["deliver the matches in lake to inboxes", "genus landing to lake: batch 0"]
+
+
+def test_an_error_ends_a_stream_and_is_raised_to_those_who_wait(lake: Lake, tmp_path: Path) -> None:
+    """Spark's own way tells it too; the next start goes on after the last commit."""
 
     class Failing:
         def update(self) -> UpdateResult:
             raise LakeError("no room")
 
     land(tmp_path / "landing", 1)
-    running = small_lake.stream(tmp_path / "landing").follow(Failing()).start()
+    stream = lake.stream(tmp_path / "landing").follow(Failing())
+    query = stream.start()
     with pytest.raises(LakeError, match="no room"):
-        running.join(timeout=60)
-    assert not running.is_active
-    assert small_lake.stream(tmp_path / "landing").run().files == 0, "the file was ingested"
+        stream.join(timeout=60)
+    with pytest.raises(StreamingQueryException, match="no room"):
+        query.awaitTermination()
+    assert lake.stream(tmp_path / "landing").run().files == 0, "the file was ingested"
 
 
-def test_a_file_that_is_replaced_is_ingested_and_one_that_has_grown_is_refused(
-    small_lake: Lake, tmp_path: Path
-) -> None:
-    """By content: a file with a new time but known content is not ingested again."""
+def test_equal_files_are_ingested_once_and_named(lake: Lake, tmp_path: Path) -> None:
+    """In one batch, in two, and by path if that is wanted; files without events are no reason to read again."""
     land(tmp_path / "landing", 1)
-    stream = small_lake.stream(tmp_path / "landing")
-    assert stream.run().events == 40
-    (landed_file,) = (tmp_path / "landing").glob("*.genus")
-    os.utime(landed_file, (1, 1))
-    assert stream.run().events == 0
-    write_recording(tmp_path / "other.genus", traffic(7)).rename(landed_file)
-    assert stream.run().events == 7
-    with landed_file.open("ab") as opened:
+    first = tmp_path / "landing" / "bus-00001.genus"
+    shutil.copy(first, tmp_path / "landing" / "twin.genus")
+    done = lake.stream(tmp_path / "landing").run()
+    assert (done.files, done.skipped, done.events) == (1, 1, 40)
+    assert "has the content of" in (done.problem or "")
+    shutil.copy(first, tmp_path / "landing" / "third.genus")
+    land(tmp_path / "landing", 2)
+    done = lake.stream(tmp_path / "landing").run()
+    assert (done.files, done.skipped, done.events) == (1, 1, 40)
+    assert f"third.genus was skipped, it has the content of {tmp_path / 'landing'}" in (done.problem or "")
+    again = lake.stream(tmp_path / "landing", checkpoint=tmp_path / "new").run()
+    assert (again.files, again.skipped, again.events, again.version) == (0, 4, 0, done.version), "a new checkpoint"
+    every = lake.stream(tmp_path / "landing", identity="path", checkpoint=tmp_path / "other").run()
+    assert (every.files, every.skipped, every.events) == (4, 0, 160)
+
+
+def test_files_of_the_same_time_of_change_are_not_late_in_any_order(lake: Lake, tmp_path: Path) -> None:
+    """Spark orders files by their times alone; batches that end between such files hold the watermark back."""
+    for number in range(9):
+        land(tmp_path / "landing", number)
+    for file in (tmp_path / "landing").iterdir():
+        os.utime(file, (1_790_000_000, 1_790_000_000))
+    counting = Windows(every="1 min", by=("lane",), lateness="1s")
+    done = lake.stream(tmp_path / "landing", files_per_batch=2).derive(tmp_path / "minutes", counting, Counter).run()
+    assert (done.batch, done.late) == (4, 0)
+    derived = DerivedTable(lake, tmp_path / "minutes", counting, Counter)
+    derived.finish()
+    assert Tally(derived.read().collect()) == Tally(counting.all(lake.read(Counter)).collect())
+
+
+def test_what_a_task_takes_for_known_is_read_if_the_lake_does_not_have_it(lake: Lake, tmp_path: Path) -> None:
+    """A task may know of a lake that was restored since."""
+    path = str(write_recording(tmp_path / "a.genus", traffic(5)))
+    stale = InputFile(path, os.path.getsize(path), Recordings(), number=7, known=(7,))
+    work = begin_work(lake)
+    reports = run_ingest(lake.spark, work, [stale])
+    assert [(report.is_known, report.rows) for report in reports] == [(True, 0)]
+    made = commit_reports(lake, work, reports, lambda report: stale)
+    assert [(source.number, source.rows) for source in made.draft.sources] == [(7, 5)]
+    assert not lake.check()
+
+
+def test_a_file_that_has_grown_is_refused(lake: Lake, tmp_path: Path) -> None:
+    """A file is known by its path, size and time, or by its content."""
+    land(tmp_path / "landing", 1)
+    (file,) = (tmp_path / "landing").glob("*.genus")
+    assert lake.stream(tmp_path / "landing").run().events == 40
+    assert lake.ingest(file).skipped == 1
+    os.utime(file, (1, 1))
+    assert lake.ingest(file).skipped == 1
+    write_recording(tmp_path / "other.genus", traffic(7)).rename(file)
+    assert lake.ingest(file).events == 7
+    with file.open("ab") as opened:
         opened.write(b"more")
     with pytest.raises(LakeError, match="has grown"):
-        stream.run()
+        lake.ingest(file)
 
 
-def test_a_file_that_vanishes_does_not_end_a_stream(
-    small_lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_pattern_follows_the_format(lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Endings in capitals, too; a folder in which nothing is read is warned of."""
+    (tmp_path / "landing" / "a.LOG").write_text("(1436509052.249713) vcan0 001#00\n")
+    assert lake.stream(tmp_path / "landing").run().files == 0
+    assert "a.LOG, none of which is read" in caplog.text
+    database = tmp_path / "one.dbc"
+    database.write_text('VERSION ""\nBU_: A\nBO_ 1 One: 1 A\n SG_ s : 0|8@1+ (1,0) [0|255] "" A\n')
+    assert lake.stream(tmp_path / "landing", dbc=database).run().events == 1
+    (tmp_path / "landing" / "b.log").write_bytes(b"\0\1\2")
+    assert lake.stream(tmp_path / "landing", dbc=database).run().dead == 1, "a file that is no log is a dead letter"
+
+
+def test_files_older_than_the_newest_by_max_age_are_warned_of(
+    lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Between the listing and the ingest; the others are ingested, and the progress tells it once."""
+    """Spark passes over them, once it has a checkpoint; `ingest` reads them."""
     land(tmp_path / "landing", 1)
-    land(tmp_path / "landing", 2)
-    stream = small_lake.stream(tmp_path / "landing")
-    listed = stream._new_files()
-    (tmp_path / "landing" / "bus-00001.genus").unlink()
-    with monkeypatch.context() as patched:
-        patched.setattr(stream, "_new_files", lambda: listed)
-        done = stream.run()
-    assert (done.files, done.events) == (1, 40)
-    assert "bus-00001.genus vanished before it was ingested" in (done.problem or "")
-    assert stream.run().problem is None
+    assert lake.stream(tmp_path / "landing").run().files == 1
+    old = write_recording(tmp_path / "landing" / "old.genus", traffic(7))
+    os.utime(old, (1_000_000_000, 1_000_000_000))
+    assert lake.stream(tmp_path / "landing").run().files == 0
+    assert "such as old.genus, that are not read because they are older than max_age" in caplog.text
+    assert lake.ingest(tmp_path / "landing").events == 7
 
 
-def test_a_stream_looks_at_files_that_it_knows_once_a_minute(small_lake: Lake, tmp_path: Path) -> None:
-    """One that is moved to a known name is found at once; one that is written again in place, by that look."""
-    landing = tmp_path / "landing"
-    for number in (1, 2):
-        land(landing, number)
-    (landing / "deep").mkdir()
-    land(landing / "deep", 3)
-    (landing / "notes.txt").write_text("no recording")
-    stream = small_lake.stream(landing)
-    assert stream.run().files == 3
-    assert stream._new_files() == []
-    land(landing / "deep", 4)
-    write_recording(landing / ".new", traffic(10, first=9000)).rename(landing / "bus-00001.genus")
-    other = write_recording(tmp_path / "other.genus", traffic(50, first=8000))
-    (landing / "bus-00002.genus").write_bytes(other.read_bytes())
-    assert sorted(Path(file.path).name for file in stream._new_files()) == ["bus-00001.genus", "bus-00004.genus"]
-    stream._looked_at -= LOOK_AT_ALL_S
-    assert len(stream._new_files()) == 3
-
-
-def test_a_batch_has_a_file(small_lake: Lake, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(lake: Lake, tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="at least one file"):
-        small_lake.stream(tmp_path / "landing", files_per_batch=0)
-
-
-def test_a_pattern_has_no_braces(small_lake: Lake, tmp_path: Path) -> None:
-    """They would match nothing."""
-    with pytest.raises(LakeError, match="braces"):
-        small_lake.stream(tmp_path / "landing", pattern="*.{a,b}")
+        lake.stream(tmp_path / "landing", files_per_batch=0)
+    with pytest.raises(LakeError, match="for_each takes the events first"):
+        lake.stream(tmp_path / "landing").for_each(print, Counter)  # type: ignore[arg-type]
+    with pytest.raises(LakeError, match=r"lake\.append"):
+        lake.ingest(lake.spark.range(1))  # type: ignore[arg-type]
+    with pytest.raises(LakeError, match="takes your Spark session and a path"):
+        Lake(tmp_path / "lake")  # type: ignore[arg-type]
 
 
 # -- killed ------------------------------------------------------------------------------------------------------------
@@ -281,10 +339,10 @@ def test_a_pattern_has_no_braces(small_lake: Lake, tmp_path: Path) -> None:
 FILES, EVENTS_EACH = 8, 200
 
 
-def run_until_killed(folder: Path, point: str, count: int = 1, whom: str = "python", how: str = "here") -> None:
-    """Run a stream in another process, which dies at a point of its work, done by Spark jobs or in the process."""
+def run_until_killed(folder: Path, point: str, count: int = 1, whom: str = "python") -> None:
+    """Run a stream in another process, which dies at a point of its work, alone or with Spark."""
     script = Path(__file__).with_name("stream_program.py")
-    command = [sys.executable, str(script), str(folder), point, str(count), whom, how]
+    command = [sys.executable, str(script), str(folder), point, str(count), whom]
     with (folder / "stream.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -314,11 +372,10 @@ def prepare(spark: SparkSession, folder: Path, files: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", ["here", "spark"])
-def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, how: str) -> None:
+def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path) -> None:
     """Killed when the second file is ingested and its matches are written; then run to the end."""
     prepare(spark, tmp_path, 3)
-    run_until_killed(tmp_path, "after write", count=2, whom="all", how=how)
+    run_until_killed(tmp_path, "after write", count=2, whom="all")
     assert Lake(spark, tmp_path / "lake").read(Streetside).count() == 2 * EVENTS_EACH
     run_to_the_end(spark, tmp_path)
     check_exactly_once(spark, tmp_path, 3)
@@ -327,12 +384,11 @@ def test_killed_with_9_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_killed_with_9_fifty_times_nothing_is_lost_or_doubled(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """Ten streams, killed at five points each: every point in the process, and with Spark jobs alone and with Spark."""
+    """Ten streams, killed at five points each: at every point, alone and with Spark."""
     prepare(spark, tmp_path, FILES)
-    ways = (("python", "here"), ("all", "spark"), ("python", "spark"))
-    deaths = [(point, whom, how) for whom, how in ways for point in POINTS]
+    deaths = [(point, whom) for whom in ("python", "all") for point in POINTS]
     for number in range(5):
-        point, whom, how = deaths[(5 * seed + number) % len(deaths)]
-        run_until_killed(tmp_path, point, whom=whom, how=how)
+        point, whom = deaths[(5 * seed + number) % len(deaths)]
+        run_until_killed(tmp_path, point, whom=whom)
     run_to_the_end(spark, tmp_path)
     check_exactly_once(spark, tmp_path, FILES)

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import re
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import Path
@@ -16,16 +17,18 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus import Catalog, Event, Maybe
-from genus.lake._ingest import job, text_lines
+from genus.errors import LakeError
+from genus.lake._ingest import text_lines
 from genus.lake._ingest.csv_files import Csv
-from genus.lake._ingest.parquet_files import ParquetFiles
-from genus.lake._tables.files import file_info
+from genus.lake._ingest.sources import FormatChooser
+from genus.lake._ingest.tabular import ParquetFiles
 from genus.model import Float32, Int8
 from genus.records import Mapping, read_mapping
 from genus.targets.arrow import to_batch
 from genus.testing._generators import Generator, Sampler, Stranger, WatchedSampler
 from tests.examples import examples
 from tests.lake.foreign_files import Found, csv_text, expected, format_for, stored, types_for, written
+from tests.lake.stored import ingest_draft
 
 SUMO = Path(__file__).parents[3] / "shared/data/sumo_road"
 
@@ -177,6 +180,22 @@ def test_a_file_without_a_header_that_can_be_read_is_one_dead_letter(
     mapping = read_mapping("[csv]\nnewlines = false")
     read = Found(Csv(mapping), written(tmp_path / "rows.csv", content), TYPES, target=5)
     assert read.letter().reason.startswith(reason)
+
+
+def test_a_csv_file_without_types_is_refused_if_no_mapping_says_what_it_is(tmp_path: Path) -> None:
+    """Instead of a dead letter for each row; the message has a mapping to begin with."""
+    bare, gz = written(tmp_path / "bare.csv", "lane,km/h\n1,50\n"), tmp_path / "bare.csv.gz"
+    gz.write_bytes(gzip.compress(bare.read_bytes()))
+    for path in (bare, gz):
+        with pytest.raises(LakeError, match="no column 'type', but lane, km/h") as refused:
+            FormatChooser(None, None, None).check_named([str(path)], TYPES)
+        line, other = re.findall("`(.*?)`", str(refused.value))[0::2]
+        assert (line, other) == ('type.is = "Loop"', '"km/h" = "attribute"')
+        mapping = read_mapping(f"{line}\n[attributes]\n{other.replace('attribute', 'speed')}")
+        FormatChooser(None, mapping, None).check_named([str(path)], TYPES)
+        assert Found(Csv(mapping), path, TYPES).events() == [{"_type": "Loop", "lane": 1, "speed": "50.0"}]
+    typed, damaged = written(tmp_path / "typed.csv", "type,lane\n"), written(tmp_path / "damaged.csv", b"\xff\n")
+    FormatChooser(None, None, None).check_named(map(str, [typed, damaged, tmp_path / "a.jsonl"]), TYPES)
 
 
 def test_options_of_csv_are_in_the_mapping(tmp_path: Path) -> None:
@@ -409,8 +428,7 @@ def test_tables_become_parquet_through_the_job(tmp_path: Path, spark: SparkSessi
         pq.write_table(table, path, row_group_size=100)
     catalog = Catalog()
     catalog.register(Loop)
-    inputs = job.fingerprint_files([file_info(str(path))], format_for)
-    draft = job.run_ingest(spark, str(tmp_path / "lake"), catalog.text(), inputs, 1000, small_bytes=0)
+    draft = ingest_draft(spark, tmp_path / "lake", catalog, str(path), format_for(str(path)), 1000)
     assert (draft.sources[0].rows, draft.sources[0].dead) == (499, 1)
     read = stored(tmp_path / "lake/tables/Loop")
     assert sorted(read.column("lane").to_pylist()) == [lane for lane in range(500) if lane != 7]

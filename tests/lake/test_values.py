@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 
 from genus import check
-from genus.lake._ingest.safe_cast import CastColumn
-from genus.lake._ingest.values import convert_column, convert_json
+from genus.lake._ingest.values import CastColumn, convert_column, convert_json
 from genus.model import Attribute, ChoiceType, OpaqueType, TimeType, attributes
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.records._values import ValueFormat

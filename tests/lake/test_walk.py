@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake import Walk, WalkResult
-from genus.lake._analytics import walk
+from genus.lake._analytics import pair_kernel
 from genus.lake._analytics.walk import KEPT, STATE, WAITING, WalkSteps, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
-from .hits import Hit, followed, followed_here, frame, in_order, increments, table, traffic
+from .hits import Hit, followed, frame, in_order, increments, traffic
 
 TAKES = pa.schema([("lane", pa.string()), ("_at_us", pa.int64()), ("_position", pa.int64())])
 FOREVER = 1 << 62
@@ -56,7 +56,7 @@ def some_rows(draw: st.DrawFn) -> list[Row]:
 @given(rows=some_rows(), batch=st.integers(1, 20), block=st.integers(1, 12))
 def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", block)
+        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
         results, kept = walked(rows, FOREVER, batch)
     assert set(results) == bursts_by_definition(rows)
     assert len(results) == len(set(results))
@@ -69,7 +69,7 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
     given_out: list[tuple[str, int, int]] = []
     seen = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "BLOCK_ROWS", block)
+        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
         for limit in [*sorted(limits), FOREVER]:
             new = [row for row in rows if seen <= row[1] < limit + 5]
             seen = max(seen, limit + 5)
@@ -87,7 +87,7 @@ def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) 
         sizes.append(rows.num_rows)
         return bursts(rows, limit_us)
 
-    monkeypatch.setattr(walk, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(pair_kernel, "BLOCK_ROWS", 100)
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": at * 50, "_position": at} for at in range(5000)], TAKES)
     found = list(walk_rows(WalkSteps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
     assert sum(batch.num_rows for batch in found) == 5000
@@ -98,10 +98,10 @@ def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) ->
     """Cut by time of recording, with late events, a stream has the results of the batch."""
     given_hits = traffic(600, seed=9, delay=40)
     analysis = Walk(by=("lane",), function=bursts, gives=GIVES, lateness=30 * MICRO)
-    batch = analysis.all(frame(spark, given_hits)).toArrow().to_pylist()
-    batches = list(increments(given_hits, cuts=3, seed=1))
-    assert in_order(followed(analysis, batches, lambda new: [frame(spark, new)])) == in_order(batch)
-    assert in_order(followed_here(analysis, batches, lambda new: [table(new)])) == in_order(batch)
+    whole = analysis.all(frame(spark, given_hits))
+    batches = increments(given_hits, cuts=2, seed=1)
+    assert in_order(followed(analysis, batches, lambda new: [frame(spark, new)])) == in_order(whole)
+    batch = whole.toArrow().to_pylist()
     on_time = [(hit.lane, hit.at, hit.position) for hit in given_hits if hit.lane is not None and hit.delay <= 30]
     assert {(row["lane"], row["first"], row["hits"]) for row in batch} == bursts_by_definition(on_time)
     assert len(batch) > 50

@@ -2,11 +2,11 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
 from typing import Any
 
-import pyarrow as pa
 import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -15,11 +15,10 @@ from genus.errors import LakeError
 from genus.lake import END_OF_STREAM, Pairing, Windows, pair, seconds, union_waiting, watermark_of, windows
 from genus.lake._analytics.windows import Statistic
 
-from .hits import START, Hit, followed, followed_here, frame, in_order, increments, micros, sides, table, traffic
+from .hits import START, Hit, followed, frame, in_order, increments, micros, sides, traffic
 
 MICRO = timedelta(microseconds=1)
 SHAPES = [(20, None), (20, 7), (30, 10)]
-OTHER_SHAPES = [pytest.param(*shape, marks=pytest.mark.slow) for shape in SHAPES[::2]]
 SPEEDS = [None, math.nan, 0.0, -0.0, 0.1, 0.2, 0.3, 1e16, -7.5, 33.3, math.inf]
 FIGURES: list[Statistic] = ["count", "mean", "min", "max", 0, 0.5, 0.85, 1]
 
@@ -73,26 +72,50 @@ def figures_of(hits: Iterable[Hit]) -> dict[str, float | None]:
     }
 
 
-@pytest.mark.parametrize(("every", "slide"), SHAPES)
-def test_windows_are_those_of_the_definition(spark: SparkSession, every: int, slide: int | None) -> None:
+def shaped(every: int, slide: int | None, lateness: timedelta | None = None) -> Windows:
+    step = None if slide is None else slide * MICRO
+    return Windows(every=every * MICRO, by=("lane",), values={"speed": FIGURES}, slide=step, lateness=lateness)
+
+
+def of_all_shapes(results: Callable[[int, int | None], DataFrame]) -> DataFrame:
+    """The results of windows of all shapes, in one frame."""
+    frames = [results(*shape).withColumn("shape", F.lit(number)) for number, shape in enumerate(SHAPES)]
+    return reduce(DataFrame.unionAll, frames)
+
+
+def test_windows_are_those_of_the_definition(spark: SparkSession) -> None:
     """Each window has the count of its events and the exact figures of their values, to the last digit."""
     hits = traffic(400, seed=2, delay=1)
-    result = windows(
-        with_speeds(spark, hits),
-        every=every * MICRO,
-        by="lane",
-        values={"speed": FIGURES},
-        slide=None if slide is None else slide * MICRO,
-    )
+    events = with_speeds(spark, hits)
+    result = of_all_shapes(lambda every, slide: shaped(every, slide).all(events))
     rows = result.withColumn("at", F.unix_micros("start")).toArrow().to_pylist()
-    expected = windows_by_definition(hits, every, slide or every)
-    assert len(rows) == len(expected)
+    expected = [windows_by_definition(hits, every, slide or every) for every, slide in SHAPES]
+    assert len(rows) == sum(map(len, expected))
     for row in rows:
-        members = expected[row["lane"], row["at"]]
+        members = expected[row["shape"]][row["lane"], row["at"]]
         assert row["count"] == len(members)
-        assert row["end"] - row["start"] == every * MICRO
+        assert row["end"] - row["start"] == SHAPES[row["shape"]][0] * MICRO
         figures = figures_of(members)
         assert {name: row[name] for name in figures} == figures
+
+
+def test_batch_and_increments_agree_row_for_row(spark: SparkSession) -> None:
+    """Each window is a result once, complete, though its events come in several increments, some of them late.
+
+    Every figure is the same to the last digit, with NULL in the key, NaN, infinity and two zeros in the values.
+    """
+    hits, lateness = traffic(300, seed=20, delay=40), 30 * MICRO
+    cut = list(increments(hits, cuts=2, seed=20))
+    events = with_speeds(spark, hits)
+    batch = of_all_shapes(lambda every, slide: shaped(every, slide, lateness).all(events))
+    streamed = of_all_shapes(
+        lambda every, slide: followed(shaped(every, slide, lateness), cut, lambda new: [with_speeds(spark, new)])
+    )
+    found = in_order(batch)
+    assert in_order(streamed) == found
+    on_time = [hit for hit in hits if hit.delay <= 30]
+    assert len(found) == sum(len(windows_by_definition(on_time, every, slide or every)) for every, slide in SHAPES)
+    assert len(on_time) < len(hits)
 
 
 def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
@@ -110,83 +133,29 @@ def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
         assert [row[name] for name in names] == pytest.approx(row["found"], nan_ok=True)
 
 
-def table_with_speeds(hits: Iterable[Hit]) -> pa.Table:
-    rows = table(hits)
-    which = [position * 7919 % 10007 % len(SPEEDS) for position in rows.column("_position").to_pylist()]
-    return rows.append_column("speed", pa.array([SPEEDS[number] for number in which], pa.float64()))
-
-
-@pytest.mark.parametrize(("every", "slide"), SHAPES)
-def test_increments_without_spark_give_what_the_batch_gives(spark: SparkSession, every: int, slide: int | None) -> None:
-    """Every figure is the same to the last digit, with NULL in the key, NaN, infinity and two zeros in the values."""
-    step = None if slide is None else slide * MICRO
-    lateness = 30 * MICRO
-    analysis = Windows(every=every * MICRO, by=("lane",), values={"speed": FIGURES}, slide=step, lateness=lateness)
-    hits = traffic(300, seed=every, delay=40)
-    batch = analysis.all(with_speeds(spark, hits)).toArrow().to_pylist()
-    streamed = followed_here(analysis, increments(hits, cuts=4, seed=every), lambda new: [table_with_speeds(new)])
-    assert len(streamed) == len(batch)
-    assert {(row["lane"], row["start"]): row for row in streamed} == {(row["lane"], row["start"]): row for row in batch}
-
-
-def test_keys_of_floating_point_are_the_same_without_spark(spark: SparkSession) -> None:
-    """Both zeros are one key, and so is NaN; values that are integers stay integers."""
-    analysis = Windows(every=40 * MICRO, by=("speed",), values={"_position": ["min", "mean"]}, lateness=30 * MICRO)
-    hits = traffic(200, seed=3, delay=1)
-    batch = analysis.all(with_speeds(spark, hits)).toArrow().to_pylist()
-    settled = analysis.settle_arrow(analysis.take_arrow(table_with_speeds(hits)), END_OF_STREAM)
-    assert in_order(settled.results.to_pylist()) == in_order(batch)
-    assert not settled.waiting.num_rows
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("every", "slide"), [SHAPES[1], *OTHER_SHAPES])
-def test_batch_and_increments_agree_row_for_row(spark: SparkSession, every: int, slide: int | None) -> None:
-    """Each window is a result once, complete, though its events come in several increments, some of them late."""
-    analysis = Windows(
-        every=every * MICRO,
-        by=("lane",),
-        values={"speed": ["count", "mean", 0.5]},
-        slide=None if slide is None else slide * MICRO,
-        lateness=30 * MICRO,
-    )
-    hits = traffic(300, seed=every, delay=40)
-    batch = analysis.all(with_speeds(spark, hits)).toArrow().to_pylist()
-    streamed = followed(analysis, increments(hits, cuts=4, seed=every), lambda new: [with_speeds(spark, new)])
-    assert in_order(streamed) == in_order(batch)
-    on_time = [hit for hit in hits if hit.delay <= 30]
-    assert len(batch) == len(windows_by_definition(on_time, every, slide or every))
-    assert len(on_time) < len(hits)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cuts", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession, cuts: int) -> None:
+def test_windows_over_pairs_follow_the_same_watermark(spark: SparkSession) -> None:
     """Pairs that are settled at a watermark make windows that are settled at it."""
     hits = traffic(300, seed=8, delay=20)
     pairing = Pairing(by=("lane",), within=25 * MICRO, lateness=20 * MICRO)
     speeds = Windows(every=50 * MICRO, by=("lane",), values={"gap": ["count", 0.5]}, time="right_time")
-    batch = speeds.all(with_gaps(pairing.all(*sides(spark, hits))))
+    batch = in_order(speeds.all(with_gaps(pairing.all(*sides(spark, hits)))))
     waiting: tuple[DataFrame | None, DataFrame | None] = (None, None)
-    given_out: list[dict[str, Any]] = []
+    given_out: list[DataFrame] = []
     recorded = 0
-    for new in [*increments(hits, cuts, seed=1), []]:
+    for new in [*increments(hits, cuts=1, seed=1), []]:
         recorded = max([recorded, *(hit.recorded for hit in new)])
         watermark = watermark_of(START + recorded * MICRO, pairing.lateness) if new else END_OF_STREAM
         pairs = pairing.settle(union_waiting(waiting[0], pairing.take(*sides(spark, new))), watermark)
         figures = speeds.settle(union_waiting(waiting[1], speeds.take(with_gaps(pairs.results))), watermark)
-        given_out += figures.results.toArrow().to_pylist()
-        waiting = (stored(pairs.waiting), stored(figures.waiting))
-    assert in_order(given_out) == in_order(batch.toArrow().to_pylist())
-    assert len(given_out) > 20
+        given_out.append(figures.results)
+        waiting = pairs.waiting, figures.waiting
+    assert in_order(reduce(DataFrame.unionAll, given_out)) == batch
+    assert len(batch) > 20
 
 
 def with_gaps(pairs: DataFrame) -> DataFrame:
     return pairs.withColumn("gap", seconds("elapsed"))
-
-
-def stored(rows: DataFrame) -> DataFrame:
-    return rows.sparkSession.createDataFrame(rows.toArrow(), rows.schema)
 
 
 def test_windows_begin_at_whole_multiples_since_1970_in_utc(spark: SparkSession) -> None:

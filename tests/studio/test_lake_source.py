@@ -135,7 +135,7 @@ def test_where_the_times_are_not_known_whole_days_are_shown(
     if why == "mixed":  # the footer does not say when those without a time were recorded
         add_events(store, [Crane(load=1.0), Crane(load=1.0, time=DAY + timedelta(hours=3))], DAY)
     elif why == "too many":
-        monkeypatch.setattr("genus.lake._local.time_bounds.MOST_FILES", 0)
+        monkeypatch.setattr("genus.lake._local.reader.MOST_FILES", 0)
     else:
         (file,) = [path / part.folder / part.files[0].name for part in store.state().table("Crane")]
         file.write_bytes(b"no parquet")
@@ -145,7 +145,7 @@ def test_where_the_times_are_not_known_whole_days_are_shown(
 
 
 def test_footers_are_read_once(path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from genus.lake._local import scan
+    from genus.lake._query import scan
 
     read: list[str] = []
     whole = scan.read_footer
