@@ -202,6 +202,11 @@ ASC:
 
 ## A stream to inboxes
 
+Files land together while a query of Structured Streaming runs; eight subscriptions deliver about two matches an event.
+Times are Spark's own, from the trigger to the end of the micro-batch: listing, checkpoint, one job that reads and
+writes, the commit, one job that delivers; medians of five (of two for a million events). *Bare* is a query of Spark
+with the same source and checkpoint that only collects the paths.
+
 {streaming}
 
 ## Networks

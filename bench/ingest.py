@@ -26,7 +26,7 @@ from genus.bus import RecordingWriter
 from genus.catalog import Catalog
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.format import Format
-from genus.lake._ingest.job import fingerprint_files, run_ingest
+from genus.lake._ingest.job import IngestWork, InputFile, fingerprint, make_draft, run_ingest
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._tables.files import file_info
@@ -178,8 +178,9 @@ def ingest(spark: SparkSession, entry: Entry, file: Path, catalog_text: str, fol
     root = folder / "lake"
     shutil.rmtree(root, ignore_errors=True)
     started = time.perf_counter()
-    inputs = fingerprint_files([file_info(str(file))], entry.format)
-    draft = run_ingest(spark, str(root), catalog_text, inputs, split_bytes=split_bytes(file), small_bytes=0)
+    found, work = file_info(str(file)), IngestWork.begin(str(root), catalog_text)
+    given = InputFile(found.path, found.size, entry.format(found.path), found.modified_us, fingerprint(found.path))
+    draft = make_draft(work, run_ingest(spark, work, [given], split_bytes(file)))
     seconds = time.perf_counter() - started
     (source,) = draft.sources
     assert source.rows > 0, f"{entry.name}: nothing was read"

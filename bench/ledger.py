@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from bench.timing import markdown
 from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, StoredFile
-from genus.lake._tables.files import LocalFileSystem
+from genus.lake._tables.file_systems import LocalFileSystem
 from genus.lake._tables.ledger import FOLD_EVERY, RADIX, Ledger
 
 BLOCK = FOLD_EVERY * RADIX

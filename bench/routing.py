@@ -37,7 +37,7 @@ from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables.commits import Part, StoredFile
-from genus.lake._tables.files import LocalFileSystem
+from genus.lake._tables.file_systems import LocalFileSystem
 from genus.lake._tables.shapes import Shape
 from genus.lake._tables.store import Store
 from genus.model import name_of
@@ -164,7 +164,11 @@ class Arena:
         self.spark, self.world = spark, world
         self._schema = spark.read.parquet(str(world.files[0])).schema
         self._lake: Any = SimpleNamespace(
-            spark=spark, path=str(world.folder), catalog=world.catalog, store=Store(world.folder, LocalFileSystem())
+            spark=spark,
+            path=str(world.folder),
+            catalog=world.catalog,
+            store=Store(world.folder, LocalFileSystem()),
+            events=lambda family, parts: self.events(len(parts)),
         )
         self._jobs: dict[int, RouteJob] = {}
         self.duck = duckdb.connect()
@@ -198,7 +202,7 @@ class Arena:
 
     def explode(self, plan: RoutePlan, files: int) -> Answer:
         """Genus, every match a row."""
-        rows = self.job(plan).matches(self.world.family, self.world.parts(files), ())
+        rows = self.job(plan).matches(self.world.family, self.world.parts(files, counted=True), ())
         return _answer(rows.agg(F.count(F.lit(1)), F.sum("subscription")).collect()[0])
 
     def duck_count(self, plan: RoutePlan, files: int) -> Answer:
