@@ -64,6 +64,11 @@ class Cluster:
             os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own, with its executors
         process.wait()
 
+    def executors(self) -> list[int]:
+        """The process ids of the executors that workers have started."""
+        groups = {process.pid for process in self._processes.values()}
+        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_executor(pid, groups)]
+
     def wait(self, ready: Callable[[], bool], seconds: float = 300) -> None:
         """Wait until a condition is true; fail with the output of the processes after a timeout."""
         until = time.monotonic() + seconds
@@ -75,6 +80,13 @@ class Cluster:
         """Stop the remaining processes."""
         for name in list(self._processes):
             self.kill(name)
+
+
+def _is_executor(pid: int, groups: set[int]) -> bool:
+    with suppress(OSError):  # it may have ended
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"CoarseGrainedExecutorBackend" in command and os.getpgid(pid) in groups
+    return False
 
 
 @contextmanager

@@ -34,8 +34,8 @@ class Given(msgspec.Struct):
     """The arguments of the program."""
 
     master: str
-    recordings: str
     folder: str
+    recordings: str = ""
     conf: dict[str, str] = {}
     python: str = sys.executable
     ship: bool = False
@@ -43,9 +43,7 @@ class Given(msgspec.Struct):
 
 def main(given: Given) -> None:
     """Run the pipeline and write the numbers to `result.json`."""
-    os.environ["PYSPARK_PYTHON"] = given.python
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    session = _session(given)
+    session = cluster_session(given)
     try:
         if given.ship:
             ship(session)
@@ -55,7 +53,10 @@ def main(given: Given) -> None:
         session.stop()
 
 
-def _session(given: Given) -> SparkSession:
+def cluster_session(given: Given) -> SparkSession:
+    """A session on the master that is given, whose workers run the Python that is given."""
+    os.environ["PYSPARK_PYTHON"] = given.python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(given.master).appName("pipeline")
     settings = {
         "spark.ui.enabled": "false",

@@ -2,10 +2,13 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,10 +17,16 @@ from pyspark.sql import SparkSession
 import genus
 from genus import Event
 from genus.errors import LakeError
+from genus.lake import DerivedTable, Inboxes, Lake
 from genus.lake._jobs import job_errors
 from genus.lake._worker_package import package_archive
 from tests.lake import cluster, pipeline
-from tests.lake.roads import traffic, write_recording
+from tests.lake.cluster_stream import BURSTS, MINUTES
+from tests.lake.roads import ALL, Counter, Streetside, traffic, write_recording
+from tests.lake.test_derived import rows
+from tests.lake.test_inboxes import WANTED, delivered
+from tests.lake.test_inboxes import expected as expected_inboxes
+from tests.lake.test_stream import land, landed
 
 ROOT = Path(__file__).parents[2]
 FILES, EVENTS = 240, 50
@@ -55,7 +64,7 @@ def expected(spark: SparkSession, recordings: Path, tmp_path_factory: pytest.Tem
     return result
 
 
-def start(module: str, folder: Path, **given: Any) -> subprocess.Popen[bytes]:
+def start(module: str, folder: Path, *, group: bool = False, **given: Any) -> subprocess.Popen[bytes]:
     """Start a test program in a process that imports nothing from the current folder."""
     code = f"import sys, runpy; sys.path.insert(0, {str(ROOT)!r}); runpy.run_module({module!r}, run_name='__main__')"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
@@ -65,6 +74,7 @@ def start(module: str, folder: Path, **given: Any) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             cwd=folder,
+            start_new_session=group,
             env=environment | {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(cluster.HOME)},
         )
 
@@ -116,6 +126,59 @@ def test_a_worker_that_dies_changes_nothing(recordings: Path, expected: Any, tmp
 def _files_in(folder: Path) -> int:
     """The number of files so far, finished or not."""
     return sum(1 for path in folder.rglob("*.parquet"))
+
+
+KILLS = int(os.environ.get("GENUS_KILLS", "12"))
+BUSY = {
+    "spark.executor.memory": "600m",
+    "spark.cores.max": "2",
+    "spark.task.maxFailures": "100",
+    "spark.stage.maxConsecutiveAttempts": "100",
+}
+
+
+@pytest.mark.slow
+def test_a_stream_whose_executors_and_drivers_are_killed_has_the_results_of_a_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Two executors are killed with -9, then the driver, and so on; lake, inboxes and derived tables are exact."""
+    random, landing, count, kills = Random(KILLS), tmp_path / "landing", 0, 0
+    lake = Lake.create(spark, tmp_path / "lake", *ALL)
+
+    def land_more() -> None:
+        nonlocal count
+        while count < len(lake.state().sources) + 8:
+            land(landing, count)
+            count += 1
+
+    with cluster.started(tmp_path / "cluster", "first", "second") as running:
+        while kills < KILLS:
+            land_more()
+            program = start("tests.lake.cluster_stream", tmp_path, master=running.url, conf=BUSY, group=True)
+            version = lake.version
+            running.wait(lambda version=version: lake.version > version)  # type: ignore[misc]
+            for _ in range(2):
+                land_more()
+                time.sleep(random.uniform(0, 2))
+                running.wait(lambda: bool(running.executors()))
+                os.kill(random.choice(running.executors()), signal.SIGKILL)
+            time.sleep(random.uniform(0, 3))
+            assert program.poll() in (None, 0), (tmp_path / "program.log").read_text()[-4000:]
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+            kills += 3
+    stream = lake.stream(landing).route(WANTED).to_inboxes(tmp_path / "inboxes")
+    minutes = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
+    walked = DerivedTable(lake, tmp_path / "bursts", BURSTS, Counter)
+    stream.follow(minutes).follow(walked).run()
+    minutes.finish()
+    walked.finish()
+    events = landed(range(count))
+    assert sorted(lake.read(Streetside).toArrow().column("time").to_pylist()) == [event.time for event in events]
+    assert delivered(Inboxes(spark, tmp_path / "inboxes")) == expected_inboxes(events)
+    assert rows(minutes.read()) == rows(MINUTES.all(lake.read(Counter)))
+    assert rows(walked.read()) == rows(BURSTS.all(lake.read(Counter)))
+    assert [*lake.check(), *minutes.check(), *walked.check()] == []
 
 
 @pytest.mark.slow
