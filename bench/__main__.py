@@ -172,6 +172,10 @@ driver of 2 GB:
 
 {mixed}
 
+One by one by `Lake.read`, each counted. *Spark alone* has a frame of the same files and tests the type only:
+
+{reads}
+
 On one machine DuckDB is faster at small work: no JVM, no scheduling. Spark is the engine that also runs on many
 machines.
 
@@ -353,7 +357,7 @@ def main() -> None:
     lookups = step("routing (about eight minutes)", routing.tables)
     found |= {"routing": lookups["attributes"], "predicates": lookups["predicates"], "events": lookups["growth"]}
     found["local_reader"] = step("small questions", local_reader.table)
-    found["mixed"] = lookups["mixed"]
+    found |= {"mixed": lookups["mixed"], "reads": lookups["reads"]}
     found["ingest"] = step("reading in", lambda: ingest.table(ingest.run()))
     found["frames"] = step("CAN frames", can_columns.table)
     found["logs"] = step("CAN logs (about three minutes)", can_logs.table)

@@ -33,6 +33,7 @@ from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
 from genus.filters import Predicate
+from genus.lake import Lake, read_mapping
 from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
@@ -47,6 +48,7 @@ FILE_ROWS = 1_000_000
 CARRIED = ("p", "q", "r", "s")
 VALUES = 1000
 WIDTH = 0.0025
+FIRST_DAY_US = 1_777_593_600_000_000
 ROUNDS = 3
 
 
@@ -440,6 +442,16 @@ class MixedWorld:
             for path in self.files
         ]
 
+    def rows(self, number: int) -> pa.Table:
+        """One of the equal shares of all events, as rows with a type and a time."""
+        events = pa.concat_tables(pq.read_table(path) for path in self.files)
+        share = events.num_rows // APPENDS
+        part = events.slice(number * share, share)
+        types = [self.shapes[each].type for each in part.column("_shape").to_pylist()]
+        times = FIRST_DAY_US + self._rng.integers(0, DAYS * 86_400_000_000, share)
+        columns = {"type": pa.array(types), "time": pa.array(times).cast(pa.timestamp("us", "UTC"))}
+        return pa.table({**columns, **{name: part.column(name) for name in self.kinds}})
+
     def _shape(self) -> Shape:
         cls = self.types[self.chosen.randrange(1, len(self.types))]
         carried = self.chosen.getrandbits(MIXED_ATTRIBUTES) | self.chosen.getrandbits(MIXED_ATTRIBUTES)
@@ -515,6 +527,41 @@ def mixed_table(spark: SparkSession, sizes: Sequence[int]) -> str:
     return markdown([head, "plan s", "plan and count s", "matches"], rows)
 
 
+# -- reading one by one ------------------------------------------------------------------------------------------------
+
+READS, READ_EVENTS, READ_SHAPES, APPENDS, DAYS = 500, 400_000, 73_000, 4, 6
+
+
+def reads_table(spark: SparkSession, reads: int) -> str:
+    """Subscriptions of all kinds, read and counted one by one: seconds of `Lake.read`, and of Spark alone.
+
+    Spark alone has a frame of the files, and tests the type only. Both take turns, after twenty reads each.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        world = MixedWorld(Path(folder, "world"), READ_EVENTS, READ_SHAPES)
+        lake = Lake.create(spark, Path(folder, "lake"), *world.types)
+        for number in range(APPENDS):
+            lake.append(spark.createDataFrame(world.rows(number)), read_mapping(""))
+        paths = lake.store.file_paths(lake.state().parts.values())
+        every = spark.read.schema(lake.table("Mixed").schema).parquet(*paths)
+        seconds = {"genus": 0.0, "Spark alone": 0.0}
+        for number, entry in enumerate(world.subscriptions(reads + 20)):
+            asked = entry.subscription
+            names = [name_of(cls) for cls in asked.classes()]
+            runs: dict[str, Callable[[], int]] = {
+                "genus": lambda asked=asked: lake.read(asked).count(),  # type: ignore[misc]
+                "Spark alone": lambda names=names: every.where(F.col("_type").isin(names)).count(),  # type: ignore[misc]
+            }
+            for name, run in runs.items():
+                began = time.perf_counter()
+                run()
+                seconds[name] += time.perf_counter() - began if number >= 20 else 0
+        row = [f"{reads:,}", *(f"{each:.0f}" for each in seconds.values())]
+        ratio = seconds["genus"] / seconds["Spark alone"]
+    head = f"reads of {READ_EVENTS:,} events in {len(paths)} files"
+    return markdown([head, "genus s", "Spark alone s", "ratio"], [[*row, f"{ratio:.2f}"]])
+
+
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
@@ -551,6 +598,7 @@ def tables(quick: bool = False, only: str | None = None) -> dict[str, str]:
             "predicates": lambda: predicate_table(arena, sizes[1:3]),
             "growth": lambda: growth_table(arena, sizes[2]),
             "mixed": lambda: mixed_table(arena.spark, (200,) if quick else (2000, 20_000)),
+            "reads": lambda: reads_table(arena.spark, 50 if quick else READS),
         }
         return {name: make() for name, make in makers.items() if only in (None, name)}
 
@@ -558,6 +606,8 @@ def tables(quick: bool = False, only: str | None = None) -> dict[str, str]:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="a million events, up to 10,000 subscriptions")
-    options.add_argument("--only", choices=["attributes", "predicates", "growth", "mixed"], help="one of the tables")
+    options.add_argument(
+        "--only", choices=["attributes", "predicates", "growth", "mixed", "reads"], help="one of the tables"
+    )
     given = options.parse_args()
     print(*tables(given.quick, given.only).values(), sep="\n\n")
