@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from genus.lake._query.subscription_list import RouteEntry
     from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, local_session
     from genus.lake._stream.derived import DerivedTable, read_results
-    from genus.lake._stream.inboxes import Inboxes
+    from genus.lake._stream.inboxes import Inboxes, Route
     from genus.lake._stream.increments import UpdateResult
-    from genus.lake._stream.route import Route
     from genus.lake._stream.source import register_data_source
     from genus.lake._stream.stream import Follower, Progress, Stream
     from genus.lake._tables.backup import BackupResult, backup
@@ -123,9 +122,8 @@ if not TYPE_CHECKING:
         _query__subscription_list="RouteEntry",
         _session="SPARK_ERRORS check_java describe_spark_error local_session",
         _stream__derived="DerivedTable read_results",
-        _stream__inboxes="Inboxes",
+        _stream__inboxes="Inboxes Route",
         _stream__increments="UpdateResult",
-        _stream__route="Route",
         _stream__source="register_data_source",
         _stream__stream="Follower Progress Stream",
         _tables__backup="BackupResult backup",

@@ -31,7 +31,7 @@ from genus.lake._query.removal import (
 )
 from genus.lake._query.sql import create_is_a, create_tables, quoted, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
-from genus.lake._stream.route import Route
+from genus.lake._stream.inboxes import Route
 from genus.lake._stream.stream import MAX_AGE, Progress, Stream
 from genus.lake._tables.commits import DELETION
 from genus.lake._tables.files import open_path

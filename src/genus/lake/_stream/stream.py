@@ -45,9 +45,8 @@ from genus.lake._jobs import folder_name, is_connect, job_description
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
-from genus.lake._stream.inboxes import Inboxes
+from genus.lake._stream.inboxes import Inboxes, Route
 from genus.lake._stream.increments import UpdateResult, next_increment
-from genus.lake._stream.route import Route
 from genus.lake._tables.commits import CommitConflict, Cursor
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
