@@ -14,8 +14,7 @@ from pyspark.sql import SparkSession
 import genus
 from genus import Event
 from genus.errors import LakeError
-from genus.lake._jobs import job_errors
-from genus.lake._worker_package import package_archive
+from genus.lake._jobs import job_errors, package_archive
 from tests.lake import cluster, pipeline
 from tests.lake.roads import traffic, write_recording
 

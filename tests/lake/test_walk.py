@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake import Walk, WalkResult
-from genus.lake._analytics import pair_kernel
+from genus.lake._analytics import analysis
 from genus.lake._analytics.walk import KEPT, STATE, WAITING, WalkSteps, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
@@ -56,7 +56,7 @@ def some_rows(draw: st.DrawFn) -> list[Row]:
 @given(rows=some_rows(), batch=st.integers(1, 20), block=st.integers(1, 12))
 def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
+        patch.setattr(analysis, "BLOCK_ROWS", block)
         results, kept = walked(rows, FOREVER, batch)
     assert set(results) == bursts_by_definition(rows)
     assert len(results) == len(set(results))
@@ -69,7 +69,7 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
     given_out: list[tuple[str, int, int]] = []
     seen = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
+        patch.setattr(analysis, "BLOCK_ROWS", block)
         for limit in [*sorted(limits), FOREVER]:
             new = [row for row in rows if seen <= row[1] < limit + 5]
             seen = max(seen, limit + 5)
@@ -87,7 +87,7 @@ def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) 
         sizes.append(rows.num_rows)
         return bursts(rows, limit_us)
 
-    monkeypatch.setattr(pair_kernel, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(analysis, "BLOCK_ROWS", 100)
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": at * 50, "_position": at} for at in range(5000)], TAKES)
     found = list(walk_rows(WalkSteps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
     assert sum(batch.num_rows for batch in found) == 5000

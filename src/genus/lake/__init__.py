@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
     from genus.lake._ingest.ingest import IngestResult
+    from genus.lake._jobs import ship
     from genus.lake._lake import Lake
     from genus.lake._lazy_session import lazy_session
     from genus.lake._local.events import LocalEvents, LocalPlan
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from genus.lake._tables.lake_tables import CompactionResult
     from genus.lake._tables.state import TableStats
     from genus.lake._tables.store import StoreProblem
-    from genus.lake._worker_package import ship
     from genus.records import Mapping, read_mapping
 
 __all__ = [
@@ -112,6 +112,7 @@ if not TYPE_CHECKING:
         _analytics__windows="Windows windows",
         _ingest__ingest="IngestResult",
         _ingest__sources="Mapping read_mapping",
+        _jobs="ship",
         _lake="Lake",
         _lazy_session="lazy_session",
         _local__events="LocalEvents LocalPlan",
@@ -132,7 +133,6 @@ if not TYPE_CHECKING:
         _tables__lake_tables="CompactionResult",
         _tables__state="TableStats",
         _tables__store="StoreProblem",
-        _worker_package="ship",
     )
 
     def __getattr__(name: str) -> object:

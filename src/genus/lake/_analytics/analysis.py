@@ -5,13 +5,17 @@ This depends on the event only, not on how events are cut into batches. Times ar
 Spark adds to timestamps in the session's time zone, where a day may have 23 or 25 hours.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
@@ -152,6 +156,48 @@ def require_distinct(names: Sequence[str], hint: str) -> None:
 def as_tuple(names: str | Iterable[str]) -> tuple[str, ...]:
     """Column names given as one name or several."""
     return (names,) if isinstance(names, str) else tuple(names)
+
+
+# -- in tasks ----------------------------------------------------------------------------------------------------------
+
+
+Marks: TypeAlias = npt.NDArray[np.bool_]
+BLOCK_ROWS = 1 << 16
+"""New rows of a block; it has at least twice as many as were kept from the last one, so that copying stays cheap."""
+
+
+class BlockResult(NamedTuple):
+    """The output of a block, and the rows to begin the next one with."""
+
+    batches: list[pa.RecordBatch]
+    held: pa.Table
+
+
+def in_blocks(
+    batches: Iterable[pa.RecordBatch], process: Callable[[pa.Table, bool], BlockResult]
+) -> Iterator[pa.RecordBatch]:
+    """Process ordered rows block by block; the function is told whether a block is the last one."""
+    block, rows, enough = list[pa.RecordBatch](), 0, BLOCK_ROWS
+    for batch in batches:
+        block.append(batch)
+        rows += batch.num_rows
+        if rows >= enough:
+            done = process(pa.Table.from_batches(block).combine_chunks(), False)
+            yield from done.batches
+            block, rows = done.held.to_batches(), done.held.num_rows
+            enough = BLOCK_ROWS + 2 * rows
+    if rows:
+        yield from process(pa.Table.from_batches(block).combine_chunks(), True).batches
+
+
+def key_starts(table: pa.Table, by: tuple[str, ...]) -> Marks:
+    """A mask of the rows whose key differs from that of the row before; NULL differs from everything."""
+    starts = np.ones(table.num_rows, np.bool_)
+    starts[1:] = False
+    for column in table.select(by).columns:
+        differs = pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
+        starts[1:] |= pc.fill_null(differs, True).to_numpy()
+    return starts
 
 
 # -- time --------------------------------------------------------------------------------------------------------------

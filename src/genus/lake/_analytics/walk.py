@@ -22,19 +22,21 @@ from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     TIME,
+    BlockResult,
     SettleResult,
     as_tuple,
     drop_late,
     event_time,
     final_before,
     group_by_key,
+    in_blocks,
     key_column,
+    key_starts,
     require_columns,
     require_distinct,
     set_spans,
     split_rows,
 )
-from genus.lake._analytics.pair_kernel import BlockResult, in_blocks, key_starts
 from genus.lake._tables.names import EVENT_ID, TYPE
 from genus.model import Span
 
@@ -171,7 +173,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         """The rows that the function sees, made from one or several frames."""
         if not events:
             raise LakeError("a walk takes at least one frame of events")
-        rows = reduce(_union, (self._rows(frame) for frame in events))
+        rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), map(self._rows, events))
         require_columns(rows.columns, self.columns)
         return rows.dropna(subset=list(self.by))
 
@@ -189,15 +191,13 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _rows(self, events: DataFrame) -> DataFrame:
+        """The rows of one frame: the key, the other columns that the function sees, and the time."""
         timed = drop_late(events, self.lateness, self.keep_late).withColumn(TIME, event_time())
         require_columns(events.columns, self.by)
         keys = (key_column(events.schema[name]) for name in self.by)
-        return timed.select(*keys, *self._others(events.columns), F.unix_micros(TIME).alias(AT_US))
-
-    def _others(self, columns: Iterable[str]) -> list[str]:
-        """The columns besides the key that the function sees of a frame."""
         seen = dict.fromkeys([TIME, TYPE, *self.columns, *EVENT_ID])
-        return [name for name in seen if name in set(columns) and name not in self.by]
+        others = [name for name in seen if name in events.columns and name not in self.by]
+        return timed.select(*keys, *others, F.unix_micros(TIME).alias(AT_US))
 
 
 def function_name(function: Function) -> str:
@@ -213,7 +213,3 @@ def function_name(function: Function) -> str:
     if module is None or "<" in name:
         raise LakeError(f"function={function!r} cannot be imported by another process; give a function of a module")
     return f"{module}.{name}"
-
-
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other, allowMissingColumns=True)

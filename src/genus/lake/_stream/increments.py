@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame
 from genus.errors import LakeError
 from genus.lake._query.removal import by_table
 from genus.lake._tables.batches import is_cut, parts_after
-from genus.lake._tables.commits import Cursor, Part, count_rows
+from genus.lake._tables.commits import CommitConflict, CommitDraft, Cursor, Part, count_rows
 from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.store import Store
 
 
 class Increment(msgspec.Struct, frozen=True):
@@ -101,3 +102,13 @@ def next_increment(lake: LakeTables, after: Cursor, follower: str) -> Increment 
     rows = count_rows(part for part in parts if not is_cut(part, version))
     rows += sum(lake.events(family, found, version).count() for family, found in cut.items())
     return Increment(after, state.now, tuple(parts), state.newest, rows)
+
+
+def commit_step(store: Store, draft: CommitDraft, kind: str) -> None:
+    """Commit a step of a follower that one process may update at a time; LakeError if another one did."""
+    try:
+        store.commit(draft)
+    except CommitConflict as problem:
+        raise LakeError(
+            f"{store.path} is being updated by another process ({problem}); run one process per {kind}"
+        ) from problem

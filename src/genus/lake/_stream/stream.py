@@ -41,7 +41,7 @@ from genus.lake._ingest.job import (
 )
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._ingest.writer import TaskReport
-from genus.lake._jobs import folder_name, is_connect, job_description
+from genus.lake._jobs import check_workers, folder_name, is_connect, job_description
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
@@ -56,7 +56,6 @@ from genus.lake._tables.part_writer import RESULT_SCHEMA
 from genus.lake._tables.sources import Sources
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import GLOB, Store
-from genus.lake._worker_package import check_workers
 from genus.model import Span, seconds
 from genus.net._metrics import Metric
 
