@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from genus.errors import LakeError
 from genus.lake import Walk, WalkResult
 from genus.lake._analytics import analysis
-from genus.lake._analytics.walk import KEPT, STATE, WAITING, WalkSteps, walk_rows
+from genus.lake._analytics.walk import KEPT, STATE, WAITING, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
 from .hits import Hit, followed, frame, in_order, increments, traffic
@@ -40,8 +41,9 @@ def bursts_by_definition(rows: Iterable[Row]) -> set[tuple[str, int, int]]:
 def walked(rows: Iterable[Row], limit_us: int, batch: int) -> tuple[list[tuple[str, int, int]], list[Row]]:
     """Results, and the rows that wait."""
     table = pa.Table.from_pylist([dict(zip(TAKES.names, row, strict=True)) for row in sorted(rows)], TAKES)
-    steps = WalkSteps(("lane",), bursts, GIVES, TAKES, limit_us)
-    out = [row for each in walk_rows(steps, table.to_batches(batch)) for row in each.to_pylist()]
+    walk = Walk(by=("lane",), function=bursts, gives=GIVES)
+    made = walk_rows(walk, walk._output(TAKES), limit_us, table.to_batches(batch))
+    out = [row for each in made for row in each.to_pylist()]
     results = [(row["lane"], row["first"], row["hits"]) for row in out if row[STATE] != WAITING]
     kept = [(row["lane"], row[f"{KEPT}_at_us"], row[f"{KEPT}_position"]) for row in out if row[STATE] == WAITING]
     return results, kept
@@ -82,16 +84,17 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only waiting rows are kept between blocks, not the history of a key."""
     sizes: list[int] = []
-
-    def watched(rows: pa.Table, limit_us: int) -> WalkResult:
-        sizes.append(rows.num_rows)
-        return bursts(rows, limit_us)
-
     monkeypatch.setattr(analysis, "BLOCK_ROWS", 100)
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": at * 50, "_position": at} for at in range(5000)], TAKES)
-    found = list(walk_rows(WalkSteps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
+    walk = Walk(by=("lane",), function=partial(_watched, sizes), gives=GIVES)
+    found = list(walk_rows(walk, walk._output(TAKES), FOREVER, table.to_batches(50)))
     assert sum(batch.num_rows for batch in found) == 5000
     assert max(sizes) <= 150
+
+
+def _watched(sizes: list[int], rows: pa.Table, limit_us: int) -> WalkResult:
+    sizes.append(rows.num_rows)
+    return bursts(rows, limit_us)
 
 
 def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) -> None:

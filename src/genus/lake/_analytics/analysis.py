@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -288,13 +288,13 @@ def span_micros(span: Span) -> int:
     return micros_of_duration(duration(span))
 
 
-def set_spans(analysis: msgspec.Struct, *names: str, zero: bool = False) -> None:
-    """Store the spans of a new analysis as timedeltas, because derived tables are identified by its text.
+def normalize(analysis: Any, *spans: str) -> None:
+    """Store the key of a new analysis as a tuple and its spans as timedeltas; derived tables are named by its text.
 
     Raises:
-        SpanError: One is no length of time, or zero where that is not allowed.
+        SpanError: One is no length of time, or zero; the lateness may be zero.
     """
-    for name in names:
-        span = getattr(analysis, name)
-        if span is not None:
-            msgspec.structs.force_setattr(analysis, name, duration(span, name, zero=zero))
+    msgspec.structs.force_setattr(analysis, "by", as_tuple(analysis.by))
+    for name in (*spans, "lateness"):
+        if (span := getattr(analysis, name)) is not None:
+            msgspec.structs.force_setattr(analysis, name, duration(span, name, zero=name == "lateness"))

@@ -37,9 +37,9 @@ from genus.lake._analytics.analysis import (
     in_blocks,
     key_column,
     key_starts,
+    normalize,
     require_columns,
     require_distinct,
-    set_spans,
     span_micros,
     split_rows,
 )
@@ -79,11 +79,9 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to include late events; in batch only."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
+        normalize(self, "within")
         if not self.by:
             raise LakeError("by= names no column; give the columns in which both events of a pair are equal")
-        set_spans(self, "within")
-        set_spans(self, "lateness", zero=True)
         if self.choose not in ("first", "last"):
             raise LakeError(f"choose={self.choose!r} is unknown; give 'first' or 'last'")
 
@@ -98,19 +96,12 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
-        limit_us = final_before(watermark, self.keep_late)
-        rule = PairRule(self.by, span_micros(self.within), self.choose == "first", self.outer, limit_us)
+        join = partial(join_halves, self, final_before(watermark, self.keep_late))
         event = (F.coalesce(f"{LEFT}{name}", f"{RIGHT}{name}") for name in EVENT_ID)
-        order = (*self.by, F.coalesce(LEFT_TIME, RIGHT_TIME), F.col(RIGHT_TIME).isNull(), *event)
+        order = (F.coalesce(LEFT_TIME, RIGHT_TIME), F.col(RIGHT_TIME).isNull(), *event)
         halves = spark.StructType([spark.StructField(field.name, field.dataType) for field in rows.schema])
-        joined = (
-            group_by_key(rows, self.by)
-            .sortWithinPartitions(*order)
-            .mapInArrow(
-                partial(join_halves, rule),
-                halves.add(ELAPSED, spark.DayTimeIntervalType()).add(STATE, spark.ByteType()),
-            )
-        )
+        schema = halves.add(ELAPSED, spark.DayTimeIntervalType()).add(STATE, spark.ByteType())
+        joined = group_by_key(rows, self.by).sortWithinPartitions(*self.by, *order).mapInArrow(join, schema)
         first = [*self.by, LEFT_TIME, RIGHT_TIME, ELAPSED]
         results = [*first, *(name for name in rows.columns if name not in first)]
         return split_rows(joined, F.col(STATE) == WAITING, results, rows.columns)
@@ -222,58 +213,51 @@ def match_last(starts: Marks, at: Rows, is_right: Marks, within: int) -> Matched
     return MatchedRows(right - 1, right, np.flatnonzero(ends & ~is_right))
 
 
-class PairRule(msgspec.Struct, frozen=True):
-    """The parameters of pairing, and the time before which no more events come."""
+def join_halves(rule: Pairing, limit_us: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pairs, and halves without a pair, made from halves ordered by key, time, right before left, and event id.
 
-    by: tuple[str, ...]
-    within_us: int
-    first: bool
-    outer: bool
-    limit_us: int
+    Before the limit, no more events come.
+    """
+    return in_blocks(batches, partial(_join, rule, limit_us))
 
 
-def join_halves(rule: PairRule, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pairs, and halves without a pair, made from halves ordered by key, time, right before left, and event id."""
-    return in_blocks(batches, partial(_join, rule))
-
-
-def _join(rule: PairRule, table: pa.Table, ended: bool) -> BlockResult:
+def _join(rule: Pairing, limit_us: int, table: pa.Table, ended: bool) -> BlockResult:
     """Match a block; the waiting lefts of its last key are kept for the next one unless the partition has ended."""
     at: Rows = pc.coalesce(table.column(LEFT_TIME), table.column(RIGHT_TIME)).cast(pa.int64()).to_numpy()
     starts = key_starts(table, rule.by)
-    matched = _match(rule, table, at, starts)
+    matched = _match(rule, limit_us, table, at, starts)
     last_key = len(at) if ended else int(np.flatnonzero(starts)[-1])
     held = matched.open[matched.open >= last_key]
-    states = _states(rule, at, matched)
+    states = _states(limit_us, limit_us - span_micros(rule.within), at, matched)
     states[held] = _HELD
     shown = (ALONE, WAITING) if rule.outer else (WAITING,)
-    batches = _pairs(rule, table, at, matched)
+    batches = _pairs(rule.by, table, at, matched)
     for state in shown:
         rows = np.flatnonzero(states == state)
         batches += _output(table.take(rows), pa.nulls(len(rows), DURATION), state)
     return BlockResult(batches, table.take(held))
 
 
-def _match(rule: PairRule, table: pa.Table, at: Rows, starts: Marks) -> MatchedRows:
+def _match(rule: Pairing, limit_us: int, table: pa.Table, at: Rows, starts: Marks) -> MatchedRows:
     """The pairs among the rows before the limit, which are the first rows of each key."""
-    known = np.flatnonzero(at < rule.limit_us)
+    known = np.flatnonzero(at < limit_us)
     is_right = table.column(RIGHT_TIME).is_valid().to_numpy()
-    match = match_first if rule.first else match_last
-    found = match(starts[known], at[known], is_right[known], rule.within_us)
+    match = match_first if rule.choose == "first" else match_last
+    found = match(starts[known], at[known], is_right[known], span_micros(rule.within))
     return MatchedRows(*(known[rows] for rows in found))
 
 
-def _states(rule: PairRule, at: Rows, matched: MatchedRows) -> npt.NDArray[np.int8]:
+def _states(limit_us: int, oldest_us: int, at: Rows, matched: MatchedRows) -> npt.NDArray[np.int8]:
     """The state of each row; a left waits as long as a right that it can be paired with may still come."""
-    states = np.where(at < rule.limit_us, ALONE, WAITING).astype(np.int8)
-    states[matched.open] = np.where(at[matched.open] >= rule.limit_us - rule.within_us, WAITING, ALONE)
+    states = np.where(at < limit_us, ALONE, WAITING).astype(np.int8)
+    states[matched.open] = np.where(at[matched.open] >= oldest_us, WAITING, ALONE)
     states[matched.left] = states[matched.right] = PAIRED
     return states
 
 
-def _pairs(rule: PairRule, table: pa.Table, at: Rows, matched: MatchedRows) -> list[pa.RecordBatch]:
+def _pairs(by: tuple[str, ...], table: pa.Table, at: Rows, matched: MatchedRows) -> list[pa.RecordBatch]:
     left, right, _ = matched
-    sides = {name: left if name.startswith(LEFT) and name not in rule.by else right for name in table.schema.names}
+    sides = {name: left if name.startswith(LEFT) and name not in by else right for name in table.schema.names}
     pairs = pa.table({name: table.column(name).take(rows) for name, rows in sides.items()})
     return _output(pairs, pa.array(at[right] - at[left], DURATION), PAIRED)
 

@@ -22,9 +22,9 @@ from genus.lake._analytics.analysis import (
     event_time,
     final_before,
     key_column,
+    normalize,
     require_columns,
     require_distinct,
-    set_spans,
     span_micros,
 )
 from genus.model import Span, duration
@@ -61,9 +61,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     """Column of the time, for frames that are not events of a lake, such as pairs; no row is late then."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
-        set_spans(self, "every", "slide")
-        set_spans(self, "lateness", zero=True)
+        normalize(self, "every", "slide")
         if self.step > duration(self.every):
             raise LakeError(f"slide={self.slide} is longer than every={self.every}; windows would leave out events")
         for name, statistic in self._statistics():

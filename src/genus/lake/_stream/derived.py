@@ -170,21 +170,21 @@ class DerivedTable:
         watermark = reached if before is None else max(before, reached)
         if new.upto == new.after and watermark == before:
             return self._result(new.upto.version)
-        draft, waiting = self._store.begin("derive"), state.table(WAITING)
-        added: tuple[Part, ...] = ()
-        removed, overtaken, late, notes = (), 0, 0, {}
+        draft = msgspec.structs.replace(self._store.begin("derive"), after=new.after, upto=new.upto)
+        notes = {_WATERMARK: watermark.isoformat()}
+        waiting, overtaken, late = state.table(WAITING), 0, 0
         has_events = any(new.parts_of(self._family(each)[0]) for each in self.subscriptions)
         what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
         with job_description(self.lake.spark, what), self._store.discarding():
             if has_events or (waiting and watermark != before):
                 added, overtaken, late, columns = self._settle(new, waiting, before, watermark, draft)
                 removed = tuple(part.folder for part in waiting)
-                notes = _new_columns(self._store, state, columns)
-            notes |= {_WATERMARK: watermark.isoformat(), _OVERTAKEN: str(self.overtaken + overtaken)}
-            draft = msgspec.structs.replace(draft, added=added, removed=removed, notes=notes)
-            commit_step(self._store, msgspec.structs.replace(draft, after=new.after, upto=new.upto), _KIND)
-        self._store.remove(f"{self.path}/{folder}" for folder in removed)  # only this class reads waiting rows
-        results = count_rows(part for part in added if part.table == RESULTS)
+                draft = msgspec.structs.replace(draft, added=added, removed=removed)
+                notes |= _new_columns(self._store, state, columns)
+            notes[_OVERTAKEN] = str(self.overtaken + overtaken)
+            commit_step(self._store, msgspec.structs.replace(draft, notes=notes), _KIND)
+        self._store.remove(f"{self.path}/{folder}" for folder in draft.removed)  # only this class reads waiting rows
+        results = count_rows(part for part in draft.added if part.table == RESULTS)
         return self._result(new.upto.version, new.rows, results, overtaken + late)
 
     def _result(self, upto: int, events: int = 0, rows: int = 0, late: int = 0) -> UpdateResult:

@@ -5,8 +5,7 @@ far it was read: a version, with the id of its commit. So a query that is starte
 reads nothing twice.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -36,13 +35,12 @@ from genus.lake._tables.commits import Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
 from genus.lake._tables.ledger import Ledger
-from genus.lake._tables.names import BATCH, DAY, DEAD_LETTERS
+from genus.lake._tables.names import BATCH, DEAD_LETTERS
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 
 Offset = dict[str, Any]
 """An offset as Spark stores it, in JSON."""
-_STREAM_OPTIONS = ("maxFilesPerTrigger",)
 
 
 def register_data_source(spark: SparkSession) -> None:
@@ -87,9 +85,10 @@ class StreamingDataSource(GenusDataSource):
         query, options = self._query(), dict(self.options)
         if "version" in options:
             raise LakeError("option 'version' is for spark.read; a stream begins with the events that the lake has")
-        columns = select_columns(query.columns, schema)
-        path = _path(options)
-        most = number_option(options, "maxFilesPerTrigger")
+        columns, path = select_columns(query.columns, schema), options.get("path")
+        if path is None or local_path(path) is None:
+            raise LakeError(f"{path}: a stream follows one local or mounted folder; name it in load(...)")
+        path, most = absolute_path(path), number_option(options, "maxFilesPerTrigger")
         if not is_lake(path):
             raise LakeError(
                 f"{path} is not a lake; files of a folder come into one by Lake.stream, and are followed there"
@@ -99,21 +98,10 @@ class StreamingDataSource(GenusDataSource):
         return LakeStreamReader(query.subscription, columns, path, most)
 
     def _query(self) -> SourceQuery:
-        options = {name: text for name, text in self.options.items() if name.lower() not in _lower(_STREAM_OPTIONS)}
+        options = {name: text for name, text in self.options.items() if name.lower() != "maxfilespertrigger"}
         if "catalog" not in options and "path" in options and is_lake(options["path"]):
             options["catalog"] = absolute_path(options["path"])
         return parse_options(options)
-
-
-def _lower(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
-
-
-def _path(options: Mapping[str, str]) -> str:
-    path = options.get("path")
-    if path is None or local_path(path) is None:
-        raise LakeError(f"{path}: a stream follows one local or mounted folder; name it in load(...)")
-    return absolute_path(path)
 
 
 class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,18 +113,14 @@ class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     files: int | None = None
     """In the checkpoints of an older Genus: so many of the files that came in after another version were read."""
 
-    @property
-    def cursor(self) -> Cursor:
-        """The same, as followers have it."""
-        return Cursor(self.version, self.commit)
-
 
 class LakeFile(msgspec.Struct, frozen=True):
     """A file of a lake that a task reads."""
 
-    path: str
+    file: DataFile
     family: str
-    day: str
+    types: list[str]
+    """The types that can match."""
     catalog: str
     """The text of the catalog."""
     between: tuple[int, int] | None
@@ -165,7 +149,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first commit: a new query first reads all events of the lake."""
-        return msgspec.to_builtins(LakeOffset(0, ""))  # type: ignore[no-any-return]
+        return {}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """The end of the next batch."""
@@ -179,7 +163,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _checked(self, store: Store, offset: Offset) -> LakeOffset:
         """An offset; LakeError if the lake does not have its commit, as after a restore."""
         found = msgspec.convert(offset, LakeOffset)
-        if not store.ledger.has(found.cursor):
+        if not store.ledger.has(Cursor(found.version, found.commit)):
             raise LakeError(
                 f"the query has read version {found.version} of {self._path}, which the lake does not have: the lake "
                 "was restored from a backup or replaced; begin with a new checkpoint"
@@ -198,7 +182,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         catalog = CatalogFile(store.files, self._path).text
         families = matching_types(subscription_of(EventQuery(catalog, self._subscription)), types_of(catalog).catalog)
         return [
-            InputPartition(LakeFile(path, part.table, part.folder.rpartition(f"{DAY}=")[2], catalog, between))
+            InputPartition(LakeFile(DataFile(path, part.day), part.table, families[part.table], catalog, between))
             for part in parts_to_read(store.ledger, store.state(), after)
             if part.table in families and part.first <= upto
             for between in [(after, upto) if is_cut(part, after) or is_cut(part, upto) else None]
@@ -210,15 +194,13 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         file: LakeFile | None = partition.value
         if file is None:
             return
-        catalog = types_of(file.catalog).catalog
         subscription = subscription_of(EventQuery(file.catalog, self._subscription))
         sources = {name: name for name in attribute_columns(subscription)}
-        types = matching_types(subscription, catalog)[file.family]
         columns = self._columns if file.between is None else self._columns.append(pa.field(BATCH, pa.int64()))
-        scan = TableScan(subscription, catalog.vector(file.family), types, columns, sources)
-        for group in scan.row_groups(DataFile(file.path, date.fromisoformat(file.day))):
-            batch = scan.read(group)
-            if batch is not None:
+        vector = types_of(file.catalog).catalog.vector(file.family)
+        scan = TableScan(subscription, vector, file.types, columns, sources)
+        for group in scan.row_groups(file.file):
+            if (batch := scan.read(group)) is not None:
                 yield batch if file.between is None else _select_between(batch, *file.between)
 
 

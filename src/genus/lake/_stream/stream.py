@@ -46,8 +46,8 @@ from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
 from genus.lake._stream.inboxes import Inboxes, Route
-from genus.lake._stream.increments import UpdateResult, next_increment
-from genus.lake._tables.commits import CommitConflict, Cursor
+from genus.lake._stream.increments import UpdateResult, commit_step, next_increment
+from genus.lake._tables.commits import Cursor
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
 from genus.lake._tables.lake_tables import LakeTables
@@ -112,21 +112,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 NOTHING_DONE = Progress(-1, 0, 0, 0, 0, 0.0, None, 0)
+_ADDED_UP = ("files", "events", "dead", "delivered", "seconds", "late", "skipped")
 
 
 def _add(total: Progress, batch: Progress) -> Progress:
     """The figures of several batches; number, lag and version are those of the last."""
-    return msgspec.structs.replace(
-        batch,
-        files=total.files + batch.files,
-        events=total.events + batch.events,
-        dead=total.dead + batch.dead,
-        delivered=total.delivered + batch.delivered,
-        seconds=total.seconds + batch.seconds,
-        late=total.late + batch.late,
-        skipped=total.skipped + batch.skipped,
-        problem=batch.problem or total.problem,
-    )
+    sums = {name: getattr(total, name) + getattr(batch, name) for name in _ADDED_UP}
+    return msgspec.structs.replace(batch, **sums, problem=batch.problem or total.problem)
 
 
 def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
@@ -151,46 +143,19 @@ class Follower(Protocol):
         """Process the events up to the present version of the lake."""
 
 
-class InboxFollower:
-    """Delivers matches to inboxes."""
-
-    def __init__(self, route: Route, path: PathLike) -> None:
-        self._route = route
-        self._inboxes = Inboxes.at(route.lake, path)
-
-    def update(self) -> UpdateResult:
-        """Deliver the matches of new events."""
-        return self._inboxes.deliver(self._route)
-
-
-class FunctionFollower:
-    """Calls a function with the new events that match; after an interruption, again for the same version."""
-
-    def __init__(
-        self, lake: LakeTables, path: str, subscription: Subscription, function: Callable[[DataFrame, int], object]
-    ) -> None:
-        self._lake, self._subscription, self._function = lake, subscription, function
-        self._store = SparkStore(lake.spark, path)
-        self._store.claim(lake.store, "function", subscription=str(subscription))
-
-    def update(self) -> UpdateResult:
-        """Call the function, then commit the version."""
-        cursor = self._store.state().cursor
-        new = next_increment(self._lake, cursor, self._store.path)
-        if new is None:
-            return UpdateResult(cursor.version, 0, 0)
-        with job_description(self._lake.spark, f"call {folder_name(self._store.path)} with {self._subscription}"):
-            self._function(
-                read_parts(self._lake, self._subscription, new.parts, after=new.after.version), new.upto.version
-            )
-        draft = msgspec.structs.replace(self._store.begin("deliver"), after=new.after, upto=new.upto)
-        try:
-            self._store.commit(draft)
-        except CommitConflict as problem:
-            raise LakeError(
-                f"{self._store.path} is being updated by another process; run one process per function"
-            ) from problem
-        return UpdateResult(new.upto.version, new.rows, 0)
+def _call(
+    lake: LakeTables, store: SparkStore, subscription: Subscription, function: Callable[[DataFrame, int], object]
+) -> UpdateResult:
+    """Call a function with the new events that match, then commit the version to the store of the function."""
+    cursor = store.state().cursor
+    new = next_increment(lake, cursor, store.path)
+    if new is None:
+        return UpdateResult(cursor.version, 0, 0)
+    with job_description(lake.spark, f"call {folder_name(store.path)} with {subscription}"):
+        function(read_parts(lake, subscription, new.parts, after=new.after.version), new.upto.version)
+    draft = msgspec.structs.replace(store.begin("deliver"), after=new.after, upto=new.upto)
+    commit_step(store, draft, "function")
+    return UpdateResult(new.upto.version, new.rows, 0)
 
 
 # -- in tasks ----------------------------------------------------------------------------------------------------------
@@ -294,7 +259,7 @@ class Stream:
         self._pattern, self._files_per_batch, self._on_progress = pattern, files_per_batch, on_progress
         self._options, self._identity = options, identity
         self._max_age_s = seconds(max_age, "max_age", zero=False)
-        self._followers: list[Follower] = []
+        self._updates: list[Callable[[], UpdateResult]] = []
         self._claimed: set[str] = set()
         self._failed: BaseException | None = None
         self._runs = 0
@@ -346,8 +311,10 @@ class Stream:
         known_as = name or function.__name__
         if not known_as.isidentifier():
             raise LakeError(f"{known_as!r} is not an identifier; give the function another name by name=")
-        path = self.claim(f"{self.checkpoint}/functions/{known_as}")
-        return self.follow(FunctionFollower(self.lake, path, wanted, function))
+        store = SparkStore(self.lake.spark, self.claim(f"{self.checkpoint}/functions/{known_as}"))
+        store.claim(self.lake.store, "function", subscription=str(wanted))
+        self._updates.append(partial(_call, self.lake, store, wanted, function))
+        return self
 
     def claim(self, path: PathLike) -> str:
         """Reserve a path for a follower; LakeError if another follower of this stream has it."""
@@ -359,7 +326,7 @@ class Stream:
 
     def follow(self, follower: Follower) -> "Stream":
         """Add a follower of your own: an object with a method `update`, called after every batch."""
-        self._followers.append(follower)
+        self._updates.append(follower.update)
         return self
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -387,14 +354,13 @@ class Stream:
         check_workers(self.lake.spark)
         self._forget_other_history()
         self._warn_of_files(choose)
+        taken = self.name in {each.name for each in self.lake.spark.streams.active}  # by another lake or folder
         writer = self._reports(choose).writeStream.foreachBatch(partial(self._batch, choose, self._runs))
-        writer = writer.queryName(self._free_name())
+        writer = writer.queryName(f"{self.name} ({self.checkpoint})" if taken else self.name)
         writer = writer.option("checkpointLocation", spark_path(f"{self.checkpoint}/{_SPARK}"))
-        timed = (
-            writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
-        )
+        at = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
         with spark_errors(self.landing):
-            self.query = _QUERIES[self.checkpoint] = timed.start()
+            self.query = _QUERIES[self.checkpoint] = at.start()
         return self.query
 
     def run(self) -> Progress:
@@ -414,12 +380,7 @@ class Stream:
             raise
         if self._total.batch < 0:  # nothing has landed; events may have come in by other ways
             self._total = _add_steps(NOTHING_DONE, self.catch_up())
-        return msgspec.structs.replace(
-            self._total,
-            seconds=time.monotonic() - began,
-            lag_seconds=self._lag_seconds(),
-            version=self.lake.version,
-        )
+        return self._at_end(self._total, began)
 
     def join(self, timeout: Span | None = None) -> bool:
         """Wait until the query that was started has ended, as its `awaitTermination`; returns whether it has.
@@ -447,14 +408,9 @@ class Stream:
         """The name of the query, which Spark's pages show."""
         return f"genus {folder_name(self.landing)} to {folder_name(self.lake.path)}"
 
-    def _free_name(self) -> str:
-        """The name, with the checkpoint if a query of another lake or folder has the same name."""
-        taken = {each.name for each in self.lake.spark.streams.active}
-        return f"{self.name} ({self.checkpoint})" if self.name in taken else self.name
-
     def catch_up(self) -> list[UpdateResult]:
         """Update all followers to the present version of the lake, without ingesting; returns their results."""
-        return [follower.update() for follower in self._followers]
+        return [update() for update in self._updates]
 
     def metrics(self) -> list[Metric]:
         """What all batches did since the stream was started, for `genus.net.serve_metrics`."""
@@ -549,15 +505,11 @@ class Stream:
         began, total = time.monotonic(), Totals()
         with self.lake.store.discarding():
             total.add(self._ingest(choose, reports, batch))
-        state = self.lake.state()
-        self._files.replace(f"{self.checkpoint}/{_NOTE}", msgspec.json.encode(state.now), durable=False)
-        counts = total.files, total.events, total.dead
-        skipped = len(total.duplicates)
-        read = Progress(
-            batch, *counts, 0, 0.0, None, state.version, skipped=skipped, problem=_same_content(total.duplicates)
-        )
-        done = _add_steps(read, self.catch_up())
-        self.progress = msgspec.structs.replace(done, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds())
+        noted = msgspec.json.encode(self.lake.state().now)
+        self._files.replace(f"{self.checkpoint}/{_NOTE}", noted, durable=False)
+        skipped, problem = len(total.duplicates), _same_content(total.duplicates)
+        done = Progress(batch, total.files, total.events, total.dead, 0, 0.0, None, 0, skipped=skipped, problem=problem)
+        self.progress = self._at_end(_add_steps(done, self.catch_up()), began)
         self._total = _add(self._total, self.progress)
         if self._on_progress is not None:
             self._on_progress(self.progress)
@@ -579,9 +531,11 @@ class Stream:
         query = context.getLocalProperty(_QUERY_ID)
         return commit_reports(self.lake, work, found, given, is_cut=is_cut, query=query, batch=batch)
 
-    def _lag_seconds(self) -> float | None:
-        newest = self.lake.state().newest_us
-        return None if newest is None else time.time() - newest / 1e6
+    def _at_end(self, done: Progress, began: float) -> Progress:
+        """What was done since a time, with the state of the lake now."""
+        state, took = self.lake.state(), time.monotonic() - began
+        lag = None if state.newest_us is None else time.time() - state.newest_us / 1e6
+        return msgspec.structs.replace(done, seconds=took, lag_seconds=lag, version=state.version)
 
 
 def _figures() -> list[Column]:
@@ -619,7 +573,9 @@ class StreamRoute:
 
     def to_inboxes(self, path: PathLike) -> Stream:
         """Deliver the matches of every batch to the inboxes at a path."""
-        return self.stream.follow(InboxFollower(self.route, self.stream.claim(path)))
+        inboxes = Inboxes.at(self.route.lake, self.stream.claim(path))
+        self.stream._updates.append(partial(inboxes.deliver, self.route))
+        return self.stream
 
 
 def _name(landing: str) -> str:
