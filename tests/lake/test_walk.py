@@ -143,10 +143,12 @@ def test_nan_is_no_key(spark: SparkSession) -> None:
     assert [(row.lane, row.first, row.hits) for row in found] == [(1.0, 2, 1)]
 
 
-def test_results_of_other_columns_than_promised_are_refused() -> None:
-    def other(rows: pa.Table, limit_us: int) -> WalkResult:
-        return WalkResult(pa.table({"wrong": [1]}), ())
+def _other_columns(rows: pa.Table, limit_us: int) -> WalkResult:
+    return WalkResult(pa.table({"wrong": [1]}), ())
 
+
+def test_results_of_other_columns_than_promised_are_refused() -> None:
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": 1, "_position": 1}], TAKES)
+    walk = Walk(by=("lane",), function=_other_columns, gives=GIVES)
     with pytest.raises(LakeError, match="returned the columns wrong, not first, hits"):
-        list(walk_rows(WalkSteps(("lane",), other, GIVES, TAKES, FOREVER), table.to_batches()))
+        list(walk_rows(walk, walk._output(TAKES), FOREVER, table.to_batches()))

@@ -139,12 +139,9 @@ if not TYPE_CHECKING:
         try:
             return _find(name)
         except ModuleNotFoundError as missing:
-            raise _extra_of(missing) from missing
-
-
-def _extra_of(missing: ModuleNotFoundError) -> ImportError:
-    """The error for a module that an extra installs."""
-    room = (missing.name or "").partition(".")[0]
-    if room in ("pyspark", "py4j"):
-        return missing_extra("the lake needs pyspark", "lake")
-    return missing_extra("the lake needs pyarrow", "arrow") if room in ("pyarrow", "numpy") else missing
+            package = (missing.name or "").partition(".")[0]
+            if package in ("pyspark", "py4j"):
+                raise missing_extra("the lake needs pyspark", "lake") from missing
+            if package in ("pyarrow", "numpy"):
+                raise missing_extra("the lake needs pyarrow", "arrow") from missing
+            raise

@@ -169,13 +169,7 @@ def windows(
         SpanError: A time is no length of time.
     """
     return Windows(
-        every=every,
-        by=as_tuple(by),
-        values=values,
-        slide=slide,
-        lateness=lateness,
-        keep_late=keep_late,
-        time=time,
+        every=every, by=as_tuple(by), values=values, slide=slide, lateness=lateness, keep_late=keep_late, time=time
     ).all(events)
 
 

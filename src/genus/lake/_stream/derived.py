@@ -6,7 +6,7 @@ that runs in batch.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -105,7 +105,7 @@ class DerivedTable:
         """
         state, newest = self._store.state(), self.lake.state().newest
         lines = [self._waits_for() or _final(state)]
-        if not (slowest := self._slowest()):
+        if not (slowest := self._slowest(newest)):
             lines.append("the lake has no events yet")
         else:
             first, last = _text(newest[slowest]), _text(max(newest.values()))
@@ -118,20 +118,19 @@ class DerivedTable:
             lines.append(f"left out, because they came after their time was settled: {self.overtaken:,} events")
         return "\n".join(lines)
 
-    def _slowest(self) -> str | None:
-        """The recorder that holds the results back."""
-        return slowest_recorder(self.lake.state().newest, micros_of_duration(self.idle))
+    def _slowest(self, newest: Mapping[str, int]) -> str | None:
+        """The recorder that holds the results back; None if the lake has no events."""
+        return slowest_recorder(newest, micros_of_duration(self.idle))
 
     def _waits_for(self) -> str:
         """What the waiting rows wait for, in a line; empty if none wait."""
-        state, slowest = self._store.state(), self._slowest()
-        waiting = count_rows(state.table(WAITING))
+        state, newest = self._store.state(), self.lake.state().newest
+        slowest, waiting = self._slowest(newest), count_rows(state.table(WAITING))
         if slowest is None or not waiting:
             return ""
-        upto = _text(self.lake.state().newest[slowest])
         return (
-            f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to {upto} and its events "
-            f"may be recorded {self.analysis.lateness} after their time"
+            f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to "
+            f"{_text(newest[slowest])} and its events may be recorded {self.analysis.lateness} after their time"
         )
 
     def update(self) -> UpdateResult:
@@ -140,10 +139,10 @@ class DerivedTable:
         LakeError if another process updates the same table.
         """
         new = next_increment(self.lake, self._store.state().cursor, self.path)
-        recorded_us = None if new is None else new.recorded_upto(micros_of_duration(self.idle))
-        if new is None or recorded_us is None:
+        slowest = None if new is None else self._slowest(new.newest)
+        if new is None or slowest is None:
             return self._result(self.version)
-        return self._step(new, watermark_of(_at(recorded_us), self.analysis.lateness))
+        return self._step(new, watermark_of(_at(new.newest[slowest]), self.analysis.lateness))
 
     def finish(self) -> UpdateResult:
         """Process the events that came in since the last update, and settle all rows; later events are overtaken."""
@@ -239,11 +238,7 @@ class DerivedTable:
         return self._store.clean([RESULTS, WAITING], seconds(older_than, "older_than"))
 
     def check(self, *, content: bool = True) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree.
-
-        Args:
-            content: Also compare the checksums of the files, which reads all of them.
-        """
+        """Compare the files with the ledger, and with `content` their checksums; an empty list if they agree."""
         return list(self._store.check(content=content))
 
     def _family(self, subscription: Subscription) -> tuple[str, list[str]]:

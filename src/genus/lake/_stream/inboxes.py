@@ -412,18 +412,9 @@ class Inboxes:
         dry_run: bool = False,
         progress: ProgressHandler | None = None,
     ) -> RemovalResult:
-        """Remove the deliveries of old events in one commit; see `Lake.expire`. Inboxes have no stored policy.
+        """Remove the deliveries of old events in one commit; the arguments are those of `Lake.expire`.
 
-        Args:
-            what: A subscription; None for all events.
-            older_than: The age, such as `"90 days"`, which must be given.
-            now: The time from which the age is counted.
-            dry_run: Only count; nothing is changed.
-            progress: Called with the number of folders that are rewritten and the total.
-
-        Raises:
-            LakeError: There is no age.
-            SpanError: The age is no length of time above zero.
+        Inboxes have no stored policy, so `older_than` must be given. SpanError if it is no length of time above zero.
         """
         if older_than is None:
             raise LakeError("older_than is required, such as '90 days'")
@@ -451,9 +442,5 @@ class Inboxes:
         return self._store.clean(tables, seconds(older_than, "older_than"))
 
     def check(self, *, content: bool = True) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree.
-
-        Args:
-            content: Also compare the checksums of the files, which reads all of them.
-        """
+        """Compare the files with the ledger, and with `content` their checksums; an empty list if they agree."""
         return list(self._store.check(content=content))

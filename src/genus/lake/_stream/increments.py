@@ -40,14 +40,6 @@ class Increment(msgspec.Struct, frozen=True):
         """The new events of a family, with all columns."""
         return lake.events(family, self.parts_of(family), self.after.version)
 
-    def recorded_upto(self, idle_us: int) -> int | None:
-        """The time up to which all recorders have recorded; None if the lake has no events.
-
-        A recorder whose newest event is older than the newest of all by more than `idle_us` is not waited for.
-        """
-        slowest = slowest_recorder(self.newest, idle_us)
-        return None if slowest is None else self.newest[slowest]
-
 
 class UpdateResult(msgspec.Struct, frozen=True):
     """Result of one step of a follower: `Route.to_inboxes`, `DerivedTable.update`, `Stream.catch_up`."""

@@ -21,6 +21,8 @@ from genus.lake._ingest.format import types_of
 from genus.lake._query.data_source import (
     EventQuery,
     GenusDataSource,
+    LakeBatchReader,
+    LakeFiles,
     SourceQuery,
     is_lake,
     number_option,
@@ -28,8 +30,7 @@ from genus.lake._query.data_source import (
     select_columns,
     subscription_of,
 )
-from genus.lake._query.scan import DataFile, TableScan
-from genus.lake._query.selection import attribute_columns
+from genus.lake._query.scan import DataFile
 from genus.lake._tables.batches import find_versions, is_cut, parts_after
 from genus.lake._tables.commits import Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
@@ -114,13 +115,9 @@ class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     """In the checkpoints of an older Genus: so many of the files that came in after another version were read."""
 
 
-class LakeFile(msgspec.Struct, frozen=True):
-    """A file of a lake that a task reads."""
+class NewFiles(LakeFiles, frozen=True):
+    """Files with new events that a task reads."""
 
-    file: DataFile
-    family: str
-    types: list[str]
-    """The types that can match."""
     catalog: str
     """The text of the catalog."""
     between: tuple[int, int] | None
@@ -181,27 +178,24 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         after, upto = self._checked(store, start).version, self._checked(store, end).version
         catalog = CatalogFile(store.files, self._path).text
         families = matching_types(subscription_of(EventQuery(catalog, self._subscription)), types_of(catalog).catalog)
-        return [
-            InputPartition(LakeFile(DataFile(path, part.day), part.table, families[part.table], catalog, between))
-            for part in parts_to_read(store.ledger, store.state(), after)
-            if part.table in families and part.first <= upto
-            for between in [(after, upto) if is_cut(part, after) or is_cut(part, upto) else None]
-            for path in store.file_paths([part])
-        ]
+        tasks: list[InputPartition] = []
+        for part in parts_to_read(store.ledger, store.state(), after):
+            if part.table in families and part.first <= upto:
+                between = (after, upto) if is_cut(part, after) or is_cut(part, upto) else None
+                files = [[DataFile(path, part.day)] for path in store.file_paths([part])]
+                types = tuple(families[part.table])
+                tasks += [InputPartition(NewFiles(part.table, types, each, catalog, between)) for each in files]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of a file that match."""
-        file: LakeFile | None = partition.value
-        if file is None:
+        """The events of some files that match."""
+        files: NewFiles | None = partition.value
+        if files is None:
             return
-        subscription = subscription_of(EventQuery(file.catalog, self._subscription))
-        sources = {name: name for name in attribute_columns(subscription)}
-        columns = self._columns if file.between is None else self._columns.append(pa.field(BATCH, pa.int64()))
-        vector = types_of(file.catalog).catalog.vector(file.family)
-        scan = TableScan(subscription, vector, file.types, columns, sources)
-        for group in scan.row_groups(file.file):
-            if (batch := scan.read(group)) is not None:
-                yield batch if file.between is None else _select_between(batch, *file.between)
+        columns = self._columns if files.between is None else self._columns.append(pa.field(BATCH, pa.int64()))
+        reader = LakeBatchReader(EventQuery(files.catalog, self._subscription), columns, self._path, {})
+        for batch in reader.read(partition):
+            yield batch if files.between is None else _select_between(batch, *files.between)
 
 
 def parts_to_read(ledger: Ledger, state: LedgerState, after: int) -> list[Part]:

@@ -30,15 +30,7 @@ from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.ingest import Committed, FormatOptions, Totals, begin_work, commit_reports, prepare
-from genus.lake._ingest.job import (
-    FileRead,
-    Identity,
-    IngestWork,
-    InputFile,
-    gather_reports,
-    input_of,
-    read_files,
-)
+from genus.lake._ingest.job import FileRead, Identity, IngestWork, InputFile, gather_reports, input_of, read_files
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, is_connect, job_description
@@ -280,11 +272,7 @@ class Stream:
         return StreamRoute(self, Route(self.lake, subscriptions))
 
     def derive(
-        self,
-        path: PathLike,
-        analysis: Analysis,
-        *subscriptions: Subscription | type | str,
-        idle: Span = IDLE,
+        self, path: PathLike, analysis: Analysis, *subscriptions: Subscription | type | str, idle: Span = IDLE
     ) -> "Stream":
         """Update the results of an analysis at a path in every batch; arguments as in `DerivedTable`."""
         return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions, idle=idle))
