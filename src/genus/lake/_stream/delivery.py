@@ -10,7 +10,7 @@ matches of all earlier events from its time on, without those that were delivere
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any
@@ -76,14 +76,17 @@ class Addresses:
 
 
 class Delivery:
-    """Delivers the matches of one plan; made once for a plan, because its addresses are sent to workers."""
+    """Delivers the matches of one plan; made once for a plan, because its addresses are sent to workers.
 
-    def __init__(self, job: RouteJob, entries: Sequence[RouteEntry]) -> None:
-        self.job, self._entries = job, entries
+    It has what the plan was made of: entries, and the number of shapes of the lake.
+    """
+
+    def __init__(self, job: RouteJob, entries: Sequence[RouteEntry], shapes: int) -> None:
+        self.job, self.entries, self.shapes = job, entries, shapes
 
     @cached_property
     def _addresses(self) -> Sent[Addresses]:
-        texts = [str(entry.subscription) for entry in self._entries]
+        texts = [str(entry.subscription) for entry in self.entries]
         return send(self.job.lake.spark, Addresses(self.job.plan.subscribers, texts))
 
     def write(self, store: SparkStore, new: Increment, draft: CommitDraft, table: str) -> tuple[Part, ...]:
@@ -128,11 +131,7 @@ def earlier_wanted(entries: Iterable[RouteEntry]) -> dict[str, RouteEntry]:
     """The entries that ask for earlier events; of those of one subscriber and subscription, the one that asks most."""
     asking = sorted((each for each in entries if each.since is not None), key=attrgetter("since"), reverse=True)
     earliest = {(each.subscriber, str(each.subscription)): each for each in asking}
-    return {_key(subscriber, text, each.since): each for (subscriber, text), each in earliest.items()}
-
-
-def _key(subscriber: str, text: str, since: datetime | None) -> str:
-    return f"{hash_of(repr((subscriber, text, since))) & (1 << 64) - 1:016x}"
+    return {f"{hash_of(repr((*address, each.since))) & (1 << 64) - 1:016x}": each for address, each in earliest.items()}
 
 
 def earlier_matches(

@@ -6,10 +6,10 @@ processed are one commit, so that every match is delivered once, even if a deliv
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -33,16 +33,7 @@ from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, SubscriptionSource
 from genus.lake._stream.delivery import Delivery, earlier_matches, earlier_wanted
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
-from genus.lake._tables.commits import (
-    DELETION,
-    START,
-    CommitConflict,
-    CommitDraft,
-    Cursor,
-    Part,
-    count_files,
-    count_rows,
-)
+from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
 from genus.lake._tables.lake_tables import LakeTables, table_schema, with_first_names, with_present_names
 from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
@@ -57,25 +48,16 @@ ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
 _ADDRESS = [StructField(SUBSCRIBER, StringType()), StructField(SUBSCRIPTION, StringType())]
 
 
-class _Planned(NamedTuple):
-    """A plan with its jobs, and what it was made of."""
-
-    shapes: int
-    entries: Sequence[RouteEntry]
-    delivery: Delivery
-
-
 class Route:
     """Many subscriptions and the events of a lake that match them; made by `Lake.route`.
 
-    Nothing is computed until a method is called. A file or function that gives the subscriptions is read again at every
-    call.
+    Nothing is computed until a method is called. A file or a function with the subscriptions is read at every call.
     """
 
     def __init__(self, lake: LakeTables, subscriptions: SubscriptionSource) -> None:
         self.lake = lake
         self._list = SubscriptionList(subscriptions, lake)
-        self._planned: _Planned | None = None
+        self._planned: Delivery | None = None
         self._asking: tuple[Sequence[RouteEntry], dict[str, RouteEntry]] = (), {}
 
     def subscriptions(self) -> list[RouteEntry]:
@@ -100,8 +82,8 @@ class Route:
         entries, known = self.subscriptions(), self._planned
         if known is None or known.shapes != len(state.shapes) or known.entries is not entries:
             job = RouteJob(self.lake, plan_routes(entries, state.shapes, self.lake.catalog))
-            self._planned = known = _Planned(len(state.shapes), entries, Delivery(job, entries))
-        return known.delivery
+            self._planned = known = Delivery(job, entries, len(state.shapes))
+        return known
 
     def _asking_for_earlier(self) -> dict[str, RouteEntry]:
         """The present subscriptions that ask for earlier events, by the keys that inboxes note."""
@@ -238,19 +220,20 @@ class Inboxes:
         state = self._store.state()
         if lake.store.ledger.has(state.cursor):
             return state.cursor.version
-        upto, removed, notes = self._last_common(lake)
-        draft = msgspec.structs.replace(self._store.begin("rewind"), removed=removed, after=state.cursor, upto=upto)
-        notes = {BACKFILLED: notes.get(BACKFILLED, "")}
-        self._store.commit(msgspec.structs.replace(draft, base=state.version, notes=notes))
-        return upto.version
+        self._store.commit(self._rewinding(lake, state))
+        return self.version
 
-    def _last_common(self, lake: LakeTables) -> tuple[Cursor, tuple[str, ...], Mapping[str, str]]:
-        """The last version delivered that the lake has, the folders delivered since, and the notes of that time."""
-        ledger, parts, folders = self._store.ledger, self._store.state().parts, list[str]()
+    def _rewinding(self, lake: LakeTables, state: LedgerState) -> CommitDraft:
+        """The commit that goes back to the last delivery of a version that the lake has."""
+        ledger, folders = self._store.ledger, list[str]()
         for commit in ledger.history():
             if commit.kind == "create" or (commit.upto is not None and lake.store.ledger.has(commit.upto)):
-                there = tuple(folder for folder in folders if folder in parts)
-                return commit.upto or START, there, ledger.state_at(commit.version).notes
+                there = tuple(folder for folder in folders if folder in state.parts)
+                notes = {BACKFILLED: ledger.state_at(commit.version).notes.get(BACKFILLED, "")}
+                draft = msgspec.structs.replace(
+                    self._store.begin("rewind"), after=state.cursor, upto=commit.upto or START
+                )
+                return msgspec.structs.replace(draft, removed=there, base=state.version, notes=notes)
             if commit.kind not in ("deliver", "rewind"):
                 raise LakeError(
                     f"{self.path} cannot be rewound: a commit of kind {commit.kind} has changed deliveries of versions "

@@ -42,6 +42,7 @@ from genus.lake._stream.increments import UpdateResult, commit_step, next_increm
 from genus.lake._tables.commits import Cursor
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
+from genus.lake._tables.followers import STREAMS
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.part_writer import RESULT_SCHEMA
@@ -63,8 +64,6 @@ _SPARK, _NOTE = "spark", "lake.json"
 _MOST_LISTED = 10_000
 """Files of a landing folder that are looked at when a stream starts."""
 _LOG = logging.getLogger("genus.lake")
-
-Trigger = Span | Literal["available now"]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -123,9 +122,6 @@ def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
         waits_for=next((step.waits_for for step in steps if step.waits_for), ""),
         problem=next((step.problem for step in steps if step.problem), total.problem),
     )
-
-
-# -- followers ---------------------------------------------------------------------------------------------------------
 
 
 class Follower(Protocol):
@@ -240,7 +236,9 @@ class Stream:
     ) -> None:
         self.lake = lake
         self.landing = absolute_path(landing)
-        self.checkpoint = absolute_path(checkpoint) if checkpoint else f"{lake.path}/_streams/{_name(self.landing)}"
+        digits = hashlib.blake2b(self.landing.encode(), digest_size=4).hexdigest()  # make the name unique
+        own = f"{lake.path}/{STREAMS}/{folder_name(self.landing) or 'landing'}-{digits}"
+        self.checkpoint = absolute_path(checkpoint) if checkpoint else own
         self._files = file_system_for(lake.spark, self.checkpoint)
         self.progress: Progress | None = None
         """The progress of the last batch since the stream was started; None if it had none."""
@@ -319,7 +317,7 @@ class Stream:
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    def start(self, *, trigger: Trigger = "1s") -> StreamingQuery:
+    def start(self, *, trigger: Span | Literal["available now"] = "1s") -> StreamingQuery:
         """Start the stream as a query of Spark, and return it: a `pyspark.sql.streaming.StreamingQuery`.
 
         It is in `spark.streams.active` and on Spark's pages. Its `lastProgress` has files, events, dead letters and
@@ -564,9 +562,3 @@ class StreamRoute:
         inboxes = Inboxes.at(self.route.lake, self.stream.claim(path))
         self.stream._updates.append(partial(inboxes.deliver, self.route))
         return self.stream
-
-
-def _name(landing: str) -> str:
-    """The name of a landing folder, with a hash of its path to make it unique."""
-    digits = hashlib.blake2b(landing.encode(), digest_size=4).hexdigest()
-    return f"{landing.rstrip('/').rpartition('/')[2] or 'landing'}-{digits}"
