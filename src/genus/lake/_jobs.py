@@ -11,7 +11,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -42,32 +42,18 @@ def job_description(spark: SparkSession, text: str) -> Iterator[None]:
     In a session of Spark Connect, which has no descriptions, the text is a tag of the operations, which its page shows.
     """
     shown = text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
-    with job_errors(), _tag(spark, shown.replace(",", ";")) if is_connect(spark) else _description(spark, shown):
+    with ExitStack() as undo, job_errors():
+        if is_connect(spark):
+            tag = shown.replace(",", ";")  # tags have no commas
+            if tag not in spark.getTags():
+                undo.callback(spark.removeTag, tag)
+            spark.addTag(tag)
+        else:
+            check_running(spark)
+            context: Any = spark.sparkContext
+            undo.callback(context.setLocalProperty, DESCRIPTION, context.getLocalProperty(DESCRIPTION))
+            context.setLocalProperty(DESCRIPTION, shown)
         yield
-
-
-@contextmanager
-def _description(spark: SparkSession, text: str) -> Iterator[None]:
-    check_running(spark)
-    context: Any = spark.sparkContext
-    before = context.getLocalProperty(DESCRIPTION)
-    context.setLocalProperty(DESCRIPTION, text)
-    try:
-        yield
-    finally:
-        context.setLocalProperty(DESCRIPTION, before)
-
-
-@contextmanager
-def _tag(spark: SparkSession, tag: str) -> Iterator[None]:
-    """Add a tag, which has no commas, and remove it only if this block added it."""
-    is_new = tag not in spark.getTags()
-    spark.addTag(tag)
-    try:
-        yield
-    finally:
-        if is_new:
-            spark.removeTag(tag)
 
 
 @contextmanager

@@ -59,9 +59,9 @@ class Addresses:
 
     def __init__(self, subscribers: Sequence[str], texts: Sequence[str]) -> None:
         self._subscribers, self._texts = pa.array(subscribers, pa.string()), pa.array(texts, pa.string())
-        addresses = list(zip(subscribers, texts, strict=True))
-        first = {address: number for number, address in reversed(list(enumerate(addresses)))}
-        self.is_first = np.zeros(len(addresses), np.bool_)
+        numbered = list(enumerate(zip(subscribers, texts, strict=True)))
+        first = {address: number for number, address in reversed(numbered)}
+        self.is_first = np.zeros(len(texts), np.bool_)
         """Whether a subscription is the first with its subscriber and text; what is listed twice is delivered once."""
         self.is_first[list(first.values())] = True
         names = self._subscribers.dictionary_encode()

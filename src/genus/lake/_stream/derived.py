@@ -44,7 +44,8 @@ from genus.model._types import micros_of_duration
 
 SMALL_ROWS = 200_000
 """New and waiting rows that are processed in one task, because a shuffle takes longer than they take."""
-IDLE, _KIND = "1 min", "derived table"
+IDLE = "1 min"
+_KIND = "derived table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK, _OVERTAKEN, _COLUMNS = "watermark", "overtaken", "columns"
 """Notes of a derived table; the columns are those of all results so far, as Spark writes a schema."""
@@ -220,9 +221,9 @@ class DerivedTable:
         events = select_matches(new.events(self.lake, family), subscription, types, vector)
         if not new.parts_of(family):
             return events, None
-        late = is_late(self.analysis.lateness) & ~is_behind
+        count, late = Observation(), is_late(self.analysis.lateness) & ~is_behind
         counts = F.count_if(is_behind).alias("overtaken"), F.count_if(late).alias("late")
-        return events.observe(count := Observation(), *counts), count
+        return events.observe(count, *counts), count
 
     def compact(self) -> int:
         """Rewrite the many small result files as few large ones; returns by how many they became fewer."""

@@ -33,10 +33,11 @@ from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, SubscriptionSource
 from genus.lake._stream.delivery import Delivery, earlier_matches, earlier_wanted
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment
+from genus.lake._tables.columns import file_schema
 from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
-from genus.lake._tables.lake_tables import LakeTables, table_schema, with_first_names, with_present_names
-from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.lake_tables import LakeTables, spark_schema, with_first_names, with_present_names
+from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
@@ -342,15 +343,12 @@ class Inboxes:
 
     def _files(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
         """The rows of some parts, with the column names of files."""
-        fields = [field for field in table_schema(vector).fields if field.name not in (COMMIT, DAY)]
-        schema = StructType([*_ADDRESS, *fields, StructField(COMMIT, StringType())])
+        schema = StructType([*_ADDRESS, *spark_schema(file_schema(vector), COMMIT)])
         return self._store.frame(parts, schema, f"{INBOXES}/{family}")
 
     def subscribers(self) -> DataFrame:
         """The number of deliveries to each subscriber: `subscriber`, `events`."""
-        frames = [self._table(None, table, self._catalog()).select(SUBSCRIBER) for table in self._store.state().tables]
-        everyone = reduce(DataFrame.unionAll, frames) if frames else self.read().select(SUBSCRIBER)
-        return everyone.groupBy(SUBSCRIBER).agg(F.count(F.lit(1)).alias("events"))
+        return self.read().groupBy(SUBSCRIBER).agg(F.count(F.lit(1)).alias("events"))
 
     def _catalog(self) -> Catalog:
         """The catalog of the lake if it was given, else that of the last delivery; an empty one before the first."""
@@ -366,16 +364,13 @@ class Inboxes:
         """Rewrite the many small deliveries of each family as one; returns by how many the files became fewer."""
         state, catalog, saved = self._store.state(), self._catalog(), 0
         for family in state.tables:
-            parts = state.table(family)
-            if len(parts) > 1:
-                saved += self._compact(family, parts, catalog)
+            if len(parts := state.table(family)) > 1:
+                rows = self._files(family, catalog.vector(family), parts).drop(COMMIT)
+                ordered = self._by_subscriber(rows, count_rows(parts))
+                with job_description(self._store.spark, f"compact {family} of {folder_name(self.path)}"):
+                    made = self._store.rewrite(ordered, f"{INBOXES}/{family}", parts)
+                saved += count_files(parts) - count_files(made)
         return saved
-
-    def _compact(self, family: str, parts: list[Part], catalog: Catalog) -> int:
-        rows = self._files(family, catalog.vector(family), parts).drop(COMMIT)
-        ordered = self._by_subscriber(rows, count_rows(parts))
-        with job_description(self._store.spark, f"compact {family} of {folder_name(self.path)}"):
-            return count_files(parts) - count_files(self._store.rewrite(ordered, f"{INBOXES}/{family}", parts))
 
     def delete(
         self, what: Subscription | str | type, *, dry_run: bool = False, progress: ProgressHandler | None = None

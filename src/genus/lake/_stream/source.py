@@ -86,10 +86,11 @@ class StreamingDataSource(GenusDataSource):
         query, options = self._query(), dict(self.options)
         if "version" in options:
             raise LakeError("option 'version' is for spark.read; a stream begins with the events that the lake has")
-        columns, path = select_columns(query.columns, schema), options.get("path")
-        if path is None or local_path(path) is None:
-            raise LakeError(f"{path}: a stream follows one local or mounted folder; name it in load(...)")
-        path, most = absolute_path(path), number_option(options, "maxFilesPerTrigger")
+        columns, given = select_columns(query.columns, schema), options.get("path")
+        if given is None or local_path(given) is None:
+            raise LakeError(f"{given}: a stream follows one local or mounted folder; name it in load(...)")
+        path = absolute_path(given)
+        most = number_option(options, "maxFilesPerTrigger")
         if not is_lake(path):
             raise LakeError(
                 f"{path} is not a lake; files of a folder come into one by Lake.stream, and are followed there"

@@ -251,8 +251,8 @@ class Stream:
         self._max_age_s = seconds(max_age, "max_age", zero=False)
         self._updates: list[Callable[[], UpdateResult]] = []
         self._claimed: set[str] = set()
-        self._failed: BaseException | None = None
-        self._runs = 0
+        self._failed: list[BaseException] = []
+        """The errors of batches since the stream was started."""
         local = local_path(self.landing)
         if local is not None and not os.path.isdir(local):
             raise LakeError(f"{self.landing} is not a folder; create the landing folder first")
@@ -335,13 +335,13 @@ class Stream:
         """
         every = None if trigger == AVAILABLE_NOW else seconds(trigger, "trigger")
         self._check_can_start()
-        self.progress, self._total, self._failed, self._runs = None, NOTHING_DONE, None, self._runs + 1
+        self.progress, self._total, self._failed = None, NOTHING_DONE, []
         choose = prepare(self.lake, self._options)
         check_workers(self.lake.spark)
         self._forget_other_history()
         self._warn_of_files(choose)
         taken = self.name in {each.name for each in self.lake.spark.streams.active}  # by another lake or folder
-        writer = self._reports(choose).writeStream.foreachBatch(partial(self._batch, choose, self._runs))
+        writer = self._reports(choose).writeStream.foreachBatch(partial(self._batch, choose, self._failed))
         writer = writer.queryName(f"{self.name} ({self.checkpoint})" if taken else self.name)
         writer = writer.option("checkpointLocation", spark_path(f"{self.checkpoint}/{_SPARK}"))
         at = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
@@ -384,9 +384,9 @@ class Stream:
             longest = None if timeout is None else max(seconds(timeout, "timeout"), 0.001)
             ended = self.query.awaitTermination(longest)  # type: ignore[arg-type] # it takes parts of a second
         except StreamingQueryException as problem:
-            if self._failed is None:
+            if not self._failed:
                 raise
-            raise self._failed from problem
+            raise self._failed[-1] from problem
         return timeout is None or bool(ended)
 
     @property
@@ -477,14 +477,13 @@ class Stream:
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
-    def _batch(self, choose: FormatChooser, run: int, reports: DataFrame, batch: int) -> None:
-        """Ingest the files of a batch and update the followers; called by Spark."""
+    def _batch(self, choose: FormatChooser, failed: list[BaseException], reports: DataFrame, batch: int) -> None:
+        """Ingest the files of a batch and update the followers; called by Spark. An error is added to `failed`."""
         with _BUSY.setdefault(self.checkpoint, threading.Lock()):  # Spark does not wait for a batch that was stopped
             try:
                 self._process(choose, reports, batch)
             except BaseException as problem:
-                if run == self._runs:  # not of a query that was stopped before
-                    self._failed = problem
+                failed.append(problem)
                 raise
 
     def _process(self, choose: FormatChooser, reports: DataFrame, batch: int) -> None:
