@@ -289,11 +289,7 @@ def span_micros(span: Span) -> int:
 
 
 def normalize(analysis: Any, *spans: str) -> None:
-    """Store the key of a new analysis as a tuple and its spans as timedeltas; derived tables are named by its text.
-
-    Raises:
-        SpanError: One is no length of time, or zero; the lateness may be zero.
-    """
+    """Store the key of a new analysis as a tuple and its spans as timedeltas; derived tables are known by its text."""
     msgspec.structs.force_setattr(analysis, "by", as_tuple(analysis.by))
     for name in (*spans, "lateness"):
         if (span := getattr(analysis, name)) is not None:

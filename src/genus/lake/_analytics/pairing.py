@@ -214,10 +214,7 @@ def match_last(starts: Marks, at: Rows, is_right: Marks, within: int) -> Matched
 
 
 def join_halves(rule: Pairing, limit_us: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pairs, and halves without a pair, made from halves ordered by key, time, right before left, and event id.
-
-    Before the limit, no more events come.
-    """
+    """Pairs, and halves without a pair, made from halves in order; no more of them come before the limit."""
     return in_blocks(batches, partial(_join, rule, limit_us))
 
 

@@ -76,10 +76,7 @@ class Addresses:
 
 
 class Delivery:
-    """Delivers the matches of one plan; made once for a plan, because its addresses are sent to workers.
-
-    It has what the plan was made of: entries, and the number of shapes of the lake.
-    """
+    """Delivers the matches of a plan, made of entries and so many shapes; its addresses are sent to workers once."""
 
     def __init__(self, job: RouteJob, entries: Sequence[RouteEntry], shapes: int) -> None:
         self.job, self.entries, self.shapes = job, entries, shapes

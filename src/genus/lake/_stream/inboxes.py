@@ -293,14 +293,13 @@ class Inboxes:
         self, lake: LakeTables, due: Sequence[RouteEntry], state: LedgerState, draft: CommitDraft
     ) -> Iterator[Part]:
         """Write what entries match in a version of the lake, without what was delivered to them already."""
+        one = [SUBSCRIBER, SUBSCRIPTION, *EVENT_ID]
         for family, matches in earlier_matches(lake, due, state):
             vector = lake.catalog.vector(family)
             found = with_first_names(matches, vector)
-            delivered = self._store.state().table(family)
-            if delivered:
-                known = self._files(family, vector, delivered).select(SUBSCRIBER, SUBSCRIPTION, *EVENT_ID)
-                found = found.join(known, [SUBSCRIBER, SUBSCRIPTION, *EVENT_ID], "left_anti").select(*found.columns)
-            ordered = self._by_subscriber(found, count_rows(state.table(family)))
+            delivered = self._files(family, vector, self._store.state().table(family)).select(*one)
+            left = found.join(delivered, one, "left_anti").select(*found.columns)
+            ordered = self._by_subscriber(left, count_rows(state.table(family)))
             with job_description(self._store.spark, f"deliver earlier events to {folder_name(self.path)}"):
                 parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
             yield from (msgspec.structs.replace(part, table=family) for part in parts)

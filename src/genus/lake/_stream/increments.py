@@ -61,11 +61,7 @@ class UpdateResult(msgspec.Struct, frozen=True):
 
 
 def slowest_recorder(newest: Mapping[str, int], idle_us: int) -> str | None:
-    """The recorder that holds a watermark back: the one that is furthest behind, unless by more than `idle_us`.
-
-    Args:
-        newest: The latest time of recording by recorder.
-        idle_us: A recorder that is this far behind the newest is not waited for.
+    """The recorder furthest behind by the latest times of recording, without those that are by more than `idle_us`.
 
     >>> slowest_recorder({"a": 5_000, "b": 4_500, "c": 100}, idle_us=1_000)
     'b'
