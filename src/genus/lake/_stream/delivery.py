@@ -213,12 +213,11 @@ class FoundMatches:
     def __init__(self, addresses: Addresses, schema: pa.Schema) -> None:
         self._addresses, self._schema = addresses, schema
         self._events: list[pa.Table] = []
-        self._rows: list[Rows] = []
-        self._subscriptions: list[npt.NDArray[np.int32]] = []
+        self._matches: list[Matches] = []
         self.events = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._rows))
+        return sum(len(each.rows) for each in self._matches)
 
     def add(self, events: pa.Table, found: Sequence[Matches]) -> None:
         """Add matches of a batch of events; those without a match are dropped."""
@@ -227,14 +226,8 @@ class FoundMatches:
             matched[each.rows] = True
         place = np.cumsum(matched) - 1 + self.events
         taken = events if matched.all() else events.filter(pa.array(matched))
-        self._events.append(
-            pa.table(
-                [column.cast(to.type) for column, to in zip(taken.columns, self._schema, strict=True)],
-                schema=self._schema,
-            )
-        )
-        self._rows += [place[each.rows] for each in found]
-        self._subscriptions += [each.subscriptions for each in found]
+        self._events.append(taken.rename_columns(self._schema.names).cast(self._schema))
+        self._matches += [Matches(place[each.rows], each.subscriptions) for each in found]
         self.events += taken.num_rows
 
     def write(self, stream: Any) -> None:
@@ -245,18 +238,15 @@ class FoundMatches:
     def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """The rows of each row group, so that all matches are never in memory at once."""
         events = pa.concat_tables(self._events).combine_chunks()
-        rows, subscriptions = np.concatenate(self._rows), np.concatenate(self._subscriptions)
+        rows = np.concatenate([each.rows for each in self._matches])
+        subscriptions = np.concatenate([each.subscriptions for each in self._matches])
+        no_time = np.iinfo(np.int64).min  # events without a time come first
+        times = pc.fill_null(events.column("time").cast(pa.int64()), no_time).to_numpy()
         at = np.empty(len(events), np.int64)
-        at[np.argsort(_times(events), kind="stable")] = np.arange(len(events))
+        at[np.argsort(times, kind="stable")] = np.arange(len(events))
         order = np.argsort(self._addresses.rank[subscriptions] * len(events) + at[rows], kind="stable")
         for first in range(0, len(order), ROW_GROUP):
             chosen = order[first : first + ROW_GROUP]
             taken = events.take(pa.array(rows[chosen]))
             addresses = self._addresses.take(subscriptions[chosen])
             yield pa.Table.from_arrays([*addresses, *taken.columns], schema=schema)
-
-
-def _times(events: pa.Table) -> Rows:
-    """The times of events as numbers, for sorting; those without a time come first."""
-    times: Rows = pc.fill_null(events.column("time").cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
-    return times
