@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from genus import Subscription, this
 from genus.lake import Inboxes, Lake, pair, windows
+from genus.lake._jobs import ship
 from genus.lake._query import sent_plan
-from genus.lake._worker_package import ship
 from tests.lake.roads import ALL, Counter, Gate, Radar, Streetside
 
 SUBSCRIPTIONS = {

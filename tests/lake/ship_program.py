@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from genus import Event, Maybe
 from genus.errors import LakeError
 from genus.lake import Lake
-from genus.lake._worker_package import ship
+from genus.lake._jobs import ship
 from tests.lake.roads import MORNING, write_recording
 
 

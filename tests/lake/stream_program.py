@@ -13,9 +13,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from genus.lake import Inboxes, Lake
+from genus.lake import Lake
 from genus.lake._ingest.job import gather_reports
 from genus.lake._stream import stream
+from genus.lake._stream.delivery import Delivery
 from genus.lake._tables.spark_store import SparkStore
 from genus.testing import spark_session
 from tests.lake.test_inboxes import WANTED
@@ -65,8 +66,8 @@ def main(folder: Path, point: str, count: int, whom: str) -> None:
     death = Death(point, count, whom)
     changed: Any = stream
     changed.gather_reports = death.around(gather_reports, lambda *_: "ingest")
-    changed = Inboxes
-    changed._write = death.around(Inboxes._write, lambda *_: "write")
+    changed = Delivery
+    changed.write = death.around(Delivery.write, lambda *_: "write")
     changed = SparkStore
     changed.commit = death.around(SparkStore.commit, lambda store, draft: f"{draft.kind} commit")
     lake = Lake(spark_session(), folder / "lake")

@@ -18,8 +18,7 @@ import genus
 from genus import Event
 from genus.errors import LakeError
 from genus.lake import DerivedTable, Inboxes, Lake
-from genus.lake._jobs import job_errors
-from genus.lake._worker_package import package_archive
+from genus.lake._jobs import job_errors, package_archive
 from tests.lake import cluster, pipeline
 from tests.lake.cluster_stream import BURSTS, MINUTES
 from tests.lake.roads import ALL, Counter, Streetside, traffic, write_recording

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.lake import END_OF_STREAM, Pairing, is_late, is_overtaken, pair, seconds, union_waiting, watermark_of
-from genus.lake._analytics import pair_kernel
-from genus.lake._analytics.pair_kernel import PairRule, join_halves
-from genus.lake._analytics.pairing import Choice
+from genus.lake._analytics import analysis, pairing
+from genus.lake._analytics.pairing import Choice, join_halves
 
 from .hits import INSTANT, START, Hit, followed, frame, in_order, increments, sides, traffic
 
@@ -83,9 +82,13 @@ HALVES = pa.schema(
 )
 
 
-def joined(rule: PairRule, rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, Any]]:
+def rule_of(within: int, choose: Choice, outer: bool = True) -> Pairing:
+    return Pairing(by=("lane",), within=timedelta(microseconds=within), choose=choose, outer=outer)
+
+
+def joined(rule: Pairing, limit_us: int, rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, Any]]:
     table = pa.Table.from_pylist(list(rows), HALVES)
-    found = [batch.to_pylist() for batch in join_halves(rule, table.to_batches(batch))]
+    found = [batch.to_pylist() for batch in join_halves(rule, limit_us, table.to_batches(batch))]
     return [row for batch_rows in found for row in batch_rows]
 
 
@@ -104,10 +107,9 @@ def test_pairs_are_those_of_the_definition(
     choose: Choice, given_hits: list[Hit], within: int, batch: int, block: int
 ) -> None:
     """A right takes the oldest waiting left, or its neighbour, for any batches of rows."""
-    rule = PairRule(("lane",), within, choose == "first", True, FOREVER)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
-        found = positions(joined(rule, halves_of(given_hits), batch))
+        patch.setattr(analysis, "BLOCK_ROWS", block)
+        found = positions(joined(rule_of(within, choose), FOREVER, halves_of(given_hits), batch))
     assert len(found) == len(set(found))
     assert set(found) == with_single_ones(pairs_by_definition(given_hits, within, choose), given_hits)
 
@@ -124,9 +126,9 @@ def test_increments_give_what_one_batch_gives(
     for limit in [*sorted(limits), FOREVER]:
         new = [hit for hit in given_hits if seen <= hit.at < limit + 5]
         seen = max(seen, limit + 5)
-        rows = joined(PairRule(("lane",), within, choose == "first", True, limit), halves_of([*waiting, *new]), 7)
-        given_out += positions(row for row in rows if row["_state"] != pair_kernel.WAITING)
-        waiting = [_hit_again(row, given_hits) for row in rows if row["_state"] == pair_kernel.WAITING]
+        rows = joined(rule_of(within, choose), limit, halves_of([*waiting, *new]), 7)
+        given_out += positions(row for row in rows if row["_state"] != pairing.WAITING)
+        waiting = [_hit_again(row, given_hits) for row in rows if row["_state"] == pairing.WAITING]
     assert not waiting
     assert len(given_out) == len(set(given_out))
     assert set(given_out) == with_single_ones(pairs_by_definition(given_hits, within, choose), given_hits)
@@ -142,26 +144,26 @@ def _hit_again(row: dict[str, Any], given_hits: list[Hit]) -> Hit:
 def test_what_lies_at_the_watermark_itself_still_waits(choose: Choice) -> None:
     """A right at the watermark may still come, so a left exactly `within` before it waits; an older one does not."""
     given_hits = [Hit("a", 9, 0, True, False), Hit("b", 10, 1, True, False), Hit("b", 20, 2, False, True)]
-    rows = joined(PairRule(("lane",), 10, choose == "first", True, limit_us=20), halves_of(given_hits), batch=10)
+    rows = joined(rule_of(10, choose), 20, halves_of(given_hits), batch=10)
     states = {places: row["_state"] for places, row in zip(positions(rows), rows, strict=True)}
-    waiting = pair_kernel.WAITING
-    assert states == {(0, None): pair_kernel.ALONE, (1, None): waiting, (None, 2): waiting}
+    waiting = pairing.WAITING
+    assert states == {(0, None): pairing.ALONE, (1, None): waiting, (None, 2): waiting}
 
 
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only rows that can still be paired are kept between blocks, not the history of a key."""
     held: list[int] = []
-    join = pair_kernel._join
+    join = pairing._join
 
-    def watched(rule: PairRule, table: pa.Table, ended: bool) -> pair_kernel.BlockResult:
-        result = join(rule, table, ended)
+    def watched(rule: Pairing, limit_us: int, table: pa.Table, ended: bool) -> analysis.BlockResult:
+        result = join(rule, limit_us, table, ended)
         held.append(result.held.num_rows)
         return result
 
-    monkeypatch.setattr(pair_kernel, "BLOCK_ROWS", 100)
-    monkeypatch.setattr(pair_kernel, "_join", watched)
+    monkeypatch.setattr(analysis, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(pairing, "_join", watched)
     lefts_only = [Hit("a", at, at, True, False) for at in range(5000)]
-    assert joined(PairRule(("lane",), 20, True, False, FOREVER), halves_of(lefts_only), 50) == []
+    assert joined(rule_of(20, "first", outer=False), FOREVER, halves_of(lefts_only), 50) == []
     assert len(held) > 20
     assert max(held) == 21
 

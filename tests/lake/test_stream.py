@@ -21,6 +21,7 @@ from genus.lake import DerivedTable, Inboxes, Lake, Progress, RouteEntry, Update
 from genus.lake._ingest.ingest import begin_work, commit_reports
 from genus.lake._ingest.job import InputFile, run_ingest
 from genus.lake._ingest.recordings import Recordings
+from genus.lake._stream.delivery import Delivery
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 from tests.lake.stream_program import POINTS
 from tests.lake.test_inboxes import WANTED, delivered, expected
@@ -95,7 +96,7 @@ def test_a_batch_that_failed_half_way_is_done_again_once(
     land(tmp_path / "landing", 1)
     stream = lake.stream(tmp_path / "landing").route(WANTED).to_inboxes(tmp_path / "inboxes")
     with monkeypatch.context() as patched:
-        patched.setattr(Inboxes, "_write", lambda *_: 1 / 0)
+        patched.setattr(Delivery, "write", lambda *_: 1 / 0)
         with pytest.raises(Exception, match=r"division by zero"):
             stream.run()
     assert lake.read(Streetside).count() == 40
@@ -127,7 +128,7 @@ def test_a_run_returns_what_it_did_itself(lake: Lake, tmp_path: Path, monkeypatc
     assert stream.progress is None
     land(tmp_path / "landing", 3)
     with monkeypatch.context() as patched:
-        patched.setattr(Inboxes, "_write", lambda *_: 1 / 0)
+        patched.setattr(Delivery, "write", lambda *_: 1 / 0)
         with pytest.raises(Exception, match=r"division by zero"):
             stream.run()
     assert stream.progress is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake import Walk, WalkResult
-from genus.lake._analytics import pair_kernel
-from genus.lake._analytics.walk import KEPT, STATE, WAITING, WalkSteps, walk_rows
+from genus.lake._analytics import analysis
+from genus.lake._analytics.walk import KEPT, STATE, WAITING, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
 from .hits import Hit, followed, frame, in_order, increments, traffic
@@ -40,8 +41,9 @@ def bursts_by_definition(rows: Iterable[Row]) -> set[tuple[str, int, int]]:
 def walked(rows: Iterable[Row], limit_us: int, batch: int) -> tuple[list[tuple[str, int, int]], list[Row]]:
     """Results, and the rows that wait."""
     table = pa.Table.from_pylist([dict(zip(TAKES.names, row, strict=True)) for row in sorted(rows)], TAKES)
-    steps = WalkSteps(("lane",), bursts, GIVES, TAKES, limit_us)
-    out = [row for each in walk_rows(steps, table.to_batches(batch)) for row in each.to_pylist()]
+    walk = Walk(by=("lane",), function=bursts, gives=GIVES)
+    made = walk_rows(walk, walk._output(TAKES), limit_us, table.to_batches(batch))
+    out = [row for each in made for row in each.to_pylist()]
     results = [(row["lane"], row["first"], row["hits"]) for row in out if row[STATE] != WAITING]
     kept = [(row["lane"], row[f"{KEPT}_at_us"], row[f"{KEPT}_position"]) for row in out if row[STATE] == WAITING]
     return results, kept
@@ -56,7 +58,7 @@ def some_rows(draw: st.DrawFn) -> list[Row]:
 @given(rows=some_rows(), batch=st.integers(1, 20), block=st.integers(1, 12))
 def test_results_do_not_depend_on_how_rows_come_in_blocks(rows: list[Row], batch: int, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
+        patch.setattr(analysis, "BLOCK_ROWS", block)
         results, kept = walked(rows, FOREVER, batch)
     assert set(results) == bursts_by_definition(rows)
     assert len(results) == len(set(results))
@@ -69,7 +71,7 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
     given_out: list[tuple[str, int, int]] = []
     seen = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair_kernel, "BLOCK_ROWS", block)
+        patch.setattr(analysis, "BLOCK_ROWS", block)
         for limit in [*sorted(limits), FOREVER]:
             new = [row for row in rows if seen <= row[1] < limit + 5]
             seen = max(seen, limit + 5)
@@ -82,16 +84,17 @@ def test_increments_give_what_one_batch_gives(rows: list[Row], limits: list[int]
 def test_few_rows_are_held_from_block_to_block(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only waiting rows are kept between blocks, not the history of a key."""
     sizes: list[int] = []
-
-    def watched(rows: pa.Table, limit_us: int) -> WalkResult:
-        sizes.append(rows.num_rows)
-        return bursts(rows, limit_us)
-
-    monkeypatch.setattr(pair_kernel, "BLOCK_ROWS", 100)
+    monkeypatch.setattr(analysis, "BLOCK_ROWS", 100)
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": at * 50, "_position": at} for at in range(5000)], TAKES)
-    found = list(walk_rows(WalkSteps(("lane",), watched, GIVES, TAKES, FOREVER), table.to_batches(50)))
+    walk = Walk(by=("lane",), function=partial(_watched, sizes), gives=GIVES)
+    found = list(walk_rows(walk, walk._output(TAKES), FOREVER, table.to_batches(50)))
     assert sum(batch.num_rows for batch in found) == 5000
     assert max(sizes) <= 150
+
+
+def _watched(sizes: list[int], rows: pa.Table, limit_us: int) -> WalkResult:
+    sizes.append(rows.num_rows)
+    return bursts(rows, limit_us)
 
 
 def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) -> None:
@@ -140,10 +143,12 @@ def test_nan_is_no_key(spark: SparkSession) -> None:
     assert [(row.lane, row.first, row.hits) for row in found] == [(1.0, 2, 1)]
 
 
-def test_results_of_other_columns_than_promised_are_refused() -> None:
-    def other(rows: pa.Table, limit_us: int) -> WalkResult:
-        return WalkResult(pa.table({"wrong": [1]}), ())
+def _other_columns(rows: pa.Table, limit_us: int) -> WalkResult:
+    return WalkResult(pa.table({"wrong": [1]}), ())
 
+
+def test_results_of_other_columns_than_promised_are_refused() -> None:
     table = pa.Table.from_pylist([{"lane": "a", "_at_us": 1, "_position": 1}], TAKES)
+    walk = Walk(by=("lane",), function=_other_columns, gives=GIVES)
     with pytest.raises(LakeError, match="returned the columns wrong, not first, hits"):
-        list(walk_rows(WalkSteps(("lane",), other, GIVES, TAKES, FOREVER), table.to_batches()))
+        list(walk_rows(walk, walk._output(TAKES), FOREVER, table.to_batches()))

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from genus.errors import SpanError
 from genus.lake import DerivedTable, Lake, Windows
-from genus.lake._stream.increments import Increment
-from genus.lake._tables.commits import START, Commit, fold, recorder_of
+from genus.lake._stream.increments import slowest_recorder
+from genus.lake._tables.commits import Commit, fold, recorder_of
 from genus.lake._tables.state import LedgerState
 from tests.lake.roads import ALL, Counter, traffic, write_recording
 
@@ -62,19 +62,19 @@ def test_no_event_that_is_on_time_is_overtaken(landed: list[tuple[str, Recorded]
             continue
         if number > known:
             assert all(time >= watermark for _, time in file)
-        reached = Increment(START, START, (), state.newest).recorded_upto(IDLE_US)
-        assert reached is not None
-        watermark = max(watermark, reached - LATENESS_US)
+        slowest = slowest_recorder(state.newest, IDLE_US)
+        assert slowest is not None
+        watermark = max(watermark, state.newest[slowest] - LATENESS_US)
     assert LedgerState().after(fold(commits), "").newest == state.newest
 
 
 def test_a_silent_recorder_is_not_waited_for() -> None:
     """One that is behind the newest by more than `idle` does not hold the watermark back."""
-    increment = Increment(START, START, (), {"a": 5_000, "b": 4_500, "c": 100})
-    assert increment.recorded_upto(1_000) == 4_500
-    assert increment.recorded_upto(400) == 5_000
-    assert increment.recorded_upto(10_000) == 100
-    assert Increment(START, START, (), {}).recorded_upto(1) is None
+    newest = {"a": 5_000, "b": 4_500, "c": 100}
+    assert slowest_recorder(newest, 1_000) == "b"
+    assert slowest_recorder(newest, 400) == "a"
+    assert slowest_recorder(newest, 10_000) == "c"
+    assert slowest_recorder({}, 1) is None
 
 
 @pytest.mark.parametrize(

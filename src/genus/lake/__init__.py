@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
     from genus.lake._ingest.ingest import IngestResult
+    from genus.lake._jobs import ship
     from genus.lake._lake import Lake
     from genus.lake._lazy_session import lazy_session
     from genus.lake._local.events import LocalEvents, LocalPlan
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
     from genus.lake._query.subscription_list import RouteEntry
     from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, local_session
     from genus.lake._stream.derived import DerivedTable, read_results
-    from genus.lake._stream.inboxes import Inboxes
+    from genus.lake._stream.inboxes import Inboxes, Route
     from genus.lake._stream.increments import UpdateResult
-    from genus.lake._stream.route import Route
     from genus.lake._stream.source import register_data_source
     from genus.lake._stream.stream import Follower, Progress, Stream
     from genus.lake._tables.backup import BackupResult, backup
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from genus.lake._tables.lake_tables import CompactionResult
     from genus.lake._tables.state import TableStats
     from genus.lake._tables.store import StoreProblem
-    from genus.lake._worker_package import ship
     from genus.records import Mapping, read_mapping
 
 __all__ = [
@@ -113,6 +112,7 @@ if not TYPE_CHECKING:
         _analytics__windows="Windows windows",
         _ingest__ingest="IngestResult",
         _ingest__sources="Mapping read_mapping",
+        _jobs="ship",
         _lake="Lake",
         _lazy_session="lazy_session",
         _local__events="LocalEvents LocalPlan",
@@ -123,9 +123,8 @@ if not TYPE_CHECKING:
         _query__subscription_list="RouteEntry",
         _session="SPARK_ERRORS check_java describe_spark_error local_session",
         _stream__derived="DerivedTable read_results",
-        _stream__inboxes="Inboxes",
+        _stream__inboxes="Inboxes Route",
         _stream__increments="UpdateResult",
-        _stream__route="Route",
         _stream__source="register_data_source",
         _stream__stream="Follower Progress Stream",
         _tables__backup="BackupResult backup",
@@ -134,19 +133,15 @@ if not TYPE_CHECKING:
         _tables__lake_tables="CompactionResult",
         _tables__state="TableStats",
         _tables__store="StoreProblem",
-        _worker_package="ship",
     )
 
     def __getattr__(name: str) -> object:
         try:
             return _find(name)
         except ModuleNotFoundError as missing:
-            raise _extra_of(missing) from missing
-
-
-def _extra_of(missing: ModuleNotFoundError) -> ImportError:
-    """The error for a module that an extra installs."""
-    room = (missing.name or "").partition(".")[0]
-    if room in ("pyspark", "py4j"):
-        return missing_extra("the lake needs pyspark", "lake")
-    return missing_extra("the lake needs pyarrow", "arrow") if room in ("pyarrow", "numpy") else missing
+            package = (missing.name or "").partition(".")[0]
+            if package in ("pyspark", "py4j"):
+                raise missing_extra("the lake needs pyspark", "lake") from missing
+            if package in ("pyarrow", "numpy"):
+                raise missing_extra("the lake needs pyarrow", "arrow") from missing
+            raise

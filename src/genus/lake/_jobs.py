@@ -1,10 +1,22 @@
-"""The Spark jobs that Genus starts: their descriptions for Spark's page, and their errors in plain words."""
+"""The Spark jobs that Genus starts: their descriptions for Spark's page, their errors in plain words, their workers.
 
+Workers need Python with what PySpark asks for (numpy, pandas, pyarrow). Genus and msgspec are either installed there or
+shipped by the session. Event classes need not be shipped: tasks get the types as the text of the catalog.
+"""
+
+import atexit
 import re
+import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -15,6 +27,12 @@ from genus.errors import LakeDamaged, LakeError
 DESCRIPTION = "spark.job.description"
 MAX_LENGTH = 200
 """A longer description is cut."""
+_CONNECT_TASKS = 8
+"""The number of tasks for a session of Spark Connect, which does not say how many it runs at once."""
+_FILE_TIME = (1980, 1, 1, 0, 0, 0)
+"""Modification time of every file in an archive, so that equal packages give equal archives."""
+_CHECKED: WeakSet[SparkSession] = WeakSet()
+"""The sessions whose workers were checked."""
 
 
 @contextmanager
@@ -23,7 +41,18 @@ def job_description(spark: SparkSession, text: str) -> Iterator[None]:
 
     In a session of Spark Connect, which has no descriptions, the text is a tag of the operations, which its page shows.
     """
-    with job_errors(), _tag(spark, text) if is_connect(spark) else _description(spark, text):
+    shown = text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
+    with ExitStack() as undo, job_errors():
+        if is_connect(spark):
+            tag = shown.replace(",", ";")  # tags have no commas
+            if tag not in spark.getTags():
+                undo.callback(spark.removeTag, tag)
+            spark.addTag(tag)
+        else:
+            check_running(spark)
+            context: Any = spark.sparkContext
+            undo.callback(context.setLocalProperty, DESCRIPTION, context.getLocalProperty(DESCRIPTION))
+            context.setLocalProperty(DESCRIPTION, shown)
         yield
 
 
@@ -34,38 +63,32 @@ def job_errors() -> Iterator[None]:
         yield
     except (PySparkException, Py4JError) as problem:
         text = str(problem)
-        if found := _UNREADABLE.search(text):
+        if found := re.search(
+            r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (?:file://)?(.+?)\. ", text
+        ):
             raise LakeDamaged(
                 f"{found[1]} cannot be read; see `genus lake check`, restore it from a backup"
             ) from problem
         if found := re.search(r"genus\.errors\.(LakeError|LakeDamaged): (.+)", text):
             raise (LakeDamaged if found[1] == "LakeDamaged" else LakeError)(found[2]) from problem
-        if advice := next((advice(found) for pattern, advice in _CAUSES if (found := re.search(pattern, text))), None):
+        if advice := _worker_advice(text):
             raise LakeError(f"the workers cannot run Genus: {advice}") from problem
         raise
 
 
-def _missing_module(found: re.Match[str]) -> str:
-    if found[1] in ("genus", "msgspec"):
-        return f"their Python does not have {found[1]}; call genus.lake.ship(spark) first, or install it there"
-    return f"their Python does not have {found[1]}; install it there, genus.lake.ship sends Genus and msgspec only"
-
-
-def _other_python(found: re.Match[str]) -> str:
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return f"their Python is not the {version} of this process; set PYSPARK_PYTHON to such a Python on every machine"
-
-
-_CAUSES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
-    (r"No module named '(\w+)", _missing_module),
-    (r"PYTHON_VERSION_MISMATCH", _other_python),
-    (
-        r'Cannot run program "([^"]+)"',
-        lambda found: f"they have no program {found[1]}; set PYSPARK_PYTHON to the path of Python on every machine",
-    ),
-)
-"""Causes by the text of Spark's error, and what to do."""
-_UNREADABLE = re.compile(r"\[FAILED_READ_FILE\.\w+\] Encountered error while reading file (?:file://)?(.+?)\. ")
+def _worker_advice(text: str) -> str:
+    """What is wrong with the workers, and what to do, by the text of Spark's error; empty if nothing is known."""
+    if found := re.search(r"No module named '(\w+)", text):
+        is_shipped = found[1] in ("genus", "msgspec")
+        ship = "call genus.lake.ship(spark) first, or install it there"
+        other = "install it there, genus.lake.ship sends Genus and msgspec only"
+        return f"their Python does not have {found[1]}; {ship if is_shipped else other}"
+    if "PYTHON_VERSION_MISMATCH" in text:
+        own = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"their Python is not the {own} of this process; set PYSPARK_PYTHON to such a Python on every machine"
+    if found := re.search(r'Cannot run program "([^"]+)"', text):
+        return f"they have no program {found[1]}; set PYSPARK_PYTHON to the path of Python on every machine"
+    return ""
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -81,39 +104,10 @@ def parallelism(spark: SparkSession) -> int:
     return max(int(spark.sparkContext.defaultParallelism), 1)
 
 
-_CONNECT_TASKS = 8
-"""The number of tasks for a session of Spark Connect, which does not say how many it runs at once."""
-
-
 def check_running(spark: SparkSession) -> None:
     """Raise LakeError if a session was stopped; Spark would raise a NullPointerException of Java."""
     if not is_connect(spark) and getattr(spark.sparkContext, "_jsc", None) is None:
         raise LakeError("the Spark session was stopped; start another one, and open the lake again with it")
-
-
-@contextmanager
-def _description(spark: SparkSession, text: str) -> Iterator[None]:
-    check_running(spark)
-    context: Any = spark.sparkContext
-    before = context.getLocalProperty(DESCRIPTION)
-    context.setLocalProperty(DESCRIPTION, _shorten(text))
-    try:
-        yield
-    finally:
-        context.setLocalProperty(DESCRIPTION, before)
-
-
-@contextmanager
-def _tag(spark: SparkSession, text: str) -> Iterator[None]:
-    """A tag has no commas, and is removed only if this block added it."""
-    tag = _shorten(text).replace(",", ";")
-    is_new = tag not in spark.getTags()
-    spark.addTag(tag)
-    try:
-        yield
-    finally:
-        if is_new:
-            spark.removeTag(tag)
 
 
 def folder_name(path: str) -> str:
@@ -134,5 +128,50 @@ def count_words(number: int, thing: str) -> str:
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
+# -- workers -----------------------------------------------------------------------------------------------------------
+
+
+def ship(spark: SparkSession) -> str:
+    """Send this version of Genus, and msgspec, to all workers of a session, including workers that join later.
+
+    They take precedence over versions that are installed there. Call it once, before the first ingest. Workers need
+    the Python version and the kind of machine of this process; PySpark itself asks for pyarrow, numpy and pandas there.
+
+    Returns:
+        The path of a zip archive, which exists until this process ends.
+    """
+    path = package_archive()
+    spark.addArtifacts(path, pyfile=True)
+    compiled = package_archive("msgspec")  # has a library, which Python loads from a folder only
+    spark.addArtifacts(f"{compiled}#msgspec", archive=True)
+    return path
+
+
+@cache
+def package_archive(name: str = "genus") -> str:
+    """Write an installed package to a zip file that is removed when this process ends; that of Genus is importable."""
+    folder = Path(tempfile.mkdtemp(prefix="genus-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = folder / f"{name}.zip"
+    package = Path(str(import_module(name).__file__)).parent
+    inside = "genus/" if name == "genus" else ""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for file in sorted(package.rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                packed.writestr(zipfile.ZipInfo(f"{inside}{file.relative_to(package)}", _FILE_TIME), file.read_bytes())
+    return str(path)
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Raise LakeError, with the cause, if the workers of a session cannot run Genus; asked once by a small job."""
+    session = getattr(spark, "session", spark)
+    if session in _CHECKED:
+        return
+    with job_description(spark, "check that the workers can run Genus"):
+        spark.range(0, 1, 1, 1).mapInArrow(_pass_on, "id long").collect()
+    _CHECKED.add(session)
+
+
+def _pass_on(batches: Iterable[Any]) -> Iterator[Any]:
+    """In a task: this function can only be loaded where Genus is."""
+    yield from batches

@@ -31,7 +31,7 @@ from genus.lake._query.removal import (
 )
 from genus.lake._query.sql import create_is_a, create_tables, quoted, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
-from genus.lake._stream.route import Route
+from genus.lake._stream.inboxes import Route
 from genus.lake._stream.stream import MAX_AGE, Progress, Stream
 from genus.lake._tables.commits import DELETION
 from genus.lake._tables.files import open_path
@@ -162,9 +162,8 @@ class Lake(LakeTables):
         """Read events from files into the lake, as Spark jobs.
 
         A file whose content was ingested before is skipped, whatever its name; `IngestResult.duplicates` names those of
-        other names. Input that is not a valid event becomes
-        a dead letter (`dead_letters`). An interrupted ingest has committed some files; the same call continues with the
-        others.
+        other names. Input that is not a valid event becomes a dead letter (`dead_letters`). An interrupted ingest has
+        committed some files; the same call continues with the others.
 
         Args:
             sources: Files, folders or patterns.
@@ -417,8 +416,7 @@ class Lake(LakeTables):
     def iceberg(self, *, progress: ProgressHandler | None = None) -> MirrorResult:
         """Make Iceberg tables of the lake, over the same files, or bring them to the present version.
 
-        Commits do not do this. Each table that has changed gets one snapshot. Needs the extra `iceberg`, and a lake in
-        a local folder.
+        Commits do not do this. Each table that has changed gets one snapshot. Needs the extra `iceberg`.
 
         Args:
             progress: Called after each table with the number of tables done and the total.
@@ -489,10 +487,7 @@ class Lake(LakeTables):
         Raises:
             SubscriptionError: No event can match.
         """
-        subscription = self.subscription(what, strict=True)
-        types = matching_types(subscription, self.catalog, self.state().shapes.values())
-        rule = RemovalRule(subscription, types)
-        return remove_events(tables_of(self), [rule], "delete", dry_run=dry_run, progress=progress)
+        return remove_events(tables_of(self), [self._rule(what)], "delete", dry_run=dry_run, progress=progress)
 
     def delete_dead_letters(self, text: str, *, dry_run: bool = False) -> int:
         """Delete the dead letters whose raw text or reason contains a text, in one commit; returns their number.
@@ -531,22 +526,20 @@ class Lake(LakeTables):
             LakeError: There is no policy, or no age for a subscription.
             SpanError: The age is no length of time above zero.
         """
-        rules = self._expiry_rules(what, older_than, now)
+        if older_than is not None:
+            rules = [self._rule(Event if what is None else what, time_before(older_than, now))]
+        elif what is not None:
+            raise LakeError(f"older_than is required for events of {what}, such as '90 days'")
+        elif not self.retention:
+            raise LakeError(f"{self.path} keeps all events; set ages by lake.keep({{...}}), or give older_than")
+        else:
+            rules = policy_rules(self.retention, self.catalog, self.state().shapes.values(), now)
         return remove_events(tables_of(self), rules, "expire", dry_run=dry_run, progress=progress)
 
-    def _expiry_rules(
-        self, what: Subscription | str | type | AllOf[Any] | None, older_than: Span | None, now: datetime | None
-    ) -> list[RemovalRule]:
-        shapes = self.state().shapes.values()
-        if older_than is not None:
-            subscription = self.subscription(Event if what is None else what, strict=True)
-            types = matching_types(subscription, self.catalog, shapes)
-            return [RemovalRule(subscription, types, time_before(older_than, now))]
-        if what is not None:
-            raise LakeError(f"older_than is required for events of {what}, such as '90 days'")
-        if not self.retention:
-            raise LakeError(f"{self.path} keeps all events; set ages by lake.keep({{...}}), or give older_than")
-        return policy_rules(self.retention, self.catalog, shapes, now)
+    def _rule(self, what: Subscription | str | type | AllOf[Any], before: datetime | None = None) -> RemovalRule:
+        subscription = self.subscription(what, strict=True)
+        types = matching_types(subscription, self.catalog, self.state().shapes.values())
+        return RemovalRule(subscription, types, before)
 
     def clean(self, older_than: Span = "7 days") -> int:
         """Remove folders that were replaced that long ago, or that killed writers left; returns their number.

@@ -77,16 +77,16 @@ def local_session(
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     check_java()
-    _check_master(master)
+    if master.startswith("sc:"):
+        raise LakeError(f"{master}: a local session cannot use Spark Connect; make a SparkSession in Python instead")
     folder = _make_folder()
     kept = Path(log) if log is not None else folder / "spark.log"
-    chosen = _configuration(master, memory, folder, "warn" if log is not None else "error")
-    given = SparkConf(loadDefaults=False).setAll(list(_merge_conf(chosen, dict(conf)).items()))
+    settings = _configuration(master, memory, folder, dict(conf), "warn" if log is not None else "error")
     _set_environment(master)
     _silence_loggers()
     _exit_on_sigterm()
     try:
-        session = _start(given, kept)
+        session = _start(settings, kept)
     except SPARK_ERRORS as problem:
         raise LakeError(f"Spark did not start: {_start_problem(problem, kept)}") from problem
     atexit.register(_stop, session)
@@ -98,7 +98,8 @@ def local_session(
 
 def check_java() -> None:
     """Raise LakeError, with advice how to install it, unless there is a Java that Spark can use."""
-    java = _java()
+    home = os.environ.get("JAVA_HOME")
+    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     if java is None:
         raise LakeError(f"Spark needs Java {JAVA_VERSION} or newer, but none is installed: {INSTALL}; or set JAVA_HOME")
     try:
@@ -107,30 +108,10 @@ def check_java() -> None:
         raise LakeError(
             f"{java} does not run: {problem.strerror or problem}; set JAVA_HOME to Java {JAVA_VERSION}"
         ) from None
-    found = java_version(asked.stderr + asked.stdout)
-    if found is None or found < JAVA_VERSION:
-        what = f"is Java {found}" if found else "does not report its version"
+    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)  # Java 8 is "1.8.0_442"
+    if found is None or int(found[1]) < JAVA_VERSION:
+        what = f"is Java {found[1]}" if found else "does not report its version"
         raise LakeError(f"{java} {what}; Spark needs Java {JAVA_VERSION} or newer: {INSTALL}; or set JAVA_HOME")
-
-
-def _java() -> str | None:
-    home = os.environ.get("JAVA_HOME")
-    return os.path.join(home, "bin", "java") if home else shutil.which("java")
-
-
-def java_version(output: str) -> int | None:
-    """The version in the output of `java -version`; None if there is none.
-
-    >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_442"')
-    (17, 8)
-    """
-    found = re.search(r'version "(?:1\.)?(\d+)', output)
-    return int(found[1]) if found else None
-
-
-def _check_master(master: str) -> None:
-    if master.startswith("sc:"):
-        raise LakeError(f"{master}: a local session cannot use Spark Connect; make a SparkSession in Python instead")
 
 
 def _make_folder() -> Path:
@@ -144,10 +125,12 @@ def _make_folder() -> Path:
     return Path(kept.name)
 
 
-def _configuration(master: str, memory: str | None, folder: Path, level: str) -> dict[str, str]:
+def _configuration(master: str, memory: str | None, folder: Path, given: Mapping[str, str], level: str) -> SparkConf:
+    """The settings, given ones first; options for Java are a list, so both are kept."""
     logging_file = folder / "log4j2.properties"
     logging_file.write_text(_LOGGING.format(level=level))
-    shared = {
+    options = "spark.driver.extraJavaOptions"
+    chosen = {
         "spark.master": master,
         "spark.app.name": "genus lake",
         "spark.ui.enabled": "false",
@@ -157,42 +140,32 @@ def _configuration(master: str, memory: str | None, folder: Path, level: str) ->
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
         "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging_file.as_uri()}",
         "spark.driver.memory": memory or _driver_memory(master),
     }
-    return shared | ({"spark.local.dir": str(folder / "local")} if is_local(master) else {})
+    if _is_local(master):
+        chosen["spark.local.dir"] = str(folder / "local")
+    chosen |= given
+    chosen[options] = f"-Dlog4j2.configurationFile={logging_file.as_uri()} {given.get(options, '')}".rstrip()
+    return SparkConf(loadDefaults=False).setAll(list(chosen.items()))
 
 
-def _merge_conf(chosen: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The settings, given ones first; options for Java are a list, so both are kept."""
-    options = "spark.driver.extraJavaOptions"
-    merged = {**chosen, **given}
-    return merged | ({options: f"{chosen[options]} {given[options]}"} if options in given else {})
-
-
-def is_local(master: str) -> bool:
-    """Whether a master URL means this machine.
-
-    >>> is_local("local[2]"), is_local("spark://big:7077")
-    (True, False)
-    """
+def _is_local(master: str) -> bool:
     return master.startswith("local")
 
 
 def _driver_memory(master: str) -> str:
-    """For a local master, half of the machine's memory, from 1 to 8 GiB."""
-    return f"{max(1, min(8, _machine_bytes() // 2 // _GIB))}g" if is_local(master) else "2g"
-
-
-def _machine_bytes() -> int:
-    has: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    allowed = Path("/sys/fs/cgroup/memory.max")  # the limit of a container
-    text = allowed.read_text().strip() if allowed.exists() else ""
-    return min(has, int(text)) if text.isdigit() else has
+    """For a local master, half of the machine's memory or of the container's, from 1 to 8 GiB."""
+    if not _is_local(master):
+        return "2g"
+    memory: int = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else ""
+    memory = min(memory, int(text)) if text.isdigit() else memory
+    return f"{max(1, min(8, memory // 2 // _GIB))}g"
 
 
 def _set_environment(master: str) -> None:
-    if is_local(master):
+    if _is_local(master):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
@@ -263,14 +236,10 @@ def _stop(session: SparkSession) -> None:
 
 def _start_problem(problem: Exception, log: Path) -> str:
     """Why Spark did not start: the first line in the log if the JVM exited, otherwise the exception."""
-    output = [line for line in _lines(log) if not line.startswith(("WARNING", "Picked up"))]
-    exited = "JAVA_GATEWAY_EXITED" in str(problem)
-    return _strip_java_name(output[0]) if output and exited else describe_spark_error(problem)
-
-
-def _lines(log: Path) -> list[str]:
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-    return [line.strip() for line in lines if line.strip()]
+    told = [line for each in lines if (line := each.strip()) and not line.startswith(("WARNING", "Picked up"))]
+    exited = "JAVA_GATEWAY_EXITED" in str(problem)
+    return _strip_java_name(told[0]) if told and exited else describe_spark_error(problem)
 
 
 def describe_spark_error(problem: Exception) -> str:
@@ -287,13 +256,11 @@ def describe_spark_error(problem: Exception) -> str:
         return raised[-1][:_MAX_LENGTH]
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         return _strip_java_name(lines[1])
-    return _with_cause(problem, _strip_java_name(lines[0])) if lines else type(problem).__name__
-
-
-def _with_cause(problem: Exception, text: str) -> str:
-    """Add the last cause in Java's stack trace to a message, such as a full disk."""
-    causes = _CAUSED.findall(getattr(problem, "_stackTrace", None) or "")
-    return f"{text}: {causes[-1].strip()}"[:_MAX_LENGTH] if causes and causes[-1].strip() not in text else text
+    if not lines:
+        return type(problem).__name__
+    text, causes = _strip_java_name(lines[0]), _CAUSED.findall(getattr(problem, "_stackTrace", None) or "")
+    cause = causes[-1].strip() if causes else ""  # such as a full disk
+    return text if cause in text else f"{text}: {cause}"[:_MAX_LENGTH]
 
 
 def _strip_java_name(line: str) -> str:

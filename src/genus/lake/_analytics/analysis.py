@@ -5,13 +5,17 @@ This depends on the event only, not on how events are cut into batches. Times ar
 Spark adds to timestamps in the session's time zone, where a day may have 23 or 25 hours.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
@@ -154,6 +158,48 @@ def as_tuple(names: str | Iterable[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
+# -- in tasks ----------------------------------------------------------------------------------------------------------
+
+
+Marks: TypeAlias = npt.NDArray[np.bool_]
+BLOCK_ROWS = 1 << 16
+"""New rows of a block; it has at least twice as many as were kept from the last one, so that copying stays cheap."""
+
+
+class BlockResult(NamedTuple):
+    """The output of a block, and the rows to begin the next one with."""
+
+    batches: list[pa.RecordBatch]
+    held: pa.Table
+
+
+def in_blocks(
+    batches: Iterable[pa.RecordBatch], process: Callable[[pa.Table, bool], BlockResult]
+) -> Iterator[pa.RecordBatch]:
+    """Process ordered rows block by block; the function is told whether a block is the last one."""
+    block, rows, enough = list[pa.RecordBatch](), 0, BLOCK_ROWS
+    for batch in batches:
+        block.append(batch)
+        rows += batch.num_rows
+        if rows >= enough:
+            done = process(pa.Table.from_batches(block).combine_chunks(), False)
+            yield from done.batches
+            block, rows = done.held.to_batches(), done.held.num_rows
+            enough = BLOCK_ROWS + 2 * rows
+    if rows:
+        yield from process(pa.Table.from_batches(block).combine_chunks(), True).batches
+
+
+def key_starts(table: pa.Table, by: tuple[str, ...]) -> Marks:
+    """A mask of the rows whose key differs from that of the row before; NULL differs from everything."""
+    starts = np.ones(table.num_rows, np.bool_)
+    starts[1:] = False
+    for column in table.select(by).columns:
+        differs = pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
+        starts[1:] |= pc.fill_null(differs, True).to_numpy()
+    return starts
+
+
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
@@ -242,13 +288,9 @@ def span_micros(span: Span) -> int:
     return micros_of_duration(duration(span))
 
 
-def set_spans(analysis: msgspec.Struct, *names: str, zero: bool = False) -> None:
-    """Store the spans of a new analysis as timedeltas, because derived tables are identified by its text.
-
-    Raises:
-        SpanError: One is no length of time, or zero where that is not allowed.
-    """
-    for name in names:
-        span = getattr(analysis, name)
-        if span is not None:
-            msgspec.structs.force_setattr(analysis, name, duration(span, name, zero=zero))
+def normalize(analysis: Any, *spans: str) -> None:
+    """Store the key of a new analysis as a tuple and its spans as timedeltas; derived tables are known by its text."""
+    msgspec.structs.force_setattr(analysis, "by", as_tuple(analysis.by))
+    for name in (*spans, "lateness"):
+        if (span := getattr(analysis, name)) is not None:
+            msgspec.structs.force_setattr(analysis, name, duration(span, name, zero=name == "lateness"))

@@ -22,19 +22,21 @@ from genus.errors import LakeError
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     TIME,
+    BlockResult,
     SettleResult,
     as_tuple,
     drop_late,
     event_time,
     final_before,
     group_by_key,
+    in_blocks,
     key_column,
+    key_starts,
+    normalize,
     require_columns,
     require_distinct,
-    set_spans,
     split_rows,
 )
-from genus.lake._analytics.pair_kernel import BlockResult, in_blocks, key_starts
 from genus.lake._tables.names import EVENT_ID, TYPE
 from genus.model import Span
 
@@ -54,76 +56,6 @@ class WalkResult(NamedTuple):
 
 Function: TypeAlias = Callable[[pa.Table, int], WalkResult]
 """Takes rows of one key in order of time, and the time (in microseconds) before which no more rows come."""
-
-
-class WalkSteps(msgspec.Struct, frozen=True):
-    """The parameters of a walk in a Python worker."""
-
-    by: tuple[str, ...]
-    function: Function
-    gives: pa.Schema
-    takes: pa.Schema
-    """Columns of the rows: the key, the time and those that the function asks for."""
-    limit_us: int
-
-    @property
-    def output(self) -> pa.Schema:
-        """Columns of the output: results and waiting rows have separate columns, NULL in rows of the other sort."""
-        kept = [pa.field(KEPT + field.name, field.type) for field in self.takes if field.name not in self.by]
-        key = [self.takes.field(name) for name in self.by]
-        return pa.schema([*key, *self.gives, *kept, pa.field(STATE, pa.int8())])
-
-
-def walk_rows(steps: WalkSteps, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Results and waiting rows, made from rows ordered by key, time and event id."""
-    return in_blocks(batches, partial(_walk_block, steps))
-
-
-def _walk_block(steps: WalkSteps, table: pa.Table, ended: bool) -> BlockResult:
-    """Walk through the keys of a block; the last one may go on in the next block, so its waiting rows are kept."""
-    starts = np.flatnonzero(key_starts(table, steps.by)).tolist()
-    batches, held = list[pa.RecordBatch](), table.slice(0, 0)
-    for start, end in pairwise([*starts, table.num_rows]):
-        rows = table.slice(start, end - start)
-        is_whole = ended or end < table.num_rows
-        results, held = _walk(steps, rows, steps.limit_us if is_whole else rows.column(AT_US)[-1].as_py())
-        batches += [*_output(steps, results, RESULT), *(_output(steps, held, WAITING) if is_whole else ())]
-    return BlockResult(batches, held)
-
-
-def _walk(steps: WalkSteps, rows: pa.Table, upto_us: int) -> tuple[pa.Table, pa.Table]:
-    """Call the function with the rows of one key before an instant; returns results, and the rows that wait."""
-    limit_us = min(upto_us, steps.limit_us)
-    known = int(np.searchsorted(rows.column(AT_US).to_numpy(), limit_us, side="left"))
-    if not known:
-        return _with_key(steps, steps.gives.empty_table(), rows), rows
-    made = steps.function(rows.slice(0, known), limit_us)
-    held = pa.array([*made.waiting, *range(known, rows.num_rows)], pa.int64())
-    return _with_key(steps, made.results, rows), rows.take(held)
-
-
-def _with_key(steps: WalkSteps, results: pa.Table, rows: pa.Table) -> pa.Table:
-    """The results with the columns of their key."""
-    if results.schema.names != steps.gives.names:
-        raise LakeError(
-            f"the function returned the columns {', '.join(results.schema.names)}, not {', '.join(steps.gives.names)}"
-        )
-    first = pa.array(np.zeros(results.num_rows, np.int64))
-    key = {name: rows.column(name).take(first) for name in steps.by}
-    return pa.table({**key, **{name: results.column(name) for name in steps.gives.names}})
-
-
-def _output(steps: WalkSteps, rows: pa.Table, state: int) -> Iterator[pa.RecordBatch]:
-    if not rows.num_rows:
-        return
-    prefix = KEPT if state == WAITING else ""
-    given = {name if name in steps.by else prefix + name: rows.column(name) for name in rows.column_names}
-    given[STATE] = pa.array(np.full(rows.num_rows, state, np.int8))
-    empty = {field.name: pa.nulls(rows.num_rows, field.type) for field in steps.output}
-    yield from pa.table({**empty, **given}).cast(steps.output).to_batches()
-
-
-# -- the analysis ------------------------------------------------------------------------------------------------------
 
 
 class Walk(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,13 +83,12 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     """Whether to include late events; in batch only."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
+        normalize(self)
         msgspec.structs.force_setattr(self, "columns", as_tuple(self.columns))
         if not self.by:
             raise LakeError("by= names no column; give the columns of the key")
         function_name(self.function)
         require_distinct([*self.by, *self.gives.names], "rename one that the function gives")
-        set_spans(self, "lateness", zero=True)
 
     def __repr__(self) -> str:
         """The same text in every process, because derived tables are identified by it."""
@@ -171,33 +102,37 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         """The rows that the function sees, made from one or several frames."""
         if not events:
             raise LakeError("a walk takes at least one frame of events")
-        rows = reduce(_union, (self._rows(frame) for frame in events))
+        rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), map(self._rows, events))
         require_columns(rows.columns, self.columns)
         return rows.dropna(subset=list(self.by))
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The results that are final at the watermark, and the rows that the function has to see again."""
-        takes = to_arrow_schema(rows.schema, timezone="UTC")
-        steps = WalkSteps(self.by, self.function, self.gives, takes, final_before(watermark, self.keep_late))
+        output = self._output(to_arrow_schema(rows.schema, timezone="UTC"))
+        walk = partial(walk_rows, self, output, final_before(watermark, self.keep_late))
         ordered = group_by_key(rows, self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
-        made = ordered.mapInArrow(partial(walk_rows, steps), from_arrow_schema(steps.output))
+        made = ordered.mapInArrow(walk, from_arrow_schema(output))
         kept = [name if name in self.by else F.col(KEPT + name).alias(name) for name in rows.columns]
         return split_rows(made, F.col(STATE) == WAITING, [*self.by, *self.gives.names], kept)
+
+    def _output(self, takes: pa.Schema) -> pa.Schema:
+        """Columns of the output: results and waiting rows have separate columns, NULL in rows of the other sort."""
+        key = [takes.field(name) for name in self.by]
+        kept = [pa.field(KEPT + field.name, field.type) for field in takes if field.name not in self.by]
+        return pa.schema([*key, *self.gives, *kept, pa.field(STATE, pa.int8())])
 
     def all(self, *events: DataFrame) -> DataFrame:
         """The results over all events of some frames."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _rows(self, events: DataFrame) -> DataFrame:
+        """The rows of one frame: the key, the other columns that the function sees, and the time."""
         timed = drop_late(events, self.lateness, self.keep_late).withColumn(TIME, event_time())
         require_columns(events.columns, self.by)
         keys = (key_column(events.schema[name]) for name in self.by)
-        return timed.select(*keys, *self._others(events.columns), F.unix_micros(TIME).alias(AT_US))
-
-    def _others(self, columns: Iterable[str]) -> list[str]:
-        """The columns besides the key that the function sees of a frame."""
         seen = dict.fromkeys([TIME, TYPE, *self.columns, *EVENT_ID])
-        return [name for name in seen if name in set(columns) and name not in self.by]
+        others = [name for name in seen if name in events.columns and name not in self.by]
+        return timed.select(*keys, *others, F.unix_micros(TIME).alias(AT_US))
 
 
 def function_name(function: Function) -> str:
@@ -215,5 +150,51 @@ def function_name(function: Function) -> str:
     return f"{module}.{name}"
 
 
-def _union(one: DataFrame, other: DataFrame) -> DataFrame:
-    return one.unionByName(other, allowMissingColumns=True)
+# -- in tasks ----------------------------------------------------------------------------------------------------------
+
+
+def walk_rows(
+    walk: Walk, output: pa.Schema, limit_us: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Results and waiting rows, made from rows ordered by key, time and event id; before the limit no more come."""
+    return in_blocks(batches, partial(_walk_block, walk, output, limit_us))
+
+
+def _walk_block(walk: Walk, output: pa.Schema, limit_us: int, table: pa.Table, ended: bool) -> BlockResult:
+    """Walk through the keys of a block; the last one may go on in the next block, so its waiting rows are kept."""
+    starts = np.flatnonzero(key_starts(table, walk.by)).tolist()
+    batches, held = list[pa.RecordBatch](), table.slice(0, 0)
+    kept = [name if name in walk.by else KEPT + name for name in table.column_names]
+    for start, end in pairwise([*starts, table.num_rows]):
+        rows = table.slice(start, end - start)
+        is_whole = ended or end < table.num_rows
+        results, held = _walk(walk, rows, limit_us if is_whole else min(limit_us, rows.column(AT_US)[-1].as_py()))
+        batches += _output(output, results, RESULT)
+        if is_whole:
+            batches += _output(output, held.rename_columns(kept), WAITING)
+    return BlockResult(batches, held)
+
+
+def _walk(walk: Walk, rows: pa.Table, limit_us: int) -> tuple[pa.Table, pa.Table]:
+    """Call the function with the rows of one key before a time; returns results with the key, and rows that wait."""
+    known = int(np.searchsorted(rows.column(AT_US).to_numpy(), limit_us, side="left"))
+    made = walk.function(rows.slice(0, known), limit_us) if known else WalkResult(walk.gives.empty_table(), ())
+    if made.results.schema.names != walk.gives.names:
+        raise LakeError(
+            f"the function returned the columns {', '.join(made.results.schema.names)}, "
+            f"not {', '.join(walk.gives.names)}"
+        )
+    key = rows.select(walk.by).take(pa.array(np.zeros(made.results.num_rows, np.int64)))
+    results = pa.table([*key.columns, *made.results.columns], [*walk.by, *walk.gives.names])
+    return results, rows.take(pa.array([*made.waiting, *range(known, rows.num_rows)], pa.int64()))
+
+
+def _output(output: pa.Schema, rows: pa.Table, state: int) -> list[pa.RecordBatch]:
+    """Rows with all columns of the output, NULL where they have none, and with their state."""
+    if not rows.num_rows:
+        return []
+    empty = {field.name: pa.nulls(rows.num_rows, field.type) for field in output}
+    given = {name: rows.column(name) for name in rows.column_names}
+    states = pa.array(np.full(rows.num_rows, state, np.int8))
+    batches: list[pa.RecordBatch] = pa.table({**empty, **given, STATE: states}).cast(output).to_batches()
+    return batches

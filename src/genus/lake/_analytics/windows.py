@@ -22,9 +22,9 @@ from genus.lake._analytics.analysis import (
     event_time,
     final_before,
     key_column,
+    normalize,
     require_columns,
     require_distinct,
-    set_spans,
     span_micros,
 )
 from genus.model import Span, duration
@@ -33,7 +33,9 @@ Statistic: TypeAlias = Literal["count", "mean", "min", "max"] | float
 """A statistic of a column's values; a number from 0 to 1 is a quantile."""
 
 START, END_COLUMN, COUNT = "start", "end", "count"
-_AT, _AFTER = "_at_us", "_after_us"
+_AT, _AFTER, _LIST = "_at_us", "_after_us", "_values_"
+_PLAIN = ("count", "min", "max")
+"""Statistics that are functions of Spark; others are computed from the sorted list of values."""
 
 
 class Windows(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,17 +61,16 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     """Column of the time, for frames that are not events of a lake, such as pairs; no row is late then."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "by", as_tuple(self.by))
-        set_spans(self, "every", "slide")
-        set_spans(self, "lateness", zero=True)
+        normalize(self, "every", "slide")
         if self.step > duration(self.every):
             raise LakeError(f"slide={self.slide} is longer than every={self.every}; windows would leave out events")
         for name, statistic in self._statistics():
-            _check_statistic(name, statistic)
-        require_distinct(
-            [*self.by, START, END_COLUMN, COUNT, *(_figure_name(*each) for each in self._statistics())],
-            "rename a column, or ask for each figure once",
-        )
+            if statistic not in (*_PLAIN, "mean") and not _is_quantile(statistic):
+                raise LakeError(
+                    f"values[{name!r}]: {statistic!r} is not count, mean, min, max or a quantile from 0 to 1"
+                )
+        figures = (_figure_name(*each) for each in self._statistics())
+        require_distinct([*self.by, START, END_COLUMN, COUNT, *figures], "rename a column, or ask for each figure once")
 
     @property
     def step(self) -> timedelta:
@@ -82,7 +83,9 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
             raise LakeError(f"windows take one frame, not {len(events)}")
         (frame,) = events
         require_columns(frame.columns, (*self.by, *self.values, *([self.time] if self.time else [])))
-        _check_numbers(frame.schema, self.values)
+        for name in self.values:
+            if not isinstance(kind := frame.schema[name].dataType, spark.NumericType):
+                raise LakeError(f"values[{name!r}] is of type {kind.simpleString()}; make it a number first")
         counted = frame if self.time else drop_late(frame, self.lateness, self.keep_late)
         at = F.unix_micros(self.time or event_time())
         timed = counted.select(*self.by, *self.values, at.alias(_AT), F.lit(None).cast("bigint").alias(_AFTER))
@@ -113,14 +116,14 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
     def _summary(self, assigned: DataFrame) -> DataFrame:
         numbers = {name: key_column(assigned.schema[name]) for name in self.values}  # neither NaN nor -0.0
         lists = [
-            F.array_sort(F.collect_list(numbers[name].cast("double"))).alias(_list(name))
+            F.array_sort(F.collect_list(numbers[name].cast("double"))).alias(_LIST + name)
             for name, given in self.values.items()
-            if _needs_list(given)
+            if not set(given).issubset(_PLAIN)
         ]
         extremes = [
             getattr(F, statistic)(numbers[name]).alias(_figure_name(name, statistic))
             for name, statistic in self._statistics()
-            if statistic in ("count", "min", "max")
+            if statistic in _PLAIN
         ]
         grouped = assigned.groupBy(*self.by, START).agg(F.count(F.lit(1)).alias(COUNT), *extremes, *lists)
         end = F.timestamp_micros(F.col(START) + span_micros(self.every))
@@ -166,13 +169,7 @@ def windows(
         SpanError: A time is no length of time.
     """
     return Windows(
-        every=every,
-        by=as_tuple(by),
-        values=values,
-        slide=slide,
-        lateness=lateness,
-        keep_late=keep_late,
-        time=time,
+        every=every, by=as_tuple(by), values=values, slide=slide, lateness=lateness, keep_late=keep_late, time=time
     ).all(events)
 
 
@@ -180,43 +177,23 @@ def _align(at: Column, step: int) -> Column:
     return at - F.pmod(at, F.lit(step).cast("bigint"))
 
 
-def _check_statistic(name: str, statistic: object) -> None:
-    is_quantile = isinstance(statistic, float | int) and not isinstance(statistic, bool) and 0 <= statistic <= 1
-    if not is_quantile and statistic not in ("count", "mean", "min", "max"):
-        raise LakeError(f"values[{name!r}]: {statistic!r} is not count, mean, min, max or a quantile from 0 to 1")
-
-
-def _check_numbers(schema: spark.StructType, names: Mapping[str, object]) -> None:
-    for name in names:
-        kind = schema[name].dataType
-        if not isinstance(kind, spark.NumericType):
-            raise LakeError(f"values[{name!r}] is of type {kind.simpleString()}; make it a number first")
+def _is_quantile(statistic: object) -> bool:
+    return isinstance(statistic, float | int) and not isinstance(statistic, bool) and 0 <= statistic <= 1
 
 
 def _figure_name(name: str, statistic: Statistic) -> str:
-    return f"{name}_{statistic}" if isinstance(statistic, str) else f"{name}_p{_percent(statistic)}"
-
-
-def _percent(quantile: float) -> str:
-    return f"{quantile * 100:.10g}".replace(".", "_")
-
-
-def _list(name: str) -> str:
-    return f"_values_{name}"
-
-
-def _needs_list(statistics: Sequence[Statistic]) -> bool:
-    return any(statistic not in ("count", "min", "max") for statistic in statistics)
+    if isinstance(statistic, str):
+        return f"{name}_{statistic}"
+    percent = f"{statistic * 100:.10g}".replace(".", "_")
+    return f"{name}_p{percent}"
 
 
 def _figure(name: str, statistic: Statistic) -> Column:
-    values = F.col(_list(name))
+    values = F.col(_LIST + name)
     if isinstance(statistic, float | int):
         return _quantile(values, statistic)
-    return _mean(values) if statistic == "mean" else F.col(_figure_name(name, statistic))
-
-
-def _mean(values: Column) -> Column:
+    if statistic in _PLAIN:
+        return F.col(_figure_name(name, statistic))
     total = F.aggregate(values, F.lit(0.0), lambda sum, value: sum + value)
     return F.when(F.size(values) > 0, total / F.size(values))
 

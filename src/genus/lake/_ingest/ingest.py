@@ -24,7 +24,7 @@ from genus.lake._ingest.job import (
 )
 from genus.lake._ingest.sources import FormatChooser, PathLike, Unknown, find_files
 from genus.lake._ingest.writer import TaskReport
-from genus.lake._jobs import folder_name, job_description
+from genus.lake._jobs import check_workers, folder_name, job_description
 from genus.lake._tables.commits import CommitConflict, CommitDraft, IngestedFile
 from genus.lake._tables.files import FileInfo
 from genus.lake._tables.lake_folder import LakeFolder
@@ -32,7 +32,6 @@ from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE
 from genus.lake._tables.shapes import MAX_SHAPES, new_shapes
 from genus.lake._tables.state import LedgerState
-from genus.lake._worker_package import check_workers
 from genus.records import Mapping as FieldMapping
 
 if TYPE_CHECKING:

@@ -4,10 +4,15 @@ A task reads shares of the new files, matches the events with the plan, and writ
 of subscriber and time, so that one inbox is in few row groups of a file. It begins another file when it has many, so
 that its memory is limited. Names and contents of files depend on the number and the input of the task only: a task that
 is retried, or run twice at the same time, writes the same files. Sizes and checksums are computed in the task.
+
+Inboxes note which entries with a time (`RouteEntry.since`) they have had. An entry that is not among them gets the
+matches of all earlier events from its time on, without those that were delivered to it already.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
+from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,25 +20,35 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from genus.lake._analytics.analysis import event_time
 from genus.lake._jobs import folder_name, job_description, parallelism
 from genus.lake._query.lookup import Matches
+from genus.lake._query.removal import by_table
 from genus.lake._query.route_job import BATCH_ROWS, Batch, RouteJob
-from genus.lake._query.route_plan import FamilyPlan
+from genus.lake._query.route_plan import FamilyPlan, plan_routes
 from genus.lake._query.sent_plan import Sent, send
+from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._stream.increments import Increment
 from genus.lake._tables.columns import event_schema, file_schema
 from genus.lake._tables.commits import CommitDraft, Part, StoredFile
 from genus.lake._tables.files import arrow_opens, write_file
-from genus.lake._tables.names import COMMIT, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.names import COMMIT, DAY, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.part_writer import RESULT_SCHEMA, ROW_GROUP, DriverUpload, write_tables, write_uploads
+from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.state import LedgerState
+from genus.model._types import micros_of_time
 
 MATCHES_PER_FILE = 2_000_000
 """A task begins another file when it has found so many matches."""
 EVENTS_PER_TASK = 50_000
 """A task of a small delivery reads at least so many events."""
 
+_NUMBER, _TEXT, _SINCE_US = "__number", "__text", "__since_us"
 _ADDRESS = (pa.field(SUBSCRIBER, pa.string()), pa.field(SUBSCRIPTION, pa.string()))
 
 Rows = npt.NDArray[np.int64]
@@ -44,9 +59,11 @@ class Addresses:
 
     def __init__(self, subscribers: Sequence[str], texts: Sequence[str]) -> None:
         self._subscribers, self._texts = pa.array(subscribers, pa.string()), pa.array(texts, pa.string())
+        numbered = list(enumerate(zip(subscribers, texts, strict=True)))
+        first = {address: number for number, address in reversed(numbered)}
         self.is_first = np.zeros(len(texts), np.bool_)
         """Whether a subscription is the first with its subscriber and text; what is listed twice is delivered once."""
-        self.is_first[first_numbers(subscribers, texts)] = True
+        self.is_first[list(first.values())] = True
         names = self._subscribers.dictionary_encode()
         order = pc.rank(names.dictionary).to_numpy().astype(np.int64)
         self.rank: Rows = order[names.indices.to_numpy()] if len(names) else order
@@ -58,42 +75,34 @@ class Addresses:
         return [self._subscribers.take(chosen), self._texts.take(chosen)]
 
 
-def first_numbers(subscribers: Sequence[str], texts: Sequence[str]) -> list[int]:
-    """The numbers of subscriptions without those that a subscriber has listed before.
-
-    >>> first_numbers(["ann", "ben", "ann", "ann"], ["Loop", "Loop", "Loop", "Gate"])
-    [0, 1, 3]
-    """
-    found: dict[tuple[str, str], int] = {}
-    for number, address in enumerate(zip(subscribers, texts, strict=True)):
-        found.setdefault(address, number)
-    return list(found.values())
-
-
 class Delivery:
-    """Delivers the matches of one plan; made once for a plan, because its addresses are sent to workers."""
+    """Delivers the matches of a plan, made of entries and so many shapes; its addresses are sent to workers once."""
 
-    def __init__(self, job: RouteJob, texts: Sequence[str]) -> None:
-        self.job = job
-        self._addresses = send(job.lake.spark, Addresses(job.plan.subscribers, texts))
+    def __init__(self, job: RouteJob, entries: Sequence[RouteEntry], shapes: int) -> None:
+        self.job, self.entries, self.shapes = job, entries, shapes
+
+    @cached_property
+    def _addresses(self) -> Sent[Addresses]:
+        texts = [str(entry.subscription) for entry in self.entries]
+        return send(self.job.lake.spark, Addresses(self.job.plan.subscribers, texts))
 
     def write(self, store: SparkStore, new: Increment, draft: CommitDraft, table: str) -> tuple[Part, ...]:
         """Write the matches of new events into folders of a draft below `table`; returns them as parts."""
         lake, spark = self.job.lake, self.job.lake.spark
-        families = [family for family in new.families if family in self.job.plan.families]
-        if not families:
+        parts = {family: found for family, found in by_table(new.parts).items() if family in self.job.plan.families}
+        if not parts:
             return ()
         store.drafts.begin(draft.id)
-        vectors = {family: lake.catalog.vector(family) for family in families}
         targets = {
             family: _Target(
                 f"{store.path}/{table}/{family}/{COMMIT}={draft.id}", event_schema(vector).names, file_schema(vector)
             )
-            for family, vector in vectors.items()
+            for family in parts
+            for vector in [lake.catalog.vector(family)]
         }
         upload = not arrow_opens(store.path)
         frames = self.job.run(
-            {family: new.parts_of(family) for family in families},
+            parts,
             partial(_deliver, targets, self._addresses, upload),
             RESULT_SCHEMA,
             {family: target.columns for family, target in targets.items()},
@@ -108,10 +117,37 @@ class Delivery:
                 for report in write_uploads(store.files, rows):
                     for family, file in msgspec.json.decode(report, type=list[tuple[str, StoredFile]]):
                         written.setdefault(family, []).append(file)
-        return tuple(
-            Part(family, targets[family].folder[len(store.path) + 1 :], tuple(files))
-            for family, files in written.items()
-        )
+        folders = {family: target.folder.removeprefix(f"{store.path}/") for family, target in targets.items()}
+        return tuple(Part(family, folders[family], tuple(files)) for family, files in written.items())
+
+
+# -- earlier events ----------------------------------------------------------------------------------------------------
+
+
+def earlier_wanted(entries: Iterable[RouteEntry]) -> dict[str, RouteEntry]:
+    """The entries that ask for earlier events; of those of one subscriber and subscription, the one that asks most."""
+    asking = sorted((each for each in entries if each.since is not None), key=attrgetter("since"), reverse=True)
+    earliest = {(each.subscriber, str(each.subscription)): each for each in asking}
+    return {f"{hash_of(repr((*address, each.since))) & (1 << 64) - 1:016x}": each for address, each in earliest.items()}
+
+
+def earlier_matches(
+    lake: LakeTables, entries: Sequence[RouteEntry], state: LedgerState
+) -> Iterator[tuple[str, DataFrame]]:
+    """The matches of entries in a version of a lake, from the time on that each asks for, by family."""
+    since = [entry.since for entry in entries if entry.since is not None]
+    columns = {
+        _NUMBER: pa.array(range(len(entries)), pa.int32()),
+        _TEXT: pa.array([str(entry.subscription) for entry in entries], pa.string()),
+        _SINCE_US: pa.array(map(micros_of_time, since), pa.int64()),
+    }
+    asked = F.broadcast(lake.spark.createDataFrame(pa.table(columns)))
+    job, first = RouteJob(lake, plan_routes(entries, lake.state().shapes, lake.catalog)), min(since).astimezone(UTC)
+    for family in job.plan.families:
+        parts = [part for part in state.table(family) if part.day is None or part.day >= first.date()]
+        found = job.matches(family, parts).join(asked, F.col(SUBSCRIPTION) == F.col(_NUMBER))
+        chosen = found.where(F.unix_micros(event_time()) >= F.col(_SINCE_US)).withColumn(SUBSCRIPTION, F.col(_TEXT))
+        yield family, chosen.drop(*columns, COMMIT, DAY)
 
 
 # -- in tasks ----------------------------------------------------------------------------------------------------------
@@ -177,12 +213,11 @@ class FoundMatches:
     def __init__(self, addresses: Addresses, schema: pa.Schema) -> None:
         self._addresses, self._schema = addresses, schema
         self._events: list[pa.Table] = []
-        self._rows: list[Rows] = []
-        self._subscriptions: list[npt.NDArray[np.int32]] = []
+        self._matches: list[Matches] = []
         self.events = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._rows))
+        return sum(len(each.rows) for each in self._matches)
 
     def add(self, events: pa.Table, found: Sequence[Matches]) -> None:
         """Add matches of a batch of events; those without a match are dropped."""
@@ -191,14 +226,8 @@ class FoundMatches:
             matched[each.rows] = True
         place = np.cumsum(matched) - 1 + self.events
         taken = events if matched.all() else events.filter(pa.array(matched))
-        self._events.append(
-            pa.table(
-                [column.cast(to.type) for column, to in zip(taken.columns, self._schema, strict=True)],
-                schema=self._schema,
-            )
-        )
-        self._rows += [place[each.rows] for each in found]
-        self._subscriptions += [each.subscriptions for each in found]
+        self._events.append(taken.rename_columns(self._schema.names).cast(self._schema))
+        self._matches += [Matches(place[each.rows], each.subscriptions) for each in found]
         self.events += taken.num_rows
 
     def write(self, stream: Any) -> None:
@@ -209,18 +238,15 @@ class FoundMatches:
     def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """The rows of each row group, so that all matches are never in memory at once."""
         events = pa.concat_tables(self._events).combine_chunks()
-        rows, subscriptions = np.concatenate(self._rows), np.concatenate(self._subscriptions)
+        rows = np.concatenate([each.rows for each in self._matches])
+        subscriptions = np.concatenate([each.subscriptions for each in self._matches])
+        no_time = np.iinfo(np.int64).min  # events without a time come first
+        times = pc.fill_null(events.column("time").cast(pa.int64()), no_time).to_numpy()
         at = np.empty(len(events), np.int64)
-        at[np.argsort(_times(events), kind="stable")] = np.arange(len(events))
+        at[np.argsort(times, kind="stable")] = np.arange(len(events))
         order = np.argsort(self._addresses.rank[subscriptions] * len(events) + at[rows], kind="stable")
         for first in range(0, len(order), ROW_GROUP):
             chosen = order[first : first + ROW_GROUP]
             taken = events.take(pa.array(rows[chosen]))
             addresses = self._addresses.take(subscriptions[chosen])
             yield pa.Table.from_arrays([*addresses, *taken.columns], schema=schema)
-
-
-def _times(events: pa.Table) -> Rows:
-    """The times of events as numbers, for sorting; those without a time come first."""
-    times: Rows = pc.fill_null(events.column("time").cast(pa.int64()), np.iinfo(np.int64).min).to_numpy()
-    return times

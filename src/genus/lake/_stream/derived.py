@@ -6,9 +6,8 @@ that runs in batch.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -32,8 +31,8 @@ from genus.lake._analytics.analysis import (
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_events, select_matches
 from genus.lake._query.selection import family_of
-from genus.lake._stream.increments import Increment, UpdateResult, next_increment, slowest_recorder
-from genus.lake._tables.commits import START, CommitConflict, CommitDraft, Part, count_files, count_rows
+from genus.lake._stream.increments import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
+from genus.lake._tables.commits import START, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables
 from genus.lake._tables.names import COMMIT
@@ -46,6 +45,7 @@ from genus.model._types import micros_of_duration
 SMALL_ROWS = 200_000
 """New and waiting rows that are processed in one task, because a shuffle takes longer than they take."""
 IDLE = "1 min"
+_KIND = "derived table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK, _OVERTAKEN, _COLUMNS = "watermark", "overtaken", "columns"
 """Notes of a derived table; the columns are those of all results so far, as Spark writes a schema."""
@@ -106,7 +106,7 @@ class DerivedTable:
         """
         state, newest = self._store.state(), self.lake.state().newest
         lines = [self._waits_for() or _final(state)]
-        if not (slowest := self._slowest()):
+        if not (slowest := self._slowest(newest)):
             lines.append("the lake has no events yet")
         else:
             first, last = _text(newest[slowest]), _text(max(newest.values()))
@@ -119,20 +119,19 @@ class DerivedTable:
             lines.append(f"left out, because they came after their time was settled: {self.overtaken:,} events")
         return "\n".join(lines)
 
-    def _slowest(self) -> str | None:
-        """The recorder that holds the results back."""
-        return slowest_recorder(self.lake.state().newest, micros_of_duration(self.idle))
+    def _slowest(self, newest: Mapping[str, int]) -> str | None:
+        """The recorder that holds the results back; None if the lake has no events."""
+        return slowest_recorder(newest, micros_of_duration(self.idle))
 
     def _waits_for(self) -> str:
         """What the waiting rows wait for, in a line; empty if none wait."""
-        state, slowest = self._store.state(), self._slowest()
-        waiting = count_rows(state.table(WAITING))
+        state, newest = self._store.state(), self.lake.state().newest
+        slowest, waiting = self._slowest(newest), count_rows(state.table(WAITING))
         if slowest is None or not waiting:
             return ""
-        upto = _text(self.lake.state().newest[slowest])
         return (
-            f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to {upto} and its events "
-            f"may be recorded {self.analysis.lateness} after their time"
+            f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to "
+            f"{_text(newest[slowest])} and its events may be recorded {self.analysis.lateness} after their time"
         )
 
     def update(self) -> UpdateResult:
@@ -141,10 +140,10 @@ class DerivedTable:
         LakeError if another process updates the same table.
         """
         new = next_increment(self.lake, self._store.state().cursor, self.path)
-        recorded_us = None if new is None else new.recorded_upto(micros_of_duration(self.idle))
-        if new is None or recorded_us is None:
+        slowest = None if new is None else self._slowest(new.newest)
+        if new is None or slowest is None:
             return self._result(self.version)
-        return self._step(new, watermark_of(_at(recorded_us), self.analysis.lateness))
+        return self._step(new, watermark_of(_at(new.newest[slowest]), self.analysis.lateness))
 
     def finish(self) -> UpdateResult:
         """Process the events that came in since the last update, and settle all rows; later events are overtaken."""
@@ -159,46 +158,34 @@ class DerivedTable:
         files stay until `clean` removes them. While the new results are computed, there are none.
         """
         state = self._store.state()
-        self._commit(
-            msgspec.structs.replace(
-                self._store.begin("rewind"),
-                removed=tuple(state.parts),
-                after=state.cursor,
-                upto=START,
-                notes={_WATERMARK: "", _OVERTAKEN: "0", _COLUMNS: ""},
-            )
-        )
+        notes = {_WATERMARK: "", _OVERTAKEN: "0", _COLUMNS: ""}
+        draft = msgspec.structs.replace(self._store.begin("rewind"), removed=tuple(state.parts), notes=notes)
+        commit_step(self._store, msgspec.structs.replace(draft, after=state.cursor, upto=START), _KIND)
         return self.update()
 
     def _step(self, new: Increment, reached: datetime) -> UpdateResult:
-        """Process new events and the waiting rows up to a watermark."""
-        what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
-        with job_description(self.lake.spark, what), self._store.discarding():
-            return self._process(new, reached)
-
-    def _process(self, new: Increment, reached: datetime) -> UpdateResult:
         """Settle what is final at a watermark, or at the one before if that was later, and commit."""
         state = self._store.state()
         before = _parse_time(state.notes.get(_WATERMARK))
         watermark = reached if before is None else max(before, reached)
         if new.upto == new.after and watermark == before:
             return self._result(new.upto.version)
-        draft, waiting = self._store.begin("derive"), state.table(WAITING)
+        draft = msgspec.structs.replace(self._store.begin("derive"), after=new.after, upto=new.upto)
+        notes = {_WATERMARK: watermark.isoformat()}
+        waiting, overtaken, late = state.table(WAITING), 0, 0
         has_events = any(new.parts_of(self._family(each)[0]) for each in self.subscriptions)
-        if has_events or (waiting and watermark != before):
-            written = self._settle(new, waiting, before, watermark, draft)
-            removed = tuple(part.folder for part in waiting)
-        else:
-            written, removed = _Written((), 0, 0), ()
-        notes = {_WATERMARK: watermark.isoformat(), _OVERTAKEN: str(self.overtaken + written.overtaken)}
-        notes |= _new_columns(self._store, state, written.columns)
-        draft = msgspec.structs.replace(
-            draft, added=written.parts, removed=removed, after=new.after, upto=new.upto, notes=notes
-        )
-        self._commit(draft)
-        self._store.remove(f"{self.path}/{folder}" for folder in removed)  # only this class reads waiting rows
-        results = [part for part in written.parts if part.table == RESULTS]
-        return self._result(new.upto.version, new.rows, count_rows(results), written.overtaken + written.late)
+        what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
+        with job_description(self.lake.spark, what), self._store.discarding():
+            if has_events or (waiting and watermark != before):
+                added, overtaken, late, columns = self._settle(new, waiting, before, watermark, draft)
+                removed = tuple(part.folder for part in waiting)
+                draft = msgspec.structs.replace(draft, added=added, removed=removed)
+                notes |= _new_columns(self._store, state, columns)
+            notes[_OVERTAKEN] = str(self.overtaken + overtaken)
+            commit_step(self._store, msgspec.structs.replace(draft, notes=notes), _KIND)
+        self._store.remove(f"{self.path}/{folder}" for folder in draft.removed)  # only this class reads waiting rows
+        results = count_rows(part for part in draft.added if part.table == RESULTS)
+        return self._result(new.upto.version, new.rows, results, overtaken + late)
 
     def _result(self, upto: int, events: int = 0, rows: int = 0, late: int = 0) -> UpdateResult:
         waiting = count_rows(self._store.state().table(WAITING))
@@ -206,12 +193,15 @@ class DerivedTable:
 
     def _settle(
         self, new: Increment, waiting: list[Part], before: datetime | None, watermark: datetime, draft: CommitDraft
-    ) -> "_Written":
-        """Write the results that are final and the rows that wait, by one job; few rows are processed in one task."""
+    ) -> tuple[tuple[Part, ...], int, int, StructType]:
+        """Write the results that are final and the rows that wait, by one job; few rows are processed in one task.
+
+        Returns what was written, the numbers of events that are overtaken and late, and the columns of the results.
+        """
         families = {self._family(each)[0] for each in self.subscriptions}
         is_small = count_rows([*waiting, *(part for part in new.parts if part.table in families)]) <= SMALL_ROWS
         is_behind = is_overtaken(before) if before else F.lit(False)
-        seen = [self._observe(each, new, is_behind) for each in self.subscriptions]
+        seen = [self._new_events(each, new, is_behind) for each in self.subscriptions]
         with in_one_task(is_small):
             taken = self.analysis.take(*(events.where(~is_behind) for events, _ in seen))
             kept = _read_files(self._store, waiting, taken.schema, WAITING) if waiting else None
@@ -220,19 +210,20 @@ class DerivedTable:
         parts = self._store.write_several(mark(settled), draft)
         counts = [count.get for _, count in seen if count is not None]
         overtaken, late = (sum(count[name] for count in counts) for name in ("overtaken", "late"))
-        return _Written(parts, overtaken, late, settled.results.schema)
+        return parts, overtaken, late, settled.results.schema
 
-    def _observe(
+    def _new_events(
         self, subscription: Subscription, new: Increment, is_behind: Column
     ) -> tuple[DataFrame, Observation | None]:
         """The new events of a frame; Spark counts those that are overtaken, and others that are late, as it reads."""
-        events = self._new_events(subscription, new)
-        if not new.parts_of(self._family(subscription)[0]):
+        family, types = self._family(subscription)
+        vector = self.lake.catalog.vector(family)
+        events = select_matches(new.events(self.lake, family), subscription, types, vector)
+        if not new.parts_of(family):
             return events, None
-        count, late = Observation(), is_late(self.analysis.lateness)
-        return events.observe(
-            count, F.count_if(is_behind).alias("overtaken"), F.count_if(late & ~is_behind).alias("late")
-        ), count
+        count, late = Observation(), is_late(self.analysis.lateness) & ~is_behind
+        counts = F.count_if(is_behind).alias("overtaken"), F.count_if(late).alias("late")
+        return events.observe(count, *counts), count
 
     def compact(self) -> int:
         """Rewrite the many small result files as few large ones; returns by how many they became fewer."""
@@ -248,27 +239,8 @@ class DerivedTable:
         return self._store.clean([RESULTS, WAITING], seconds(older_than, "older_than"))
 
     def check(self, *, content: bool = True) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree.
-
-        Args:
-            content: Also compare the checksums of the files, which reads all of them.
-        """
+        """Compare the files with the ledger, and with `content` their checksums; an empty list if they agree."""
         return list(self._store.check(content=content))
-
-    def _commit(self, draft: CommitDraft) -> None:
-        try:
-            self._store.commit(draft)
-        except CommitConflict as problem:
-            self._store.discard(draft)
-            raise LakeError(
-                f"{self.path} is being updated by another process ({problem}); run one process per derived table"
-            ) from problem
-
-    def _new_events(self, subscription: Subscription, new: Increment) -> DataFrame:
-        """The new events of one frame of the analysis."""
-        family, names = self._family(subscription)
-        vector = self.lake.catalog.vector(family)
-        return select_matches(new.events(self.lake, family), subscription, names, vector)
 
     def _family(self, subscription: Subscription) -> tuple[str, list[str]]:
         """The family of the events of a frame, and their types; LakeError if there is another number of families."""
@@ -276,16 +248,6 @@ class DerivedTable:
         if len(families) > 1:
             raise LakeError(f"{subscription} has events of {len(families)} families; an analysis takes events of one")
         return next(iter(families.items()), (family_of(subscription, self.lake.catalog), []))
-
-
-class _Written(NamedTuple):
-    """What one step wrote, and the number of events that it left out."""
-
-    parts: tuple[Part, ...]
-    overtaken: int
-    late: int
-    columns: StructType | None = None
-    """The columns of the results."""
 
 
 def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:
@@ -325,10 +287,8 @@ def _columns_of(store: SparkStore, state: LedgerState) -> StructType:
         return store.spark.read.option("mergeSchema", "true").parquet(*paths).schema if paths else StructType()
 
 
-def _new_columns(store: SparkStore, state: LedgerState, columns: StructType | None) -> dict[str, str]:
+def _new_columns(store: SparkStore, state: LedgerState, columns: StructType) -> dict[str, str]:
     """The note of the columns of all results, if new ones have other columns; a column keeps its first type."""
-    if columns is None:
-        return {}
     known = {field.name: field for field in _columns_of(store, state)}
     every = StructType(list(({field.name: field for field in columns} | known).values())).json()
     return {} if every == state.notes.get(_COLUMNS) else {_COLUMNS: every}

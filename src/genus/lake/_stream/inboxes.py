@@ -1,4 +1,4 @@
-"""Inboxes: the matches that were delivered to each subscriber.
+"""Routes and inboxes: the matches of very many subscriptions in a lake, and those delivered to each subscriber.
 
 There is one table per family, not one folder per subscriber, for any number of subscribers. Every delivery is sorted by
 subscriber, so that reading one inbox opens few files and few row groups. A delivery and the version of the lake that it
@@ -6,10 +6,10 @@ processed are one commit, so that every match is delivered once, even if a deliv
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
-from typing import Protocol
+from typing import Literal
 
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
@@ -28,49 +28,122 @@ from genus.lake._query.removal import (
     remove_events,
     time_before,
 )
-from genus.lake._query.route_job import RouteJob
-from genus.lake._query.route_plan import RoutePlan
-from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._stream.backfill import BACKFILLED, Backfill, BackfillList
-from genus.lake._stream.delivery import Delivery
-from genus.lake._stream.increments import Increment, UpdateResult, last_common, next_increment
+from genus.lake._query.route_job import MATCHES, RouteJob
+from genus.lake._query.route_plan import RoutePlan, plan_routes
+from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, SubscriptionSource
+from genus.lake._stream.delivery import Delivery, earlier_matches, earlier_wanted
+from genus.lake._stream.increments import Increment, UpdateResult, next_increment
+from genus.lake._tables.columns import file_schema
 from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
-from genus.lake._tables.lake_tables import LakeTables, table_schema, with_first_names, with_present_names
-from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, DAY, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.lake_tables import LakeTables, spark_schema, with_first_names, with_present_names
+from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, Vector, seconds
 
-INBOXES = "inboxes"
+INBOXES, BACKFILLED = "inboxes", "backfilled"
+"""The folder of the tables, and the note with the keys of the entries that have got earlier events."""
 ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
 _ADDRESS = [StructField(SUBSCRIBER, StringType()), StructField(SUBSCRIPTION, StringType())]
 
 
-class Matcher(Protocol):
-    """What a delivery needs of a `Route`."""
+class Route:
+    """Many subscriptions and the events of a lake that match them; made by `Lake.route`.
 
-    @property
-    def lake(self) -> LakeTables:
-        """The lake whose events are delivered."""
+    Nothing is computed until a method is called. A file or a function with the subscriptions is read at every call.
+    """
 
-    def plan(self) -> RoutePlan:
-        """The present plan."""
+    def __init__(self, lake: LakeTables, subscriptions: SubscriptionSource) -> None:
+        self.lake = lake
+        self._list = SubscriptionList(subscriptions, lake)
+        self._planned: Delivery | None = None
+        self._asking: tuple[Sequence[RouteEntry], dict[str, RouteEntry]] = (), {}
 
     def subscriptions(self) -> list[RouteEntry]:
-        """The present subscriptions."""
+        """The present subscriptions; the position in this list is a subscription's number.
 
-    def texts(self) -> list[str]:
-        """The subscriptions of the last plan as text, by number."""
-
-    @property
-    def job(self) -> RouteJob:
-        """The job of the last plan."""
+        Those of a file, a table or a function that are not valid are left out, and `problem` names them. LakeError if
+        the list cannot be read or none is valid; if there was a valid one before, that is returned instead.
+        """
+        return self._list.read()
 
     @property
     def problem(self) -> str | None:
-        """Which subscriptions are not used, and why; or why the previous list is used."""
+        """Which subscriptions are not used, and why; or why the previous list is used. None if all are used."""
+        return self._list.problem
+
+    def plan(self) -> RoutePlan:
+        """The present plan; made again when the lake has new shapes or the subscriptions have changed."""
+        return self._delivery(self.lake.state()).job.plan
+
+    def _delivery(self, state: LedgerState) -> Delivery:
+        """The present plan with its jobs."""
+        entries, known = self.subscriptions(), self._planned
+        if known is None or known.shapes != len(state.shapes) or known.entries is not entries:
+            job = RouteJob(self.lake, plan_routes(entries, state.shapes, self.lake.catalog))
+            self._planned = known = Delivery(job, entries, len(state.shapes))
+        return known
+
+    def _asking_for_earlier(self) -> dict[str, RouteEntry]:
+        """The present subscriptions that ask for earlier events, by the keys that inboxes note."""
+        entries = self.subscriptions()
+        if self._asking[0] is not entries:
+            self._asking = entries, earlier_wanted(entries)
+        return self._asking[1]
+
+    def frame(self, columns: Sequence[str] | None = None) -> DataFrame:
+        """All matches: subscriber, number of the subscription, and the columns that all families have.
+
+        Args:
+            columns: Only these of the columns that all families have; fewer are faster.
+        """
+        names = list(COMMON_COLUMNS if columns is None else columns)
+        if unknown := [name for name in names if name not in COMMON_COLUMNS]:
+            raise LakeError(f"not every family has a column {unknown[0]!r}; `events` gives the matches of one family")
+        return self._over_families(lambda job, family, parts: job.matches(family, parts, names))
+
+    def events(self, what: type | str, columns: Sequence[str] | None = None) -> DataFrame:
+        """The matches in one family: subscriber, number of the subscription, and columns of the events.
+
+        Args:
+            what: Any type of the family, as a class or by name.
+            columns: The columns of events to return; all by default, fewer are faster.
+        """
+        state, family = self.lake.state(), family_name(what, self.lake.catalog)
+        return self._delivery(state).job.matches(family, state.table(family), columns)
+
+    def count(self) -> int:
+        """The number of matches; matches that type and attributes decide are counted without computing them."""
+        state = self.lake.state()
+        job = self._delivery(state).job
+        with job_description(self.lake.spark, f"count the matches of a route in {folder_name(self.lake.path)}"):
+            return sum(job.count(family, state.table(family)) for family in job.plan.families)
+
+    def counts(self) -> DataFrame:
+        """The number of matches of each subscription: `subscription`, `matches`; those without matches have no row."""
+        every = self._over_families(RouteJob.counts)
+        return every.groupBy(SUBSCRIPTION).agg(F.sum(MATCHES).alias(MATCHES))
+
+    def _over_families(self, query: Callable[[RouteJob, str, Sequence[Part]], DataFrame]) -> DataFrame:
+        """The union of a query over all families, for one version of the lake."""
+        state = self.lake.state()
+        job = self._delivery(state).job
+        answers = [query(job, family, state.table(family)) for family in job.plan.families or ("Event",)]
+        return reduce(DataFrame.unionByName, answers)
+
+    def to_inboxes(self, path: str | os.PathLike[str]) -> UpdateResult:
+        """Deliver matches to the inboxes at a path: of all events the first time, later of new events only.
+
+        The inboxes are created if there are none. A delivery is one commit, so every match is delivered once.
+        LakeError if the inboxes belong to another lake.
+        """
+        return Inboxes.at(self.lake, path).deliver(self)
+
+    def explain(self) -> str:
+        """Text that says how the subscriptions are matched; no events are read."""
+        return self.plan().explain()
 
 
 class Inboxes:
@@ -87,9 +160,7 @@ class Inboxes:
     def __init__(self, spark: SparkSession, path: str | os.PathLike[str]) -> None:
         self._store = SparkStore(spark, path)
         self.path = self._store.path
-        self._delivery: Delivery | None = None
         self._lake: LakeTables | None = None
-        self._backfills = BackfillList()
         if not self._store.ledger.exists:
             raise LakeError(f"{self.path} has no inboxes; create them with lake.route(...).to_inboxes(path)")
         self._store.check_holds("inboxes")
@@ -123,7 +194,7 @@ class Inboxes:
 
     # -- delivery ----------------------------------------------------------------------------------------------------
 
-    def deliver(self, route: Matcher) -> UpdateResult:
+    def deliver(self, route: Route) -> UpdateResult:
         """Deliver the matches of events that came into the lake since the last delivery.
 
         Subscriptions that are new and ask for it (`RouteEntry.since`) also get events that were there before.
@@ -147,87 +218,91 @@ class Inboxes:
             LakeError: The inboxes belong to another lake, or were compacted after such a version.
         """
         self._store.claim(lake.store, holds="inboxes")
-        state, back = self._store.state(), last_common(lake, self._store)
-        if back.upto != state.cursor:
-            draft = self._store.begin("rewind")
-            notes = {BACKFILLED: back.notes.get(BACKFILLED, "")}
-            self._store.commit(
-                msgspec.structs.replace(
-                    draft, removed=back.folders, after=state.cursor, upto=back.upto, base=state.version, notes=notes
-                )
-            )
-        return back.upto.version
+        state = self._store.state()
+        if lake.store.ledger.has(state.cursor):
+            return state.cursor.version
+        self._store.commit(self._rewinding(lake, state))
+        return self.version
 
-    def _deliver(self, route: Matcher) -> UpdateResult:
+    def _rewinding(self, lake: LakeTables, state: LedgerState) -> CommitDraft:
+        """The commit that goes back to the last delivery of a version that the lake has."""
+        ledger, folders = self._store.ledger, list[str]()
+        for commit in ledger.history():
+            if commit.kind == "create" or (commit.upto is not None and lake.store.ledger.has(commit.upto)):
+                there = tuple(folder for folder in folders if folder in state.parts)
+                notes = {BACKFILLED: ledger.state_at(commit.version).notes.get(BACKFILLED, "")}
+                draft = msgspec.structs.replace(
+                    self._store.begin("rewind"), after=state.cursor, upto=commit.upto or START
+                )
+                return msgspec.structs.replace(draft, removed=there, base=state.version, notes=notes)
+            if commit.kind not in ("deliver", "rewind"):
+                raise LakeError(
+                    f"{self.path} cannot be rewound: a commit of kind {commit.kind} has changed deliveries of versions "
+                    "that the lake does not have; begin with a new folder"
+                )
+            folders += [part.folder for part in commit.added]
+        raise LakeError(f"{self.path} cannot be rewound: its old commits were folded; begin with a new folder")
+
+    def _deliver(self, route: Route) -> UpdateResult:
         while True:
             before = self._store.state()
             new = next_increment(route.lake, before.cursor, self.path)
             if new is None:
                 return UpdateResult(self.version, 0, 0)
             draft = msgspec.structs.replace(self._draft(route, new), deletion=before.notes.get(DELETION, ""))
-            try:
-                self._store.commit(draft)
-            except CommitConflict:
-                self._store.discard(draft)
-                continue
-            return UpdateResult(new.upto.version, new.rows, count_rows(draft.added), problem=route.problem)
+            if self._commit(draft):
+                return UpdateResult(new.upto.version, new.rows, count_rows(draft.added), problem=route.problem)
 
-    def _draft(self, route: Matcher, new: Increment) -> CommitDraft:
-        route.plan()
+    def _draft(self, route: Route, new: Increment) -> CommitDraft:
         draft = self._store.begin("deliver")
-        added = self._write(route, new, draft)
+        added = route._delivery(route.lake.state()).write(self._store, new, draft, INBOXES)
         first = new.after == START  # all subscriptions get all events
-        notes = {BACKFILLED: self._backfills.note(route.subscriptions())} if first else {}
-        return msgspec.structs.replace(
-            draft,
-            added=added,
-            after=new.after,
-            upto=new.upto,
-            catalog=self._new_catalog(route.lake),
-            notes=notes,
-        )
+        notes = {BACKFILLED: " ".join(sorted(route._asking_for_earlier()))} if first else {}
+        catalog = self._new_catalog(route.lake)
+        return msgspec.structs.replace(draft, added=added, after=new.after, upto=new.upto, catalog=catalog, notes=notes)
 
-    def _backfill(self, route: Matcher) -> int:
-        """Deliver events of before to subscriptions that ask for them, in one commit; returns the number of matches.
+    def _backfill(self, route: Route) -> int:
+        """Deliver earlier events to subscriptions that ask for them, in one commit; returns the number of matches.
 
-        Events that a subscription has got already are left out. If the lake has new events, the next call does it.
+        If the lake has new events, the next call does it.
         """
         while True:
             before, lake = self._store.state(), route.lake.state()
-            entries, noted = route.subscriptions(), before.notes.get(BACKFILLED, "")
-            listed = self._backfills.note(entries)
+            asking, noted = route._asking_for_earlier(), before.notes.get(BACKFILLED, "")
+            listed = " ".join(sorted(asking))
             if listed == noted or lake.now != before.cursor:
                 return 0
-            draft = self._store.begin("deliver")
-            due = self._backfills.due(entries, noted)
-            added = tuple(self._write_backfill(Backfill(route.lake, due), lake, draft)) if due else ()
+            draft, done = self._store.begin("deliver"), set(noted.split())
+            due = [entry for key, entry in asking.items() if key not in done]
+            added = tuple(self._write_earlier(route.lake, due, lake, draft)) if due else ()
             catalog, notes = self._new_catalog(route.lake), {BACKFILLED: listed}
             draft = msgspec.structs.replace(draft, added=added, base=before.version, catalog=catalog, notes=notes)
-            try:
-                self._store.commit(draft)
-            except CommitConflict:
-                self._store.discard(draft)
-                continue
-            return count_rows(added)
+            if self._commit(draft):
+                return count_rows(added)
 
-    def _write_backfill(self, backfill: Backfill, lake: LedgerState, draft: CommitDraft) -> Iterator[Part]:
-        for family in backfill.families:
-            vector = backfill.lake.catalog.vector(family)
-            found = with_first_names(backfill.matches(family, lake).drop(COMMIT, DAY), vector)
-            delivered = self._store.state().table(family)
-            if delivered:
-                known = self._files(family, vector, delivered).select(SUBSCRIBER, SUBSCRIPTION, *EVENT_ID)
-                found = found.join(known, [SUBSCRIBER, SUBSCRIPTION, *EVENT_ID], "left_anti").select(*found.columns)
-            ordered = self._by_subscriber(found, count_rows(lake.table(family)))
+    def _commit(self, draft: CommitDraft) -> bool:
+        """Commit a draft; if another writer was faster, discard it and return False."""
+        try:
+            self._store.commit(draft)
+        except CommitConflict:
+            self._store.discard(draft)
+            return False
+        return True
+
+    def _write_earlier(
+        self, lake: LakeTables, due: Sequence[RouteEntry], state: LedgerState, draft: CommitDraft
+    ) -> Iterator[Part]:
+        """Write what entries match in a version of the lake, without what was delivered to them already."""
+        one = [SUBSCRIBER, SUBSCRIPTION, *EVENT_ID]
+        for family, matches in earlier_matches(lake, due, state):
+            vector = lake.catalog.vector(family)
+            found = with_first_names(matches, vector)
+            delivered = self._files(family, vector, self._store.state().table(family)).select(*one)
+            left = found.join(delivered, one, "left_anti").select(*found.columns)
+            ordered = self._by_subscriber(left, count_rows(state.table(family)))
             with job_description(self._store.spark, f"deliver earlier events to {folder_name(self.path)}"):
                 parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
             yield from (msgspec.structs.replace(part, table=family) for part in parts)
-
-    def _write(self, route: Matcher, new: Increment, draft: CommitDraft) -> tuple[Part, ...]:
-        """Write the matches of new events."""
-        if self._delivery is None or self._delivery.job is not route.job:
-            self._delivery = Delivery(route.job, route.texts())
-        return self._delivery.write(self._store, new, draft, INBOXES)
 
     def _by_subscriber(self, matches: DataFrame, events: int) -> DataFrame:
         """Sort by subscriber, in few files; with adaptive execution Spark merges small partitions itself."""
@@ -267,15 +342,12 @@ class Inboxes:
 
     def _files(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
         """The rows of some parts, with the column names of files."""
-        fields = [field for field in table_schema(vector).fields if field.name not in (COMMIT, DAY)]
-        schema = StructType([*_ADDRESS, *fields, StructField(COMMIT, StringType())])
+        schema = StructType([*_ADDRESS, *spark_schema(file_schema(vector), COMMIT)])
         return self._store.frame(parts, schema, f"{INBOXES}/{family}")
 
     def subscribers(self) -> DataFrame:
         """The number of deliveries to each subscriber: `subscriber`, `events`."""
-        frames = [self._table(None, table, self._catalog()).select(SUBSCRIBER) for table in self._store.state().tables]
-        everyone = reduce(DataFrame.unionAll, frames) if frames else self.read().select(SUBSCRIBER)
-        return everyone.groupBy(SUBSCRIBER).agg(F.count(F.lit(1)).alias("events"))
+        return self.read().groupBy(SUBSCRIBER).agg(F.count(F.lit(1)).alias("events"))
 
     def _catalog(self) -> Catalog:
         """The catalog of the lake if it was given, else that of the last delivery; an empty one before the first."""
@@ -291,16 +363,13 @@ class Inboxes:
         """Rewrite the many small deliveries of each family as one; returns by how many the files became fewer."""
         state, catalog, saved = self._store.state(), self._catalog(), 0
         for family in state.tables:
-            parts = state.table(family)
-            if len(parts) > 1:
-                saved += self._compact(family, parts, catalog)
+            if len(parts := state.table(family)) > 1:
+                rows = self._files(family, catalog.vector(family), parts).drop(COMMIT)
+                ordered = self._by_subscriber(rows, count_rows(parts))
+                with job_description(self._store.spark, f"compact {family} of {folder_name(self.path)}"):
+                    made = self._store.rewrite(ordered, f"{INBOXES}/{family}", parts)
+                saved += count_files(parts) - count_files(made)
         return saved
-
-    def _compact(self, family: str, parts: list[Part], catalog: Catalog) -> int:
-        rows = self._files(family, catalog.vector(family), parts).drop(COMMIT)
-        ordered = self._by_subscriber(rows, count_rows(parts))
-        with job_description(self._store.spark, f"compact {family} of {folder_name(self.path)}"):
-            return count_files(parts) - count_files(self._store.rewrite(ordered, f"{INBOXES}/{family}", parts))
 
     def delete(
         self, what: Subscription | str | type, *, dry_run: bool = False, progress: ProgressHandler | None = None
@@ -309,10 +378,7 @@ class Inboxes:
 
         Delete in the lake first: a delivery that is running then finds the events no more, or is done again.
         """
-        catalog = self._catalog()
-        subscription = SubscriptionResolver(catalog).resolve(what)
-        rule = RemovalRule(subscription, matching_types(subscription, catalog))
-        return remove_events(self._tables, [rule], "delete", dry_run=dry_run, progress=progress)
+        return self._remove("delete", what, None, dry_run, progress)
 
     def expire(
         self,
@@ -323,29 +389,29 @@ class Inboxes:
         dry_run: bool = False,
         progress: ProgressHandler | None = None,
     ) -> RemovalResult:
-        """Remove the deliveries of old events in one commit; see `Lake.expire`. Inboxes have no stored policy.
+        """Remove the deliveries of old events in one commit; the arguments are those of `Lake.expire`.
 
-        Args:
-            what: A subscription; None for all events.
-            older_than: The age, such as `"90 days"`, which must be given.
-            now: The time from which the age is counted.
-            dry_run: Only count; nothing is changed.
-            progress: Called with the number of folders that are rewritten and the total.
-
-        Raises:
-            LakeError: There is no age.
-            SpanError: The age is no length of time above zero.
+        Inboxes have no stored policy, so `older_than` must be given. SpanError if it is no length of time above zero.
         """
         if older_than is None:
             raise LakeError("older_than is required, such as '90 days'")
-        catalog = self._catalog()
-        subscription = SubscriptionResolver(catalog).resolve("Event" if what is None else what)
-        rule = RemovalRule(subscription, matching_types(subscription, catalog), time_before(older_than, now))
-        return remove_events(self._tables, [rule], "expire", dry_run=dry_run, progress=progress)
+        return self._remove(
+            "expire", "Event" if what is None else what, time_before(older_than, now), dry_run, progress
+        )
 
-    @property
-    def _tables(self) -> EventTables:
-        return EventTables(self._store, lambda family: f"{INBOXES}/{family}", False, self._catalog, self._files)
+    def _remove(
+        self,
+        kind: Literal["delete", "expire"],
+        what: Subscription | str | type,
+        before: datetime | None,
+        dry_run: bool,
+        progress: ProgressHandler | None,
+    ) -> RemovalResult:
+        catalog = self._catalog()
+        subscription = SubscriptionResolver(catalog).resolve(what)
+        rule = RemovalRule(subscription, matching_types(subscription, catalog), before)
+        tables = EventTables(self._store, lambda family: f"{INBOXES}/{family}", False, self._catalog, self._files)
+        return remove_events(tables, [rule], kind, dry_run=dry_run, progress=progress)
 
     def clean(self, older_than: Span = "7 days") -> int:
         """Remove folders that were compacted that long ago, or left by killed deliveries; returns their number."""
@@ -353,9 +419,5 @@ class Inboxes:
         return self._store.clean(tables, seconds(older_than, "older_than"))
 
     def check(self, *, content: bool = True) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree.
-
-        Args:
-            content: Also compare the checksums of the files, which reads all of them.
-        """
+        """Compare the files with the ledger, and with `content` their checksums; an empty list if they agree."""
         return list(self._store.check(content=content))

@@ -7,14 +7,14 @@ and events that were deleted before they were processed are not processed.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import msgspec
 from pyspark.sql import DataFrame
 
 from genus.errors import LakeError
+from genus.lake._query.removal import by_table
 from genus.lake._tables.batches import is_cut, parts_after
-from genus.lake._tables.commits import START, Cursor, Part, count_rows
+from genus.lake._tables.commits import CommitConflict, CommitDraft, Cursor, Part, count_rows
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.store import Store
 
@@ -32,30 +32,13 @@ class Increment(msgspec.Struct, frozen=True):
     rows: int = 0
     """The number of new events."""
 
-    @property
-    def families(self) -> list[str]:
-        """The families that have new events."""
-        return sorted({part.table for part in self.parts})
-
     def parts_of(self, family: str) -> list[Part]:
-        """The parts with new events of a family; those with a `bound` have others, too."""
+        """The parts with new events of a family; some may have others, too."""
         return [part for part in self.parts if part.table == family]
-
-    def bound(self, part: Part) -> int:
-        """The version after which rows of a part are new, by their `_batch`; 0 if all are, and it may have no such."""
-        return self.after.version if is_cut(part, self.after.version) else 0
 
     def events(self, lake: LakeTables, family: str) -> DataFrame:
         """The new events of a family, with all columns."""
         return lake.events(family, self.parts_of(family), self.after.version)
-
-    def recorded_upto(self, idle_us: int) -> int | None:
-        """The time up to which all recorders have recorded; None if the lake has no events.
-
-        A recorder whose newest event is older than the newest of all by more than `idle_us` is not waited for.
-        """
-        slowest = slowest_recorder(self.newest, idle_us)
-        return None if slowest is None else self.newest[slowest]
 
 
 class UpdateResult(msgspec.Struct, frozen=True):
@@ -78,11 +61,7 @@ class UpdateResult(msgspec.Struct, frozen=True):
 
 
 def slowest_recorder(newest: Mapping[str, int], idle_us: int) -> str | None:
-    """The recorder that holds a watermark back: the one that is furthest behind, unless by more than `idle_us`.
-
-    Args:
-        newest: The latest time of recording by recorder.
-        idle_us: A recorder that is this far behind the newest is not waited for.
+    """The recorder furthest behind by the latest times of recording, without those that are by more than `idle_us`.
 
     >>> slowest_recorder({"a": 5_000, "b": 4_500, "c": 100}, idle_us=1_000)
     'b'
@@ -106,44 +85,18 @@ def next_increment(lake: LakeTables, after: Cursor, follower: str) -> Increment 
         )
     if state.version == after.version:
         return None
-    parts = tuple(parts_after(lake.store.ledger, state, after.version))
-    new = Increment(after, state.now, parts, state.newest)
-    return msgspec.structs.replace(new, rows=_count(lake, new))
+    parts, version = parts_after(lake.store.ledger, state, after.version), after.version
+    cut = by_table(part for part in parts if is_cut(part, version))  # they have other events, too: Spark counts
+    rows = count_rows(part for part in parts if not is_cut(part, version))
+    rows += sum(lake.events(family, found, version).count() for family, found in cut.items())
+    return Increment(after, state.now, tuple(parts), state.newest, rows)
 
 
-def _count(lake: LakeTables, new: Increment) -> int:
-    """The number of new events; those in parts that have others, too, are counted by Spark."""
-    whole = count_rows(part for part in new.parts if not new.bound(part))
-    cut = [part for part in new.parts if new.bound(part)]
-    tables = [(name, [part for part in cut if part.table == name]) for name in sorted({part.table for part in cut})]
-    return whole + sum(lake.events(name, parts, new.after.version).count() for name, parts in tables)
-
-
-def last_common(lake: LakeTables, follower: Store) -> "Rewind":
-    """How to take back what a follower has processed of versions that its lake does not have.
-
-    LakeError if it was compacted, or rows were deleted, after such a version: then its files have rows of both.
-    """
-    has, known, folders = lake.store.ledger.has, follower.state(), list[str]()
-    if has(known.cursor):
-        return Rewind(known.cursor, (), known.notes)
-    for commit in follower.ledger.history():
-        if commit.kind == "create" or (commit.upto is not None and has(commit.upto)):
-            there = tuple(folder for folder in folders if folder in known.parts)
-            return Rewind(commit.upto or START, there, follower.ledger.state_at(commit.version).notes)
-        if commit.kind not in ("deliver", "rewind"):
-            raise LakeError(
-                f"{follower.path} cannot be rewound: a commit of kind {commit.kind} has changed deliveries of versions "
-                "that the lake does not have; begin with a new folder"
-            )
-        folders += [part.folder for part in commit.added]
-    raise LakeError(f"{follower.path} cannot be rewound: its old commits were folded; begin with a new folder")
-
-
-class Rewind(NamedTuple):
-    """Where a follower goes back to, and the folders with what it has processed since."""
-
-    upto: Cursor
-    folders: tuple[str, ...]
-    notes: Mapping[str, str]
-    """The notes that it had there."""
+def commit_step(store: Store, draft: CommitDraft, kind: str) -> None:
+    """Commit a step of a follower that one process may update at a time; LakeError if another one did."""
+    try:
+        store.commit(draft)
+    except CommitConflict as problem:
+        raise LakeError(
+            f"{store.path} is being updated by another process ({problem}); run one process per {kind}"
+        ) from problem

@@ -5,8 +5,7 @@ far it was read: a version, with the id of its commit. So a query that is starte
 reads nothing twice.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +21,8 @@ from genus.lake._ingest.format import types_of
 from genus.lake._query.data_source import (
     EventQuery,
     GenusDataSource,
+    LakeBatchReader,
+    LakeFiles,
     SourceQuery,
     is_lake,
     number_option,
@@ -29,20 +30,18 @@ from genus.lake._query.data_source import (
     select_columns,
     subscription_of,
 )
-from genus.lake._query.scan import DataFile, TableScan
-from genus.lake._query.selection import attribute_columns
+from genus.lake._query.scan import DataFile
 from genus.lake._tables.batches import find_versions, is_cut, parts_after
 from genus.lake._tables.commits import Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
 from genus.lake._tables.ledger import Ledger
-from genus.lake._tables.names import BATCH, DAY, DEAD_LETTERS
+from genus.lake._tables.names import BATCH, DEAD_LETTERS
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 
 Offset = dict[str, Any]
 """An offset as Spark stores it, in JSON."""
-_STREAM_OPTIONS = ("maxFilesPerTrigger",)
 
 
 def register_data_source(spark: SparkSession) -> None:
@@ -87,8 +86,10 @@ class StreamingDataSource(GenusDataSource):
         query, options = self._query(), dict(self.options)
         if "version" in options:
             raise LakeError("option 'version' is for spark.read; a stream begins with the events that the lake has")
-        columns = select_columns(query.columns, schema)
-        path = _path(options)
+        columns, given = select_columns(query.columns, schema), options.get("path")
+        if given is None or local_path(given) is None:
+            raise LakeError(f"{given}: a stream follows one local or mounted folder; name it in load(...)")
+        path = absolute_path(given)
         most = number_option(options, "maxFilesPerTrigger")
         if not is_lake(path):
             raise LakeError(
@@ -99,21 +100,10 @@ class StreamingDataSource(GenusDataSource):
         return LakeStreamReader(query.subscription, columns, path, most)
 
     def _query(self) -> SourceQuery:
-        options = {name: text for name, text in self.options.items() if name.lower() not in _lower(_STREAM_OPTIONS)}
+        options = {name: text for name, text in self.options.items() if name.lower() != "maxfilespertrigger"}
         if "catalog" not in options and "path" in options and is_lake(options["path"]):
             options["catalog"] = absolute_path(options["path"])
         return parse_options(options)
-
-
-def _lower(names: Iterable[str]) -> set[str]:
-    return {name.lower() for name in names}
-
-
-def _path(options: Mapping[str, str]) -> str:
-    path = options.get("path")
-    if path is None or local_path(path) is None:
-        raise LakeError(f"{path}: a stream follows one local or mounted folder; name it in load(...)")
-    return absolute_path(path)
 
 
 class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -125,18 +115,10 @@ class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
     files: int | None = None
     """In the checkpoints of an older Genus: so many of the files that came in after another version were read."""
 
-    @property
-    def cursor(self) -> Cursor:
-        """The same, as followers have it."""
-        return Cursor(self.version, self.commit)
 
+class NewFiles(LakeFiles, frozen=True):
+    """Files with new events that a task reads."""
 
-class LakeFile(msgspec.Struct, frozen=True):
-    """A file of a lake that a task reads."""
-
-    path: str
-    family: str
-    day: str
     catalog: str
     """The text of the catalog."""
     between: tuple[int, int] | None
@@ -165,7 +147,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Before the first commit: a new query first reads all events of the lake."""
-        return msgspec.to_builtins(LakeOffset(0, ""))  # type: ignore[no-any-return]
+        return {}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """The end of the next batch."""
@@ -179,7 +161,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _checked(self, store: Store, offset: Offset) -> LakeOffset:
         """An offset; LakeError if the lake does not have its commit, as after a restore."""
         found = msgspec.convert(offset, LakeOffset)
-        if not store.ledger.has(found.cursor):
+        if not store.ledger.has(Cursor(found.version, found.commit)):
             raise LakeError(
                 f"the query has read version {found.version} of {self._path}, which the lake does not have: the lake "
                 "was restored from a backup or replaced; begin with a new checkpoint"
@@ -197,29 +179,24 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         after, upto = self._checked(store, start).version, self._checked(store, end).version
         catalog = CatalogFile(store.files, self._path).text
         families = matching_types(subscription_of(EventQuery(catalog, self._subscription)), types_of(catalog).catalog)
-        return [
-            InputPartition(LakeFile(path, part.table, part.folder.rpartition(f"{DAY}=")[2], catalog, between))
-            for part in parts_to_read(store.ledger, store.state(), after)
-            if part.table in families and part.first <= upto
-            for between in [(after, upto) if is_cut(part, after) or is_cut(part, upto) else None]
-            for path in store.file_paths([part])
-        ]
+        tasks: list[InputPartition] = []
+        for part in parts_to_read(store.ledger, store.state(), after):
+            if part.table in families and part.first <= upto:
+                between = (after, upto) if is_cut(part, after) or is_cut(part, upto) else None
+                files = [[DataFile(path, part.day)] for path in store.file_paths([part])]
+                types = tuple(families[part.table])
+                tasks += [InputPartition(NewFiles(part.table, types, each, catalog, between)) for each in files]
+        return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of a file that match."""
-        file: LakeFile | None = partition.value
-        if file is None:
+        """The events of some files that match."""
+        files: NewFiles | None = partition.value
+        if files is None:
             return
-        catalog = types_of(file.catalog).catalog
-        subscription = subscription_of(EventQuery(file.catalog, self._subscription))
-        sources = {name: name for name in attribute_columns(subscription)}
-        types = matching_types(subscription, catalog)[file.family]
-        columns = self._columns if file.between is None else self._columns.append(pa.field(BATCH, pa.int64()))
-        scan = TableScan(subscription, catalog.vector(file.family), types, columns, sources)
-        for group in scan.row_groups(DataFile(file.path, date.fromisoformat(file.day))):
-            batch = scan.read(group)
-            if batch is not None:
-                yield batch if file.between is None else _select_between(batch, *file.between)
+        columns = self._columns if files.between is None else self._columns.append(pa.field(BATCH, pa.int64()))
+        reader = LakeBatchReader(EventQuery(files.catalog, self._subscription), columns, self._path, {})
+        for batch in reader.read(partition):
+            yield batch if files.between is None else _select_between(batch, *files.between)
 
 
 def parts_to_read(ledger: Ledger, state: LedgerState, after: int) -> list[Part]:

@@ -30,34 +30,25 @@ from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.ingest import Committed, FormatOptions, Totals, begin_work, commit_reports, prepare
-from genus.lake._ingest.job import (
-    FileRead,
-    Identity,
-    IngestWork,
-    InputFile,
-    gather_reports,
-    input_of,
-    read_files,
-)
+from genus.lake._ingest.job import FileRead, Identity, IngestWork, InputFile, gather_reports, input_of, read_files
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._ingest.writer import TaskReport
-from genus.lake._jobs import folder_name, is_connect, job_description
+from genus.lake._jobs import check_workers, folder_name, is_connect, job_description
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
-from genus.lake._stream.inboxes import Inboxes
-from genus.lake._stream.increments import UpdateResult, next_increment
-from genus.lake._stream.route import Route
-from genus.lake._tables.commits import CommitConflict, Cursor
+from genus.lake._stream.inboxes import Inboxes, Route
+from genus.lake._stream.increments import UpdateResult, commit_step, next_increment
+from genus.lake._tables.commits import Cursor
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
+from genus.lake._tables.followers import STREAMS
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.part_writer import RESULT_SCHEMA
 from genus.lake._tables.sources import Sources
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import GLOB, Store
-from genus.lake._worker_package import check_workers
 from genus.model import Span, seconds
 from genus.net._metrics import Metric
 
@@ -73,8 +64,6 @@ _SPARK, _NOTE = "spark", "lake.json"
 _MOST_LISTED = 10_000
 """Files of a landing folder that are looked at when a stream starts."""
 _LOG = logging.getLogger("genus.lake")
-
-Trigger = Span | Literal["available now"]
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -114,21 +103,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 NOTHING_DONE = Progress(-1, 0, 0, 0, 0, 0.0, None, 0)
+_ADDED_UP = ("files", "events", "dead", "delivered", "seconds", "late", "skipped")
 
 
 def _add(total: Progress, batch: Progress) -> Progress:
     """The figures of several batches; number, lag and version are those of the last."""
-    return msgspec.structs.replace(
-        batch,
-        files=total.files + batch.files,
-        events=total.events + batch.events,
-        dead=total.dead + batch.dead,
-        delivered=total.delivered + batch.delivered,
-        seconds=total.seconds + batch.seconds,
-        late=total.late + batch.late,
-        skipped=total.skipped + batch.skipped,
-        problem=batch.problem or total.problem,
-    )
+    sums = {name: getattr(total, name) + getattr(batch, name) for name in _ADDED_UP}
+    return msgspec.structs.replace(batch, **sums, problem=batch.problem or total.problem)
 
 
 def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
@@ -143,9 +124,6 @@ def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
     )
 
 
-# -- followers ---------------------------------------------------------------------------------------------------------
-
-
 class Follower(Protocol):
     """Interface of what `Stream.follow` takes: processes the new events of a lake, once per version."""
 
@@ -153,46 +131,19 @@ class Follower(Protocol):
         """Process the events up to the present version of the lake."""
 
 
-class InboxFollower:
-    """Delivers matches to inboxes."""
-
-    def __init__(self, route: Route, path: PathLike) -> None:
-        self._route = route
-        self._inboxes = Inboxes.at(route.lake, path)
-
-    def update(self) -> UpdateResult:
-        """Deliver the matches of new events."""
-        return self._inboxes.deliver(self._route)
-
-
-class FunctionFollower:
-    """Calls a function with the new events that match; after an interruption, again for the same version."""
-
-    def __init__(
-        self, lake: LakeTables, path: str, subscription: Subscription, function: Callable[[DataFrame, int], object]
-    ) -> None:
-        self._lake, self._subscription, self._function = lake, subscription, function
-        self._store = SparkStore(lake.spark, path)
-        self._store.claim(lake.store, "function", subscription=str(subscription))
-
-    def update(self) -> UpdateResult:
-        """Call the function, then commit the version."""
-        cursor = self._store.state().cursor
-        new = next_increment(self._lake, cursor, self._store.path)
-        if new is None:
-            return UpdateResult(cursor.version, 0, 0)
-        with job_description(self._lake.spark, f"call {folder_name(self._store.path)} with {self._subscription}"):
-            self._function(
-                read_parts(self._lake, self._subscription, new.parts, after=new.after.version), new.upto.version
-            )
-        draft = msgspec.structs.replace(self._store.begin("deliver"), after=new.after, upto=new.upto)
-        try:
-            self._store.commit(draft)
-        except CommitConflict as problem:
-            raise LakeError(
-                f"{self._store.path} is being updated by another process; run one process per function"
-            ) from problem
-        return UpdateResult(new.upto.version, new.rows, 0)
+def _call(
+    lake: LakeTables, store: SparkStore, subscription: Subscription, function: Callable[[DataFrame, int], object]
+) -> UpdateResult:
+    """Call a function with the new events that match, then commit the version to the store of the function."""
+    cursor = store.state().cursor
+    new = next_increment(lake, cursor, store.path)
+    if new is None:
+        return UpdateResult(cursor.version, 0, 0)
+    with job_description(lake.spark, f"call {folder_name(store.path)} with {subscription}"):
+        function(read_parts(lake, subscription, new.parts, after=new.after.version), new.upto.version)
+    draft = msgspec.structs.replace(store.begin("deliver"), after=new.after, upto=new.upto)
+    commit_step(store, draft, "function")
+    return UpdateResult(new.upto.version, new.rows, 0)
 
 
 # -- in tasks ----------------------------------------------------------------------------------------------------------
@@ -285,7 +236,9 @@ class Stream:
     ) -> None:
         self.lake = lake
         self.landing = absolute_path(landing)
-        self.checkpoint = absolute_path(checkpoint) if checkpoint else f"{lake.path}/_streams/{_name(self.landing)}"
+        digits = hashlib.blake2b(self.landing.encode(), digest_size=4).hexdigest()  # make the name unique
+        own = f"{lake.path}/{STREAMS}/{folder_name(self.landing) or 'landing'}-{digits}"
+        self.checkpoint = absolute_path(checkpoint) if checkpoint else own
         self._files = file_system_for(lake.spark, self.checkpoint)
         self.progress: Progress | None = None
         """The progress of the last batch since the stream was started; None if it had none."""
@@ -296,10 +249,10 @@ class Stream:
         self._pattern, self._files_per_batch, self._on_progress = pattern, files_per_batch, on_progress
         self._options, self._identity = options, identity
         self._max_age_s = seconds(max_age, "max_age", zero=False)
-        self._followers: list[Follower] = []
+        self._updates: list[Callable[[], UpdateResult]] = []
         self._claimed: set[str] = set()
-        self._failed: BaseException | None = None
-        self._runs = 0
+        self._failed: list[BaseException] = []
+        """The errors of batches since the stream was started."""
         local = local_path(self.landing)
         if local is not None and not os.path.isdir(local):
             raise LakeError(f"{self.landing} is not a folder; create the landing folder first")
@@ -317,11 +270,7 @@ class Stream:
         return StreamRoute(self, Route(self.lake, subscriptions))
 
     def derive(
-        self,
-        path: PathLike,
-        analysis: Analysis,
-        *subscriptions: Subscription | type | str,
-        idle: Span = IDLE,
+        self, path: PathLike, analysis: Analysis, *subscriptions: Subscription | type | str, idle: Span = IDLE
     ) -> "Stream":
         """Update the results of an analysis at a path in every batch; arguments as in `DerivedTable`."""
         return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions, idle=idle))
@@ -348,8 +297,10 @@ class Stream:
         known_as = name or function.__name__
         if not known_as.isidentifier():
             raise LakeError(f"{known_as!r} is not an identifier; give the function another name by name=")
-        path = self.claim(f"{self.checkpoint}/functions/{known_as}")
-        return self.follow(FunctionFollower(self.lake, path, wanted, function))
+        store = SparkStore(self.lake.spark, self.claim(f"{self.checkpoint}/functions/{known_as}"))
+        store.claim(self.lake.store, "function", subscription=str(wanted))
+        self._updates.append(partial(_call, self.lake, store, wanted, function))
+        return self
 
     def claim(self, path: PathLike) -> str:
         """Reserve a path for a follower; LakeError if another follower of this stream has it."""
@@ -361,12 +312,12 @@ class Stream:
 
     def follow(self, follower: Follower) -> "Stream":
         """Add a follower of your own: an object with a method `update`, called after every batch."""
-        self._followers.append(follower)
+        self._updates.append(follower.update)
         return self
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    def start(self, *, trigger: Trigger = "1s") -> StreamingQuery:
+    def start(self, *, trigger: Span | Literal["available now"] = "1s") -> StreamingQuery:
         """Start the stream as a query of Spark, and return it: a `pyspark.sql.streaming.StreamingQuery`.
 
         It is in `spark.streams.active` and on Spark's pages. Its `lastProgress` has files, events, dead letters and
@@ -384,19 +335,18 @@ class Stream:
         """
         every = None if trigger == AVAILABLE_NOW else seconds(trigger, "trigger")
         self._check_can_start()
-        self.progress, self._total, self._failed, self._runs = None, NOTHING_DONE, None, self._runs + 1
+        self.progress, self._total, self._failed = None, NOTHING_DONE, []
         choose = prepare(self.lake, self._options)
         check_workers(self.lake.spark)
         self._forget_other_history()
         self._warn_of_files(choose)
-        writer = self._reports(choose).writeStream.foreachBatch(partial(self._batch, choose, self._runs))
-        writer = writer.queryName(self._free_name())
+        taken = self.name in {each.name for each in self.lake.spark.streams.active}  # by another lake or folder
+        writer = self._reports(choose).writeStream.foreachBatch(partial(self._batch, choose, self._failed))
+        writer = writer.queryName(f"{self.name} ({self.checkpoint})" if taken else self.name)
         writer = writer.option("checkpointLocation", spark_path(f"{self.checkpoint}/{_SPARK}"))
-        timed = (
-            writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
-        )
+        at = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
         with spark_errors(self.landing):
-            self.query = _QUERIES[self.checkpoint] = timed.start()
+            self.query = _QUERIES[self.checkpoint] = at.start()
         return self.query
 
     def run(self) -> Progress:
@@ -416,12 +366,7 @@ class Stream:
             raise
         if self._total.batch < 0:  # nothing has landed; events may have come in by other ways
             self._total = _add_steps(NOTHING_DONE, self.catch_up())
-        return msgspec.structs.replace(
-            self._total,
-            seconds=time.monotonic() - began,
-            lag_seconds=self._lag_seconds(),
-            version=self.lake.version,
-        )
+        return self._at_end(self._total, began)
 
     def join(self, timeout: Span | None = None) -> bool:
         """Wait until the query that was started has ended, as its `awaitTermination`; returns whether it has.
@@ -439,9 +384,9 @@ class Stream:
             longest = None if timeout is None else max(seconds(timeout, "timeout"), 0.001)
             ended = self.query.awaitTermination(longest)  # type: ignore[arg-type] # it takes parts of a second
         except StreamingQueryException as problem:
-            if self._failed is None:
+            if not self._failed:
                 raise
-            raise self._failed from problem
+            raise self._failed[-1] from problem
         return timeout is None or bool(ended)
 
     @property
@@ -449,14 +394,9 @@ class Stream:
         """The name of the query, which Spark's pages show."""
         return f"genus {folder_name(self.landing)} to {folder_name(self.lake.path)}"
 
-    def _free_name(self) -> str:
-        """The name, with the checkpoint if a query of another lake or folder has the same name."""
-        taken = {each.name for each in self.lake.spark.streams.active}
-        return f"{self.name} ({self.checkpoint})" if self.name in taken else self.name
-
     def catch_up(self) -> list[UpdateResult]:
         """Update all followers to the present version of the lake, without ingesting; returns their results."""
-        return [follower.update() for follower in self._followers]
+        return [update() for update in self._updates]
 
     def metrics(self) -> list[Metric]:
         """What all batches did since the stream was started, for `genus.net.serve_metrics`."""
@@ -537,29 +477,24 @@ class Stream:
 
     # -- batches -----------------------------------------------------------------------------------------------------
 
-    def _batch(self, choose: FormatChooser, run: int, reports: DataFrame, batch: int) -> None:
-        """Ingest the files of a batch and update the followers; called by Spark."""
+    def _batch(self, choose: FormatChooser, failed: list[BaseException], reports: DataFrame, batch: int) -> None:
+        """Ingest the files of a batch and update the followers; called by Spark. An error is added to `failed`."""
         with _BUSY.setdefault(self.checkpoint, threading.Lock()):  # Spark does not wait for a batch that was stopped
             try:
                 self._process(choose, reports, batch)
             except BaseException as problem:
-                if run == self._runs:  # not of a query that was stopped before
-                    self._failed = problem
+                failed.append(problem)
                 raise
 
     def _process(self, choose: FormatChooser, reports: DataFrame, batch: int) -> None:
         began, total = time.monotonic(), Totals()
         with self.lake.store.discarding():
             total.add(self._ingest(choose, reports, batch))
-        state = self.lake.state()
-        self._files.replace(f"{self.checkpoint}/{_NOTE}", msgspec.json.encode(state.now), durable=False)
-        counts = total.files, total.events, total.dead
-        skipped = len(total.duplicates)
-        read = Progress(
-            batch, *counts, 0, 0.0, None, state.version, skipped=skipped, problem=_same_content(total.duplicates)
-        )
-        done = _add_steps(read, self.catch_up())
-        self.progress = msgspec.structs.replace(done, seconds=time.monotonic() - began, lag_seconds=self._lag_seconds())
+        noted = msgspec.json.encode(self.lake.state().now)
+        self._files.replace(f"{self.checkpoint}/{_NOTE}", noted, durable=False)
+        skipped, problem = len(total.duplicates), _same_content(total.duplicates)
+        done = Progress(batch, total.files, total.events, total.dead, 0, 0.0, None, 0, skipped=skipped, problem=problem)
+        self.progress = self._at_end(_add_steps(done, self.catch_up()), began)
         self._total = _add(self._total, self.progress)
         if self._on_progress is not None:
             self._on_progress(self.progress)
@@ -581,9 +516,11 @@ class Stream:
         query = context.getLocalProperty(_QUERY_ID)
         return commit_reports(self.lake, work, found, given, is_cut=is_cut, query=query, batch=batch)
 
-    def _lag_seconds(self) -> float | None:
-        newest = self.lake.state().newest_us
-        return None if newest is None else time.time() - newest / 1e6
+    def _at_end(self, done: Progress, began: float) -> Progress:
+        """What was done since a time, with the state of the lake now."""
+        state, took = self.lake.state(), time.monotonic() - began
+        lag = None if state.newest_us is None else time.time() - state.newest_us / 1e6
+        return msgspec.structs.replace(done, seconds=took, lag_seconds=lag, version=state.version)
 
 
 def _figures() -> list[Column]:
@@ -621,10 +558,6 @@ class StreamRoute:
 
     def to_inboxes(self, path: PathLike) -> Stream:
         """Deliver the matches of every batch to the inboxes at a path."""
-        return self.stream.follow(InboxFollower(self.route, self.stream.claim(path)))
-
-
-def _name(landing: str) -> str:
-    """The name of a landing folder, with a hash of its path to make it unique."""
-    digits = hashlib.blake2b(landing.encode(), digest_size=4).hexdigest()
-    return f"{landing.rstrip('/').rpartition('/')[2] or 'landing'}-{digits}"
+        inboxes = Inboxes.at(self.route.lake, self.stream.claim(path))
+        self.stream._updates.append(partial(inboxes.deliver, self.route))
+        return self.stream
