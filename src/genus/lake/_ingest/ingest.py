@@ -244,7 +244,7 @@ def commit_reports(
         duplicates |= found
         numbers |= {report.path: report.source for report in reports if report.path in found}
         new = [report for report in reports if report.path not in found]
-        written = [report for report in reports if report.path in found and (report.rows or report.dead)]
+        written = [each for each in reports if each.path in found and (each.rows or each.dead or each.files)]
         if written or any(report.is_known for report in new):
             lake.store.discard(make_draft(work, ()))
             files = {each.path: msgspec.structs.replace(input_of(each), number=each.source, known=()) for each in new}

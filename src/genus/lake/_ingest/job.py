@@ -167,8 +167,8 @@ def read_files(work: IngestWork, task: int, reads: Iterable[FileRead]) -> Iterat
             if not writer.report.is_known:
                 _read(read, types, writer)
         seen.add(number)
-        if writers:
-            writers[0].take_over(writer)
+        if (first := next((each for each in writers if not each.report.is_known), None)) is not None:
+            first.take_over(writer)
         writers.append(writer)
     yield from files.rows(*[msgspec.json.encode(writer.finish()) for writer in writers])
 
