@@ -24,15 +24,7 @@ import pyarrow.csv as arrow_csv
 from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import TableReader
-from genus.lake._ingest.text_lines import (
-    LINE_LIMIT,
-    Lines,
-    byte_ranges,
-    changed_us,
-    is_compressed,
-    join_lines,
-    read_lines,
-)
+from genus.lake._ingest.text_lines import LINE_LIMIT, Lines, byte_ranges, changed_us, is_compressed, read_lines
 from genus.lake._tables.files import open_input
 from genus.records._fields import column_name
 from genus.records._mapping import CsvFormat, Mapping
@@ -64,14 +56,10 @@ class Csv(msgspec.Struct, frozen=True):
         table = TableReader(self.mapping, types, changed_us(split.path), as_text=True)
         parser = RowParser(names, self.delimiter, form.quote, _absent_texts(self.mapping))
         lines = _without_header(read_lines(split)) if not form.columns and split.start == 0 else read_lines(split)
-        rows = LineJoiner(parser.row, form).rows(lines) if form.quote else lines
-        for piece in rows:
-            if isinstance(piece, list):
-                yield piece
-            else:
-                columns, offsets, letters = parser.parse(piece)
-                yield from table.read(columns, offsets)
-                yield from [letters] if letters else []
+        for rows in LineJoiner(parser.row, form).rows(lines) if form.quote else lines:
+            columns, offsets, letters = parser.parse(rows)
+            yield from table.read(columns, offsets)
+            yield from [letters] if letters else []
 
     def check_named(self, path: str, types: Types) -> None:
         """Raise LakeError if no row of a file can have a type, because its header lacks a column that names it."""
@@ -89,12 +77,11 @@ class Csv(msgspec.Struct, frozen=True):
 
     def _header(self, split: Split) -> list[str] | DeadLetter:
         """The column names in the first line that is not blank; a dead letter if they cannot be read."""
-        whole = msgspec.structs.replace(split, start=0, end=1)
-        for piece in read_lines(whole):
-            if isinstance(piece, list):
-                return piece[0]
-            found = [line for line in piece.lines if line.strip()]
-            return self._names(found[0]) if found else DeadLetter.of(0, "no header", b"")
+        for piece in read_lines(msgspec.structs.replace(split, start=0, end=1)):
+            for line in filter(bytes.strip, piece.lines):
+                return self._names(line)
+            if piece.letters:
+                return piece.letters[0]
         return DeadLetter.of(0, "no header", b"")
 
     def _names(self, line: bytes) -> list[str] | DeadLetter:
@@ -126,15 +113,13 @@ def _absent_texts(mapping: Mapping) -> list[str]:
     return ["", *(value if isinstance(value, str) else repr(value) for value in mapping.absent)]
 
 
-def _without_header(pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Lines | list[DeadLetter]]:
-    is_passed = False
+def _without_header(pieces: Iterator[Lines]) -> Iterator[Lines]:
     for piece in pieces:
-        if is_passed or isinstance(piece, list):
-            yield piece
-            continue
         first = next((row for row, line in enumerate(piece.lines) if line.strip()), len(piece.lines))
-        is_passed = first < len(piece.lines)
-        yield Lines(piece.lines[first + 1 :], piece.offsets[first + 1 :])
+        yield piece.after(first)
+        if first < len(piece.lines):
+            break
+    yield from pieces
 
 
 class LineJoiner:
@@ -142,38 +127,33 @@ class LineJoiner:
 
     def __init__(self, row: re.Pattern[bytes], form: CsvFormat) -> None:
         self._row, self._quote, self._newlines = row, form.quote.encode(), form.newlines
-        self._open = Lines([], np.zeros(0, np.int64))
+        self._open = Lines.of([], [])
 
-    def rows(self, pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Lines | list[DeadLetter]]:
+    def rows(self, pieces: Iterator[Lines]) -> Iterator[Lines]:
         """Yield the rows of lines, and dead letters for lines with a quote that is not closed."""
         for piece in pieces:
-            if isinstance(piece, list):
-                yield piece
-            else:
-                yield from self._rows_of(piece)
+            lines, offsets, _ = self._open
+            joined = Lines([*lines, *piece.lines], np.concatenate([offsets, piece.offsets]), piece.letters)
+            yield self._join(joined if lines else piece)
+            while sum(map(len, self._open.lines)) > LINE_LIMIT:
+                yield self._give_up()
         while self._open.lines:
-            yield from self._give_up()
+            yield self._give_up()
 
-    def _rows_of(self, piece: Lines) -> Iterator[Lines | list[DeadLetter]]:
-        piece = join_lines([self._open, piece])
-        self._open = Lines([], np.zeros(0, np.int64))
-        odd = [row for row, line in enumerate(piece.lines) if line.count(self._quote) % 2]
-        yield from self._join(piece, odd) if odd else [piece]
-        if sum(map(len, self._open.lines)) > LINE_LIMIT:
-            yield from self._give_up()
-
-    def _give_up(self) -> Iterator[Lines | list[DeadLetter]]:
+    def _give_up(self) -> Lines:
         """Make the line that opened a quote a dead letter, and read the lines after it again."""
-        lines, offsets = self._open
-        self._open = Lines([], np.zeros(0, np.int64))
-        yield [DeadLetter.of(int(offsets[0]), UNCLOSED, lines[0])]
-        yield from self._rows_of(Lines(lines[1:], offsets[1:]))
+        letter = DeadLetter.of(int(self._open.offsets[0]), UNCLOSED, self._open.lines[0])
+        return self._join(self._open.after(0)._replace(letters=[letter]))
 
-    def _join(self, piece: Lines, odd: list[int]) -> Iterator[Lines | list[DeadLetter]]:
-        """The rows of lines; `odd` are the lines with an odd number of quotes, which open or close a value."""
-        lines, offsets = piece
+    def _join(self, piece: Lines) -> Lines:
+        """The rows of lines; those with an odd number of quotes open or close a value."""
+        self._open = Lines.of([], [])
+        lines, offsets, given = piece
+        odd = [row for row, line in enumerate(lines) if line.count(self._quote) % 2]
+        if not odd:
+            return piece
         rows: list[tuple[bytes, int]] = []
-        letters: list[DeadLetter] = []
+        letters = [*given]
         done, opened = 0, None
         for row in (*odd, len(lines)):
             if opened is not None:
@@ -188,10 +168,8 @@ class LineJoiner:
             rows += zip(lines[done:row], offsets[done:row].tolist(), strict=True)
             done, opened = row, row if row < len(lines) else None
         if opened is not None:
-            self._open = Lines(lines[opened:], offsets[opened:])
-        yield Lines([line for line, _ in rows], np.array([offset for _, offset in rows], np.int64))
-        if letters:
-            yield letters
+            self._open = Lines(lines[opened:], offsets[opened:], [])
+        return Lines.of(rows, letters)
 
     def _is_joined(self, lines: list[bytes]) -> bool:
         """Whether lines, of which the first and the last have an odd number of quotes, are one row."""
@@ -221,7 +199,7 @@ class RowParser:
 
     def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any, list[DeadLetter]]:
         """The columns of rows and the offset of each row; rows that do not fit become dead letters."""
-        letters: list[DeadLetter] = []
+        letters = [*rows.letters]
         rows = self._well_formed(rows, letters)
         parts = list(self._parts(rows, letters)) if rows.lines else []
         columns = {name: _concat([table.column(name) for table, _ in parts]) for name in self._names}
@@ -234,9 +212,8 @@ class RowParser:
         """
         stray = [row for row, line in enumerate(rows.lines) if self._has_stray_quote(line)]
         letters += [DeadLetter.of(int(rows.offsets[row]), STRAY, rows.lines[row]) for row in stray]
-        kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
-        kept[stray] = False
-        return Lines([rows.lines[row] for row in np.flatnonzero(kept).tolist()], rows.offsets[kept])
+        left_out = {*stray, *(row for row, line in enumerate(rows.lines) if not line.strip())}
+        return rows.take([row for row in range(len(rows.lines)) if row not in left_out]) if left_out else rows
 
     def _has_stray_quote(self, line: bytes) -> bool:
         return self._mark is not None and self._mark in line and self._any_row.fullmatch(line) is None
@@ -252,8 +229,8 @@ class RowParser:
             letters.append(DeadLetter.of(int(rows.offsets[0]), _problem(rows.lines[0]), rows.lines[0]))
         else:
             half = len(rows.lines) // 2
-            yield from self._parts(Lines(rows.lines[:half], rows.offsets[:half]), letters)
-            yield from self._parts(Lines(rows.lines[half:], rows.offsets[half:]), letters)
+            yield from self._parts(rows.take(list(range(half))), letters)
+            yield from self._parts(rows.after(half - 1), letters)
 
     def _parse(self, lines: list[bytes]) -> tuple[pa.Table | None, dict[int, str]]:
         """The columns of lines, and the reasons for lines with too few or too many; None if Arrow refuses them all."""

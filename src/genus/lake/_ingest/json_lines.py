@@ -39,7 +39,9 @@ class LineReader(RecordsReader):
 
     def read(self, piece: Lines) -> Iterator[Chunk]:
         """The events of some lines, type by type, then the dead letters."""
-        lines, offsets = _without_blanks(piece)
+        if not all(piece.lines):
+            piece = piece.take([row for row, line in enumerate(piece.lines) if line.strip()])
+        lines, offsets, letters = piece
         records, good = _decode_lines(lines)
         _find_duplicates(lines, records, self._containers, good)
         for (is_cloud, name), rows in self._groups(records, good).items():
@@ -55,6 +57,8 @@ class LineReader(RecordsReader):
         if not good.all():
             odd = np.flatnonzero(~good).tolist()
             yield from self.read_alone(Row(int(offsets[row]), decode_json(lines[row], None), lines[row]) for row in odd)
+        if letters:
+            yield letters
 
     def _groups(self, records: list[Record], good: Mask) -> dict[tuple[bool, str | int], list[int]]:
         """The rows of each type name, separately for CloudEvents and plain records."""
@@ -129,13 +133,6 @@ def _at(values: list[Any], path: FieldPath) -> list[Any]:
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
-
-
-def _without_blanks(piece: Lines) -> Lines:
-    if all(piece.lines):
-        return piece
-    kept = np.array([bool(line.strip()) for line in piece.lines], np.bool_)
-    return Lines([line for line in piece.lines if line.strip()], piece.offsets[kept])
 
 
 def _decode_lines(lines: list[bytes]) -> tuple[list[Record], Mask]:
@@ -213,12 +210,9 @@ class JsonLines(msgspec.Struct, frozen=True):
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         reader = LineReader(self.mapping, types, changed_us(split.path))
         is_whole = is_compressed(split.path) or split.end - split.start <= ARRAY_LIMIT
-        pieces = read_array(split) if split.start == 0 and is_whole and _is_array(split.path) else read_lines(split)
-        for piece in pieces:
-            if isinstance(piece, list):
-                yield piece
-            else:
-                yield from reader.read(piece)
+        is_array = split.start == 0 and is_whole and _is_array(split.path)
+        for piece in read_array(split) if is_array else read_lines(split):
+            yield from reader.read(piece)
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
@@ -233,7 +227,7 @@ def _is_array(path: str) -> bool:
     return start.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE).startswith(b"[")
 
 
-def read_array(split: Split) -> Iterator[Lines | list[DeadLetter]]:
+def read_array(split: Split) -> Iterator[Lines]:
     """The items of an array with their indexes; of a damaged array, the objects found in it with their offsets."""
     content, damage = _content(split.path)
     try:
@@ -241,13 +235,13 @@ def read_array(split: Split) -> Iterator[Lines | list[DeadLetter]]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         items = None
     if items is None:
-        yield from _salvage(content)
-    else:
-        for start in range(0, len(items), _ITEMS):
-            part = items[start : start + _ITEMS]
-            yield Lines(part, np.arange(start, start + len(part), dtype=np.int64))
+        yield _salvage(content)
+        items = []
+    for start in range(0, len(items), _ITEMS):
+        part = items[start : start + _ITEMS]
+        yield Lines(part, np.arange(start, start + len(part), dtype=np.int64), [])
     if damage is not None:
-        yield [DeadLetter.of(len(content), damage, b"")]
+        yield Lines.of([], [DeadLetter.of(len(content), damage, b"")])
 
 
 def _content(path: str) -> tuple[bytes, str | None]:
@@ -262,14 +256,17 @@ def _content(path: str) -> tuple[bytes, str | None]:
     return b"".join(made), too_large if piece else None
 
 
-def _salvage(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
+def _salvage(content: bytes) -> Lines:
     """The objects in a damaged array; the rest of a line without one is a dead letter."""
     text = content.decode("latin-1")  # one character per byte, so that their positions are equal
     scan = json.JSONDecoder(strict=False).raw_decode
     found: list[tuple[bytes, int]] = []
     letters: list[DeadLetter] = []
-    position = _next(text, text.find("[") + 1)
+    position = text.find("[") + 1
     while position < len(text):
+        if text[position] in ", \t\r\n":
+            position += 1
+            continue
         try:
             if text[position] != "{":
                 raise ValueError("not an object")
@@ -279,12 +276,5 @@ def _salvage(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
             end = text.find("\n", position) % (len(text) + 1)
             if content[position:end].strip(_SPACE + b"]"):
                 letters.append(DeadLetter.of(position, "not JSON, in a damaged array", content[position:end]))
-        position = _next(text, end)
-    yield Lines([item for item, _ in found], np.array([at for _, at in found], np.int64))
-    yield letters
-
-
-def _next(text: str, position: int) -> int:
-    while position < len(text) and text[position] in ", \t\r\n":
-        position += 1
-    return position
+        position = end
+    return Lines.of(found, letters)

@@ -11,10 +11,9 @@ from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.fs as arrow_fs
 
 from genus.lake._ingest.format import DeadLetter, Split
-from genus.lake._tables.files import local_path, open_input
+from genus.lake._tables.files import file_info, local_path, open_input
 
 LINE_LIMIT = 8 * 1024 * 1024
 """A longer line is a dead letter."""
@@ -28,10 +27,23 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 
 
 class Lines(NamedTuple):
-    """Lines without line ends, and the offset of each."""
+    """Lines without line ends, the offset of each, and dead letters for what could not be read as lines."""
 
     lines: list[bytes]
     offsets: Offsets
+    letters: list[DeadLetter]
+
+    @classmethod
+    def of(cls, found: list[tuple[bytes, int]], letters: list[DeadLetter]) -> "Lines":
+        return cls([line for line, _ in found], np.array([offset for _, offset in found], np.int64), letters)
+
+    def take(self, rows: list[int]) -> "Lines":
+        """Some of the lines, and all dead letters."""
+        return Lines([self.lines[row] for row in rows], self.offsets[rows], self.letters)
+
+    def after(self, row: int) -> "Lines":
+        """The lines after one of them, and all dead letters."""
+        return Lines(self.lines[row + 1 :], self.offsets[row + 1 :], self.letters)
 
 
 def is_compressed(path: str) -> bool:
@@ -61,13 +73,10 @@ class TextBlock(NamedTuple):
     text: bytes
 
 
-def read_lines(split: Split) -> Iterator[Lines | list[DeadLetter]]:
+def read_lines(split: Split) -> Iterator[Lines]:
     """Yield the lines of a range in blocks."""
     for block in read_blocks(split, LINE_LIMIT):
-        if isinstance(block, list):
-            yield block
-        else:
-            yield from _cut(block.text, block.at)
+        yield Lines.of([], block) if isinstance(block, list) else _cut(block.text, block.at)
 
 
 def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLetter]]:
@@ -126,27 +135,17 @@ def _after_line(stream: "IO[bytes] | GzipReader") -> tuple[int, bytes]:
     return passed, b""
 
 
-def _cut(block: bytes, start: int) -> Iterator[Lines | list[DeadLetter]]:
+def _cut(block: bytes, start: int) -> Lines:
     if start == 0 and block.startswith(_BOM):
         block, start = block[3:], 3
     lines = block.removesuffix(b"\n").split(b"\n")
     sizes = np.fromiter(map(len, lines), np.int64, len(lines))
     offsets = start + np.cumsum(sizes + 1) - sizes - 1
-    long = np.flatnonzero(sizes > LINE_LIMIT)
-    if not len(long):
-        yield Lines(lines, offsets)
-        return
+    long = np.flatnonzero(sizes > LINE_LIMIT).tolist()
     reason = f"a line of more than {LINE_LIMIT >> 20} MiB"
-    yield [DeadLetter.of(int(offsets[row]), reason, lines[row][:_KEPT]) for row in long.tolist()]
-    yield Lines([line for line in lines if len(line) <= LINE_LIMIT], np.delete(offsets, long))
-
-
-def join_lines(parts: list[Lines]) -> Lines:
-    full = [part for part in parts if part.lines]
-    if len(full) == 1:
-        return full[0]
-    offsets = np.concatenate([np.zeros(0, np.int64), *(part.offsets for part in full)])
-    return Lines([line for part in full for line in part.lines], offsets)
+    letters = [DeadLetter.of(int(offsets[row]), reason, lines[row][:_KEPT]) for row in long]
+    found = Lines(lines, offsets, letters)
+    return found.take(np.flatnonzero(sizes <= LINE_LIMIT).tolist()) if long else found
 
 
 class GzipReader:
@@ -208,8 +207,4 @@ def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
 def changed_us(path: str) -> int:
     """Time of the last change of a file, in microseconds since 1970; used for events without any other time."""
     local = local_path(path)
-    if local is not None:
-        return os.stat(local).st_mtime_ns // 1000
-    files, inner = arrow_fs.FileSystem.from_uri(path)
-    changed = files.get_file_info(inner).mtime_ns
-    return 0 if changed is None else changed // 1000
+    return file_info(path).modified_us if local is None else os.stat(local).st_mtime_ns // 1000
