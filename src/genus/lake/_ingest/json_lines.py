@@ -19,7 +19,7 @@ from genus.lake._ingest.tabular import Positions, RecordsReader, Row, TypeColumn
 from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
 from genus.lake._ingest.values import Mask, convert_json
 from genus.records._fields import FieldNode, cloud_mapping
-from genus.records._mapping import FieldPath, Mapping
+from genus.records._mapping import Mapping
 from genus.records._payload import decode_json, field_count
 from genus.records._reader import MappedReader
 
@@ -33,8 +33,7 @@ _decode = msgspec.json.Decoder().decode
 class LineReader(RecordsReader):
     def __init__(self, mapping: Mapping, types: Types, changed_us: int) -> None:
         super().__init__(mapping, types, changed_us, MappedReader(mapping, types))
-        self._envelope = cloud_mapping(mapping)
-        paths = [self._envelope.inside, mapping.inside, *(field.path[:-1] for field in mapping.all_fields)]
+        paths = [cloud_mapping(mapping).inside, mapping.inside, *(field.path[:-1] for field in mapping.all_fields)]
         self._containers = {path[0] for path in paths if path}
 
     def read(self, piece: Lines) -> Iterator[Chunk]:
@@ -62,19 +61,15 @@ class LineReader(RecordsReader):
 
     def _groups(self, records: list[Record], good: Mask) -> dict[tuple[bool, str | int], list[int]]:
         """The rows of each type name, separately for CloudEvents and plain records."""
-        rows: list[int] = np.flatnonzero(good).tolist()
-        cloud = [row for row in rows if "specversion" in records[row]]
-        plain = rows if not cloud else [] if len(cloud) == len(rows) else sorted(set(rows) - set(cloud))
-        odd = [row for row in cloud if records[row].get("specversion") != "1.0"]
-        cloud = cloud if not odd else sorted(set(cloud) - set(odd))
         groups: dict[tuple[bool, str | int], list[int]] = {}
-        for is_cloud, mapping, own in ((False, self._mapping, plain), (True, self._envelope, cloud)):
-            for row, name in zip(own, _names(mapping, [records[row] for row in own]), strict=True):
-                if type(name) is str or type(name) is int:
-                    groups.setdefault((is_cloud, name), []).append(row)
-                else:
-                    odd.append(row)
-        good[odd] = False
+        for row in np.flatnonzero(good).tolist():
+            record = records[row]
+            is_cloud = "specversion" in record
+            name = self._single.name_of[is_cloud](record)
+            if (type(name) is str or type(name) is int) and not (is_cloud and record["specversion"] != "1.0"):
+                groups.setdefault((is_cloud, name), []).append(row)
+            else:
+                good[row] = False
         return groups
 
 
@@ -109,27 +104,6 @@ def _gather(node: FieldNode, records: list[Record], found: list[list[Any]], good
                     good[odd] = False
                 values = [value if type(value) is dict else {} for value in values]
             _gather(child, values, found, good)
-
-
-def _names(mapping: Mapping, records: list[Record]) -> list[Any]:
-    """The type name in each record; valid names are text or integers."""
-    naming = mapping.naming
-    if naming.fixed:
-        return [naming.fixed] * len(records)
-    columns = [[part] * len(records) if isinstance(part, str) else _at(records, part) for part in naming.parts]
-    if len(columns) == 1:
-        return columns[0]
-    return ["".join(map(str, parts)) if _are_named(parts) else None for parts in zip(*columns, strict=True)]
-
-
-def _are_named(parts: tuple[Any, ...]) -> bool:
-    return all(type(part) is str or type(part) is int for part in parts)
-
-
-def _at(values: list[Any], path: FieldPath) -> list[Any]:
-    for key in path:
-        values = [value.get(key) if type(value) is dict else None for value in values]
-    return values
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import glob
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -51,9 +52,7 @@ Unknown = Literal["dead", "pass"]
 """What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 
-def find_files(
-    spark: SparkSession, given: PathLike | Iterable[PathLike], *, any_ending: bool = False
-) -> list[FileInfo]:
+def find_files(spark: SparkSession, given: PathLike | Iterable[PathLike], any_ending: bool) -> list[FileInfo]:
     """The files of paths, folders and patterns, each once.
 
     In folders, hidden files are skipped, and files without the ending of a known format unless `any_ending` is set.
@@ -83,32 +82,35 @@ def _files_in(spark: SparkSession, path: str) -> list[FileInfo]:
     return found
 
 
+@dataclass
 class FormatChooser:
-    """Chooses the format of each file: the one that was asked for, or by its ending."""
+    """How files are read, see `Lake.ingest`; chooses the format of each: the one that was asked for, or by its ending.
 
-    def __init__(
-        self,
-        format: str | None,
-        mapping: Mapping | PathLike | None,
-        dbc: "PathLike | Dbc | None",
-        unknown: Unknown = "dead",
-    ) -> None:
-        self._format = format
-        self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
-        self._given_dbc, self._unknown = dbc, unknown
+    State: the files of the mapping and the DBC, which are read once.
+    """
+
+    format: str | None = None
+    mapping: Mapping | PathLike | None = None
+    dbc: "PathLike | Dbc | None" = None
+    unknown: Unknown = "dead"
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks need: the layouts of the messages of a DBC file, not the file."""
-        logs = self._logs
-        return {**self.__dict__, "_logs": logs, "_dbc": None, "_given_dbc": None}
+        found = {"_mapping": self._mapping, "_dbc": None, "_logs": self._logs}
+        return {"format": self.format, "mapping": None, "dbc": None, "unknown": self.unknown, **found}
+
+    @cached_property
+    def _mapping(self) -> Mapping | None:
+        given = self.mapping
+        return given if given is None or isinstance(given, Mapping) else read_mapping(os.fspath(given))
 
     @cached_property
     def _dbc(self) -> "Dbc | None":
-        if not isinstance(self._given_dbc, str | os.PathLike):
-            return self._given_dbc
+        if not isinstance(self.dbc, str | os.PathLike):
+            return self.dbc
         from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-        return load_dbc(self._given_dbc, reuse=True)
+        return load_dbc(self.dbc, reuse=True)
 
     @cached_property
     def _logs(self) -> "CanLogs | None":
@@ -117,7 +119,7 @@ class FormatChooser:
             return None
         from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
 
-        return CanLogs.of(self._dbc, "log", unknown=self._unknown)
+        return CanLogs.of(self._dbc, "log", unknown=self.unknown)
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -127,8 +129,8 @@ class FormatChooser:
     @property
     def endings(self) -> tuple[str, ...]:
         """The endings of the files in a folder that have the format; by default those of recordings."""
-        if self._format is not None:
-            return ("genus",) if self._format == RECORDING else (self._format, f"{self._format}.gz")
+        if self.format is not None:
+            return ("genus",) if self.format == RECORDING else (self.format, f"{self.format}.gz")
         if self._logs is not None:
             return tuple(f"{each}{packed}" for each in (*CAN_ENDINGS, "csv") for packed in _PACKED)
         return ("genus",) if self._mapping is None else tuple(f"{each}{gz}" for each in ENDINGS for gz in ("", ".gz"))
@@ -140,7 +142,7 @@ class FormatChooser:
 
     def __call__(self, path: str) -> Format:
         """The format of a file; LakeError if its ending is unknown, or if a CAN log comes without a DBC file."""
-        ending = self._format or ending_of(path)
+        ending = self.format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
         if ending in CAN_ENDINGS or (self._logs is not None and (ending == "csv" or ending not in ENDINGS)):
@@ -155,18 +157,18 @@ class FormatChooser:
         if self._mapping is not None:
             self._mapping.check(types)
 
-    def check_named(self, paths: Iterable[str], types: Types) -> None:
-        """Raise LakeError for the first table that comes without a mapping, and does not name the types of its rows."""
-        for path in paths if self._mapping is None else ():
-            if isinstance(format := self(path), Csv):
-                format.check_named(path, types)
+    def check_named(self, path: str, types: Types) -> None:
+        """Raise LakeError if a file has no known format, or is a table that does not name the types of its rows."""
+        format = self(path)
+        if self._mapping is None and isinstance(format, Csv):
+            format.check_named(path, types)
 
     def _can_logs(self, path: str) -> Format:
         if self._logs is None:
             raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
         from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
 
-        return self._logs.of_format(self._format or find_log_format(path))
+        return self._logs.of_format(self.format or find_log_format(path))
 
 
 def _any_case(text: str) -> str:
