@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.lake._ingest.format import Unknown
 from genus.lake._ingest.frames import append
 from genus.lake._ingest.ingest import COMMIT_BYTES, IngestResult, ProgressHandler, find_sources, ingest
 from genus.lake._ingest.job import Identity
-from genus.lake._ingest.sources import FormatChooser, PathLike, Unknown
+from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._jobs import check_running
 from genus.lake._mirror.iceberg import IcebergTables, remade_without
 from genus.lake._mirror.mirror import Mirror, MirrorResult

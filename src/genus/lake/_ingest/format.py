@@ -7,7 +7,7 @@ The job adds Genus' columns and writes both.
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +16,9 @@ from genus.catalog import Catalog, TypeEntry
 from genus.lake._tables.columns import INSTANT, attribute_schema
 from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import Vector
+
+Unknown: TypeAlias = Literal["dead", "pass"]
+"""What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 RAW_LIMIT = 4096
 """A dead letter keeps at most this many characters of the input."""

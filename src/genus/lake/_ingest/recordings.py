@@ -175,8 +175,9 @@ class _WaitingEvents:
         if name in self._runs and self._runs[name].units != run.units:
             yield from _decode_run(self._types, name, self._runs.pop(name))
         held = self._runs.setdefault(name, StoredRun(run.units, [], [], []))
-        for values, more in zip(held[1:], run[1:], strict=True):
-            values += more
+        held.maps.extend(run.maps)
+        held.recorded.extend(run.recorded)
+        held.positions.extend(run.positions)
         self._count += len(run.maps)
         if self._count >= RUN:
             yield from self.flush()

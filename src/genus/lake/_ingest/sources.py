@@ -5,13 +5,13 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake._ingest.csv_files import Csv
-from genus.lake._ingest.format import Format, Types
+from genus.lake._ingest.format import Format, Types, Unknown
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._ingest.tabular import ParquetFiles
@@ -48,8 +48,6 @@ _KNOWN_ENDINGS = ("genus", *ENDINGS, *CAN_ENDINGS)
 _PACKED = ("", ".gz", ".zst", ".bz2", ".xz")
 
 PathLike = str | os.PathLike[str]
-Unknown = Literal["dead", "pass"]
-"""What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 
 def find_files(spark: SparkSession, given: PathLike | Iterable[PathLike], any_ending: bool) -> list[FileInfo]:
