@@ -6,13 +6,12 @@ is read as a whole; of a damaged array, the objects that can be found are read.
 """
 
 import json
-import re
 from collections.abc import Iterator
+from operator import methodcaller
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import Positions, RecordsReader, Row, TypeColumns
@@ -20,11 +19,8 @@ from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_com
 from genus.lake._ingest.values import Mask, convert_json
 from genus.records._fields import FieldNode, cloud_mapping
 from genus.records._mapping import Mapping
-from genus.records._payload import decode_json, field_count
+from genus.records._payload import count_fields, count_names, decode_json
 from genus.records._reader import MappedReader
-
-_NAME = re.compile(rb'"[ \t\r\n]*:')
-_COLON, _QUOTE, _BLANK = b':" '
 
 Record = dict[str, Any]
 _decode = msgspec.json.Decoder().decode
@@ -134,26 +130,16 @@ def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[
     The number of fields in a line is about the number of `":` in it. Where the decoded record has as many fields, there
     are no duplicates.
     """
-    if not lines:
-        return
-    counts = _name_counts(lines)
+    text = b"\n".join(lines)
+    count = count_names if any(blank in text for blank in (b" :", b"\t:", b"\r:")) else methodcaller("count", b'":')
+    counts = np.fromiter(map(count, lines), np.int64, len(lines))
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     for key in containers:
         if (counts != sizes).any():
             inside = (record.get(key) for record in records)
             sizes += np.fromiter((len(each) if type(each) is dict else 0 for each in inside), np.int64, len(records))
     for row in np.flatnonzero(counts != sizes).tolist():
-        good[row] &= counts[row] == field_count(records[row])
-
-
-def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
-    text = np.frombuffer(b"\n".join(lines), np.uint8)
-    colons = np.flatnonzero(text == _COLON)
-    before = text[colons - 1]
-    if (before <= _BLANK).any():
-        return np.array([len(_NAME.findall(line)) for line in lines], np.int64)
-    ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
-    return np.diff(np.searchsorted(colons[before == _QUOTE], ends), prepend=0)
+        good[row] &= counts[row] == count_fields(records[row])
 
 
 # -- the format --------------------------------------------------------------------------------------------------------

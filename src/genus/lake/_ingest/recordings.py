@@ -16,11 +16,10 @@ import io
 import mmap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
-from typing import IO, Annotated, Any, Literal, NamedTuple, Union
+from typing import IO, Any, Literal, NamedTuple, Union
 
 import msgspec
 import numpy as np
@@ -33,6 +32,7 @@ from genus.bus._blocks import HEADER, block_at
 from genus.bus._codec import packet_of
 from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import Frame, FrameFormat, Octets, frames_in
+from genus.catalog._declare import annotation
 from genus.errors import EventError
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, Columns, DeadLetter, Split, TypePlan, Types
 from genus.lake._ingest.values import CastColumn, read_values, valid_rows
@@ -42,17 +42,14 @@ from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import (
     Attribute,
     AttributeType,
-    BoolType,
-    BytesType,
     ChoiceType,
     DurationType,
-    FloatType,
     Int64,
     IntType,
     OpaqueType,
-    TextType,
     TimeType,
 )
+from genus.model._event import decoder_annotation
 from genus.model._types import int_range
 from genus.records._values import ValueFormat
 
@@ -329,15 +326,6 @@ class TypeReader:
         return [] if mask is None else np.flatnonzero(mask)
 
 
-_ANNOTATIONS: Mapping[type, Any] = {
-    BoolType: bool,
-    FloatType: float,
-    TextType: str,
-    BytesType: bytes,
-    TimeType: Annotated[datetime, msgspec.Meta(tz=True)],
-    DurationType: timedelta,
-    OpaqueType: Any,
-}
 _CHECKED_AS_COLUMN: Mapping[type, str] = {
     TimeType: "must be a time with a zone, in the years 1 to 9999 of UTC",
     DurationType: "must be a duration of 64 bits of microseconds",
@@ -345,22 +333,19 @@ _CHECKED_AS_COLUMN: Mapping[type, str] = {
 }
 
 
-def _annotation(type_: AttributeType) -> Any:
-    """The annotation that msgspec checks a value by, the same as in a declared class."""
-    match type_:
-        case IntType(bits, signed):
-            low, high = int_range(bits, signed)
-            return Annotated[int, msgspec.Meta(ge=low, le=high)]
-        case ChoiceType(values):
-            return Literal[values]
-    return _ANNOTATIONS[type(type_)]
+def _annotation(attribute: Attribute) -> Any:
+    """The annotation that msgspec checks a value by, as in a declared class, but for a choice, which is one value."""
+    if isinstance(attribute.type, ChoiceType):
+        return Literal[attribute.type.values]
+    present = msgspec.structs.replace(attribute, optional=False)
+    return decoder_annotation(present, annotation(present, required=True))
 
 
 def _struct(plan: TypePlan) -> type[msgspec.Struct]:
     """A struct with the attributes of a type, also by their former names, that accepts no others."""
     fields: list[Any] = []
     for attribute in plan.attributes:
-        note = _annotation(attribute.type)
+        note = _annotation(attribute)
         if attribute.name in plan.required and not attribute.former:
             fields.append((attribute.name, note))
         else:

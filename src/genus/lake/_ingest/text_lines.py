@@ -20,6 +20,8 @@ LINE_LIMIT = 8 * 1024 * 1024
 BLOCK = 2 * 1024 * 1024
 """Bytes per read; small enough for the decoded block to stay in the processor's cache."""
 _PIECE = 64 * 1024
+_PACKED = 128 * 1024
+"""Compressed bytes per read."""
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 1 << 14
 
@@ -152,11 +154,7 @@ class GzipReader:
     """Reads a gzip file; returns all bytes before damage, and raises OSError or EOFError only after them."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._member = zlib.decompressobj(wbits=31)
-        self._begun = False
-        self._waiting = b""
-        self._damage: Exception | None = None
+        self._file, self._pieces = file, _inflate(file)
 
     def __enter__(self) -> "GzipReader":
         return self
@@ -165,32 +163,27 @@ class GzipReader:
         self._file.close()
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, about `size` of them."""
-        made: list[bytes] = []
-        while sum(map(len, made)) < size and self._damage is None:
-            piece = self._waiting or self._file.read(_PIECE)
-            if not piece:
-                self._damage = EOFError("it ends too early") if self._begun else None
-                break
-            made.append(self._inflate(piece))
-        found = b"".join(made)
-        if not found and self._damage is not None:
-            raise self._damage
-        return found
+        """The next bytes, about as many as `_PACKED` compressed ones; empty at the end."""
+        return next(self._pieces, b"")
 
-    def _inflate(self, piece: bytes) -> bytes:
-        before = self._member.copy()
+
+def _inflate(file: IO[bytes]) -> Iterator[bytes]:
+    member, is_begun, waiting = zlib.decompressobj(wbits=31), False, b""
+    while piece := waiting or file.read(_PACKED):
+        before = member.copy()
         try:
-            made = self._member.decompress(piece)
+            made = member.decompress(piece)
         except zlib.error as problem:
-            self._damage = OSError(str(problem))
-            return _until_damage(before, piece)
-        self._begun, self._waiting = True, b""
-        if self._member.eof:
-            self._waiting = self._member.unused_data.lstrip(b"\0")  # some tools fill the end with zeros
-            self._member = zlib.decompressobj(wbits=31)
-            self._begun = False
-        return made
+            yield from filter(None, [_until_damage(before, piece)])
+            raise OSError(str(problem)) from None
+        is_begun, waiting = True, b""
+        if member.eof:
+            waiting = member.unused_data.lstrip(b"\0")  # some tools fill the end with zeros
+            member, is_begun = zlib.decompressobj(wbits=31), False
+        if made:
+            yield made
+    if is_begun:
+        raise EOFError("it ends too early")
 
 
 def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
