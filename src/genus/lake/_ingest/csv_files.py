@@ -190,6 +190,7 @@ class RowParser:
         self._mark = quote.encode() if quote else None
         self.row = _row_pattern(rf"{{{len(names) - 1}}}".encode(), delimiter.encode(), quote.encode())
         self._any_row = _row_pattern(b"*+", delimiter.encode(), quote.encode())
+        self._no_rows = pa.schema([(name, pa.string()) for name in names]).empty_table()
         self._convert = arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             null_values=absent,
@@ -202,7 +203,8 @@ class RowParser:
         letters = [*rows.letters]
         rows = self._well_formed(rows, letters)
         parts = list(self._parts(rows, letters)) if rows.lines else []
-        columns = {name: _concat([table.column(name) for table, _ in parts]) for name in self._names}
+        table = pa.concat_tables([self._no_rows, *(table for table, _ in parts)])
+        columns = {name: table.column(name).combine_chunks() for name in self._names}
         return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)]), letters
 
     def _well_formed(self, rows: Lines, letters: list[DeadLetter]) -> Lines:
@@ -269,9 +271,3 @@ def _row_pattern(more: bytes, delimiter: bytes, quote: bytes) -> re.Pattern[byte
     value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)" if quote else b"[^E\\r\\n]*+"
     value = value.replace(b"Q", open_).replace(b"E", end)
     return re.compile(value + b"(?:" + end + value + b")" + more + rb"\r?")
-
-
-def _concat(chunks: list[pa.ChunkedArray]) -> pa.Array:
-    if not chunks:
-        return pa.nulls(0, pa.string())
-    return pa.chunked_array([piece for chunk in chunks for piece in chunk.chunks], pa.string()).combine_chunks()

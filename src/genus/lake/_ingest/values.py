@@ -7,6 +7,7 @@ value, so an array is halved until what it refuses is among few values, and thes
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
@@ -32,7 +33,7 @@ from genus.model import (
     micros_of_duration,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_time
-from genus.records._values import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ReadValue, ValueFormat, value_reader
+from genus.records._values import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ValueFormat, value_reader
 
 FEW = 64
 """So many values are read one by one, rather than halved again."""
@@ -51,14 +52,6 @@ _LAYOUTS: dict[pa.DataType, pa.DataType] = {
     pa.duration("ns"): _DURATION,
     **{each: pa.int64() for each in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())},
 }
-_KINDS: dict[frozenset[type], pa.DataType] = {
-    frozenset(): pa.string(),
-    frozenset({bool}): pa.bool_(),
-    frozenset({int}): pa.int64(),
-    frozenset({float}): pa.float64(),
-    frozenset({str}): pa.string(),
-}
-_MIXED: dict[frozenset[type], pa.DataType] = {**_KINDS, frozenset({int, float}): pa.float64()}
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Fast: TypeAlias = Callable[[pa.Array, Any, ValueFormat], pa.Array | None]
@@ -89,13 +82,11 @@ def convert_json(values: list[Any], type_: AttributeType, form: ValueFormat) -> 
     >>> column.to_pylist(), wrong.tolist()
     ([1, None, None, None], [False, True, False, True])
     """
-    kinds = _MIXED if isinstance(type_, IntType | FloatType) else _KINDS
-    stored = None if isinstance(type_, OpaqueType) else kinds.get(frozenset(map(type, values)) - {type(None)})
-    if stored is not None:
-        try:
-            return convert_column(pa.array(values, stored), type_, form)
-        except _REFUSED:  # an integer of more than 64 bits, or one that is not exact as a float
-            pass
+    kinds = {*map(type, values)} - {type(None)}
+    is_alike = len(kinds) <= 1 or (kinds == {int, float} and isinstance(type_, IntType | FloatType))
+    if is_alike and not kinds & {dict, list} and not isinstance(type_, OpaqueType):
+        with suppress(*_REFUSED):  # an integer of more than 64 bits, or one that is not exact as a float
+            return convert_column(pa.array(values), type_, form)
     return read_values(values, type_, form)
 
 
@@ -147,22 +138,20 @@ def _concat(parts: list[CastColumn]) -> CastColumn:
 
 def read_values(values: Iterable[Any], type_: AttributeType, form: ValueFormat) -> CastColumn:
     """Convert values by the reader of `genus.records`, one by one."""
-    read, made, wrong = _stored_reader(type_, form), [], []
+    read, store, made, wrong = value_reader(type_, form), _STORE.get(type(type_), _as_it_is), [], []
     for value in values:
         try:
-            made.append(None if value is None else read(value))
+            found = None if value is None else read(value)
+            made.append(None if found is None else store(found))
             wrong.append(False)
         except (*ERRORS, TypeError):  # keys or extensions that JSON does not have are a TypeError
             made.append(None)
             wrong.append(True)
-    return CastColumn(stored_array(made, type_), np.array(wrong) if any(wrong) else None)
+    return CastColumn(_stored_array(made, type_), np.array(wrong) if any(wrong) else None)
 
 
-def _stored_reader(type_: AttributeType, form: ValueFormat) -> ReadValue:
-    read, store = value_reader(type_, form), _STORE.get(type(type_))
-    if store is None:
-        return read
-    return lambda value: None if (found := read(value)) is None else store(found)
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 _STORE: dict[type, Callable[[Any], Any]] = {
@@ -175,12 +164,11 @@ _STORE: dict[type, Callable[[Any], Any]] = {
 
 def stored_values(values: Iterable[Any], type_: AttributeType) -> pa.Array:
     """The column of attribute values; raises one of `ERRORS` if an opaque one is too deep."""
-    store = _STORE.get(type(type_))
-    made = list(values) if store is None else [None if value is None else store(value) for value in values]
-    return stored_array(made, type_)
+    store = _STORE.get(type(type_), _as_it_is)
+    return _stored_array([None if value is None else store(value) for value in values], type_)
 
 
-def stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
+def _stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
     """The column of values as `_STORE` makes them."""
     stored = stored_type(type_)
     if isinstance(type_, TimeType | DurationType):
