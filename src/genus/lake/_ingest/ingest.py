@@ -174,9 +174,7 @@ def _commit(lake: LakeTables, files: Sequence[InputFile]) -> Committed:
     inputs = {each.path: each for each in files}
     with lake.store.discarding():
         work = begin_work(lake)
-        reports = run_ingest(lake.spark, work, files)
-        earlier = {each.number: each.earlier for each in files if each.number is not None and each.earlier is not None}
-        return commit_reports(lake, work, reports, lambda report: inputs[report.path], earlier)
+        return commit_reports(lake, work, run_ingest(lake.spark, work, files), lambda report: inputs[report.path])
 
 
 def begin_work(lake: LakeTables) -> IngestWork:
@@ -190,15 +188,13 @@ def commit_reports(
     work: IngestWork,
     reports: Sequence[TaskReport],
     input_of: Callable[[TaskReport], InputFile],
-    earlier: Mapping[int, IngestedFile] | None = None,
     *,
     is_cut: bool = False,
     **noted: Any,
 ) -> Committed:
     """Commit what tasks have written, each content once; `noted` are further fields of the commit.
 
-    `earlier` has the results of earlier ingests of sources that are tried again. If the list of files `is_cut`, others
-    with the same time of change as the newest may follow.
+    If the list of files `is_cut`, others with the same time of change as the newest may follow.
 
     Tasks write the rows of several files together. So if they wrote those of a content that the lake has, or that
     several files have, the other files are read again. That is rare, because tasks leave out what they know; and so are
@@ -207,7 +203,7 @@ def commit_reports(
     duplicates: dict[str, str] = {}
     numbers: dict[str, int] = {}
     while True:
-        found = _find_duplicates(lake.state(), reports, earlier or {})
+        found = _find_duplicates(lake.state(), reports)
         duplicates |= found
         numbers |= {report.path: report.source for report in reports if report.path in found}
         new = [report for report in reports if report.path not in found]
@@ -221,7 +217,7 @@ def commit_reports(
         if not new:
             lake.store.discard(make_draft(work, ()))
             return Committed((), 0, duplicates, numbers)
-        draft = make_draft(work, new, earlier, is_cut=is_cut)
+        draft = make_draft(work, new, is_cut=is_cut)
         draft = msgspec.structs.replace(_with_new_shapes(lake, draft, work.catalog), **noted)
         with suppress(CommitConflict):  # another writer has ingested some of them: they are duplicates now
             made = lake.store.commit(draft)
@@ -229,15 +225,13 @@ def commit_reports(
             return Committed(made.sources, events, duplicates, numbers)
 
 
-def _find_duplicates(
-    state: LedgerState, reports: Iterable[TaskReport], again: Mapping[int, IngestedFile]
-) -> dict[str, str]:
+def _find_duplicates(state: LedgerState, reports: Iterable[TaskReport]) -> dict[str, str]:
     """The files whose content the lake has, or an earlier file in the list, and the path of that one."""
     first: dict[int, str] = {}
     found: dict[str, str] = {}
     for report in reports:
-        known, earlier = state.sources.get(report.source), again.get(report.source)
-        if known is not None and (earlier is None or known.commit != earlier.commit):
+        known, again = state.sources.get(report.source), report.earlier
+        if known is not None and (again is None or known.commit != again.commit):
             found[report.path] = known.path
         elif first.setdefault(report.source, report.path) != report.path:
             found[report.path] = first[report.source]

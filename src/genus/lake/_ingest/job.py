@@ -8,7 +8,7 @@ its fingerprint is computed by a job before, because all of them write it into t
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
@@ -20,13 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, Types, types_of
-from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, WrittenFile
+from genus.lake._ingest.writer import Origin, TableWriter, TaskReport
 from genus.lake._jobs import count_words, folder_name, job_description, parallelism
 from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, latest, recorder_of, sum_counts
 from genus.lake._tables.file_systems import file_system_for
 from genus.lake._tables.files import FileInfo, arrow_opens, open_input, write_file
 from genus.lake._tables.names import POSITION
-from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, write_uploads
+from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, FileReport, write_uploads
 from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.sources import Sources
 
@@ -154,9 +154,10 @@ def read_files(work: IngestWork, task: int, inputs: Iterable[InputFile]) -> Iter
             number = _identify(file)
             origin = Origin(work.root, work.commit, number, file.path, task * _PER_TASK + place, work.at_us)
             writer = TableWriter(origin, files.write if work.upload else write_file)
-            writer.report.bytes, writer.report.modified_us = file.size, file.modified_us
-            writer.report.is_known = number in file.known or (file.split is None and number in seen)
-            if not writer.report.is_known:
+            report = writer.report
+            report.bytes, report.modified_us, report.earlier = file.size, file.modified_us, file.earlier
+            report.is_known = number in file.known or (file.split is None and number in seen)
+            if not report.is_known:
                 _read(file, types, writer)
         seen.add(number)
         if (first := next((each for each in writers if not each.report.is_known), None)) is not None:
@@ -253,14 +254,8 @@ def _run_tasks(
             yield from function(number, items[number])
 
 
-def make_draft(
-    work: IngestWork,
-    reports: Sequence[TaskReport],
-    earlier: Mapping[int, IngestedFile] | None = None,
-    *,
-    is_cut: bool = False,
-) -> CommitDraft:
-    """A draft that names the files that tasks wrote; `earlier` has the results of earlier ingests of their sources.
+def make_draft(work: IngestWork, reports: Sequence[TaskReport], *, is_cut: bool = False) -> CommitDraft:
+    """A draft that names the files that tasks wrote.
 
     If the list of files `is_cut`, others with the same time of change as the newest may follow. So the newest ones do
     not count for watermarks, or analyses would take events of the others for late.
@@ -268,36 +263,24 @@ def make_draft(
     by_source: dict[int, list[TaskReport]] = {}
     for report in reports:
         by_source.setdefault(report.source, []).append(report)
-    last = max((_millis(report) for report in reports), default=0) if is_cut else None
-    newest = _newest([report for report in reports if _millis(report) != last], work.at_us)
+    last = max((report.modified_us // 1000 for report in reports), default=0) if is_cut else None  # Spark knows no more
+    newest = _newest([report for report in reports if report.modified_us // 1000 != last], work.at_us)
     return CommitDraft(
         id=work.commit,
         kind="ingest",
         at_us=work.at_us,
         added=group_parts(reports),
-        sources=tuple(_ingested(found, (earlier or {}).get(number)) for number, found in by_source.items()),
+        sources=tuple(map(_ingested, by_source.values())),
         shapes=tuple(dict.fromkeys(shape for report in reports for shape in report.shapes)),
         newest_us=max(_newest(reports, work.at_us).values(), default=None),
         newest=newest,
     )
 
 
-def _millis(report: TaskReport) -> int:
-    """When a file was changed, as exactly as Spark knows it."""
-    return report.modified_us // 1000
-
-
-def _ingested(reports: Sequence[TaskReport], earlier: IngestedFile | None) -> IngestedFile:
-    first = reports[0]
-    return IngestedFile(
-        first.source,
-        first.path,
-        first.bytes,
-        (earlier.rows if earlier else 0) + sum(report.rows for report in reports),
-        sum(report.dead for report in reports),
-        earlier.commit if earlier else "",
-        first.modified_us,
-    )
+def _ingested(reports: Sequence[TaskReport]) -> IngestedFile:
+    first, rows, dead = reports[0], sum(report.rows for report in reports), sum(report.dead for report in reports)
+    before, commit = (first.earlier.rows, first.earlier.commit) if first.earlier else (0, "")
+    return IngestedFile(first.source, first.path, first.bytes, before + rows, dead, commit, first.modified_us)
 
 
 def _newest(reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
@@ -308,7 +291,7 @@ def _newest(reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
 
 def group_parts(reports: Iterable[TaskReport]) -> tuple[Part, ...]:
     """The parts that tasks wrote, with their files and the rows of each shape."""
-    found: dict[str, list[WrittenFile]] = {}
+    found: dict[str, list[FileReport]] = {}
     for file in (file for report in reports for file in report.files):
         found.setdefault(file.folder, []).append(file)
     return tuple(

@@ -26,20 +26,6 @@ if TYPE_CHECKING:
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
 """File endings of the formats that take a mapping."""
-
-
-def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
-    """The format for a file ending; LakeError if it is not one that takes a mapping."""
-    mapping = mapping or Mapping()
-    if ending in ("json", "jsonl", "ndjson"):
-        return JsonLines(mapping)
-    if ending in ("csv", "tsv"):
-        return Csv(mapping, delimiter=mapping.csv.delimiter or ("\t" if ending == "tsv" else ","))
-    if ending == "parquet" and not path.lower().endswith(".gz"):
-        return ParquetFiles(mapping)
-    raise LakeError(f"{path}: no mapping can be given for {ending!r}; it can for {', '.join(ENDINGS)}")
-
-
 RECORDING = "recording"
 CAN_ENDINGS = ("log", "asc", "blf", "trc", "mf4", "mdf", "pcap", "pcapng", "crtd")
 """Endings of CAN logs; with a DBC file, a file of any ending that is no other format is one if its content is."""
@@ -145,8 +131,13 @@ class FormatChooser:
             return Recordings()
         if ending in CAN_ENDINGS or (self._logs is not None and (ending == "csv" or ending not in ENDINGS)):
             return self._can_logs(path)
-        if ending in ENDINGS:
-            return mapped_format(path, ending, self._mapping)
+        mapping = self._mapping or Mapping()
+        if ending in ("json", "jsonl", "ndjson"):
+            return JsonLines(mapping)
+        if ending in ("csv", "tsv"):
+            return Csv(mapping, delimiter=mapping.csv.delimiter or ("\t" if ending == "tsv" else ","))
+        if ending == "parquet" and not path.lower().endswith(".gz"):
+            return ParquetFiles(mapping)
         known = ", ".join(_KNOWN_ENDINGS)
         raise LakeError(f"{path}: unknown ending {ending!r}; name the format, one of {known} (format=, --format)")
 

@@ -4,7 +4,7 @@ Names and contents of the files depend on the split only, so a task that is retr
 writes the same files. Rows are sorted by type and time, so that readers can skip most row groups.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, TypePlan, Types
 from genus.lake._ingest.values import valid_rows
 from genus.lake._tables.columns import DEAD_SCHEMA, INSTANT, event_schema, file_schema
-from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.commits import IngestedFile, StoredFile
 from genus.lake._tables.files import WrittenContent, write_file
 from genus.lake._tables.names import (
     CODE,
@@ -32,7 +32,7 @@ from genus.lake._tables.names import (
     TYPE,
     table_folder,
 )
-from genus.lake._tables.part_writer import write_parquet
+from genus.lake._tables.part_writer import FileReport, write_parquet
 from genus.lake._tables.shapes import MAX_SHAPES, Shape, shape_number
 
 ROWS_PER_FILE = 2_000_000
@@ -44,14 +44,6 @@ Write: TypeAlias = Callable[[str, Callable[[Any], None]], WrittenContent]
 
 MAX_COUNTED = 1 << 16
 """The rows of each shape are counted for files with at most this many shapes."""
-
-
-class WrittenFile(msgspec.Struct, frozen=True):
-    table: str
-    folder: str
-    file: StoredFile
-    shapes: Mapping[int, int] | None
-    """The number of rows of each shape; None if there are too many shapes."""
 
 
 class TaskReport(msgspec.Struct):
@@ -66,7 +58,9 @@ class TaskReport(msgspec.Struct):
     rows: int = 0
     dead: int = 0
     newest_us: int | None = None
-    files: list[WrittenFile] = []
+    earlier: IngestedFile | None = None
+    """The result of an earlier ingest of the file, whose dead letters are tried again."""
+    files: list[FileReport] = []
     shapes: list[Shape] = []
 
 
@@ -166,7 +160,7 @@ class TableWriter:
         self._files += 1
         written = self._write_file(f"{self._origin.root}/{folder}/{file}", lambda stream: write_parquet(stream, table))
         stored = StoredFile(file, table.num_rows, *written)
-        self.report.files.append(WrittenFile(name, folder, stored, count_shapes(table)))
+        self.report.files.append(FileReport(name, folder, stored, count_shapes(table)))
 
 
 def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table:
