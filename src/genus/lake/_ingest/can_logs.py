@@ -60,14 +60,13 @@ class CanLogs(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, dbc: Dbc, log: str, *, unknown: Unknown = "dead") -> "CanLogs":
         """Logs in one log format of the bus that a DBC file describes; tasks get its messages, not the file."""
-        if unknown not in ("dead", "pass"):
-            raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
-        return cls(_messages_of(dbc), "", unknown).of_format(log)
+        return cls(_messages_of(dbc), log, unknown)
 
-    def of_format(self, log: str) -> "CanLogs":
-        if log not in FORMATS:
-            raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
-        return msgspec.structs.replace(self, log=log)
+    def __post_init__(self) -> None:
+        if self.unknown not in ("dead", "pass"):
+            raise LakeError(f"unknown={self.unknown!r}; write 'dead' for dead letters, or 'pass' to leave frames out")
+        if self.log not in FORMATS:
+            raise LakeError(f"log={self.log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of a plain log whose lines can be read anywhere; one split of any other file.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
@@ -157,7 +158,7 @@ class FormatChooser:
             raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
         from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
 
-        return self._logs.of_format(self.format or find_log_format(path))
+        return msgspec.structs.replace(self._logs, log=self.format or find_log_format(path))
 
 
 def _any_case(text: str) -> str:

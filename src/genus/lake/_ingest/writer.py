@@ -78,16 +78,15 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class TableWriter:
-    """Writes the rows of one split. State: rows that are not written yet, by family and day."""
+    """Writes the rows of one split. State: rows that are not written yet, by table and folder."""
 
     def __init__(self, origin: Origin, write: Write = write_file) -> None:
         self.report = TaskReport(origin.source, origin.path)
         self._origin = origin
         self._write_file = write
-        self._waiting: dict[tuple[str, int], list[pa.Table]] = {}
+        self._waiting: dict[tuple[str, str], list[pa.Table]] = {}
         self._schemas: dict[str, pa.Schema] = {}
-        self._shapes: dict[tuple[str, str], dict[str, Shape]] = {}
-        self._letters: list[DeadLetter] = []
+        self._shapes: dict[str, dict[Shape, None]] = {}
         self._files = 0
 
     def add(self, columns: Columns, plan: TypePlan) -> None:
@@ -102,60 +101,46 @@ class TableWriter:
         known = [each for each in (self.report.newest_us, newest) if each is not None]
         self.report.newest_us = max(known, default=None)
         for day, rows in _by_day(table):
-            self._hold((plan.family, day), [rows])
-
-    def _hold(self, key: tuple[str, int], tables: list[pa.Table]) -> None:
-        held = self._waiting.setdefault(key, [])
-        held += tables
-        if sum(table.num_rows for table in held) >= ROWS_PER_FILE:
-            self._flush(key)
+            folder = f"{table_folder(plan.family)}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
+            self._hold((plan.family, folder), [rows])
 
     def take(self, chunk: Chunk, types: Types) -> None:
         """Add what a format has read."""
-        if isinstance(chunk, list):
-            self.reject(chunk)
-        else:
+        if not isinstance(chunk, list):
             self.add(chunk, types.expected(chunk.type))
-
-    def reject(self, letters: list[DeadLetter]) -> None:
-        self.report.dead += len(letters)
-        self._letters += letters
-        if len(self._letters) >= LETTERS_PER_FILE:
-            self._flush_letters()
+        elif chunk:
+            self.report.dead += len(chunk)
+            table = dead_letter_table(chunk, self._origin)
+            self._hold((DEAD_LETTERS, f"{DEAD}/_commit={self._origin.commit}"), [table])
 
     def take_over(self, other: "TableWriter") -> None:
-        """Write the events of another writer that it has not written yet; it reports them still."""
-        for key, tables in other._waiting.items():
-            self._hold(key, tables)
+        """Write the rows of another writer that it has not written yet; it reports them still."""
+        for place, tables in other._waiting.items():
+            self._hold(place, tables)
         other._waiting = {}
 
     def finish(self) -> TaskReport:
         """Write the remaining rows and return the report."""
-        for key in sorted(self._waiting):
-            self._flush(key)
-        self._flush_letters()
-        self.report.shapes = [shape for seen in self._shapes.values() for shape in _reported_shapes(seen)]
+        for place in sorted(self._waiting):
+            self._write(*place, self._waiting.pop(place))
+        self.report.shapes = [shape for seen in self._shapes.values() for shape in _reported_shapes(list(seen))]
         return self.report
 
     def _note_shapes(self, bits: "PresenceBits", plan: TypePlan) -> None:
-        seen = self._shapes.setdefault((plan.family, plan.name), {})
+        seen = self._shapes.setdefault(plan.name, {})
         if len(seen) <= MAX_SHAPES:
-            texts = [f"{each:x}" for each in bits.distinct]
-            seen |= {text: Shape(plan.family, plan.name, plan.code, text) for text in texts}
+            seen |= dict.fromkeys(Shape(plan.family, plan.name, plan.code, f"{each:x}") for each in bits.distinct)
 
-    def _flush(self, key: tuple[str, int]) -> None:
-        family, day = key
-        folder = f"{table_folder(family)}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
-        self._write(family, folder, _sort_rows(self._waiting.pop(key)))
+    def _hold(self, place: tuple[str, str], tables: list[pa.Table]) -> None:
+        """Keep rows of a table until there are enough for a file in their folder."""
+        held = self._waiting.setdefault(place, [])
+        held += tables
+        most = LETTERS_PER_FILE if place[0] == DEAD_LETTERS else ROWS_PER_FILE
+        if sum(table.num_rows for table in held) >= most:
+            self._write(*place, self._waiting.pop(place))
 
-    def _flush_letters(self) -> None:
-        if not self._letters:
-            return
-        letters, self._letters = self._letters, []
-        table = dead_letter_table(letters, self._origin)
-        self._write(DEAD_LETTERS, f"{DEAD}/_commit={self._origin.commit}", table)
-
-    def _write(self, name: str, folder: str, table: pa.Table) -> None:
+    def _write(self, name: str, folder: str, tables: list[pa.Table]) -> None:
+        table = pa.concat_tables(tables) if name == DEAD_LETTERS else _sort_rows(tables)
         file = f"part-{self._origin.number:05}-{self._files:03}.parquet"
         self._files += 1
         written = self._write_file(f"{self._origin.root}/{folder}/{file}", lambda stream: write_parquet(stream, table))
@@ -281,9 +266,6 @@ def _is_ordered(column: pa.ChunkedArray, strict: bool) -> bool:
     return bool((steps > 0).all() if strict else (steps >= 0).all())
 
 
-def _reported_shapes(seen: dict[str, Shape]) -> list[Shape]:
+def _reported_shapes(seen: list[Shape]) -> list[Shape]:
     """The shapes of a type; one without presence bits if there are too many."""
-    if len(seen) <= MAX_SHAPES:
-        return list(seen.values())
-    first = next(iter(seen.values()))
-    return [Shape(first.family, first.type, first.code, None)]
+    return seen if len(seen) <= MAX_SHAPES else [msgspec.structs.replace(seen[0], tag=None)]
