@@ -125,13 +125,12 @@ class CanLogs(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def _messages_of(dbc: Dbc) -> tuple[MessageLayout, ...]:
-    """What tasks need; the same object for all logs, so that a job sends it once."""
-    return tuple(map(_without_comments, dbc.all_messages))
-
-
-def _without_comments(message: MessageLayout) -> MessageLayout:
-    signals = tuple(msgspec.structs.replace(signal, comment=None) for signal in message.signals)
-    return msgspec.structs.replace(message, signals=signals, comment=None)
+    """What tasks need, without comments; the same object for all logs, so that a job sends it once."""
+    replace, found = msgspec.structs.replace, []
+    for message in dbc.all_messages:
+        signals = tuple(replace(signal, comment=None) for signal in message.signals)
+        found.append(replace(message, signals=signals, comment=None))
+    return tuple(found)
 
 
 def find_log_format(path: str) -> str:

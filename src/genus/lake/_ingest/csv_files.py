@@ -54,7 +54,8 @@ class Csv(msgspec.Struct, frozen=True):
             yield from [[names]] if split.start == 0 else []
             return
         table = TableReader(self.mapping, types, changed_us(split.path), as_text=True)
-        parser = RowParser(names, self.delimiter, form.quote, _absent_texts(self.mapping))
+        absent = ["", *(value if isinstance(value, str) else repr(value) for value in self.mapping.absent)]
+        parser = RowParser(names, self.delimiter, form.quote, absent)
         lines = _without_header(read_lines(split)) if not form.columns and split.start == 0 else read_lines(split)
         for rows in LineJoiner(parser.row, form).rows(lines) if form.quote else lines:
             columns, offsets, letters = parser.parse(rows)
@@ -98,19 +99,11 @@ class Csv(msgspec.Struct, frozen=True):
 
 
 def _may_span(path: str, form: CsvFormat) -> bool:
-    if not form.quote or form.newlines is not None:
-        return bool(form.quote and form.newlines)
-    return is_compressed(path) or _contains(path, form.quote.encode())
-
-
-def _contains(path: str, byte: bytes) -> bool:
+    """Whether values may contain line ends, by the mapping, or because the file has quotes."""
+    if not form.quote or form.newlines is not None or is_compressed(path):
+        return bool(form.quote) and form.newlines is not False
     with open_input(path) as file:
-        return any(byte in piece for piece in iter(partial(file.read, _PIECE), b""))
-
-
-def _absent_texts(mapping: Mapping) -> list[str]:
-    """Texts that mean absent; the empty text does if it is not quoted."""
-    return ["", *(value if isinstance(value, str) else repr(value) for value in mapping.absent)]
+        return any(form.quote.encode() in piece for piece in iter(partial(file.read, _PIECE), b""))
 
 
 def _without_header(pieces: Iterator[Lines]) -> Iterator[Lines]:
@@ -159,8 +152,9 @@ class LineJoiner:
             if opened is not None:
                 if row == len(lines) and not self._swallows(lines[opened + 1 :]):
                     break
-                if row < len(lines) and self._is_joined(lines[opened : row + 1]):
-                    rows.append((b"\n".join(lines[opened : row + 1]), int(offsets[opened])))
+                joined = b"\n".join(lines[opened : row + 1])
+                if row < len(lines) and not self._swallows(lines[opened + 1 : row]) and self._row.fullmatch(joined):
+                    rows.append((joined, int(offsets[opened])))
                     done, opened = row + 1, None
                     continue
                 letters.append(DeadLetter.of(int(offsets[opened]), UNCLOSED, lines[opened]))
@@ -170,10 +164,6 @@ class LineJoiner:
         if opened is not None:
             self._open = Lines(lines[opened:], offsets[opened:], [])
         return Lines.of(rows, letters)
-
-    def _is_joined(self, lines: list[bytes]) -> bool:
-        """Whether lines, of which the first and the last have an odd number of quotes, are one row."""
-        return not self._swallows(lines[1:-1]) and self._row.fullmatch(b"\n".join(lines)) is not None
 
     def _swallows(self, lines: list[bytes]) -> bool:
         """Whether lines after an open quote cannot be part of its value."""
@@ -187,7 +177,6 @@ class RowParser:
 
     def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
         self._names, self._delimiter, self._quote = names, delimiter, quote
-        self._mark = quote.encode() if quote else None
         self.row = _row_pattern(rf"{{{len(names) - 1}}}".encode(), delimiter.encode(), quote.encode())
         self._any_row = _row_pattern(b"*+", delimiter.encode(), quote.encode())
         self._no_rows = pa.schema([(name, pa.string()) for name in names]).empty_table()
@@ -212,13 +201,11 @@ class RowParser:
 
         A stray quote would make Arrow read several rows as one.
         """
-        stray = [row for row, line in enumerate(rows.lines) if self._has_stray_quote(line)]
+        mark, is_row = self._quote.encode(), self._any_row.fullmatch
+        stray = [row for row, line in enumerate(rows.lines) if mark and mark in line and not is_row(line)]
         letters += [DeadLetter.of(int(rows.offsets[row]), STRAY, rows.lines[row]) for row in stray]
         left_out = {*stray, *(row for row, line in enumerate(rows.lines) if not line.strip())}
         return rows.take([row for row in range(len(rows.lines)) if row not in left_out]) if left_out else rows
-
-    def _has_stray_quote(self, line: bytes) -> bool:
-        return self._mark is not None and self._mark in line and self._any_row.fullmatch(line) is None
 
     def _parts(self, rows: Lines, letters: list[DeadLetter]) -> Iterator[tuple[pa.Table, Any]]:
         """Parse rows as a whole; if that fails, by halves, until the bad rows are alone."""

@@ -243,15 +243,13 @@ def _task_frame(
     spark: SparkSession, items: Sequence[T], function: Callable[[int, T], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
     """The rows that a function gives for each item and its number, in a task of its own."""
-    return spark.range(0, len(items), 1, len(items)).mapInArrow(partial(_run_tasks, items, function), schema)
 
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from function(number, items[number])
 
-def _run_tasks(
-    items: Sequence[T], function: Callable[[int, T], Iterator[pa.RecordBatch]], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from function(number, items[number])
+    return spark.range(0, len(items), 1, len(items)).mapInArrow(run, schema)
 
 
 def make_draft(work: IngestWork, reports: Sequence[TaskReport], *, is_cut: bool = False) -> CommitDraft:

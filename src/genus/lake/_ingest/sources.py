@@ -56,15 +56,11 @@ def _files_at(spark: SparkSession, path: str, any_ending: bool) -> Iterator[File
             raise LakeError(f"{path}: there is no such file or folder")
         yield from map(file_info, found)
     else:
-        files = _files_in(spark, absolute_path(path))
+        path = absolute_path(path)
+        files = list(walk_files(file_system_for(spark, path), path, hidden=False))
+        if local is None and not files:
+            files = [file_info(path)]  # a remote file: it has no entries
         yield from (file for file in files if any_ending or ending_of(file.path) in _KNOWN_ENDINGS)
-
-
-def _files_in(spark: SparkSession, path: str) -> list[FileInfo]:
-    found = list(walk_files(file_system_for(spark, path), path, hidden=False))
-    if local_path(path) is None and not found:
-        return [file_info(path)]  # a remote file: it has no entries
-    return found
 
 
 @dataclass
@@ -131,7 +127,11 @@ class FormatChooser:
         if ending in (RECORDING, "genus"):
             return Recordings()
         if ending in CAN_ENDINGS or (self._logs is not None and (ending == "csv" or ending not in ENDINGS)):
-            return self._can_logs(path)
+            if self._logs is None:
+                raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
+            from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
+
+            return msgspec.structs.replace(self._logs, log=self.format or find_log_format(path))
         mapping = self._mapping or Mapping()
         if ending in ("json", "jsonl", "ndjson"):
             return JsonLines(mapping)
@@ -152,13 +152,6 @@ class FormatChooser:
         format = self(path)
         if self._mapping is None and isinstance(format, Csv):
             format.check_named(path, types)
-
-    def _can_logs(self, path: str) -> Format:
-        if self._logs is None:
-            raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
-        from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
-
-        return msgspec.structs.replace(self._logs, log=self.format or find_log_format(path))
 
 
 def _any_case(text: str) -> str:

@@ -109,7 +109,8 @@ def _blocks(
             yield [DeadLetter.of(position, f"the file is damaged here: {problem}", rest[:_KEPT])]
             return
         rest += piece
-        size = _whole_lines(rest, None if end is None else end - position, is_last=not piece)
+        beyond = 0 if end is None else rest.find(b"\n", end - position - 1) + 1
+        size = beyond or (rest.rfind(b"\n") + 1 if piece else len(rest))  # of the whole lines that begin before the end
         if size:
             yield TextBlock(position, rest[:size])
         position, rest = position + size, rest[size:]
@@ -119,12 +120,6 @@ def _blocks(
             yield TextBlock(position, rest[: limit + len(_BOM) + 1])
             skipped, following = _after_line(stream)
             position, rest = position + len(rest) + skipped, following
-
-
-def _whole_lines(text: bytes, left: int | None, *, is_last: bool) -> int:
-    """The number of bytes in whole lines that begin in the first `left` bytes of a text."""
-    beyond = 0 if left is None else text.find(b"\n", left - 1) + 1
-    return beyond or (len(text) if is_last else text.rfind(b"\n") + 1)
 
 
 def _after_line(stream: "IO[bytes] | GzipReader") -> tuple[int, bytes]:

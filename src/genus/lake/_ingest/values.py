@@ -314,10 +314,6 @@ def _texts(column: pa.Array, type_: AttributeType, form: ValueFormat) -> pa.Arra
     return column
 
 
-def _octets(column: pa.Array, type_: AttributeType, form: ValueFormat) -> pa.Array | None:
-    return column if pa.types.is_binary(column.type) else None
-
-
 def _choices(column: pa.Array, type_: ChoiceType, form: ValueFormat) -> pa.Array | None:
     stored = stored_type(type_)
     values = _texts(column, type_, form) if stored == pa.string() else _integers(column, form)
@@ -326,7 +322,10 @@ def _choices(column: pa.Array, type_: ChoiceType, form: ValueFormat) -> pa.Array
 
 def _times(column: pa.Array, type_: TimeType, form: ValueFormat) -> pa.Array | None:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        times = _times_of_timestamps(column, form.zone)
+        has_zone = getattr(column.type, "tz", None) is not None  # a date has none
+        if not has_zone and not form.zone:
+            return None
+        times = column.cast(INSTANT) if has_zone else _localize(column.cast(_NAIVE), form.zone)
     elif form.format in UNITS:
         micros = _micros(column, UNITS[form.format])
         times = None if micros is None else micros.cast(INSTANT)
@@ -335,12 +334,6 @@ def _times(column: pa.Array, type_: TimeType, form: ValueFormat) -> pa.Array | N
     else:
         return None
     return None if times is None else _within(times.cast(pa.int64()), FIRST_US, LAST_US).cast(INSTANT)
-
-
-def _times_of_timestamps(column: pa.Array, zone: str) -> pa.Array | None:
-    if getattr(column.type, "tz", None) is not None:
-        return column.cast(INSTANT)
-    return _localize(column.cast(_NAIVE), zone) if zone else None
 
 
 def _times_of_iso(column: pa.Array, zone: str) -> pa.Array:
@@ -386,7 +379,7 @@ _FAST: dict[type, Fast] = {
     IntType: _ints,
     FloatType: _floats,
     TextType: _texts,
-    BytesType: _octets,
+    BytesType: lambda column, type_, form: column if pa.types.is_binary(column.type) else None,
     TimeType: _times,
     DurationType: _durations,
     ChoiceType: _choices,
