@@ -110,18 +110,11 @@ def _decode_lines(lines: list[bytes]) -> tuple[list[Record], Mask]:
     try:
         records = list(map(_decode, lines))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        records = list(map(_decode_line, lines))
+        records = [decode_json(line, None, last_counts=True) for line in lines]
     if set(map(type, records)) <= {dict}:
         return records, np.ones(len(records), np.bool_)
     good = np.array([type(record) is dict for record in records])
     return [record if type(record) is dict else {} for record in records], good
-
-
-def _decode_line(line: bytes) -> Any:
-    try:
-        return _decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
 
 
 def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[str], good: Mask) -> None:

@@ -25,7 +25,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from genus.bus._attribute_map import UNITS_OF, Convert, converter
+from genus.bus._attribute_map import UNITS_OF, Convert, converter, decode_units
 from genus.bus._block_events import ReadBlock, events_in
 from genus.bus._block_index import index_of
 from genus.bus._blocks import HEADER, block_at
@@ -57,8 +57,6 @@ RUN = 10_000
 """Events that are decoded together, about."""
 PIECE = 1 << 22
 
-_UNITS = UNITS_OF.encode()
-_open_units = msgspec.msgpack.Decoder(tuple[str, int, dict[str, str]]).decode
 _open_packet = msgspec.msgpack.Decoder(tuple[str, Int64, msgspec.Raw]).decode
 
 
@@ -190,29 +188,18 @@ def _read_frames(data: Octets, form: FrameFormat, waiting: _WaitingEvents) -> It
     units: dict[str, Mapping[str, str]] = {}
     for found in frames_in(data, form):
         if isinstance(found, Frame):
-            if (stated := _read_stated_units(found.packet)) is not None:
-                units |= stated
-                continue
             try:
                 name, recorded, attributes = _open_packet(found.packet)
             except Exception:  # msgspec's errors, UnicodeDecodeError
                 yield [DeadLetter.of(found.start, "not a packet", found.packet)]
                 continue
-            yield from waiting.add(name, StoredRun(units.get(name, {}), [attributes], [recorded], [found.start]))
+            if name.startswith(UNITS_OF) and (stated := decode_units(attributes)) is not None:
+                units[name.removeprefix(UNITS_OF)] = stated
+            else:
+                yield from waiting.add(name, StoredRun(units.get(name, {}), [attributes], [recorded], [found.start]))
         elif found.end > found.start:
             loss = f"{found.end - found.start} bytes skipped"
             yield [_damaged(data, found.start, found.end, found.start, loss, found.end == len(data))]
-
-
-def _read_stated_units(packet: bytes) -> dict[str, Mapping[str, str]] | None:
-    """The units of a type in a packet that states them; None for every other packet."""
-    if packet.find(_UNITS, 2, 3 + len(_UNITS)) == -1:
-        return None
-    try:
-        name, _, units = _open_units(packet)
-    except Exception:  # msgspec's errors, UnicodeDecodeError
-        return None
-    return {name.removeprefix(UNITS_OF): units}
 
 
 def _read_blocks(data: Octets, start: int, end: int, waiting: _WaitingEvents) -> Iterator[Chunk]:
@@ -286,7 +273,9 @@ class TypeReader:
             unconverted = _take_unconverted(values, attribute) if converters else {}
             column = _convert(values, attribute.type)
             reason = f"{attribute.name} {_CHECKED_AS_COLUMN.get(type(attribute.type), 'is missing')}"
-            wrong |= dict.fromkeys(rows[self._wrong_rows(column, attribute)].tolist(), reason)
+            is_missing = attribute.name in self._plan.required and column.column.null_count > 0
+            mask = ~valid_rows(column.column) if is_missing else column.wrong
+            wrong |= dict.fromkeys(rows[mask].tolist(), reason)
             wrong |= {int(rows[at]): problem for at, problem in unconverted.items()}
             if column.column.null_count < len(bodies):
                 found[attribute.name] = column.column
@@ -319,11 +308,6 @@ class TypeReader:
             for name, unit in units.items()
             if name in known and known[name].unit not in (None, unit)
         }
-
-    def _wrong_rows(self, column: CastColumn, attribute: Attribute) -> Any:
-        is_missing = attribute.name in self._plan.required and column.column.null_count > 0
-        mask = ~valid_rows(column.column) if is_missing else column.wrong
-        return [] if mask is None else np.flatnonzero(mask)
 
 
 _CHECKED_AS_COLUMN: Mapping[type, str] = {
@@ -358,10 +342,9 @@ def _convert(values: list[Any], type_: AttributeType) -> CastColumn:
         return read_values(values, type_, ValueFormat())
     column = pa.array(values, stored_type(type_))
     if not isinstance(type_, TimeType) or column.null_count == len(column):
-        return CastColumn(column)
+        return CastColumn.good(column)
     micros = column.cast(pa.int64()).fill_null(0).to_numpy()
-    wrong = (micros < FIRST_US) | (micros > LAST_US)  # text with a zone may be just outside
-    return CastColumn(column, wrong if wrong.any() else None)
+    return CastColumn(column, (micros < FIRST_US) | (micros > LAST_US))  # text with a zone may be just outside
 
 
 def _value_getter(attribute: Attribute, converters: Mapping[str, Convert]) -> Callable[[Any], Any]:

@@ -66,8 +66,8 @@ class TypeColumns:
     def assemble(self, given: Sequence[CastColumn], good: Mask, positions: Positions) -> Columns:
         """The events of good rows, from a column for each wanted field; rows with a fault are set not to be good."""
         values = [each.column for each in given]
-        for wrong in (each.wrong for each in given if each.wrong is not None):
-            good &= ~wrong
+        for each in given:
+            good &= ~each.wrong
         columns = {name: self._column(name, values, len(good)) for name in (*self.plan.sources, *self._constants)}
         for name in self.type.required:
             good &= valid_rows(columns[name]) if name in columns else False

@@ -59,10 +59,14 @@ Fast: TypeAlias = Callable[[pa.Array, Any, ValueFormat], pa.Array | None]
 
 
 class CastColumn(NamedTuple):
-    """An attribute's column, null where a value is absent or wrong, and a mask of the wrong rows if there are any."""
+    """An attribute's column, null where a value is absent or wrong, and a mask of the wrong rows."""
 
     column: pa.Array
-    wrong: Mask | None = None
+    wrong: Mask
+
+    @classmethod
+    def good(cls, column: pa.Array) -> "CastColumn":
+        return cls(column, np.zeros(len(column), np.bool_))
 
 
 class Unreadable(str):
@@ -106,31 +110,22 @@ def _convert(
     column: pa.Array, fast: Callable[[pa.Array], pa.Array | None], type_: AttributeType, form: ValueFormat
 ) -> CastColumn:
     if column.null_count == len(column):
-        return CastColumn(pa.nulls(len(column), stored_type(type_)))
+        return CastColumn.good(pa.nulls(len(column), stored_type(type_)))
     try:
         if (made := fast(column)) is not None:
-            return CastColumn(made)
+            return CastColumn.good(made)
     except _REFUSED:
         if len(column) > FEW:
             half = len(column) // 2
-            return _concat([_convert(part, fast, type_, form) for part in (column.slice(0, half), column.slice(half))])
+            parts = [_convert(part, fast, type_, form) for part in (column.slice(0, half), column.slice(half))]
+            masks = np.concatenate([part.wrong for part in parts])
+            return CastColumn(pa.concat_arrays([part.column for part in parts]), masks)
     try:
         encoded = column.dictionary_encode()
     except pa.ArrowNotImplementedError:  # lists and structs
         return read_values(python_values(column), type_, form)
     distinct, wrong = read_values(python_values(encoded.dictionary), type_, form)
-    indices = encoded.indices
-    return CastColumn(
-        distinct.take(indices), None if wrong is None else wrong[indices.fill_null(0)] & valid_rows(column)
-    )
-
-
-def _concat(parts: list[CastColumn]) -> CastColumn:
-    column = pa.concat_arrays([part.column for part in parts])
-    if all(part.wrong is None for part in parts):
-        return CastColumn(column)
-    masks = [np.zeros(len(part.column), np.bool_) if part.wrong is None else part.wrong for part in parts]
-    return CastColumn(column, np.concatenate(masks))
+    return CastColumn(distinct.take(encoded.indices), wrong[encoded.indices.fill_null(0)] & valid_rows(column))
 
 
 # -- one by one --------------------------------------------------------------------------------------------------------
@@ -147,7 +142,7 @@ def read_values(values: Iterable[Any], type_: AttributeType, form: ValueFormat) 
         except (*ERRORS, TypeError):  # keys or extensions that JSON does not have are a TypeError
             made.append(None)
             wrong.append(True)
-    return CastColumn(_stored_array(made, type_), np.array(wrong) if any(wrong) else None)
+    return CastColumn(_stored_array(made, type_), np.array(wrong, np.bool_))
 
 
 def _as_it_is(value: Any) -> Any:
