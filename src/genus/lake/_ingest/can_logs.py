@@ -104,11 +104,9 @@ class CanLogs(msgspec.Struct, frozen=True):
             yield [reader]
             return
         has_times = reader is None or reader.times != "none"
-        readers: list[_ChunkReader | _LongReader] = []
-        if split.share != LONG_MESSAGES:
-            readers.append(_ChunkReader(self, types, has_times))
+        readers = [] if split.share == LONG_MESSAGES else [_ChunkReader(self, types, has_times)]
         if self._has_long_messages and split.share != FRAMES:
-            readers.append(_LongReader(self, types, has_times))
+            readers.append(_ChunkReader(self, types, has_times, is_long=True))
         if _is_divisible(reader, split.path):
             pieces = _read_range(split, reader)
         else:
@@ -232,30 +230,50 @@ def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
 
 
 class _ChunkReader:
-    """State: frames that wait until enough can be decoded together, by the width of their data."""
+    """State: frames that wait until enough can be decoded together, by the width of their data.
 
-    def __init__(self, format: CanLogs, types: Types, has_times: bool, *, are_whole: bool = False) -> None:
-        self._are_whole = are_whole
+    With `is_long`, it reads the long messages that frames are parts of, instead of the frames.
+    """
+
+    def __init__(self, format: CanLogs, types: Types, has_times: bool, *, is_long: bool = False) -> None:
         self._leaves_out_unknown = format.unknown == "pass"
         self._decoder, self._types = _decoder(format.messages), types
         self._waiting: dict[int, list[FrameColumns]] = {}
+        self._long = LongColumns(format.messages, self._add_incomplete) if is_long else None
+        self._incomplete: list[DeadLetter] = []
         self._has_times = has_times
         """Whether the log has time stamps; otherwise events have no time, and were recorded at the file's date."""
 
     def add(self, frames: FrameColumns) -> Iterator[Chunk]:
-        """Take frames; gives chunks once there are `FRAMES_AT_ONCE` of one width."""
-        width = frames.data.shape[1]
-        parts = self._waiting.setdefault(width, [])
-        parts.append(frames)
-        if sum(len(part.at_us) for part in parts) >= FRAMES_AT_ONCE:
-            yield from self._decode(FrameColumns.concat(self._waiting.pop(width)))
+        """Take frames in the order of the log; gives chunks once there are `FRAMES_AT_ONCE` of one width."""
+        found = frames if self._long is None else self._long.add(frames)
+        if found is not None:
+            width = found.data.shape[1]
+            parts = self._waiting.setdefault(width, [])
+            parts.append(found)
+            if sum(len(part.at_us) for part in parts) >= FRAMES_AT_ONCE:
+                yield from self._decode(FrameColumns.concat(self._waiting.pop(width)))
+        yield self._take_incomplete()
 
     def flush(self) -> Iterator[Chunk]:
+        """What is left; long messages in progress are incomplete."""
+        if self._long is not None:
+            self._long.close()
         for parts in self._waiting.values():
             yield from self._decode(FrameColumns.concat(parts))
+        yield self._take_incomplete()
+
+    def _add_incomplete(self, incomplete: Incomplete) -> None:
+        position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
+        line = _candump_line(at_us, channel, f"{identifier:08X}#{data.hex().upper()}")
+        self._incomplete.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
+
+    def _take_incomplete(self) -> list[DeadLetter]:
+        letters, self._incomplete = self._incomplete, []
+        return letters
 
     def _decode(self, frames: FrameColumns) -> Iterator[Chunk]:
-        for part in self._decoder.decode(frames, are_whole=self._are_whole):
+        for part in self._decoder.decode(frames, are_whole=self._long is not None):
             if isinstance(part, PartFrames):
                 continue  # it is read with the long messages
             if isinstance(part, RefusedFrames):
@@ -271,37 +289,6 @@ class _ChunkReader:
         for start in range(0, len(refused.rows), LETTERS_AT_ONCE):
             rows = refused.rows[start : start + LETTERS_AT_ONCE]
             yield list(_frames_as_dead_letters(refused.reason, frames.take(rows)))
-
-
-class _LongReader:
-    """State: the long messages of a log in progress, and those that wait to be decoded."""
-
-    def __init__(self, format: CanLogs, types: Types, has_times: bool) -> None:
-        self._letters: list[DeadLetter] = []
-        self._bus = LongColumns(format.messages, self._add_letter)
-        self._chunks = _ChunkReader(format, types, has_times, are_whole=True)
-
-    def add(self, frames: FrameColumns) -> Iterator[Chunk]:
-        """Take frames in the order of the log."""
-        found = self._bus.add(frames)
-        if found is not None:
-            yield from self._chunks.add(found)
-        yield self._take_letters()
-
-    def flush(self) -> Iterator[Chunk]:
-        """What is left; messages in progress are incomplete."""
-        self._bus.close()
-        yield from self._chunks.flush()
-        yield self._take_letters()
-
-    def _take_letters(self) -> list[DeadLetter]:
-        letters, self._letters = self._letters, []
-        return letters
-
-    def _add_letter(self, incomplete: Incomplete) -> None:
-        position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
-        line = _candump_line(at_us, channel, f"{identifier:08X}#{data.hex().upper()}")
-        self._letters.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
 
 
 @lru_cache(maxsize=1024)

@@ -68,7 +68,10 @@ class FramePlan(msgspec.Struct, frozen=True):
         types = types_of(work.catalog)
         mapping = what if isinstance(what, Mapping) else _mapping_for(lake, what, columns, types)
         mapping.check(types)
-        return cls(work, _with_own_columns(mapping, columns))
+        stated = MappedField((RECORDED,), "") if RECORDED in columns else None
+        own = tuple((name,) for name in _OWN if name in columns and name != RECORDED)  # they are passed over
+        replaced = {"ignore": (*mapping.ignore, *own), "recorded": mapping.recorded or stated}
+        return cls(work, msgspec.structs.replace(mapping, **replaced))
 
 
 def _mapping_for(lake: LakeFolder, what: type | str, columns: Sequence[str], types: Types) -> Mapping:
@@ -84,14 +87,6 @@ def _mapping_for(lake: LakeFolder, what: type | str, columns: Sequence[str], typ
     if missing := [name for name in plan.required if names[name].isdisjoint(columns)]:
         raise LakeError(f"there is no column {missing[0]!r}, which every {plan.name} must have")
     return Mapping(name=plan.name, naming=TypeNaming(fixed=plan.name))
-
-
-def _with_own_columns(mapping: Mapping, columns: Sequence[str]) -> Mapping:
-    """The mapping with the columns that a lake adds, if a frame has them: they are passed over but for `_recorded`."""
-    stated = MappedField((RECORDED,), "") if RECORDED in columns else None
-    passed = [(name,) for name in _OWN if name in columns and name != RECORDED]
-    ignore = (*mapping.ignore, *passed)
-    return msgspec.structs.replace(mapping, ignore=ignore, recorded=mapping.recorded or stated)
 
 
 def source_path(key: str | None) -> str:

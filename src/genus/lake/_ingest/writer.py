@@ -92,7 +92,9 @@ class TableWriter:
     def add(self, columns: Columns, plan: TypePlan) -> None:
         schema = self._schemas.setdefault(plan.family, event_schema(plan.vector))
         bits = presence_bits(columns.batch, plan)
-        self._note_shapes(bits, plan)
+        shapes = self._shapes.setdefault(plan.name, {})
+        if len(shapes) <= MAX_SHAPES:
+            shapes |= dict.fromkeys(Shape(plan.family, plan.name, plan.code, f"{each:x}") for each in bits.distinct)
         table = event_table(columns.batch, plan, bits, self._origin, schema)
         stored = file_schema(plan.vector)
         table = table.rename_columns(stored.names).cast(stored)
@@ -123,13 +125,10 @@ class TableWriter:
         """Write the remaining rows and return the report."""
         for place in sorted(self._waiting):
             self._write(*place, self._waiting.pop(place))
-        self.report.shapes = [shape for seen in self._shapes.values() for shape in _reported_shapes(list(seen))]
+        for shapes in map(list, self._shapes.values()):
+            too_many = len(shapes) > MAX_SHAPES  # one without presence bits stands for them
+            self.report.shapes += [msgspec.structs.replace(shapes[0], tag=None)] if too_many else shapes
         return self.report
-
-    def _note_shapes(self, bits: "PresenceBits", plan: TypePlan) -> None:
-        seen = self._shapes.setdefault(plan.name, {})
-        if len(seen) <= MAX_SHAPES:
-            seen |= dict.fromkeys(Shape(plan.family, plan.name, plan.code, f"{each:x}") for each in bits.distinct)
 
     def _hold(self, place: tuple[str, str], tables: list[pa.Table]) -> None:
         """Keep rows of a table until there are enough for a file in their folder."""
@@ -264,8 +263,3 @@ def _is_ordered(column: pa.ChunkedArray, strict: bool) -> bool:
         return False
     steps = np.diff(column.cast(pa.int64()).to_numpy())
     return bool((steps > 0).all() if strict else (steps >= 0).all())
-
-
-def _reported_shapes(seen: list[Shape]) -> list[Shape]:
-    """The shapes of a type; one without presence bits if there are too many."""
-    return seen if len(seen) <= MAX_SHAPES else [msgspec.structs.replace(seen[0], tag=None)]
