@@ -14,7 +14,7 @@ does not have, and a required attribute that is missing, make a dead letter.
 
 import io
 import mmap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
@@ -269,8 +269,7 @@ class TypeReader:
         converters = self._converters(run.units)
         found: dict[str, pa.Array] = {}
         for attribute in self._plan.attributes:
-            values = list(map(_value_getter(attribute, converters), bodies))
-            unconverted = _take_unconverted(values, attribute) if converters else {}
+            values, unconverted = _values_of(attribute, bodies, converters)
             column = _convert(values, attribute.type)
             reason = f"{attribute.name} {_CHECKED_AS_COLUMN.get(type(attribute.type), 'is missing')}"
             is_missing = attribute.name in self._plan.required and column.column.null_count > 0
@@ -347,37 +346,27 @@ def _convert(values: list[Any], type_: AttributeType) -> CastColumn:
     return CastColumn(column, (micros < FIRST_US) | (micros > LAST_US))  # text with a zone may be just outside
 
 
-def _value_getter(attribute: Attribute, converters: Mapping[str, Convert]) -> Callable[[Any], Any]:
-    """A function that gets the value of an attribute from a body; under a former name if it has none otherwise.
+def _values_of(
+    attribute: Attribute, bodies: Sequence[Any], converters: Mapping[str, Convert]
+) -> tuple[list[Any], dict[int, str]]:
+    """The values of an attribute, under a former name where it has none otherwise, in the units of the catalog.
 
-    The value is converted; where that cannot be done, it is the EventError.
+    Also the rows with a value that cannot be converted, or does not fit after it, with the reasons.
     """
-    names = (attribute.name, *attribute.former)
-    if len(names) == 1 and attribute.name not in converters:
-        return attrgetter(attribute.name)
-    getters = [(attrgetter(name), converters.get(name)) for name in names]
-
-    def get(body: Any) -> Any:
-        for value_of, convert in getters:
-            value = value_of(body)
-            if value is not None:
-                try:
-                    return value if convert is None else convert(value)
-                except EventError as problem:
-                    return problem
-        return None
-
-    return get
-
-
-def _take_unconverted(values: list[Any], attribute: Attribute) -> dict[int, str]:
-    """Why values could not be converted, or do not fit after it, by row; None takes their place."""
-    found = {row: str(value) for row, value in enumerate(values) if isinstance(value, EventError)}
-    if isinstance(attribute.type, IntType):
-        low, high = int_range(attribute.type.bits, attribute.type.signed)
-        reason = f"{attribute.name} does not fit after its conversion to {attribute.unit}"
-        rows = [row for row, value in enumerate(values) if type(value) is int and not low <= value <= high]
-        found |= dict.fromkeys(rows, reason)
-    for row in found:
-        values[row] = None
-    return found
+    values, wrong = list(map(attrgetter(attribute.name), bodies)), dict[int, str]()
+    if not attribute.former and attribute.name not in converters:
+        return values, wrong
+    whole = int_range(attribute.type.bits, attribute.type.signed) if isinstance(attribute.type, IntType) else None
+    for row, body in enumerate(bodies):
+        for name in (attribute.name, *attribute.former):
+            if (value := getattr(body, name)) is None:
+                continue
+            try:
+                value = converters[name](value) if name in converters else value
+            except EventError as problem:
+                value, wrong[row] = None, str(problem)
+            if whole is not None and type(value) is int and not whole[0] <= value <= whole[1]:
+                value, wrong[row] = None, f"{attribute.name} does not fit after its conversion to {attribute.unit}"
+            values[row] = value
+            break
+    return values, wrong

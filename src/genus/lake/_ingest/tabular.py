@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from genus.lake._ingest.format import POSITION_FIELD, RECORDED_FIELD, Chunk, Columns, DeadLetter, Split, TypePlan, Types
+from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, TypePlan, Types
 from genus.lake._ingest.text_lines import changed_us
 from genus.lake._ingest.values import (
     CastColumn,
@@ -29,8 +29,9 @@ from genus.lake._ingest.values import (
     stored_values,
     valid_rows,
 )
-from genus.lake._tables.columns import INSTANT
+from genus.lake._tables.columns import INSTANT, OWN_SCHEMA
 from genus.lake._tables.files import open_input
+from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import TimeType
 from genus.records._fields import FieldPlan, column_name
 from genus.records._mapping import Mapping, read_constant
@@ -89,7 +90,8 @@ class TypeColumns:
         is_stated = bool(known) and known[0].null_count == 0
         recorded = known[0] if is_stated else pc.coalesce(*known, pa.repeat(self._changed, len(good)))
         present = {name: column for name, column in columns.items() if column.null_count < len(good)}
-        schema = pa.schema([*(self.type.schema.field(name) for name in present), POSITION_FIELD, RECORDED_FIELD])
+        own = (OWN_SCHEMA.field(name) for name in (POSITION, RECORDED))
+        schema = pa.schema([*(self.type.schema.field(name) for name in present), *own])
         batch = pa.RecordBatch.from_arrays([*present.values(), pa.array(positions), recorded], schema=schema)
         return Columns(self.type.name, batch if good.all() else batch.filter(pa.array(good)))
 
