@@ -64,7 +64,8 @@ class CanLogs(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.unknown not in ("dead", "pass"):
-            raise LakeError(f"unknown={self.unknown!r}; write 'dead' for dead letters, or 'pass' to leave frames out")
+            asked = f"unknown={self.unknown!r}"
+            raise LakeError(f"{asked}; write 'dead' to get dead letters, or 'pass' to leave frames out")
         if self.log not in FORMATS:
             raise LakeError(f"log={self.log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
 

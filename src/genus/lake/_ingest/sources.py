@@ -137,7 +137,9 @@ class FormatChooser:
             return JsonLines(mapping)
         if ending in ("csv", "tsv"):
             return Csv(mapping, delimiter=mapping.csv.delimiter or ("\t" if ending == "tsv" else ","))
-        if ending == "parquet" and not path.lower().endswith(".gz"):
+        if ending == "parquet" and path.lower().endswith(".gz"):
+            raise LakeError(f"{path}: Parquet files in gzip files are not read; unpack it")
+        if ending == "parquet":
             return ParquetFiles(mapping)
         known = ", ".join(_KNOWN_ENDINGS)
         raise LakeError(f"{path}: unknown ending {ending!r}; name the format, one of {known} (format=, --format)")
