@@ -68,6 +68,10 @@ def test_the_same_file_twice_adds_nothing(lake: Lake, tmp_path: Path) -> None:
     again = lake.ingest([file, shutil.copy(file, tmp_path / "b.genus")])
     assert (again.events, again.files, again.skipped) == (0, 0, 2)
     assert lake.read(Streetside).count() == 50
+    larger = write_recording(tmp_path / "c.genus", traffic(70, first=100))
+    mixed = lake.ingest([shutil.copy(file, tmp_path / "d.genus"), larger])
+    assert (mixed.events, mixed.files, mixed.skipped) == (70, 1, 1), "one task reads both, the known one first"
+    assert lake.read(Streetside).count() == 120
 
 
 def test_folders_and_patterns_stand_for_their_files(lake: Lake, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from genus import Event, Kind, Maybe
 from genus.errors import LakeError
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.json_lines import JsonLines
-from genus.lake._ingest.sources import mapped_format
 from genus.lake._ingest.tabular import ParquetFiles
 from genus.records import Mapping, read_mapping
 from genus.records._mapping import MappedField, format_path, parse_path
@@ -154,7 +153,7 @@ def test_the_ending_of_a_file_says_its_format() -> None:
         "parquet": ParquetFiles,
     }
     assert {ending: type(format_for(f"/a.b/c.{ending}")) for ending in endings} == endings
-    assert mapped_format("/data/x", "tsv", None).delimiter == "\t"  # type: ignore[attr-defined]
+    assert format_for("/data/x.tsv").delimiter == "\t"  # type: ignore[attr-defined]
     for path in ("/a/b.txt", "/a/b", "/a/b.parquet.gz"):
         with pytest.raises(LakeError, match=f"^{path}: "):
             format_for(path)

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from genus import Event, Subscription, this
 from genus.errors import LakeError
 from genus.lake import Lake, LakeReader
+from genus.lake._ingest.text_lines import changed_us
 from genus.lake._tables.commits import CommitConflict
 from genus.lake._tables.file_systems import ObjectFileSystem, walk_files
 from genus.lake._tables.files import list_files
@@ -260,6 +261,7 @@ def test_files_are_ingested_from_the_store(spark: SparkSession, path: str, recor
     for recording in recordings[:2]:
         files.replace(f"{path}/landing/{recording.name}", recording.read_bytes())
     assert list_files(f"{path}/landing") == [f"{path}/landing/0.genus", f"{path}/landing/1.genus"]
+    assert changed_us(f"{path}/landing/0.genus".replace("s3://", "s3a://")) > 0, "as Hadoop writes it"
     lake = Lake.create(spark, f"{path}/lake", *ALL)
     assert lake.ingest(f"{path}/landing").events == 120
     assert lake.ingest(f"{path}/landing").events == 0

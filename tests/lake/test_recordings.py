@@ -340,7 +340,7 @@ BAD: list[tuple[Any, str]] = [
     (["Trailer", 0, {"axles": 2, "time": NOON, "stops": None}], "stops must be present and representable in JSON"),
     (["Trailer", 0, {"axles": 2, "time": None, "stops": []}], "Expected `datetime`, got `None` - at `$.time`"),
     (["Trailer", 0, {"axles": 2, "stops": []}], "not a Trailer: Object missing required field `time`"),
-    (["Truck", 1 << 62, {"axles": 2}], "not a Truck: Expected `int` <= 253402300799999999 - at `$[1]`"),
+    (["Truck", 1 << 62, {"axles": 2}], "not a Truck: the time of recording must be a time"),
     (["Truck", 0, {"axles": 2}, 1], ""),
     (["Truck", "now", {"axles": 2}], "not a packet"),
     ([1, 2, 3], "not a packet"),

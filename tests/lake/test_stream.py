@@ -279,7 +279,7 @@ def test_what_a_task_takes_for_known_is_read_if_the_lake_does_not_have_it(lake: 
     reports = run_ingest(lake.spark, work, [stale])
     assert [(report.is_known, report.rows) for report in reports] == [(True, 0)]
     made = commit_reports(lake, work, reports, lambda report: stale)
-    assert [(source.number, source.rows) for source in made.draft.sources] == [(7, 5)]
+    assert [(source.number, source.rows) for source in made.sources] == [(7, 5)]
     assert not lake.check()
 
 

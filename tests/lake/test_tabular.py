@@ -188,14 +188,15 @@ def test_a_csv_file_without_types_is_refused_if_no_mapping_says_what_it_is(tmp_p
     gz.write_bytes(gzip.compress(bare.read_bytes()))
     for path in (bare, gz):
         with pytest.raises(LakeError, match="no column 'type', but lane, km/h") as refused:
-            FormatChooser(None, None, None).check_named([str(path)], TYPES)
+            FormatChooser(None, None, None).check_named(str(path), TYPES)
         line, other = re.findall("`(.*?)`", str(refused.value))[0::2]
         assert (line, other) == ('type.is = "Loop"', '"km/h" = "attribute"')
         mapping = read_mapping(f"{line}\n[attributes]\n{other.replace('attribute', 'speed')}")
-        FormatChooser(None, mapping, None).check_named([str(path)], TYPES)
+        FormatChooser(None, mapping, None).check_named(str(path), TYPES)
         assert Found(Csv(mapping), path, TYPES).events() == [{"_type": "Loop", "lane": 1, "speed": "50.0"}]
     typed, damaged = written(tmp_path / "typed.csv", "type,lane\n"), written(tmp_path / "damaged.csv", b"\xff\n")
-    FormatChooser(None, None, None).check_named(map(str, [typed, damaged, tmp_path / "a.jsonl"]), TYPES)
+    for path in (typed, damaged, tmp_path / "a.jsonl"):
+        FormatChooser(None, None, None).check_named(str(path), TYPES)
 
 
 def test_options_of_csv_are_in_the_mapping(tmp_path: Path) -> None:

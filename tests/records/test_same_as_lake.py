@@ -133,7 +133,7 @@ FORMS = st.builds(
 def column_value(value: Any, type_: AttributeType, form: ValueFormat) -> tuple[str, Any]:
     """What the lake makes of a value."""
     column, wrong = convert_json([value], type_, form)
-    if wrong is not None and wrong[0]:
+    if wrong[0]:
         return "wrong", None
     (found,) = column.cast("int64").to_pylist() if isinstance(type_, TimeType | DurationType) else column.to_pylist()
     return "kept", repr(found)

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.lake._ingest.format import Unknown
 from genus.lake._ingest.frames import append
-from genus.lake._ingest.ingest import COMMIT_BYTES, FormatOptions, IngestResult, ProgressHandler, find_sources, ingest
+from genus.lake._ingest.ingest import COMMIT_BYTES, IngestResult, ProgressHandler, find_sources, ingest
 from genus.lake._ingest.job import Identity
-from genus.lake._ingest.sources import PathLike, Unknown
+from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._jobs import check_running
 from genus.lake._mirror.iceberg import IcebergTables, remade_without
 from genus.lake._mirror.mirror import Mirror, MirrorResult
@@ -184,8 +185,8 @@ class Lake(LakeTables):
         """
         if isinstance(sources, DataFrame):
             raise LakeError("ingest takes files; a DataFrame is added by lake.append(df, type_or_mapping)")
-        options = FormatOptions(format, mapping, dbc, unknown)
-        return ingest(self, sources, options, identity=identity, retry=retry, progress=progress)
+        choose = FormatChooser(format, mapping, dbc, unknown)
+        return ingest(self, sources, choose, identity=identity, retry=retry, progress=progress)
 
     def find_sources(
         self,
@@ -196,7 +197,7 @@ class Lake(LakeTables):
         dbc: "PathLike | Dbc | None" = None,
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
-        return find_sources(self, sources, FormatOptions(format, mapping, dbc))
+        return find_sources(self, sources, FormatChooser(format, mapping, dbc))
 
     def append(
         self,
@@ -370,7 +371,7 @@ class Lake(LakeTables):
         return Stream(
             self,
             landing,
-            FormatOptions(format, mapping, dbc, unknown),
+            FormatChooser(format, mapping, dbc, unknown),
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,

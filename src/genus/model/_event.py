@@ -139,7 +139,7 @@ def _check_former(owner: str, name: str, former: tuple[str, ...]) -> tuple[str, 
     return former
 
 
-def _decoder_annotation(attribute: Attribute, note: object) -> object:
+def decoder_annotation(attribute: Attribute, note: object) -> object:
     """The annotation that msgspec decodes by: a plain int has 64 bits, a time has a time zone."""
     strict = {IntType(): Annotated[int, INT64], TimeType(): Annotated[datetime, msgspec.Meta(tz=True)]}
     found: Any = strict.get(attribute.type)
@@ -230,7 +230,7 @@ def _set_default(owner: str, attribute: Attribute, note: object, namespace: dict
         namespace.pop(attribute.name, None)
     elif default is not None or not attribute.optional:
         default = plain_value(default)
-        if default is None or not is_valid(attribute, _decoder_annotation(attribute, note), default):
+        if default is None or not is_valid(attribute, decoder_annotation(attribute, note), default):
             wrong = describe_value(owner, attribute, note, default).message.replace(" is ", " has the default ", 1)
             raise DeclarationError(wrong + ("; write Maybe[...] if it may be absent" if default is None else ""))
         namespace[attribute.name] = msgspec.field(default_factory=lambda: copy(default))
@@ -366,7 +366,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         if family is not None:
             family.check_names(name, declared)
             declared = tuple(map(family.complete, declared))
-        own = {a.name: _decoder_annotation(a, notes[a.name]) for a in declared}
+        own = {a.name: decoder_annotation(a, notes[a.name]) for a in declared}
         namespace["__annotations__"] = dict(own)
         _set_required(name, base, own, namespace)
         inherited = getattr(base, "__genus_attributes__", ())

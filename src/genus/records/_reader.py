@@ -5,7 +5,7 @@ two differences, as the lake has no classes: an opaque value must have the type 
 own bounds hold.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Mapping as Fields
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -25,7 +25,7 @@ from genus.records._fields import (
     show_value,
 )
 from genus.records._known_types import DeclaredType, DeclaredTypes, KnownTypes, RecordType
-from genus.records._mapping import FieldPath, MappedField, Mapping, format_path, read_constant
+from genus.records._mapping import FieldPath, MappedField, Mapping, TypeNaming, format_path, read_constant
 from genus.records._rejected import Rejected
 from genus.records._values import ERRORS, TEXT, ReadValue, ValueFormat, is_absent, value_reader
 
@@ -70,6 +70,8 @@ class MappedReader:
         self._mapping, self._cloud_mapping = mapping, cloud_mapping(mapping)
         self._asked, self._fallback, self._is_flat, self._as_text = cloud_events, fallback, is_flat, as_text
         self._readers: dict[tuple[bool, str], _TypeReader | str] = {}
+        self.name_of = tuple(_name_getter(each.naming, is_flat) for each in (mapping, self._cloud_mapping))
+        """Functions that get the name of the type of a plain record, and of a CloudEvent."""
 
     def read(self, record: object) -> Event | Rejected:
         """The event that a record is, or why it is none; never raises. Types must be known by their classes."""
@@ -103,7 +105,7 @@ class MappedReader:
             raise _Fault("not an object", f"not an object: {show_value(record)}")
         is_cloud = self._is_cloud(record)
         mapping = self._cloud_mapping if is_cloud else self._mapping
-        name = _name_in(mapping, record, self._is_flat)
+        name = self.name_of[is_cloud](record)
         if type(name) is not str and type(name) is not int:
             fields = " and ".join(repr(format_path(path)) for path in mapping.naming.fields)
             raise _Fault("no type", f"no type: {fields} {'is missing' if name is None else f'is {show_value(name)}'}")
@@ -159,23 +161,23 @@ class RecordReader(MappedReader):
         super().__init__(mapping, known, cloud_events)
 
 
-def _name_in(mapping: Mapping, record: Record, is_flat: bool) -> Any:
-    """The type name in a record; valid names are text or integers."""
-    naming = mapping.naming
+def _name_getter(naming: TypeNaming, is_flat: bool) -> Callable[[Record], Any]:
+    """A function that gets the name of a record's type; valid names are text or integers."""
     if naming.fixed:
-        return naming.fixed
-    find = _cell_at if is_flat else value_at
-    parts = [part if isinstance(part, str) else find(record, part) for part in naming.parts]
-    if len(parts) == 1:
-        return parts[0]
-    return "".join(map(str, parts)) if all(type(part) is str or type(part) is int for part in parts) else None
+        return lambda record: naming.fixed
+    parts = [(column_name(part),) if is_flat and not isinstance(part, str) else part for part in naming.parts]
+    if len(parts) == 1 and not isinstance(parts[0], str):
+        first, *rest = parts[0]
+        return (lambda record: value_at(record.get(first), rest)) if rest else lambda record: record.get(first)
+
+    def join(record: Record) -> str | None:
+        found = [part if isinstance(part, str) else value_at(record, part) for part in parts]
+        return "".join(map(str, found)) if all(type(each) is str or type(each) is int for each in found) else None
+
+    return join
 
 
-def _cell_at(record: Record, path: FieldPath) -> Any:
-    return record.get(column_name(path))
-
-
-def value_at(record: Any, path: FieldPath) -> Any:
+def value_at(record: Any, path: Sequence[str]) -> Any:
     """The value at a path in a record; None if there is none."""
     for key in path:
         record = record.get(key) if type(record) is dict else None

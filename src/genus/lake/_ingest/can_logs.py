@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import TypeAlias, TypeGuard, cast
 
 import msgspec
 import pyarrow as pa
@@ -32,7 +32,7 @@ from genus.can._logs.log import BINARY_READERS, log_ending
 from genus.can._logs.log_file import LONGEST_LINE, LogFile, SkippedRecords, head_of
 from genus.can._logs.packing import looks_like_utf_16, packing_of
 from genus.errors import LakeError, RecordingError
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
+from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import POSITION, RECORDED
@@ -54,122 +54,87 @@ class CanLogs(msgspec.Struct, frozen=True):
     messages: tuple[MessageLayout, ...]
     log: str
     """The name of the log format, such as `log` (`candump -L`), `asc`, `csv` or `blf`."""
-    unknown: Literal["dead", "pass"] = "dead"
+    unknown: Unknown = "dead"
     """What happens to frames that belong to no message: they become dead letters, or are left out."""
 
     @classmethod
-    def of(cls, dbc: Dbc, log: str, *, unknown: Literal["dead", "pass"] = "dead") -> "CanLogs":
+    def of(cls, dbc: Dbc, log: str, *, unknown: Unknown = "dead") -> "CanLogs":
         """Logs in one log format of the bus that a DBC file describes; tasks get its messages, not the file."""
-        if unknown not in ("dead", "pass"):
-            raise LakeError(f"unknown={unknown!r}; write 'dead' to get dead letters, or 'pass' to leave frames out")
-        return cls(_messages_of(dbc), "", unknown).of_format(log)
+        return cls(_messages_of(dbc), log, unknown)
 
-    def of_format(self, log: str) -> "CanLogs":
-        if log not in FORMATS:
-            raise LakeError(f"log={log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
-        return msgspec.structs.replace(self, log=log)
+    def __post_init__(self) -> None:
+        if self.unknown not in ("dead", "pass"):
+            asked = f"unknown={self.unknown!r}"
+            raise LakeError(f"{asked}; write 'dead' to get dead letters, or 'pass' to leave frames out")
+        if self.log not in FORMATS:
+            raise LakeError(f"log={self.log!r} is not a CAN log format; known: {', '.join(FORMATS)}")
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Ranges of a plain log whose lines can be read anywhere; one split of any other file.
 
         The frames of a long message may be in several ranges, so these messages are read by a split of their own.
         """
-        packing = self._packing(path)
-        if packing not in (None, "gzip") or not self._is_divisible(path):
+        reader = self._reader(path)
+        if not _is_divisible(reader, path):
             return [Split(path, 0, size)]
-        ranges = byte_ranges(path, size, target, packing == "gzip")
+        ranges = byte_ranges(path, size, target, _packing(path) == "gzip")
         if len(ranges) == 1 or not self._has_long_messages:
             return ranges
         frames = [msgspec.structs.replace(each, share=FRAMES) for each in ranges]
         return [*frames, Split(path, 0, size, share=LONG_MESSAGES)]
 
-    def _packing(self, path: str) -> str | None:
-        """How a file is compressed; `utf-16` if its bytes are not those of its lines."""
-        with open_input(path) as file:
-            start = file.read(1024)
-        is_text = self.log in TEXT_FORMATS
-        return packing_of(start) or ("utf-16" if is_text and (looks_like_utf_16(start) or b"\n" not in start) else None)
-
     @property
     def _has_long_messages(self) -> bool:
         return any(message.j1939 for message in self.messages)
 
-    def _is_divisible(self, path: str) -> bool:
+    def _reader(self, path: str) -> Reader | DeadLetter | None:
+        """The reader of a text log, by its first lines; None for a binary one, a dead letter if it is no such log."""
+        if self.log not in TEXT_FORMATS:
+            return None
         try:
-            return self.log in TEXT_FORMATS and self._reader(path).is_divisible
-        except RecordingError:
-            return False
-
-    def _reader(self, path: str) -> Reader:
-        """The reader of a text log, for its first line."""
-        with open_input(path) as file:
-            head = Head.of(head_of(file, HEAD_BYTES))
-        reader = text_reader(self.log, head)
+            reader = text_reader(self.log, Head.of(_head(path)))
+        except RecordingError as problem:
+            return DeadLetter.of(-1, str(problem), "byte 0")
         if isinstance(reader, TextReader) and reader.times == "none":
             reader.format.times.start_us = changed_us(path)
         return reader
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        chunks = _ChunkReader(self, types)
-        long = _LongReader(self, types) if self._has_long_messages and split.share != FRAMES else None
-        for found in self._read_lines(split, chunks) if self._is_ranged(split) else self._read_file(split, chunks):
-            if isinstance(found, FrameColumns):
-                yield from () if split.share == LONG_MESSAGES else chunks.add(found)
-                yield from () if long is None else long.add(found, has_times=chunks.has_times)
-            elif found and split.share != LONG_MESSAGES:
-                yield found
-        yield from chunks.flush()
-        yield from () if long is None else long.flush()
-
-    def _is_ranged(self, split: Split) -> bool:
-        """Whether a split was made by `byte_ranges`."""
-        return self._packing(split.path) in (None, "gzip") and self._is_divisible(split.path)
-
-    def _read_lines(self, split: Split, chunks: "_ChunkReader") -> Iterator[FrameColumns | list[DeadLetter]]:
         reader = self._reader(split.path)
-        chunks.has_times = reader.times != "none"
-        if split.start:
-            with open_input(split.path) as file:
-                reader.parse(head_of(file, HEAD_BYTES))  # headers say how lines are read
-        for block in read_blocks(split, LONGEST_LINE):
-            if isinstance(block, list):
-                yield block
-                continue
-            text = block.text.replace(_BOM, b"   ", 1) if block.at == 0 and block.text.startswith(_BOM) else block.text
-            yield from _parts(reader.parse(text, block.at))
-
-    def _read_file(self, split: Split, chunks: "_ChunkReader") -> Iterator[FrameColumns | list[DeadLetter]]:
-        skipped = _SkippedAsDead()
-        try:
-            with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
-                if self.log not in TEXT_FORMATS:
-                    for block in BINARY_READERS[self.log](file):
-                        yield from _parts(block)
-                else:
-                    reader = self._reader(split.path)
-                    chunks.has_times = reader.times != "none"
-                    for at, text in file.lines():
-                        yield from _parts(reader.parse(text, at))
-        except RecordingError as problem:
-            skipped.note(str(problem), "byte 0")
-        yield skipped.letters
+        if isinstance(reader, DeadLetter):
+            yield [reader]
+            return
+        has_times = reader is None or reader.times != "none"
+        readers = [] if split.share == LONG_MESSAGES else [_ChunkReader(self, types, has_times)]
+        if self._has_long_messages and split.share != FRAMES:
+            readers.append(_ChunkReader(self, types, has_times, is_long=True))
+        if _is_divisible(reader, split.path):
+            pieces = _read_range(split, reader)
+        else:
+            pieces = _read_file(split, reader or self.log)
+        for found in pieces:
+            if isinstance(found, FrameColumns):
+                for each in readers:
+                    yield from each.add(found)
+            elif split.share != LONG_MESSAGES:
+                yield found
+        for each in readers:
+            yield from each.flush()
 
 
 @lru_cache(maxsize=8)
 def _messages_of(dbc: Dbc) -> tuple[MessageLayout, ...]:
-    """What tasks need; the same object for all logs, so that a job sends it once."""
-    return tuple(map(_without_comments, dbc.all_messages))
-
-
-def _without_comments(message: MessageLayout) -> MessageLayout:
-    signals = tuple(msgspec.structs.replace(signal, comment=None) for signal in message.signals)
-    return msgspec.structs.replace(message, signals=signals, comment=None)
+    """What tasks need, without comments; the same object for all logs, so that a job sends it once."""
+    replace, found = msgspec.structs.replace, []
+    for message in dbc.all_messages:
+        signals = tuple(replace(signal, comment=None) for signal in message.signals)
+        found.append(replace(message, signals=signals, comment=None))
+    return tuple(found)
 
 
 def find_log_format(path: str) -> str:
     """The name of a log's format, by its content, or else its ending; LakeError if it is none that is known."""
-    with open_input(path) as file:
-        detected = detect(head_of(file, HEAD_BYTES))
+    detected = detect(_head(path))
     found = detected.format or ENDINGS.get(log_ending(path))
     if found is None:
         raise LakeError(
@@ -179,6 +144,51 @@ def find_log_format(path: str) -> str:
 
 
 # -- files to frames ---------------------------------------------------------------------------------------------------
+
+
+def _head(path: str) -> bytes:
+    with open_input(path) as file:
+        return head_of(file, HEAD_BYTES)
+
+
+def _packing(path: str) -> str | None:
+    """How a text file is compressed; `utf-16` if its bytes are not those of its lines."""
+    with open_input(path) as file:
+        start = file.read(1024)
+    return packing_of(start) or ("utf-16" if looks_like_utf_16(start) or b"\n" not in start else None)
+
+
+def _is_divisible(reader: Reader | DeadLetter | None, path: str) -> TypeGuard[Reader]:
+    """Whether ranges of a log can be read on their own."""
+    return isinstance(reader, Reader) and reader.is_divisible and _packing(path) in (None, "gzip")
+
+
+def _read_range(split: Split, reader: Reader) -> Iterator[FrameColumns | list[DeadLetter]]:
+    """The lines of a range that `byte_ranges` made."""
+    if split.start:
+        reader.parse(_head(split.path))  # headers say how lines are read
+    for block in read_blocks(split, LONGEST_LINE):
+        if isinstance(block, list):
+            yield block
+            continue
+        text = block.text.replace(_BOM, b"   ", 1) if block.at == 0 and block.text.startswith(_BOM) else block.text
+        yield from _parts(reader.parse(text, block.at))
+
+
+def _read_file(split: Split, reader: Reader | str) -> Iterator[FrameColumns | list[DeadLetter]]:
+    """A whole file, of text by its reader, or of a binary format by its name."""
+    skipped = _SkippedAsDead()
+    try:
+        with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
+            if isinstance(reader, str):
+                blocks = BINARY_READERS[reader](file)
+            else:
+                blocks = (reader.parse(text, at) for at, text in file.lines())
+            for block in blocks:
+                yield from _parts(block)
+    except RecordingError as problem:
+        skipped.note(str(problem), "byte 0")
+    yield skipped.letters
 
 
 def _parts(block: LogBlock) -> Iterator[FrameColumns | list[DeadLetter]]:
@@ -221,30 +231,50 @@ def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
 
 
 class _ChunkReader:
-    """State: frames that wait until enough can be decoded together, by the width of their data."""
+    """State: frames that wait until enough can be decoded together, by the width of their data.
 
-    def __init__(self, format: CanLogs, types: Types, *, are_whole: bool = False) -> None:
-        self._are_whole = are_whole
+    With `is_long`, it reads the long messages that frames are parts of, instead of the frames.
+    """
+
+    def __init__(self, format: CanLogs, types: Types, has_times: bool, *, is_long: bool = False) -> None:
         self._leaves_out_unknown = format.unknown == "pass"
         self._decoder, self._types = _decoder(format.messages), types
         self._waiting: dict[int, list[FrameColumns]] = {}
-        self.has_times = True
+        self._long = LongColumns(format.messages, self._add_incomplete) if is_long else None
+        self._incomplete: list[DeadLetter] = []
+        self._has_times = has_times
         """Whether the log has time stamps; otherwise events have no time, and were recorded at the file's date."""
 
     def add(self, frames: FrameColumns) -> Iterator[Chunk]:
-        """Take frames; gives chunks once there are `FRAMES_AT_ONCE` of one width."""
-        width = frames.data.shape[1]
-        parts = self._waiting.setdefault(width, [])
-        parts.append(frames)
-        if sum(len(part.at_us) for part in parts) >= FRAMES_AT_ONCE:
-            yield from self._decode(FrameColumns.concat(self._waiting.pop(width)))
+        """Take frames in the order of the log; gives chunks once there are `FRAMES_AT_ONCE` of one width."""
+        found = frames if self._long is None else self._long.add(frames)
+        if found is not None:
+            width = found.data.shape[1]
+            parts = self._waiting.setdefault(width, [])
+            parts.append(found)
+            if sum(len(part.at_us) for part in parts) >= FRAMES_AT_ONCE:
+                yield from self._decode(FrameColumns.concat(self._waiting.pop(width)))
+        yield self._take_incomplete()
 
     def flush(self) -> Iterator[Chunk]:
+        """What is left; long messages in progress are incomplete."""
+        if self._long is not None:
+            self._long.close()
         for parts in self._waiting.values():
             yield from self._decode(FrameColumns.concat(parts))
+        yield self._take_incomplete()
+
+    def _add_incomplete(self, incomplete: Incomplete) -> None:
+        position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
+        line = _candump_line(at_us, channel, f"{identifier:08X}#{data.hex().upper()}")
+        self._incomplete.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
+
+    def _take_incomplete(self) -> list[DeadLetter]:
+        letters, self._incomplete = self._incomplete, []
+        return letters
 
     def _decode(self, frames: FrameColumns) -> Iterator[Chunk]:
-        for part in self._decoder.decode(frames, are_whole=self._are_whole):
+        for part in self._decoder.decode(frames, are_whole=self._long is not None):
             if isinstance(part, PartFrames):
                 continue  # it is read with the long messages
             if isinstance(part, RefusedFrames):
@@ -252,7 +282,7 @@ class _ChunkReader:
             elif mismatch := _find_mismatch(part.message, self._types):
                 yield from self._dead_letters(RefusedFrames(mismatch, part.rows), frames)
             else:
-                yield Columns(part.message.type_name, _with_positions(part, frames, self.has_times))
+                yield Columns(part.message.type_name, _with_positions(part, frames, self._has_times))
 
     def _dead_letters(self, refused: RefusedFrames, frames: FrameColumns) -> Iterator[list[DeadLetter]]:
         if refused.reason == UNKNOWN_ID and self._leaves_out_unknown:
@@ -260,40 +290,6 @@ class _ChunkReader:
         for start in range(0, len(refused.rows), LETTERS_AT_ONCE):
             rows = refused.rows[start : start + LETTERS_AT_ONCE]
             yield list(_frames_as_dead_letters(refused.reason, frames.take(rows)))
-
-
-class _LongReader:
-    """State: the long messages of a log in progress, and those that wait to be decoded."""
-
-    def __init__(self, format: CanLogs, types: Types) -> None:
-        self._letters: list[DeadLetter] = []
-        self._bus = LongColumns(format.messages, self._add_letter)
-        self._chunks = _ChunkReader(format, types, are_whole=True)
-
-    def add(self, frames: FrameColumns, *, has_times: bool) -> Iterator[Chunk]:
-        """Take frames in the order of the log."""
-        self._chunks.has_times = has_times
-        found = self._bus.add(frames)
-        if found is not None:
-            yield from self._chunks.add(found)
-        if len(self._letters) >= LETTERS_AT_ONCE:
-            yield self._take_letters()
-
-    def flush(self) -> Iterator[Chunk]:
-        """What is left; messages in progress are incomplete."""
-        self._bus.close()
-        yield from self._chunks.flush()
-        if self._letters:
-            yield self._take_letters()
-
-    def _take_letters(self) -> list[DeadLetter]:
-        letters, self._letters = self._letters, []
-        return letters
-
-    def _add_letter(self, incomplete: Incomplete) -> None:
-        position, at_us, channel, identifier, data = cast("tuple[int, int, str | None, int, bytes]", incomplete.mark)
-        line = _candump_line(at_us, channel, f"{identifier:08X}#{data.hex().upper()}")
-        self._letters.append(DeadLetter.of(position + LONG_POSITION, INCOMPLETE + incomplete.reason, line))
 
 
 @lru_cache(maxsize=1024)

@@ -24,15 +24,7 @@ import pyarrow.csv as arrow_csv
 from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import TableReader
-from genus.lake._ingest.text_lines import (
-    LINE_LIMIT,
-    Lines,
-    byte_ranges,
-    changed_us,
-    is_compressed,
-    join_lines,
-    read_lines,
-)
+from genus.lake._ingest.text_lines import LINE_LIMIT, Lines, byte_ranges, changed_us, is_compressed, read_lines
 from genus.lake._tables.files import open_input
 from genus.records._fields import column_name
 from genus.records._mapping import CsvFormat, Mapping
@@ -62,16 +54,13 @@ class Csv(msgspec.Struct, frozen=True):
             yield from [[names]] if split.start == 0 else []
             return
         table = TableReader(self.mapping, types, changed_us(split.path), as_text=True)
-        parser = RowParser(names, self.delimiter, form.quote, _absent_texts(self.mapping))
+        absent = ["", *(value if isinstance(value, str) else repr(value) for value in self.mapping.absent)]
+        parser = RowParser(names, self.delimiter, form.quote, absent)
         lines = _without_header(read_lines(split)) if not form.columns and split.start == 0 else read_lines(split)
-        rows = LineJoiner(parser.row, form).rows(lines) if form.quote else lines
-        for piece in rows:
-            if isinstance(piece, list):
-                yield piece
-            else:
-                columns, offsets, letters = parser.parse(piece)
-                yield from table.read(columns, offsets)
-                yield from [letters] if letters else []
+        for rows in LineJoiner(parser.row, form).rows(lines) if form.quote else lines:
+            columns, offsets, letters = parser.parse(rows)
+            yield from table.read(columns, offsets)
+            yield from [letters] if letters else []
 
     def check_named(self, path: str, types: Types) -> None:
         """Raise LakeError if no row of a file can have a type, because its header lacks a column that names it."""
@@ -89,12 +78,11 @@ class Csv(msgspec.Struct, frozen=True):
 
     def _header(self, split: Split) -> list[str] | DeadLetter:
         """The column names in the first line that is not blank; a dead letter if they cannot be read."""
-        whole = msgspec.structs.replace(split, start=0, end=1)
-        for piece in read_lines(whole):
-            if isinstance(piece, list):
-                return piece[0]
-            found = [line for line in piece.lines if line.strip()]
-            return self._names(found[0]) if found else DeadLetter.of(0, "no header", b"")
+        for piece in read_lines(msgspec.structs.replace(split, start=0, end=1)):
+            for line in filter(bytes.strip, piece.lines):
+                return self._names(line)
+            if piece.letters:
+                return piece.letters[0]
         return DeadLetter.of(0, "no header", b"")
 
     def _names(self, line: bytes) -> list[str] | DeadLetter:
@@ -111,30 +99,20 @@ class Csv(msgspec.Struct, frozen=True):
 
 
 def _may_span(path: str, form: CsvFormat) -> bool:
-    if not form.quote or form.newlines is not None:
-        return bool(form.quote and form.newlines)
-    return is_compressed(path) or _contains(path, form.quote.encode())
-
-
-def _contains(path: str, byte: bytes) -> bool:
+    """Whether values may contain line ends, by the mapping, or because the file has quotes."""
+    if not form.quote or form.newlines is not None or is_compressed(path):
+        return bool(form.quote) and form.newlines is not False
     with open_input(path) as file:
-        return any(byte in piece for piece in iter(partial(file.read, _PIECE), b""))
+        return any(form.quote.encode() in piece for piece in iter(partial(file.read, _PIECE), b""))
 
 
-def _absent_texts(mapping: Mapping) -> list[str]:
-    """Texts that mean absent; the empty text does if it is not quoted."""
-    return ["", *(value if isinstance(value, str) else repr(value) for value in mapping.absent)]
-
-
-def _without_header(pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Lines | list[DeadLetter]]:
-    is_passed = False
+def _without_header(pieces: Iterator[Lines]) -> Iterator[Lines]:
     for piece in pieces:
-        if is_passed or isinstance(piece, list):
-            yield piece
-            continue
         first = next((row for row, line in enumerate(piece.lines) if line.strip()), len(piece.lines))
-        is_passed = first < len(piece.lines)
-        yield Lines(piece.lines[first + 1 :], piece.offsets[first + 1 :])
+        yield piece.after(first)
+        if first < len(piece.lines):
+            break
+    yield from pieces
 
 
 class LineJoiner:
@@ -142,45 +120,41 @@ class LineJoiner:
 
     def __init__(self, row: re.Pattern[bytes], form: CsvFormat) -> None:
         self._row, self._quote, self._newlines = row, form.quote.encode(), form.newlines
-        self._open = Lines([], np.zeros(0, np.int64))
+        self._open = Lines.of([], [])
 
-    def rows(self, pieces: Iterator[Lines | list[DeadLetter]]) -> Iterator[Lines | list[DeadLetter]]:
+    def rows(self, pieces: Iterator[Lines]) -> Iterator[Lines]:
         """Yield the rows of lines, and dead letters for lines with a quote that is not closed."""
         for piece in pieces:
-            if isinstance(piece, list):
-                yield piece
-            else:
-                yield from self._rows_of(piece)
+            lines, offsets, _ = self._open
+            joined = Lines([*lines, *piece.lines], np.concatenate([offsets, piece.offsets]), piece.letters)
+            yield self._join(joined if lines else piece)
+            while sum(map(len, self._open.lines)) > LINE_LIMIT:
+                yield self._give_up()
         while self._open.lines:
-            yield from self._give_up()
+            yield self._give_up()
 
-    def _rows_of(self, piece: Lines) -> Iterator[Lines | list[DeadLetter]]:
-        piece = join_lines([self._open, piece])
-        self._open = Lines([], np.zeros(0, np.int64))
-        odd = [row for row, line in enumerate(piece.lines) if line.count(self._quote) % 2]
-        yield from self._join(piece, odd) if odd else [piece]
-        if sum(map(len, self._open.lines)) > LINE_LIMIT:
-            yield from self._give_up()
-
-    def _give_up(self) -> Iterator[Lines | list[DeadLetter]]:
+    def _give_up(self) -> Lines:
         """Make the line that opened a quote a dead letter, and read the lines after it again."""
-        lines, offsets = self._open
-        self._open = Lines([], np.zeros(0, np.int64))
-        yield [DeadLetter.of(int(offsets[0]), UNCLOSED, lines[0])]
-        yield from self._rows_of(Lines(lines[1:], offsets[1:]))
+        letter = DeadLetter.of(int(self._open.offsets[0]), UNCLOSED, self._open.lines[0])
+        return self._join(self._open.after(0)._replace(letters=[letter]))
 
-    def _join(self, piece: Lines, odd: list[int]) -> Iterator[Lines | list[DeadLetter]]:
-        """The rows of lines; `odd` are the lines with an odd number of quotes, which open or close a value."""
-        lines, offsets = piece
+    def _join(self, piece: Lines) -> Lines:
+        """The rows of lines; those with an odd number of quotes open or close a value."""
+        self._open = Lines.of([], [])
+        lines, offsets, given = piece
+        odd = [row for row, line in enumerate(lines) if line.count(self._quote) % 2]
+        if not odd:
+            return piece
         rows: list[tuple[bytes, int]] = []
-        letters: list[DeadLetter] = []
+        letters = [*given]
         done, opened = 0, None
         for row in (*odd, len(lines)):
             if opened is not None:
                 if row == len(lines) and not self._swallows(lines[opened + 1 :]):
                     break
-                if row < len(lines) and self._is_joined(lines[opened : row + 1]):
-                    rows.append((b"\n".join(lines[opened : row + 1]), int(offsets[opened])))
+                joined = b"\n".join(lines[opened : row + 1])
+                if row < len(lines) and not self._swallows(lines[opened + 1 : row]) and self._row.fullmatch(joined):
+                    rows.append((joined, int(offsets[opened])))
                     done, opened = row + 1, None
                     continue
                 letters.append(DeadLetter.of(int(offsets[opened]), UNCLOSED, lines[opened]))
@@ -188,14 +162,8 @@ class LineJoiner:
             rows += zip(lines[done:row], offsets[done:row].tolist(), strict=True)
             done, opened = row, row if row < len(lines) else None
         if opened is not None:
-            self._open = Lines(lines[opened:], offsets[opened:])
-        yield Lines([line for line, _ in rows], np.array([offset for _, offset in rows], np.int64))
-        if letters:
-            yield letters
-
-    def _is_joined(self, lines: list[bytes]) -> bool:
-        """Whether lines, of which the first and the last have an odd number of quotes, are one row."""
-        return not self._swallows(lines[1:-1]) and self._row.fullmatch(b"\n".join(lines)) is not None
+            self._open = Lines(lines[opened:], offsets[opened:], [])
+        return Lines.of(rows, letters)
 
     def _swallows(self, lines: list[bytes]) -> bool:
         """Whether lines after an open quote cannot be part of its value."""
@@ -209,9 +177,9 @@ class RowParser:
 
     def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
         self._names, self._delimiter, self._quote = names, delimiter, quote
-        self._mark = quote.encode() if quote else None
         self.row = _row_pattern(rf"{{{len(names) - 1}}}".encode(), delimiter.encode(), quote.encode())
         self._any_row = _row_pattern(b"*+", delimiter.encode(), quote.encode())
+        self._no_rows = pa.schema([(name, pa.string()) for name in names]).empty_table()
         self._convert = arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()),
             null_values=absent,
@@ -221,10 +189,11 @@ class RowParser:
 
     def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any, list[DeadLetter]]:
         """The columns of rows and the offset of each row; rows that do not fit become dead letters."""
-        letters: list[DeadLetter] = []
+        letters = [*rows.letters]
         rows = self._well_formed(rows, letters)
         parts = list(self._parts(rows, letters)) if rows.lines else []
-        columns = {name: _concat([table.column(name) for table, _ in parts]) for name in self._names}
+        table = pa.concat_tables([self._no_rows, *(table for table, _ in parts)])
+        columns = {name: table.column(name).combine_chunks() for name in self._names}
         return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)]), letters
 
     def _well_formed(self, rows: Lines, letters: list[DeadLetter]) -> Lines:
@@ -232,14 +201,11 @@ class RowParser:
 
         A stray quote would make Arrow read several rows as one.
         """
-        stray = [row for row, line in enumerate(rows.lines) if self._has_stray_quote(line)]
+        mark, is_row = self._quote.encode(), self._any_row.fullmatch
+        stray = [row for row, line in enumerate(rows.lines) if mark and mark in line and not is_row(line)]
         letters += [DeadLetter.of(int(rows.offsets[row]), STRAY, rows.lines[row]) for row in stray]
-        kept = np.array([bool(line.strip()) for line in rows.lines], np.bool_)
-        kept[stray] = False
-        return Lines([rows.lines[row] for row in np.flatnonzero(kept).tolist()], rows.offsets[kept])
-
-    def _has_stray_quote(self, line: bytes) -> bool:
-        return self._mark is not None and self._mark in line and self._any_row.fullmatch(line) is None
+        left_out = {*stray, *(row for row, line in enumerate(rows.lines) if not line.strip())}
+        return rows.take([row for row in range(len(rows.lines)) if row not in left_out]) if left_out else rows
 
     def _parts(self, rows: Lines, letters: list[DeadLetter]) -> Iterator[tuple[pa.Table, Any]]:
         """Parse rows as a whole; if that fails, by halves, until the bad rows are alone."""
@@ -252,8 +218,8 @@ class RowParser:
             letters.append(DeadLetter.of(int(rows.offsets[0]), _problem(rows.lines[0]), rows.lines[0]))
         else:
             half = len(rows.lines) // 2
-            yield from self._parts(Lines(rows.lines[:half], rows.offsets[:half]), letters)
-            yield from self._parts(Lines(rows.lines[half:], rows.offsets[half:]), letters)
+            yield from self._parts(rows.take(list(range(half))), letters)
+            yield from self._parts(rows.after(half - 1), letters)
 
     def _parse(self, lines: list[bytes]) -> tuple[pa.Table | None, dict[int, str]]:
         """The columns of lines, and the reasons for lines with too few or too many; None if Arrow refuses them all."""
@@ -292,9 +258,3 @@ def _row_pattern(more: bytes, delimiter: bytes, quote: bytes) -> re.Pattern[byte
     value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)" if quote else b"[^E\\r\\n]*+"
     value = value.replace(b"Q", open_).replace(b"E", end)
     return re.compile(value + b"(?:" + end + value + b")" + more + rb"\r?")
-
-
-def _concat(chunks: list[pa.ChunkedArray]) -> pa.Array:
-    if not chunks:
-        return pa.nulls(0, pa.string())
-    return pa.chunked_array([piece for chunk in chunks for piece in chunk.chunks], pa.string()).combine_chunks()

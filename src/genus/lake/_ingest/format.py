@@ -7,15 +7,17 @@ The job adds Genus' columns and writes both.
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
 from genus.catalog import Catalog, TypeEntry
-from genus.lake._tables.columns import INSTANT, attribute_schema
-from genus.lake._tables.names import POSITION, RECORDED
+from genus.lake._tables.columns import attribute_schema
 from genus.model import Vector
+
+Unknown: TypeAlias = Literal["dead", "pass"]
+"""What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 RAW_LIMIT = 4096
 """A dead letter keeps at most this many characters of the input."""
@@ -121,10 +123,6 @@ class TypePlan:
         self.required = tuple(attribute.name for attribute in self.attributes if declared[attribute.name])
         self.schema: pa.Schema = pa.schema([field for field in attribute_schema(self.vector) if field.name in declared])
         """Attribute columns that a batch of this type may have, with the types of the lake."""
-
-
-POSITION_FIELD = pa.field(POSITION, pa.int64(), nullable=False)
-RECORDED_FIELD = pa.field(RECORDED, INSTANT, nullable=False)
 
 
 @lru_cache(maxsize=4)

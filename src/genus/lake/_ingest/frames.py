@@ -68,7 +68,10 @@ class FramePlan(msgspec.Struct, frozen=True):
         types = types_of(work.catalog)
         mapping = what if isinstance(what, Mapping) else _mapping_for(lake, what, columns, types)
         mapping.check(types)
-        return cls(work, _with_own_columns(mapping, columns))
+        stated = MappedField((RECORDED,), "") if RECORDED in columns else None
+        own = tuple((name,) for name in _OWN if name in columns and name != RECORDED)  # they are passed over
+        replaced = {"ignore": (*mapping.ignore, *own), "recorded": mapping.recorded or stated}
+        return cls(work, msgspec.structs.replace(mapping, **replaced))
 
 
 def _mapping_for(lake: LakeFolder, what: type | str, columns: Sequence[str], types: Types) -> Mapping:
@@ -84,14 +87,6 @@ def _mapping_for(lake: LakeFolder, what: type | str, columns: Sequence[str], typ
     if missing := [name for name in plan.required if names[name].isdisjoint(columns)]:
         raise LakeError(f"there is no column {missing[0]!r}, which every {plan.name} must have")
     return Mapping(name=plan.name, naming=TypeNaming(fixed=plan.name))
-
-
-def _with_own_columns(mapping: Mapping, columns: Sequence[str]) -> Mapping:
-    """The mapping with the columns that a lake adds, if a frame has them: they are passed over but for `_recorded`."""
-    stated = MappedField((RECORDED,), "") if RECORDED in columns else None
-    passed = [(name,) for name in _OWN if name in columns and name != RECORDED]
-    ignore = (*mapping.ignore, *passed)
-    return msgspec.structs.replace(mapping, ignore=ignore, recorded=mapping.recorded or stated)
 
 
 def source_path(key: str | None) -> str:
@@ -224,39 +219,46 @@ class Written(WriterCommitMessage):
 Messages = list[WriterCommitMessage | None]
 
 
-class FrameWriter(DataSourceArrowWriter):
-    """Writes a frame to a lake in one commit; `source` is the name of its source."""
+class _LakeWriter:
+    """Writes the rows of a frame, or of a batch of a stream, to a lake in one commit.
 
-    def __init__(self, plan: FramePlan, source: str) -> None:
+    `source` is the name of the source of a frame; a batch of a stream has its own.
+    """
+
+    def __init__(self, plan: FramePlan, source: str | None = None) -> None:
         self._plan, self._source = plan, source
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _written(self._plan, self._source, iterator)
+        work = self._plan.work
+        return Written(work.commit, work.at_us, write_rows(self._plan, self._source or _batch_source(), iterator))
 
-    def commit(self, messages: Messages) -> None:
-        _commit(self._plan, messages)
+    def commit(self, messages: Messages, batchId: int = 0) -> None:  # noqa: N803 - Spark's name
+        """Commit what the tasks have written, unless that was committed before."""
+        work, reports = self._gathered(messages)
+        lake = LakeFolder(Store(work.root))
+        if commit_rows(lake, work, reports) and lake.state().notes.get(MIRROR_NOTE) != OFF:
+            try:
+                Mirror(lake.store).follow()
+            except Exception as problem:  # the commit is made; the next one that is mirrored completes the tables
+                _LOG.warning("%s: version %d is not mirrored yet: %s", lake.path, lake.version, problem)
 
-    def abort(self, messages: Messages) -> None:
-        discard_rows(Store(self._plan.work.root), self._plan.work, hash_of(self._source))
+    def abort(self, messages: Messages, batchId: int = 0) -> None:  # noqa: N803 - Spark's name
+        work, reports = self._gathered(messages)
+        discard_rows(Store(work.root), work, reports[0].source if reports else 0)
+
+    def _gathered(self, messages: Messages) -> tuple[IngestWork, list[TaskReport]]:
+        """The work of the tasks, and their reports; the writer that commits has a plan of its own."""
+        found = [each for each in messages if isinstance(each, Written)]
+        made = {"commit": found[0].commit, "at_us": found[0].at_us} if found else {}
+        return msgspec.structs.replace(self._plan.work, **made), [each.report for each in found]
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes a batch of a stream to a lake in one commit; Spark makes a writer for each batch and for each commit."""
+class FrameWriter(_LakeWriter, DataSourceArrowWriter):
+    """Writes a frame to a lake; Spark makes one writer."""
 
-    def __init__(self, plan: FramePlan) -> None:
-        self._plan = plan
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _written(self._plan, _batch_source(), iterator)
-
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commit what the tasks have written, unless the batch was committed before."""
-        _commit(self._plan, messages)
-
-    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's name
-        work, reports = _gathered(self._plan, messages)
-        for report in reports[:1]:
-            discard_rows(Store(work.root), work, report.source)
+class StreamWriter(_LakeWriter, DataSourceStreamArrowWriter):
+    """Writes a batch of a stream to a lake; Spark makes a writer for each batch and for each commit."""
 
 
 def _batch_source() -> str:
@@ -266,24 +268,3 @@ def _batch_source() -> str:
     if query is None or batch is None:
         raise LakeError("Spark does not say which query this is; append each batch with foreachBatch and Lake.append")
     return source_path(f"{query}/{batch}")
-
-
-def _written(plan: FramePlan, source: str, batches: Iterable[pa.RecordBatch]) -> Written:
-    return Written(plan.work.commit, plan.work.at_us, write_rows(plan, source, batches))
-
-
-def _gathered(plan: FramePlan, messages: Messages) -> tuple[IngestWork, list[TaskReport]]:
-    """The work of the tasks, and their reports; the writer that commits has a plan of its own."""
-    found = [each for each in messages if isinstance(each, Written)]
-    made = {"commit": found[0].commit, "at_us": found[0].at_us} if found else {}
-    return msgspec.structs.replace(plan.work, **made), [each.report for each in found]
-
-
-def _commit(plan: FramePlan, messages: Messages) -> None:
-    work, reports = _gathered(plan, messages)
-    lake = LakeFolder(Store(work.root))
-    if commit_rows(lake, work, reports) and lake.state().notes.get(MIRROR_NOTE) != OFF:
-        try:
-            Mirror(lake.store).follow()
-        except Exception as problem:  # the commit is made; the next one that is mirrored completes the tables
-            _LOG.warning("%s: version %d is not mirrored yet: %s", lake.path, lake.version, problem)

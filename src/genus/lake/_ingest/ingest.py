@@ -6,7 +6,8 @@ time is not opened again. Events go to the tables of their families, everything 
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 from pyspark.sql import functions as F
@@ -22,20 +23,16 @@ from genus.lake._ingest.job import (
     make_draft,
     run_ingest,
 )
-from genus.lake._ingest.sources import FormatChooser, PathLike, Unknown, find_files
+from genus.lake._ingest.sources import FormatChooser, PathLike, find_files
 from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, job_description
-from genus.lake._tables.commits import CommitConflict, CommitDraft, IngestedFile
+from genus.lake._tables.commits import CommitConflict, CommitDraft, IngestedFile, count_rows
 from genus.lake._tables.files import FileInfo
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE
 from genus.lake._tables.shapes import MAX_SHAPES, new_shapes
 from genus.lake._tables.state import LedgerState
-from genus.records import Mapping as FieldMapping
-
-if TYPE_CHECKING:
-    from genus.can._dbc import Dbc
 
 COMMIT_BYTES = 1 << 30
 COMMIT_FILES = 500
@@ -64,67 +61,66 @@ class IngestResult(msgspec.Struct, frozen=True):
     """Skipped files that have the content of another file, and the path of that one."""
 
 
-class FormatOptions(msgspec.Struct, frozen=True):
-    """How files are read; see `Lake.ingest`."""
-
-    format: str | None = None
-    mapping: FieldMapping | PathLike | None = None
-    dbc: "PathLike | Dbc | None" = None
-    unknown: Unknown = "dead"
-
-    def chooser(self) -> FormatChooser:
-        return FormatChooser(self.format, self.mapping, self.dbc, self.unknown)
-
-
 def ingest(
     lake: LakeTables,
     sources: PathLike | Iterable[PathLike],
-    options: FormatOptions,
+    choose: FormatChooser,
     *,
     identity: Identity = "content",
     retry: bool = False,
     progress: ProgressHandler | None = None,
 ) -> IngestResult:
     """Ingest files; see `Lake.ingest`."""
-    began, total = time.monotonic(), Totals()
-    choose = prepare(lake, options)
-    given = find_files(lake.spark, sources, any_ending=options.format is not None)
-    choose.check_named((file.path for file in given), types_of(lake.catalog_file.text))
+    began, made = time.monotonic(), list[Committed]()
+    prepare(lake, choose)
+    given = _named_files(lake, sources, choose)
     state = lake.state()
     wanted = [each for file in given if (each := _input(lake, file, choose(file.path), state, identity, retry))]
     size, done = sum(each.size for each in wanted), 0
     if size > SPLIT_BYTES:
         check_workers(lake.spark)
     for group in _commit_groups(identify_large(lake.spark, wanted)):
-        total.add(_commit(lake, group))
+        made.append(_commit(lake, group))
         done += sum(each.size for each in group)
         if progress is not None:
             progress(done, size)
-    if retry and (again := list(_known_with_dead_letters(lake, wanted, total.numbers))):
-        total.add(_commit(lake, again))
-    seconds = time.monotonic() - began
-    counts = total.files, len(given) - total.files, total.events, total.dead, total.bytes
-    return IngestResult(*counts, seconds, lake.version, total.duplicates)
+    if retry:  # also the dead letters of files of which only the content was known
+        numbers, known = {path: number for each in made for path, number in each.numbers.items()}, lake.state().sources
+        found = [(file, known.get(numbers[file.path])) for file in wanted if file.path in numbers]
+        if again := [_again(lake, file, before) for file, before in found if before is not None and before.dead]:
+            made.append(_commit(lake, again))
+    ingested = [source for each in made for source in each.sources]
+    return IngestResult(
+        files=len(ingested),
+        skipped=len(given) - len(ingested),
+        events=sum(each.events for each in made),
+        dead=sum(source.dead for source in ingested),
+        bytes=sum(source.bytes for source in ingested),
+        seconds=time.monotonic() - began,
+        version=lake.version,
+        duplicates={path: twin for each in made for path, twin in each.duplicates.items()},
+    )
 
 
-def prepare(lake: LakeTables, options: FormatOptions) -> FormatChooser:
-    """Chooses the format of each file; types of a DBC file are registered, and the mapping is checked."""
-    choose = options.chooser()
-    if options.dbc is not None:
-        lake.register(*choose.types)
+def prepare(lake: LakeTables, choose: FormatChooser) -> None:
+    """Register the types of a DBC file, and raise LakeError if the mapping names what the catalog lacks."""
+    if types := choose.types:
+        lake.register(*types)
     choose.check(types_of(lake.catalog_file.text))
-    return choose
 
 
-def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], options: FormatOptions) -> dict[str, int]:
+def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> dict[str, int]:
     """The files of an ingest and their sizes; see `Lake.find_sources`."""
-    choose = options.chooser()
     choose.check(types_of(lake.catalog_file.text))
-    found = find_files(lake.spark, sources, any_ending=options.format is not None)
+    return {file.path: file.size for file in _named_files(lake, sources, choose)}
+
+
+def _named_files(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> list[FileInfo]:
+    """The files of an ingest; LakeError if one has no known format, or its rows have no type."""
+    found, types = find_files(lake.spark, sources, choose.format is not None), types_of(lake.catalog_file.text)
     for file in found:
-        choose(file.path)
-    choose.check_named((file.path for file in found), types_of(lake.catalog_file.text))
-    return {file.path: file.size for file in found}
+        choose.check_named(file.path, types)
+    return found
 
 
 def _input(
@@ -140,25 +136,12 @@ def _input(
 
 def _again(lake: LakeTables, file: InputFile, known: IngestedFile) -> InputFile:
     """A file whose dead letters are tried again; all of it, if it had no event."""
-    only = _dead_positions(lake, known.number) if known.rows else None
+    only = None
+    if known.rows:
+        with job_description(lake.spark, f"find the dead letters of a file in {folder_name(lake.path)}"):
+            letters = lake.dead_letters().where(F.col(SOURCE) == known.number).select(POSITION).toArrow()
+        only = frozenset(letters.column(0).to_pylist())
     return msgspec.structs.replace(file, number=known.number, known=(), before=None, only=only, earlier=known)
-
-
-def _known_with_dead_letters(
-    lake: LakeTables, files: Iterable[InputFile], numbers: Mapping[str, int]
-) -> Iterator[InputFile]:
-    """The files of which only the content was known, and had dead letters."""
-    state = lake.state()
-    for file in files:
-        known = state.sources.get(numbers[file.path]) if file.path in numbers else None
-        if known is not None and known.dead:
-            yield _again(lake, file, known)
-
-
-def _dead_positions(lake: LakeTables, source: int) -> frozenset[int]:
-    with job_description(lake.spark, f"find the dead letters of a file in {folder_name(lake.path)}"):
-        letters = lake.dead_letters().where(F.col(SOURCE) == source).select(POSITION).toArrow()
-    return frozenset(letters.column(0).to_pylist())
 
 
 def _commit_groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
@@ -178,37 +161,19 @@ def _commit_groups(files: Iterable[InputFile]) -> Iterator[list[InputFile]]:
 class Committed(NamedTuple):
     """What one commit has brought; without sources, nothing was committed."""
 
-    draft: CommitDraft
+    sources: tuple[IngestedFile, ...]
+    events: int
     duplicates: Mapping[str, str]
     """Files that have the content of another file, and the path of that one."""
     numbers: Mapping[str, int]
     """The fingerprints of these files; at the path of another one, there may be another content now."""
 
 
-class Totals:
-    """State: what several commits have brought."""
-
-    def __init__(self) -> None:
-        self.files = self.events = self.dead = self.bytes = 0
-        self.duplicates: dict[str, str] = {}
-        self.numbers: dict[str, int] = {}
-
-    def add(self, made: Committed) -> None:
-        self.files += len(made.draft.sources)
-        self.events += sum(part.rows for part in made.draft.added if part.table != DEAD_LETTERS)
-        self.dead += sum(source.dead for source in made.draft.sources)
-        self.bytes += sum(source.bytes for source in made.draft.sources)
-        self.duplicates |= made.duplicates
-        self.numbers |= made.numbers
-
-
 def _commit(lake: LakeTables, files: Sequence[InputFile]) -> Committed:
     inputs = {each.path: each for each in files}
     with lake.store.discarding():
         work = begin_work(lake)
-        reports = run_ingest(lake.spark, work, files)
-        earlier = {each.number: each.earlier for each in files if each.number is not None and each.earlier is not None}
-        return commit_reports(lake, work, reports, lambda report: inputs[report.path], earlier)
+        return commit_reports(lake, work, run_ingest(lake.spark, work, files), lambda report: inputs[report.path])
 
 
 def begin_work(lake: LakeTables) -> IngestWork:
@@ -222,15 +187,13 @@ def commit_reports(
     work: IngestWork,
     reports: Sequence[TaskReport],
     input_of: Callable[[TaskReport], InputFile],
-    earlier: Mapping[int, IngestedFile] | None = None,
     *,
     is_cut: bool = False,
     **noted: Any,
 ) -> Committed:
     """Commit what tasks have written, each content once; `noted` are further fields of the commit.
 
-    `earlier` has the results of earlier ingests of sources that are tried again. If the list of files `is_cut`, others
-    with the same time of change as the newest may follow.
+    If the list of files `is_cut`, others with the same time of change as the newest may follow.
 
     Tasks write the rows of several files together. So if they wrote those of a content that the lake has, or that
     several files have, the other files are read again. That is rare, because tasks leave out what they know; and so are
@@ -239,11 +202,11 @@ def commit_reports(
     duplicates: dict[str, str] = {}
     numbers: dict[str, int] = {}
     while True:
-        found = _find_duplicates(lake.state(), reports, earlier or {})
+        found = _find_duplicates(lake.state(), reports)
         duplicates |= found
         numbers |= {report.path: report.source for report in reports if report.path in found}
         new = [report for report in reports if report.path not in found]
-        written = [report for report in reports if report.path in found and (report.rows or report.dead)]
+        written = [each for each in reports if each.path in found and (each.rows or each.dead or each.files)]
         if written or any(report.is_known for report in new):
             lake.store.discard(make_draft(work, ()))
             files = {each.path: msgspec.structs.replace(input_of(each), number=each.source, known=()) for each in new}
@@ -252,24 +215,22 @@ def commit_reports(
             continue
         if not new:
             lake.store.discard(make_draft(work, ()))
-            return Committed(lake.store.begin("ingest"), duplicates, numbers)
-        draft = make_draft(work, new, earlier, is_cut=is_cut)
+            return Committed((), 0, duplicates, numbers)
+        draft = make_draft(work, new, is_cut=is_cut)
         draft = msgspec.structs.replace(_with_new_shapes(lake, draft, work.catalog), **noted)
-        try:
-            return Committed(lake.store.commit(draft), duplicates, numbers)
-        except CommitConflict:  # another writer has ingested some of them: they are duplicates now
-            continue
+        with suppress(CommitConflict):  # another writer has ingested some of them: they are duplicates now
+            made = lake.store.commit(draft)
+            events = count_rows(part for part in made.added if part.table != DEAD_LETTERS)
+            return Committed(made.sources, events, duplicates, numbers)
 
 
-def _find_duplicates(
-    state: LedgerState, reports: Iterable[TaskReport], again: Mapping[int, IngestedFile]
-) -> dict[str, str]:
+def _find_duplicates(state: LedgerState, reports: Iterable[TaskReport]) -> dict[str, str]:
     """The files whose content the lake has, or an earlier file in the list, and the path of that one."""
     first: dict[int, str] = {}
     found: dict[str, str] = {}
     for report in reports:
-        known, earlier = state.sources.get(report.source), again.get(report.source)
-        if known is not None and (earlier is None or known.commit != earlier.commit):
+        known, again = state.sources.get(report.source), report.earlier
+        if known is not None and (again is None or known.commit != again.commit):
             found[report.path] = known.path
         elif first.setdefault(report.source, report.path) != report.path:
             found[report.path] = first[report.source]

@@ -8,10 +8,10 @@ its fingerprint is computed by a job before, because all of them write it into t
 import hashlib
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -20,19 +20,21 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, Types, types_of
-from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, WrittenFile
+from genus.lake._ingest.writer import Origin, TableWriter, TaskReport
 from genus.lake._jobs import count_words, folder_name, job_description, parallelism
 from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, latest, recorder_of, sum_counts
 from genus.lake._tables.file_systems import file_system_for
 from genus.lake._tables.files import FileInfo, arrow_opens, open_input, write_file
 from genus.lake._tables.names import POSITION
-from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, write_uploads
+from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, FileReport, write_uploads
 from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.sources import Sources
 
 SPLIT_BYTES = 32 * 1024 * 1024
 MIN_TASK_BYTES = 256 * 1024
 """Files of at most this size together are read by one task."""
+
+T = TypeVar("T")
 
 _CHUNK = 1 << 22
 _PER_TASK = 1 << 20
@@ -43,7 +45,7 @@ Identity: TypeAlias = Literal["content", "path"]
 
 
 class InputFile(msgspec.Struct, frozen=True):
-    """A file to ingest."""
+    """A file to ingest, or a split of one."""
 
     path: str
     size: int
@@ -59,20 +61,13 @@ class InputFile(msgspec.Struct, frozen=True):
     """Positions to ingest, those of earlier dead letters; None for all."""
     earlier: IngestedFile | None = None
     """The result of the previous ingest of this file."""
+    split: Split | None = None
+    """What a task reads of it; None for all."""
 
     @property
     def is_known(self) -> bool:
         """Whether the lake is known to have it, without a look at its content."""
         return self.number is not None and self.number in self.known
-
-
-class FileRead(msgspec.Struct, frozen=True):
-    """A file that a task reads: as a whole, or one split of it."""
-
-    file: InputFile
-    split: Split | None
-    bytes: int
-    """About as much is read."""
 
 
 class IngestWork(msgspec.Struct, frozen=True):
@@ -135,50 +130,47 @@ def identify_large(spark: SparkSession, files: Sequence[InputFile]) -> list[Inpu
     large = [each for each in files if each.size > SPLIT_BYTES and each.number is None]
     if not large:
         return list(files)
-    frame = spark.range(0, len(large), 1, len(large)).mapInArrow(partial(_identify_each, large), "at long, number long")
+    frame = _task_frame(spark, large, _identify_one, "at long, number long")
     with job_description(spark, f"compute the fingerprints of {count_words(len(large), 'file')}"):
         numbers = {large[at].path: number for at, number in frame.collect()}
     return [msgspec.structs.replace(each, number=numbers.get(each.path, each.number)) for each in files]
 
 
-def _identify_each(files: Sequence[InputFile], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for at in batch.column(0).to_pylist():
-            with _readable(files[at].path):
-                number = _identify(files[at])
-            yield pa.record_batch([pa.array([at]), pa.array([number], pa.int64())], ["at", "number"])
+def _identify_one(at: int, file: InputFile) -> Iterator[pa.RecordBatch]:
+    with _readable(file.path):
+        yield pa.record_batch([pa.array([at]), pa.array([_identify(file)], pa.int64())], ["at", "number"])
 
 
 # -- tasks -------------------------------------------------------------------------------------------------------------
 
 
-def read_files(work: IngestWork, task: int, reads: Iterable[FileRead]) -> Iterator[pa.RecordBatch]:
+def read_files(work: IngestWork, task: int, inputs: Iterable[InputFile]) -> Iterator[pa.RecordBatch]:
     """In a task: read files, write their rows together, and return a report of each file."""
     types, files = types_of(work.catalog), DriverUpload()
     writers: list[TableWriter] = []
     seen: set[int] = set()
-    for place, read in enumerate(reads):
-        with _readable(read.file.path):
-            number = _identify(read.file)
-            origin = Origin(work.root, work.commit, number, read.file.path, task * _PER_TASK + place, work.at_us)
+    for place, file in enumerate(inputs):
+        with _readable(file.path):
+            number = _identify(file)
+            origin = Origin(work.root, work.commit, number, file.path, task * _PER_TASK + place, work.at_us)
             writer = TableWriter(origin, files.write if work.upload else write_file)
-            writer.report.bytes, writer.report.modified_us = read.file.size, read.file.modified_us
-            writer.report.is_known = number in read.file.known or (read.split is None and number in seen)
-            if not writer.report.is_known:
-                _read(read, types, writer)
+            report = writer.report
+            report.bytes, report.modified_us, report.earlier = file.size, file.modified_us, file.earlier
+            report.is_known = number in file.known or (file.split is None and number in seen)
+            if not report.is_known:
+                _read(file, types, writer)
         seen.add(number)
-        if writers:
-            writers[0].take_over(writer)
+        if (first := next((each for each in writers if not each.report.is_known), None)) is not None:
+            first.take_over(writer)
         writers.append(writer)
     yield from files.rows(*[msgspec.json.encode(writer.finish()) for writer in writers])
 
 
-def _read(read: FileRead, types: Types, writer: TableWriter) -> None:
+def _read(file: InputFile, types: Types, writer: TableWriter) -> None:
     """Read a file or a split; its last rows are not written yet."""
-    file, only = read.file, read.file.only
-    for split in [read.split] if read.split else file.format.splits(file.path, file.size, max(file.size, 1)):
+    for split in [file.split] if file.split else file.format.splits(file.path, file.size, max(file.size, 1)):
         for chunk in file.format.read(split, types):
-            writer.take(chunk if only is None else _select(chunk, only), types)
+            writer.take(chunk if file.only is None else _select(chunk, file.only), types)
 
 
 @contextmanager
@@ -205,10 +197,10 @@ def run_ingest(
     spark: SparkSession, work: IngestWork, inputs: Sequence[InputFile], split_bytes: int = SPLIT_BYTES
 ) -> list[TaskReport]:
     """Read files in one job; about `split_bytes` are read by one task. Returns a report of each file or split."""
-    tasks = _pack(list(_reads(inputs, split_bytes)), parallelism(spark), split_bytes)
+    tasks = _pack(list(_cut(inputs, split_bytes)), parallelism(spark), split_bytes)
     if not tasks:
         return []
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(partial(_run_tasks, work, tasks), RESULT_SCHEMA)
+    frame = _task_frame(spark, tasks, partial(read_files, work), RESULT_SCHEMA)
     with job_description(spark, f"ingest {count_words(len(inputs), 'file')} into {folder_name(work.root)}"):
         return gather_reports(spark, work, frame)
 
@@ -220,45 +212,48 @@ def gather_reports(spark: SparkSession, work: IngestWork, frame: DataFrame) -> l
     return [msgspec.json.decode(each, type=TaskReport) for each in written]
 
 
-def _reads(inputs: Iterable[InputFile], target: int) -> Iterator[FileRead]:
-    """Files as a whole, large ones in splits; those of equal size follow each other, as equal files have."""
+def _cut(inputs: Iterable[InputFile], target: int) -> Iterator[tuple[InputFile, int]]:
+    """Files as a whole, large ones in splits, with about as many bytes as are read of them.
+
+    Files of equal size follow each other, as equal files have.
+    """
     for file in sorted(inputs, key=lambda each: each.size):
-        splits = file.format.splits(file.path, file.size, target) if file.size > target else [None]
-        share = file.size // max(len(splits), 1)
-        yield from (FileRead(file, split if len(splits) > 1 else None, share) for split in splits)
+        splits = file.format.splits(file.path, file.size, target) if file.size > target else []
+        if len(splits) > 1:
+            yield from ((msgspec.structs.replace(file, split=each), file.size // len(splits)) for each in splits)
+        else:
+            yield file, file.size
 
 
-def _pack(reads: Sequence[FileRead], parallel: int, most: int) -> list[list[FileRead]]:
-    """The reads of each task: as many tasks as run at once, or more if they would read over `most` bytes."""
-    target = min(max(sum(read.bytes for read in reads) // parallel, MIN_TASK_BYTES), most)
-    tasks: list[list[FileRead]] = []
+def _pack(inputs: Sequence[tuple[InputFile, int]], parallel: int, most: int) -> list[list[InputFile]]:
+    """The files of each task: as many tasks as run at once, or more if they would read over `most` bytes."""
+    target = min(max(sum(size for _, size in inputs) // parallel, MIN_TASK_BYTES), most)
+    tasks: list[list[InputFile]] = []
     room = 0
-    for read in reads:
-        if room <= 0 or read.bytes > 2 * room:
+    for file, size in inputs:
+        if room <= 0 or size > 2 * room:
             tasks.append([])
             room = target
-        tasks[-1].append(read)
-        room -= read.bytes
+        tasks[-1].append(file)
+        room -= size
     return tasks
 
 
-def _run_tasks(
-    work: IngestWork, tasks: Sequence[Sequence[FileRead]], batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """On a worker: do the tasks whose numbers are in the batches."""
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield from read_files(work, number, tasks[number])
+def _task_frame(
+    spark: SparkSession, items: Sequence[T], function: Callable[[int, T], Iterator[pa.RecordBatch]], schema: str
+) -> DataFrame:
+    """The rows that a function gives for each item and its number, in a task of its own."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from function(number, items[number])
+
+    return spark.range(0, len(items), 1, len(items)).mapInArrow(run, schema)
 
 
-def make_draft(
-    work: IngestWork,
-    reports: Sequence[TaskReport],
-    earlier: Mapping[int, IngestedFile] | None = None,
-    *,
-    is_cut: bool = False,
-) -> CommitDraft:
-    """A draft that names the files that tasks wrote; `earlier` has the results of earlier ingests of their sources.
+def make_draft(work: IngestWork, reports: Sequence[TaskReport], *, is_cut: bool = False) -> CommitDraft:
+    """A draft that names the files that tasks wrote.
 
     If the list of files `is_cut`, others with the same time of change as the newest may follow. So the newest ones do
     not count for watermarks, or analyses would take events of the others for late.
@@ -266,36 +261,24 @@ def make_draft(
     by_source: dict[int, list[TaskReport]] = {}
     for report in reports:
         by_source.setdefault(report.source, []).append(report)
-    last = max((_millis(report) for report in reports), default=0) if is_cut else None
-    newest = _newest([report for report in reports if _millis(report) != last], work.at_us)
+    last = max((report.modified_us // 1000 for report in reports), default=0) if is_cut else None  # Spark knows no more
+    newest = _newest([report for report in reports if report.modified_us // 1000 != last], work.at_us)
     return CommitDraft(
         id=work.commit,
         kind="ingest",
         at_us=work.at_us,
         added=group_parts(reports),
-        sources=tuple(_ingested(found, (earlier or {}).get(number)) for number, found in by_source.items()),
+        sources=tuple(map(_ingested, by_source.values())),
         shapes=tuple(dict.fromkeys(shape for report in reports for shape in report.shapes)),
         newest_us=max(_newest(reports, work.at_us).values(), default=None),
         newest=newest,
     )
 
 
-def _millis(report: TaskReport) -> int:
-    """When a file was changed, as exactly as Spark knows it."""
-    return report.modified_us // 1000
-
-
-def _ingested(reports: Sequence[TaskReport], earlier: IngestedFile | None) -> IngestedFile:
-    first = reports[0]
-    return IngestedFile(
-        first.source,
-        first.path,
-        first.bytes,
-        (earlier.rows if earlier else 0) + sum(report.rows for report in reports),
-        sum(report.dead for report in reports),
-        earlier.commit if earlier else "",
-        first.modified_us,
-    )
+def _ingested(reports: Sequence[TaskReport]) -> IngestedFile:
+    first, rows, dead = reports[0], sum(report.rows for report in reports), sum(report.dead for report in reports)
+    before, commit = (first.earlier.rows, first.earlier.commit) if first.earlier else (0, "")
+    return IngestedFile(first.source, first.path, first.bytes, before + rows, dead, commit, first.modified_us)
 
 
 def _newest(reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
@@ -306,7 +289,7 @@ def _newest(reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
 
 def group_parts(reports: Iterable[TaskReport]) -> tuple[Part, ...]:
     """The parts that tasks wrote, with their files and the rows of each shape."""
-    found: dict[str, list[WrittenFile]] = {}
+    found: dict[str, list[FileReport]] = {}
     for file in (file for report in reports for file in report.files):
         found.setdefault(file.folder, []).append(file)
     return tuple(

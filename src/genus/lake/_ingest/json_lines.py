@@ -6,25 +6,21 @@ is read as a whole; of a damaged array, the objects that can be found are read.
 """
 
 import json
-import re
 from collections.abc import Iterator
+from operator import methodcaller
 from typing import Any
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import Positions, RecordsReader, Row, TypeColumns
 from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
 from genus.lake._ingest.values import Mask, convert_json
 from genus.records._fields import FieldNode, cloud_mapping
-from genus.records._mapping import FieldPath, Mapping
-from genus.records._payload import decode_json, field_count
+from genus.records._mapping import Mapping
+from genus.records._payload import count_fields, count_names, decode_json
 from genus.records._reader import MappedReader
-
-_NAME = re.compile(rb'"[ \t\r\n]*:')
-_COLON, _QUOTE, _BLANK = b':" '
 
 Record = dict[str, Any]
 _decode = msgspec.json.Decoder().decode
@@ -33,13 +29,14 @@ _decode = msgspec.json.Decoder().decode
 class LineReader(RecordsReader):
     def __init__(self, mapping: Mapping, types: Types, changed_us: int) -> None:
         super().__init__(mapping, types, changed_us, MappedReader(mapping, types))
-        self._envelope = cloud_mapping(mapping)
-        paths = [self._envelope.inside, mapping.inside, *(field.path[:-1] for field in mapping.all_fields)]
+        paths = [cloud_mapping(mapping).inside, mapping.inside, *(field.path[:-1] for field in mapping.all_fields)]
         self._containers = {path[0] for path in paths if path}
 
     def read(self, piece: Lines) -> Iterator[Chunk]:
         """The events of some lines, type by type, then the dead letters."""
-        lines, offsets = _without_blanks(piece)
+        if not all(piece.lines):
+            piece = piece.take([row for row, line in enumerate(piece.lines) if line.strip()])
+        lines, offsets, letters = piece
         records, good = _decode_lines(lines)
         _find_duplicates(lines, records, self._containers, good)
         for (is_cloud, name), rows in self._groups(records, good).items():
@@ -55,22 +52,20 @@ class LineReader(RecordsReader):
         if not good.all():
             odd = np.flatnonzero(~good).tolist()
             yield from self.read_alone(Row(int(offsets[row]), decode_json(lines[row], None), lines[row]) for row in odd)
+        if letters:
+            yield letters
 
     def _groups(self, records: list[Record], good: Mask) -> dict[tuple[bool, str | int], list[int]]:
         """The rows of each type name, separately for CloudEvents and plain records."""
-        rows: list[int] = np.flatnonzero(good).tolist()
-        cloud = [row for row in rows if "specversion" in records[row]]
-        plain = rows if not cloud else [] if len(cloud) == len(rows) else sorted(set(rows) - set(cloud))
-        odd = [row for row in cloud if records[row].get("specversion") != "1.0"]
-        cloud = cloud if not odd else sorted(set(cloud) - set(odd))
         groups: dict[tuple[bool, str | int], list[int]] = {}
-        for is_cloud, mapping, own in ((False, self._mapping, plain), (True, self._envelope, cloud)):
-            for row, name in zip(own, _names(mapping, [records[row] for row in own]), strict=True):
-                if type(name) is str or type(name) is int:
-                    groups.setdefault((is_cloud, name), []).append(row)
-                else:
-                    odd.append(row)
-        good[odd] = False
+        for row in np.flatnonzero(good).tolist():
+            record = records[row]
+            is_cloud = "specversion" in record
+            name = self._single.name_of[is_cloud](record)
+            if (type(name) is str or type(name) is int) and not (is_cloud and record["specversion"] != "1.0"):
+                groups.setdefault((is_cloud, name), []).append(row)
+            else:
+                good[row] = False
         return groups
 
 
@@ -107,35 +102,7 @@ def _gather(node: FieldNode, records: list[Record], found: list[list[Any]], good
             _gather(child, values, found, good)
 
 
-def _names(mapping: Mapping, records: list[Record]) -> list[Any]:
-    """The type name in each record; valid names are text or integers."""
-    naming = mapping.naming
-    if naming.fixed:
-        return [naming.fixed] * len(records)
-    columns = [[part] * len(records) if isinstance(part, str) else _at(records, part) for part in naming.parts]
-    if len(columns) == 1:
-        return columns[0]
-    return ["".join(map(str, parts)) if _are_named(parts) else None for parts in zip(*columns, strict=True)]
-
-
-def _are_named(parts: tuple[Any, ...]) -> bool:
-    return all(type(part) is str or type(part) is int for part in parts)
-
-
-def _at(values: list[Any], path: FieldPath) -> list[Any]:
-    for key in path:
-        values = [value.get(key) if type(value) is dict else None for value in values]
-    return values
-
-
 # -- lines -------------------------------------------------------------------------------------------------------------
-
-
-def _without_blanks(piece: Lines) -> Lines:
-    if all(piece.lines):
-        return piece
-    kept = np.array([bool(line.strip()) for line in piece.lines], np.bool_)
-    return Lines([line for line in piece.lines if line.strip()], piece.offsets[kept])
 
 
 def _decode_lines(lines: list[bytes]) -> tuple[list[Record], Mask]:
@@ -143,18 +110,11 @@ def _decode_lines(lines: list[bytes]) -> tuple[list[Record], Mask]:
     try:
         records = list(map(_decode, lines))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        records = list(map(_decode_line, lines))
+        records = [decode_json(line, None, last_counts=True) for line in lines]
     if set(map(type, records)) <= {dict}:
         return records, np.ones(len(records), np.bool_)
     good = np.array([type(record) is dict for record in records])
     return [record if type(record) is dict else {} for record in records], good
-
-
-def _decode_line(line: bytes) -> Any:
-    try:
-        return _decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
 
 
 def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[str], good: Mask) -> None:
@@ -163,26 +123,16 @@ def _find_duplicates(lines: list[bytes], records: list[Record], containers: set[
     The number of fields in a line is about the number of `":` in it. Where the decoded record has as many fields, there
     are no duplicates.
     """
-    if not lines:
-        return
-    counts = _name_counts(lines)
+    text = b"\n".join(lines)
+    count = count_names if any(blank in text for blank in (b" :", b"\t:", b"\r:")) else methodcaller("count", b'":')
+    counts = np.fromiter(map(count, lines), np.int64, len(lines))
     sizes = np.fromiter(map(len, records), np.int64, len(records))
     for key in containers:
         if (counts != sizes).any():
             inside = (record.get(key) for record in records)
             sizes += np.fromiter((len(each) if type(each) is dict else 0 for each in inside), np.int64, len(records))
     for row in np.flatnonzero(counts != sizes).tolist():
-        good[row] &= counts[row] == field_count(records[row])
-
-
-def _name_counts(lines: list[bytes]) -> npt.NDArray[np.int64]:
-    text = np.frombuffer(b"\n".join(lines), np.uint8)
-    colons = np.flatnonzero(text == _COLON)
-    before = text[colons - 1]
-    if (before <= _BLANK).any():
-        return np.array([len(_NAME.findall(line)) for line in lines], np.int64)
-    ends = np.cumsum(np.fromiter(map(len, lines), np.int64, len(lines)) + 1)
-    return np.diff(np.searchsorted(colons[before == _QUOTE], ends), prepend=0)
+        good[row] &= counts[row] == count_fields(records[row])
 
 
 # -- the format --------------------------------------------------------------------------------------------------------
@@ -213,12 +163,9 @@ class JsonLines(msgspec.Struct, frozen=True):
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         reader = LineReader(self.mapping, types, changed_us(split.path))
         is_whole = is_compressed(split.path) or split.end - split.start <= ARRAY_LIMIT
-        pieces = read_array(split) if split.start == 0 and is_whole and _is_array(split.path) else read_lines(split)
-        for piece in pieces:
-            if isinstance(piece, list):
-                yield piece
-            else:
-                yield from reader.read(piece)
+        is_array = split.start == 0 and is_whole and _is_array(split.path)
+        for piece in read_array(split) if is_array else read_lines(split):
+            yield from reader.read(piece)
 
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
@@ -233,7 +180,7 @@ def _is_array(path: str) -> bool:
     return start.removeprefix(b"\xef\xbb\xbf").lstrip(_SPACE).startswith(b"[")
 
 
-def read_array(split: Split) -> Iterator[Lines | list[DeadLetter]]:
+def read_array(split: Split) -> Iterator[Lines]:
     """The items of an array with their indexes; of a damaged array, the objects found in it with their offsets."""
     content, damage = _content(split.path)
     try:
@@ -241,13 +188,13 @@ def read_array(split: Split) -> Iterator[Lines | list[DeadLetter]]:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         items = None
     if items is None:
-        yield from _salvage(content)
-    else:
-        for start in range(0, len(items), _ITEMS):
-            part = items[start : start + _ITEMS]
-            yield Lines(part, np.arange(start, start + len(part), dtype=np.int64))
+        yield _salvage(content)
+        items = []
+    for start in range(0, len(items), _ITEMS):
+        part = items[start : start + _ITEMS]
+        yield Lines(part, np.arange(start, start + len(part), dtype=np.int64), [])
     if damage is not None:
-        yield [DeadLetter.of(len(content), damage, b"")]
+        yield Lines.of([], [DeadLetter.of(len(content), damage, b"")])
 
 
 def _content(path: str) -> tuple[bytes, str | None]:
@@ -262,14 +209,17 @@ def _content(path: str) -> tuple[bytes, str | None]:
     return b"".join(made), too_large if piece else None
 
 
-def _salvage(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
+def _salvage(content: bytes) -> Lines:
     """The objects in a damaged array; the rest of a line without one is a dead letter."""
     text = content.decode("latin-1")  # one character per byte, so that their positions are equal
     scan = json.JSONDecoder(strict=False).raw_decode
     found: list[tuple[bytes, int]] = []
     letters: list[DeadLetter] = []
-    position = _next(text, text.find("[") + 1)
+    position = text.find("[") + 1
     while position < len(text):
+        if text[position] in ", \t\r\n":
+            position += 1
+            continue
         try:
             if text[position] != "{":
                 raise ValueError("not an object")
@@ -279,12 +229,5 @@ def _salvage(content: bytes) -> Iterator[Lines | list[DeadLetter]]:
             end = text.find("\n", position) % (len(text) + 1)
             if content[position:end].strip(_SPACE + b"]"):
                 letters.append(DeadLetter.of(position, "not JSON, in a damaged array", content[position:end]))
-        position = _next(text, end)
-    yield Lines([item for item, _ in found], np.array([at for _, at in found], np.int64))
-    yield letters
-
-
-def _next(text: str, position: int) -> int:
-    while position < len(text) and text[position] in ", \t\r\n":
-        position += 1
-    return position
+        position = end
+    return Lines.of(found, letters)

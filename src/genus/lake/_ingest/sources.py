@@ -3,14 +3,16 @@
 import glob
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
 from genus.lake._ingest.csv_files import Csv
-from genus.lake._ingest.format import Format, Types
+from genus.lake._ingest.format import Format, Types, Unknown
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._ingest.tabular import ParquetFiles
@@ -25,20 +27,6 @@ if TYPE_CHECKING:
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
 """File endings of the formats that take a mapping."""
-
-
-def mapped_format(path: str, ending: str, mapping: Mapping | None) -> Format:
-    """The format for a file ending; LakeError if it is not one that takes a mapping."""
-    mapping = mapping or Mapping()
-    if ending in ("json", "jsonl", "ndjson"):
-        return JsonLines(mapping)
-    if ending in ("csv", "tsv"):
-        return Csv(mapping, delimiter=mapping.csv.delimiter or ("\t" if ending == "tsv" else ","))
-    if ending == "parquet" and not path.lower().endswith(".gz"):
-        return ParquetFiles(mapping)
-    raise LakeError(f"{path}: no mapping can be given for {ending!r}; it can for {', '.join(ENDINGS)}")
-
-
 RECORDING = "recording"
 CAN_ENDINGS = ("log", "asc", "blf", "trc", "mf4", "mdf", "pcap", "pcapng", "crtd")
 """Endings of CAN logs; with a DBC file, a file of any ending that is no other format is one if its content is."""
@@ -47,13 +35,9 @@ _KNOWN_ENDINGS = ("genus", *ENDINGS, *CAN_ENDINGS)
 _PACKED = ("", ".gz", ".zst", ".bz2", ".xz")
 
 PathLike = str | os.PathLike[str]
-Unknown = Literal["dead", "pass"]
-"""What to do with frames that the DBC file does not have: make them dead letters, or skip them."""
 
 
-def find_files(
-    spark: SparkSession, given: PathLike | Iterable[PathLike], *, any_ending: bool = False
-) -> list[FileInfo]:
+def find_files(spark: SparkSession, given: PathLike | Iterable[PathLike], any_ending: bool) -> list[FileInfo]:
     """The files of paths, folders and patterns, each once.
 
     In folders, hidden files are skipped, and files without the ending of a known format unless `any_ending` is set.
@@ -72,43 +56,42 @@ def _files_at(spark: SparkSession, path: str, any_ending: bool) -> Iterator[File
             raise LakeError(f"{path}: there is no such file or folder")
         yield from map(file_info, found)
     else:
-        files = _files_in(spark, absolute_path(path))
+        path = absolute_path(path)
+        files = list(walk_files(file_system_for(spark, path), path, hidden=False))
+        if local is None and not files:
+            files = [file_info(path)]  # a remote file: it has no entries
         yield from (file for file in files if any_ending or ending_of(file.path) in _KNOWN_ENDINGS)
 
 
-def _files_in(spark: SparkSession, path: str) -> list[FileInfo]:
-    found = list(walk_files(file_system_for(spark, path), path, hidden=False))
-    if local_path(path) is None and not found:
-        return [file_info(path)]  # a remote file: it has no entries
-    return found
-
-
+@dataclass
 class FormatChooser:
-    """Chooses the format of each file: the one that was asked for, or by its ending."""
+    """How files are read, see `Lake.ingest`; chooses the format of each: the one that was asked for, or by its ending.
 
-    def __init__(
-        self,
-        format: str | None,
-        mapping: Mapping | PathLike | None,
-        dbc: "PathLike | Dbc | None",
-        unknown: Unknown = "dead",
-    ) -> None:
-        self._format = format
-        self._mapping = mapping if mapping is None or isinstance(mapping, Mapping) else read_mapping(os.fspath(mapping))
-        self._given_dbc, self._unknown = dbc, unknown
+    State: the files of the mapping and the DBC, which are read once.
+    """
+
+    format: str | None = None
+    mapping: Mapping | PathLike | None = None
+    dbc: "PathLike | Dbc | None" = None
+    unknown: Unknown = "dead"
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks need: the layouts of the messages of a DBC file, not the file."""
-        logs = self._logs
-        return {**self.__dict__, "_logs": logs, "_dbc": None, "_given_dbc": None}
+        found = {"_mapping": self._mapping, "_dbc": None, "_logs": self._logs}
+        return {"format": self.format, "mapping": None, "dbc": None, "unknown": self.unknown, **found}
+
+    @cached_property
+    def _mapping(self) -> Mapping | None:
+        given = self.mapping
+        return given if given is None or isinstance(given, Mapping) else read_mapping(os.fspath(given))
 
     @cached_property
     def _dbc(self) -> "Dbc | None":
-        if not isinstance(self._given_dbc, str | os.PathLike):
-            return self._given_dbc
+        if not isinstance(self.dbc, str | os.PathLike):
+            return self.dbc
         from genus.can._dbc import load_dbc  # needs cantools, an extra
 
-        return load_dbc(self._given_dbc, reuse=True)
+        return load_dbc(self.dbc, reuse=True)
 
     @cached_property
     def _logs(self) -> "CanLogs | None":
@@ -117,7 +100,7 @@ class FormatChooser:
             return None
         from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
 
-        return CanLogs.of(self._dbc, "log", unknown=self._unknown)
+        return CanLogs.of(self._dbc, "log", unknown=self.unknown)
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -127,8 +110,8 @@ class FormatChooser:
     @property
     def endings(self) -> tuple[str, ...]:
         """The endings of the files in a folder that have the format; by default those of recordings."""
-        if self._format is not None:
-            return ("genus",) if self._format == RECORDING else (self._format, f"{self._format}.gz")
+        if self.format is not None:
+            return ("genus",) if self.format == RECORDING else (self.format, f"{self.format}.gz")
         if self._logs is not None:
             return tuple(f"{each}{packed}" for each in (*CAN_ENDINGS, "csv") for packed in _PACKED)
         return ("genus",) if self._mapping is None else tuple(f"{each}{gz}" for each in ENDINGS for gz in ("", ".gz"))
@@ -140,13 +123,24 @@ class FormatChooser:
 
     def __call__(self, path: str) -> Format:
         """The format of a file; LakeError if its ending is unknown, or if a CAN log comes without a DBC file."""
-        ending = self._format or ending_of(path)
+        ending = self.format or ending_of(path)
         if ending in (RECORDING, "genus"):
             return Recordings()
         if ending in CAN_ENDINGS or (self._logs is not None and (ending == "csv" or ending not in ENDINGS)):
-            return self._can_logs(path)
-        if ending in ENDINGS:
-            return mapped_format(path, ending, self._mapping)
+            if self._logs is None:
+                raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
+            from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
+
+            return msgspec.structs.replace(self._logs, log=self.format or find_log_format(path))
+        mapping = self._mapping or Mapping()
+        if ending in ("json", "jsonl", "ndjson"):
+            return JsonLines(mapping)
+        if ending in ("csv", "tsv"):
+            return Csv(mapping, delimiter=mapping.csv.delimiter or ("\t" if ending == "tsv" else ","))
+        if ending == "parquet" and path.lower().endswith(".gz"):
+            raise LakeError(f"{path}: Parquet files in gzip files are not read; unpack it")
+        if ending == "parquet":
+            return ParquetFiles(mapping)
         known = ", ".join(_KNOWN_ENDINGS)
         raise LakeError(f"{path}: unknown ending {ending!r}; name the format, one of {known} (format=, --format)")
 
@@ -155,18 +149,11 @@ class FormatChooser:
         if self._mapping is not None:
             self._mapping.check(types)
 
-    def check_named(self, paths: Iterable[str], types: Types) -> None:
-        """Raise LakeError for the first table that comes without a mapping, and does not name the types of its rows."""
-        for path in paths if self._mapping is None else ():
-            if isinstance(format := self(path), Csv):
-                format.check_named(path, types)
-
-    def _can_logs(self, path: str) -> Format:
-        if self._logs is None:
-            raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
-        from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
-
-        return self._logs.of_format(self._format or find_log_format(path))
+    def check_named(self, path: str, types: Types) -> None:
+        """Raise LakeError if a file has no known format, or is a table that does not name the types of its rows."""
+        format = self(path)
+        if self._mapping is None and isinstance(format, Csv):
+            format.check_named(path, types)
 
 
 def _any_case(text: str) -> str:

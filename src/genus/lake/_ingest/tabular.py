@@ -8,6 +8,7 @@ events after all, or dead letters with its reason.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -17,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from genus.lake._ingest.format import POSITION_FIELD, RECORDED_FIELD, Chunk, Columns, DeadLetter, Split, TypePlan, Types
+from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, TypePlan, Types
 from genus.lake._ingest.text_lines import changed_us
 from genus.lake._ingest.values import (
     CastColumn,
@@ -28,8 +29,9 @@ from genus.lake._ingest.values import (
     stored_values,
     valid_rows,
 )
-from genus.lake._tables.columns import INSTANT, stored_type
+from genus.lake._tables.columns import INSTANT, OWN_SCHEMA
 from genus.lake._tables.files import open_input
+from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import TimeType
 from genus.records._fields import FieldPlan, column_name
 from genus.records._mapping import Mapping, read_constant
@@ -65,8 +67,8 @@ class TypeColumns:
     def assemble(self, given: Sequence[CastColumn], good: Mask, positions: Positions) -> Columns:
         """The events of good rows, from a column for each wanted field; rows with a fault are set not to be good."""
         values = [each.column for each in given]
-        for wrong in (each.wrong for each in given if each.wrong is not None):
-            good &= ~wrong
+        for each in given:
+            good &= ~each.wrong
         columns = {name: self._column(name, values, len(good)) for name in (*self.plan.sources, *self._constants)}
         for name in self.type.required:
             good &= valid_rows(columns[name]) if name in columns else False
@@ -88,7 +90,8 @@ class TypeColumns:
         is_stated = bool(known) and known[0].null_count == 0
         recorded = known[0] if is_stated else pc.coalesce(*known, pa.repeat(self._changed, len(good)))
         present = {name: column for name, column in columns.items() if column.null_count < len(good)}
-        schema = pa.schema([*(self.type.schema.field(name) for name in present), POSITION_FIELD, RECORDED_FIELD])
+        own = (OWN_SCHEMA.field(name) for name in (POSITION, RECORDED))
+        schema = pa.schema([*(self.type.schema.field(name) for name in present), *own])
         batch = pa.RecordBatch.from_arrays([*present.values(), pa.array(positions), recorded], schema=schema)
         return Columns(self.type.name, batch if good.all() else batch.filter(pa.array(good)))
 
@@ -189,13 +192,11 @@ class TableReader(RecordsReader):
         for name in fields if not plan.tree.takes_rest else ():
             if name not in plan.tree.children and table[name].null_count < len(good):
                 good &= ~valid_rows(table[name])
-        converted = []
-        for wanted in plan.wanted:
-            column = table.get(column_name(wanted.field.path))
-            if column is None:
-                converted.append(CastColumn(pa.nulls(len(good), stored_type(wanted.type))))
-            else:
-                converted.append(convert_column(column, wanted.type, wanted.field.value_format))
+        absent = pa.nulls(len(good))
+        converted = [
+            convert_column(table.get(column_name(each.field.path), absent), each.type, each.field.value_format)
+            for each in plan.wanted
+        ]
         return columns.assemble(converted, good, positions)
 
 
@@ -246,8 +247,14 @@ class ParquetFiles(msgspec.Struct, frozen=True):
                 metadata = pq.ParquetFile(file).metadata
         except (pa.ArrowException, OSError):  # reading the file reports the problem
             return [Split(path, 0, 1)]
-        sizes = [metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups)]
-        return [Split(path, start, end) for start, end in _runs(sizes, target)]
+        cuts, held = [0], 0
+        for group in range(metadata.num_row_groups):
+            size = metadata.row_group(group).total_byte_size
+            if held and held + size > target:
+                cuts.append(group)
+                held = 0
+            held += size
+        return [Split(path, start, end) for start, end in pairwise([*cuts, metadata.num_row_groups])]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         reader = TableReader(self.mapping, types, changed_us(split.path), as_text=False)
@@ -259,16 +266,6 @@ class ParquetFiles(msgspec.Struct, frozen=True):
                 return
             for group in range(split.start, min(split.end, file.num_row_groups)):
                 yield from _read_group(file, group, reader)
-
-
-def _runs(sizes: list[int], target: int) -> Iterator[tuple[int, int]]:
-    start, held = 0, 0
-    for group, size in enumerate(sizes):
-        if held and held + size > target:
-            yield start, group
-            start, held = group, 0
-        held += size
-    yield start, len(sizes)
 
 
 def _read_group(file: pq.ParquetFile, group: int, reader: TableReader) -> Iterator[Chunk]:

@@ -11,16 +11,17 @@ from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.fs as arrow_fs
 
 from genus.lake._ingest.format import DeadLetter, Split
-from genus.lake._tables.files import local_path, open_input
+from genus.lake._tables.files import file_info, local_path, open_input
 
 LINE_LIMIT = 8 * 1024 * 1024
 """A longer line is a dead letter."""
 BLOCK = 2 * 1024 * 1024
 """Bytes per read; small enough for the decoded block to stay in the processor's cache."""
 _PIECE = 64 * 1024
+_PACKED = 128 * 1024
+"""Compressed bytes per read."""
 _BOM = b"\xef\xbb\xbf"
 _KEPT = 1 << 14
 
@@ -28,10 +29,23 @@ Offsets: TypeAlias = npt.NDArray[np.int64]
 
 
 class Lines(NamedTuple):
-    """Lines without line ends, and the offset of each."""
+    """Lines without line ends, the offset of each, and dead letters for what could not be read as lines."""
 
     lines: list[bytes]
     offsets: Offsets
+    letters: list[DeadLetter]
+
+    @classmethod
+    def of(cls, found: list[tuple[bytes, int]], letters: list[DeadLetter]) -> "Lines":
+        return cls([line for line, _ in found], np.array([offset for _, offset in found], np.int64), letters)
+
+    def take(self, rows: list[int]) -> "Lines":
+        """Some of the lines, and all dead letters."""
+        return Lines([self.lines[row] for row in rows], self.offsets[rows], self.letters)
+
+    def after(self, row: int) -> "Lines":
+        """The lines after one of them, and all dead letters."""
+        return Lines(self.lines[row + 1 :], self.offsets[row + 1 :], self.letters)
 
 
 def is_compressed(path: str) -> bool:
@@ -61,13 +75,10 @@ class TextBlock(NamedTuple):
     text: bytes
 
 
-def read_lines(split: Split) -> Iterator[Lines | list[DeadLetter]]:
+def read_lines(split: Split) -> Iterator[Lines]:
     """Yield the lines of a range in blocks."""
     for block in read_blocks(split, LINE_LIMIT):
-        if isinstance(block, list):
-            yield block
-        else:
-            yield from _cut(block.text, block.at)
+        yield Lines.of([], block) if isinstance(block, list) else _cut(block.text, block.at)
 
 
 def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLetter]]:
@@ -98,7 +109,8 @@ def _blocks(
             yield [DeadLetter.of(position, f"the file is damaged here: {problem}", rest[:_KEPT])]
             return
         rest += piece
-        size = _whole_lines(rest, None if end is None else end - position, is_last=not piece)
+        beyond = 0 if end is None else rest.find(b"\n", end - position - 1) + 1
+        size = beyond or (rest.rfind(b"\n") + 1 if piece else len(rest))  # of the whole lines that begin before the end
         if size:
             yield TextBlock(position, rest[:size])
         position, rest = position + size, rest[size:]
@@ -108,12 +120,6 @@ def _blocks(
             yield TextBlock(position, rest[: limit + len(_BOM) + 1])
             skipped, following = _after_line(stream)
             position, rest = position + len(rest) + skipped, following
-
-
-def _whole_lines(text: bytes, left: int | None, *, is_last: bool) -> int:
-    """The number of bytes in whole lines that begin in the first `left` bytes of a text."""
-    beyond = 0 if left is None else text.find(b"\n", left - 1) + 1
-    return beyond or (len(text) if is_last else text.rfind(b"\n") + 1)
 
 
 def _after_line(stream: "IO[bytes] | GzipReader") -> tuple[int, bytes]:
@@ -126,38 +132,24 @@ def _after_line(stream: "IO[bytes] | GzipReader") -> tuple[int, bytes]:
     return passed, b""
 
 
-def _cut(block: bytes, start: int) -> Iterator[Lines | list[DeadLetter]]:
+def _cut(block: bytes, start: int) -> Lines:
     if start == 0 and block.startswith(_BOM):
         block, start = block[3:], 3
     lines = block.removesuffix(b"\n").split(b"\n")
     sizes = np.fromiter(map(len, lines), np.int64, len(lines))
     offsets = start + np.cumsum(sizes + 1) - sizes - 1
-    long = np.flatnonzero(sizes > LINE_LIMIT)
-    if not len(long):
-        yield Lines(lines, offsets)
-        return
+    long = np.flatnonzero(sizes > LINE_LIMIT).tolist()
     reason = f"a line of more than {LINE_LIMIT >> 20} MiB"
-    yield [DeadLetter.of(int(offsets[row]), reason, lines[row][:_KEPT]) for row in long.tolist()]
-    yield Lines([line for line in lines if len(line) <= LINE_LIMIT], np.delete(offsets, long))
-
-
-def join_lines(parts: list[Lines]) -> Lines:
-    full = [part for part in parts if part.lines]
-    if len(full) == 1:
-        return full[0]
-    offsets = np.concatenate([np.zeros(0, np.int64), *(part.offsets for part in full)])
-    return Lines([line for part in full for line in part.lines], offsets)
+    letters = [DeadLetter.of(int(offsets[row]), reason, lines[row][:_KEPT]) for row in long]
+    found = Lines(lines, offsets, letters)
+    return found.take(np.flatnonzero(sizes <= LINE_LIMIT).tolist()) if long else found
 
 
 class GzipReader:
     """Reads a gzip file; returns all bytes before damage, and raises OSError or EOFError only after them."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._member = zlib.decompressobj(wbits=31)
-        self._begun = False
-        self._waiting = b""
-        self._damage: Exception | None = None
+        self._file, self._pieces = file, _inflate(file)
 
     def __enter__(self) -> "GzipReader":
         return self
@@ -166,32 +158,27 @@ class GzipReader:
         self._file.close()
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, about `size` of them."""
-        made: list[bytes] = []
-        while sum(map(len, made)) < size and self._damage is None:
-            piece = self._waiting or self._file.read(_PIECE)
-            if not piece:
-                self._damage = EOFError("it ends too early") if self._begun else None
-                break
-            made.append(self._inflate(piece))
-        found = b"".join(made)
-        if not found and self._damage is not None:
-            raise self._damage
-        return found
+        """The next bytes, about as many as `_PACKED` compressed ones; empty at the end."""
+        return next(self._pieces, b"")
 
-    def _inflate(self, piece: bytes) -> bytes:
-        before = self._member.copy()
+
+def _inflate(file: IO[bytes]) -> Iterator[bytes]:
+    member, is_begun, waiting = zlib.decompressobj(wbits=31), False, b""
+    while piece := waiting or file.read(_PACKED):
+        before = member.copy()
         try:
-            made = self._member.decompress(piece)
+            made = member.decompress(piece)
         except zlib.error as problem:
-            self._damage = OSError(str(problem))
-            return _until_damage(before, piece)
-        self._begun, self._waiting = True, b""
-        if self._member.eof:
-            self._waiting = self._member.unused_data.lstrip(b"\0")  # some tools fill the end with zeros
-            self._member = zlib.decompressobj(wbits=31)
-            self._begun = False
-        return made
+            yield from filter(None, [_until_damage(before, piece)])
+            raise OSError(str(problem)) from None
+        is_begun, waiting = True, b""
+        if member.eof:
+            waiting = member.unused_data.lstrip(b"\0")  # some tools fill the end with zeros
+            member, is_begun = zlib.decompressobj(wbits=31), False
+        if made:
+            yield made
+    if is_begun:
+        raise EOFError("it ends too early")
 
 
 def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
@@ -208,8 +195,4 @@ def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
 def changed_us(path: str) -> int:
     """Time of the last change of a file, in microseconds since 1970; used for events without any other time."""
     local = local_path(path)
-    if local is not None:
-        return os.stat(local).st_mtime_ns // 1000
-    files, inner = arrow_fs.FileSystem.from_uri(path)
-    changed = files.get_file_info(inner).mtime_ns
-    return 0 if changed is None else changed // 1000
+    return file_info(path).modified_us if local is None else os.stat(local).st_mtime_ns // 1000

@@ -7,6 +7,7 @@ value, so an array is halved until what it refuses is among few values, and thes
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
@@ -32,7 +33,7 @@ from genus.model import (
     micros_of_duration,
 )
 from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_time
-from genus.records._values import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ReadValue, ValueFormat, value_reader
+from genus.records._values import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ValueFormat, value_reader
 
 FEW = 64
 """So many values are read one by one, rather than halved again."""
@@ -51,14 +52,6 @@ _LAYOUTS: dict[pa.DataType, pa.DataType] = {
     pa.duration("ns"): _DURATION,
     **{each: pa.int64() for each in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())},
 }
-_KINDS: dict[frozenset[type], pa.DataType] = {
-    frozenset(): pa.string(),
-    frozenset({bool}): pa.bool_(),
-    frozenset({int}): pa.int64(),
-    frozenset({float}): pa.float64(),
-    frozenset({str}): pa.string(),
-}
-_MIXED: dict[frozenset[type], pa.DataType] = {**_KINDS, frozenset({int, float}): pa.float64()}
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Fast: TypeAlias = Callable[[pa.Array, Any, ValueFormat], pa.Array | None]
@@ -66,10 +59,14 @@ Fast: TypeAlias = Callable[[pa.Array, Any, ValueFormat], pa.Array | None]
 
 
 class CastColumn(NamedTuple):
-    """An attribute's column, null where a value is absent or wrong, and a mask of the wrong rows if there are any."""
+    """An attribute's column, null where a value is absent or wrong, and a mask of the wrong rows."""
 
     column: pa.Array
-    wrong: Mask | None = None
+    wrong: Mask
+
+    @classmethod
+    def good(cls, column: pa.Array) -> "CastColumn":
+        return cls(column, np.zeros(len(column), np.bool_))
 
 
 class Unreadable(str):
@@ -89,13 +86,11 @@ def convert_json(values: list[Any], type_: AttributeType, form: ValueFormat) -> 
     >>> column.to_pylist(), wrong.tolist()
     ([1, None, None, None], [False, True, False, True])
     """
-    kinds = _MIXED if isinstance(type_, IntType | FloatType) else _KINDS
-    stored = None if isinstance(type_, OpaqueType) else kinds.get(frozenset(map(type, values)) - {type(None)})
-    if stored is not None:
-        try:
-            return convert_column(pa.array(values, stored), type_, form)
-        except _REFUSED:  # an integer of more than 64 bits, or one that is not exact as a float
-            pass
+    kinds = {*map(type, values)} - {type(None)}
+    is_alike = len(kinds) <= 1 or (kinds == {int, float} and isinstance(type_, IntType | FloatType))
+    if is_alike and not kinds & {dict, list} and not isinstance(type_, OpaqueType):
+        with suppress(*_REFUSED):  # an integer of more than 64 bits, or one that is not exact as a float
+            return convert_column(pa.array(values), type_, form)
     return read_values(values, type_, form)
 
 
@@ -115,31 +110,22 @@ def _convert(
     column: pa.Array, fast: Callable[[pa.Array], pa.Array | None], type_: AttributeType, form: ValueFormat
 ) -> CastColumn:
     if column.null_count == len(column):
-        return CastColumn(pa.nulls(len(column), stored_type(type_)))
+        return CastColumn.good(pa.nulls(len(column), stored_type(type_)))
     try:
         if (made := fast(column)) is not None:
-            return CastColumn(made)
+            return CastColumn.good(made)
     except _REFUSED:
         if len(column) > FEW:
             half = len(column) // 2
-            return _concat([_convert(part, fast, type_, form) for part in (column.slice(0, half), column.slice(half))])
+            parts = [_convert(part, fast, type_, form) for part in (column.slice(0, half), column.slice(half))]
+            masks = np.concatenate([part.wrong for part in parts])
+            return CastColumn(pa.concat_arrays([part.column for part in parts]), masks)
     try:
         encoded = column.dictionary_encode()
     except pa.ArrowNotImplementedError:  # lists and structs
         return read_values(python_values(column), type_, form)
     distinct, wrong = read_values(python_values(encoded.dictionary), type_, form)
-    indices = encoded.indices
-    return CastColumn(
-        distinct.take(indices), None if wrong is None else wrong[indices.fill_null(0)] & valid_rows(column)
-    )
-
-
-def _concat(parts: list[CastColumn]) -> CastColumn:
-    column = pa.concat_arrays([part.column for part in parts])
-    if all(part.wrong is None for part in parts):
-        return CastColumn(column)
-    masks = [np.zeros(len(part.column), np.bool_) if part.wrong is None else part.wrong for part in parts]
-    return CastColumn(column, np.concatenate(masks))
+    return CastColumn(distinct.take(encoded.indices), wrong[encoded.indices.fill_null(0)] & valid_rows(column))
 
 
 # -- one by one --------------------------------------------------------------------------------------------------------
@@ -147,22 +133,20 @@ def _concat(parts: list[CastColumn]) -> CastColumn:
 
 def read_values(values: Iterable[Any], type_: AttributeType, form: ValueFormat) -> CastColumn:
     """Convert values by the reader of `genus.records`, one by one."""
-    read, made, wrong = _stored_reader(type_, form), [], []
+    read, store, made, wrong = value_reader(type_, form), _STORE.get(type(type_), _as_it_is), [], []
     for value in values:
         try:
-            made.append(None if value is None else read(value))
+            found = None if value is None else read(value)
+            made.append(None if found is None else store(found))
             wrong.append(False)
         except (*ERRORS, TypeError):  # keys or extensions that JSON does not have are a TypeError
             made.append(None)
             wrong.append(True)
-    return CastColumn(stored_array(made, type_), np.array(wrong) if any(wrong) else None)
+    return CastColumn(_stored_array(made, type_), np.array(wrong, np.bool_))
 
 
-def _stored_reader(type_: AttributeType, form: ValueFormat) -> ReadValue:
-    read, store = value_reader(type_, form), _STORE.get(type(type_))
-    if store is None:
-        return read
-    return lambda value: None if (found := read(value)) is None else store(found)
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 _STORE: dict[type, Callable[[Any], Any]] = {
@@ -175,12 +159,11 @@ _STORE: dict[type, Callable[[Any], Any]] = {
 
 def stored_values(values: Iterable[Any], type_: AttributeType) -> pa.Array:
     """The column of attribute values; raises one of `ERRORS` if an opaque one is too deep."""
-    store = _STORE.get(type(type_))
-    made = list(values) if store is None else [None if value is None else store(value) for value in values]
-    return stored_array(made, type_)
+    store = _STORE.get(type(type_), _as_it_is)
+    return _stored_array([None if value is None else store(value) for value in values], type_)
 
 
-def stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
+def _stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
     """The column of values as `_STORE` makes them."""
     stored = stored_type(type_)
     if isinstance(type_, TimeType | DurationType):
@@ -326,10 +309,6 @@ def _texts(column: pa.Array, type_: AttributeType, form: ValueFormat) -> pa.Arra
     return column
 
 
-def _octets(column: pa.Array, type_: AttributeType, form: ValueFormat) -> pa.Array | None:
-    return column if pa.types.is_binary(column.type) else None
-
-
 def _choices(column: pa.Array, type_: ChoiceType, form: ValueFormat) -> pa.Array | None:
     stored = stored_type(type_)
     values = _texts(column, type_, form) if stored == pa.string() else _integers(column, form)
@@ -338,7 +317,10 @@ def _choices(column: pa.Array, type_: ChoiceType, form: ValueFormat) -> pa.Array
 
 def _times(column: pa.Array, type_: TimeType, form: ValueFormat) -> pa.Array | None:
     if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-        times = _times_of_timestamps(column, form.zone)
+        has_zone = getattr(column.type, "tz", None) is not None  # a date has none
+        if not has_zone and not form.zone:
+            return None
+        times = column.cast(INSTANT) if has_zone else _localize(column.cast(_NAIVE), form.zone)
     elif form.format in UNITS:
         micros = _micros(column, UNITS[form.format])
         times = None if micros is None else micros.cast(INSTANT)
@@ -347,12 +329,6 @@ def _times(column: pa.Array, type_: TimeType, form: ValueFormat) -> pa.Array | N
     else:
         return None
     return None if times is None else _within(times.cast(pa.int64()), FIRST_US, LAST_US).cast(INSTANT)
-
-
-def _times_of_timestamps(column: pa.Array, zone: str) -> pa.Array | None:
-    if getattr(column.type, "tz", None) is not None:
-        return column.cast(INSTANT)
-    return _localize(column.cast(_NAIVE), zone) if zone else None
 
 
 def _times_of_iso(column: pa.Array, zone: str) -> pa.Array:
@@ -398,7 +374,7 @@ _FAST: dict[type, Fast] = {
     IntType: _ints,
     FloatType: _floats,
     TextType: _texts,
-    BytesType: _octets,
+    BytesType: lambda column, type_, form: column if pa.types.is_binary(column.type) else None,
     TimeType: _times,
     DurationType: _durations,
     ChoiceType: _choices,

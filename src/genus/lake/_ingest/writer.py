@@ -4,7 +4,7 @@ Names and contents of the files depend on the split only, so a task that is retr
 writes the same files. Rows are sorted by type and time, so that readers can skip most row groups.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, TypePlan, Types
 from genus.lake._ingest.values import valid_rows
 from genus.lake._tables.columns import DEAD_SCHEMA, INSTANT, event_schema, file_schema
-from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.commits import IngestedFile, StoredFile
 from genus.lake._tables.files import WrittenContent, write_file
 from genus.lake._tables.names import (
     CODE,
@@ -32,7 +32,7 @@ from genus.lake._tables.names import (
     TYPE,
     table_folder,
 )
-from genus.lake._tables.part_writer import write_parquet
+from genus.lake._tables.part_writer import FileReport, write_parquet
 from genus.lake._tables.shapes import MAX_SHAPES, Shape, shape_number
 
 ROWS_PER_FILE = 2_000_000
@@ -44,14 +44,6 @@ Write: TypeAlias = Callable[[str, Callable[[Any], None]], WrittenContent]
 
 MAX_COUNTED = 1 << 16
 """The rows of each shape are counted for files with at most this many shapes."""
-
-
-class WrittenFile(msgspec.Struct, frozen=True):
-    table: str
-    folder: str
-    file: StoredFile
-    shapes: Mapping[int, int] | None
-    """The number of rows of each shape; None if there are too many shapes."""
 
 
 class TaskReport(msgspec.Struct):
@@ -66,7 +58,9 @@ class TaskReport(msgspec.Struct):
     rows: int = 0
     dead: int = 0
     newest_us: int | None = None
-    files: list[WrittenFile] = []
+    earlier: IngestedFile | None = None
+    """The result of an earlier ingest of the file, whose dead letters are tried again."""
+    files: list[FileReport] = []
     shapes: list[Shape] = []
 
 
@@ -84,22 +78,23 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class TableWriter:
-    """Writes the rows of one split. State: rows that are not written yet, by family and day."""
+    """Writes the rows of one split. State: rows that are not written yet, by table and folder."""
 
     def __init__(self, origin: Origin, write: Write = write_file) -> None:
         self.report = TaskReport(origin.source, origin.path)
         self._origin = origin
         self._write_file = write
-        self._waiting: dict[tuple[str, int], list[pa.Table]] = {}
+        self._waiting: dict[tuple[str, str], list[pa.Table]] = {}
         self._schemas: dict[str, pa.Schema] = {}
-        self._shapes: dict[tuple[str, str], dict[str, Shape]] = {}
-        self._letters: list[DeadLetter] = []
+        self._shapes: dict[str, dict[Shape, None]] = {}
         self._files = 0
 
     def add(self, columns: Columns, plan: TypePlan) -> None:
         schema = self._schemas.setdefault(plan.family, event_schema(plan.vector))
         bits = presence_bits(columns.batch, plan)
-        self._note_shapes(bits, plan)
+        shapes = self._shapes.setdefault(plan.name, {})
+        if len(shapes) <= MAX_SHAPES:
+            shapes |= dict.fromkeys(Shape(plan.family, plan.name, plan.code, f"{each:x}") for each in bits.distinct)
         table = event_table(columns.batch, plan, bits, self._origin, schema)
         stored = file_schema(plan.vector)
         table = table.rename_columns(stored.names).cast(stored)
@@ -108,65 +103,48 @@ class TableWriter:
         known = [each for each in (self.report.newest_us, newest) if each is not None]
         self.report.newest_us = max(known, default=None)
         for day, rows in _by_day(table):
-            self._hold((plan.family, day), [rows])
-
-    def _hold(self, key: tuple[str, int], tables: list[pa.Table]) -> None:
-        held = self._waiting.setdefault(key, [])
-        held += tables
-        if sum(table.num_rows for table in held) >= ROWS_PER_FILE:
-            self._flush(key)
+            folder = f"{table_folder(plan.family)}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
+            self._hold((plan.family, folder), [rows])
 
     def take(self, chunk: Chunk, types: Types) -> None:
         """Add what a format has read."""
-        if isinstance(chunk, list):
-            self.reject(chunk)
-        else:
+        if not isinstance(chunk, list):
             self.add(chunk, types.expected(chunk.type))
-
-    def reject(self, letters: list[DeadLetter]) -> None:
-        self.report.dead += len(letters)
-        self._letters += letters
-        if len(self._letters) >= LETTERS_PER_FILE:
-            self._flush_letters()
+        elif chunk:
+            self.report.dead += len(chunk)
+            table = dead_letter_table(chunk, self._origin)
+            self._hold((DEAD_LETTERS, f"{DEAD}/_commit={self._origin.commit}"), [table])
 
     def take_over(self, other: "TableWriter") -> None:
-        """Write the events of another writer that it has not written yet; it reports them still."""
-        for key, tables in other._waiting.items():
-            self._hold(key, tables)
+        """Write the rows of another writer that it has not written yet; it reports them still."""
+        for place, tables in other._waiting.items():
+            self._hold(place, tables)
         other._waiting = {}
 
     def finish(self) -> TaskReport:
         """Write the remaining rows and return the report."""
-        for key in sorted(self._waiting):
-            self._flush(key)
-        self._flush_letters()
-        self.report.shapes = [shape for seen in self._shapes.values() for shape in _reported_shapes(seen)]
+        for place in sorted(self._waiting):
+            self._write(*place, self._waiting.pop(place))
+        for shapes in map(list, self._shapes.values()):
+            too_many = len(shapes) > MAX_SHAPES  # one without presence bits stands for them
+            self.report.shapes += [msgspec.structs.replace(shapes[0], tag=None)] if too_many else shapes
         return self.report
 
-    def _note_shapes(self, bits: "PresenceBits", plan: TypePlan) -> None:
-        seen = self._shapes.setdefault((plan.family, plan.name), {})
-        if len(seen) <= MAX_SHAPES:
-            texts = [f"{each:x}" for each in bits.distinct]
-            seen |= {text: Shape(plan.family, plan.name, plan.code, text) for text in texts}
+    def _hold(self, place: tuple[str, str], tables: list[pa.Table]) -> None:
+        """Keep rows of a table until there are enough for a file in their folder."""
+        held = self._waiting.setdefault(place, [])
+        held += tables
+        most = LETTERS_PER_FILE if place[0] == DEAD_LETTERS else ROWS_PER_FILE
+        if sum(table.num_rows for table in held) >= most:
+            self._write(*place, self._waiting.pop(place))
 
-    def _flush(self, key: tuple[str, int]) -> None:
-        family, day = key
-        folder = f"{table_folder(family)}/_commit={self._origin.commit}/{DAY}={np.datetime64(day, 'D')}"
-        self._write(family, folder, _sort_rows(self._waiting.pop(key)))
-
-    def _flush_letters(self) -> None:
-        if not self._letters:
-            return
-        letters, self._letters = self._letters, []
-        table = dead_letter_table(letters, self._origin)
-        self._write(DEAD_LETTERS, f"{DEAD}/_commit={self._origin.commit}", table)
-
-    def _write(self, name: str, folder: str, table: pa.Table) -> None:
+    def _write(self, name: str, folder: str, tables: list[pa.Table]) -> None:
+        table = pa.concat_tables(tables) if name == DEAD_LETTERS else _sort_rows(tables)
         file = f"part-{self._origin.number:05}-{self._files:03}.parquet"
         self._files += 1
         written = self._write_file(f"{self._origin.root}/{folder}/{file}", lambda stream: write_parquet(stream, table))
         stored = StoredFile(file, table.num_rows, *written)
-        self.report.files.append(WrittenFile(name, folder, stored, count_shapes(table)))
+        self.report.files.append(FileReport(name, folder, stored, count_shapes(table)))
 
 
 def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table:
@@ -285,11 +263,3 @@ def _is_ordered(column: pa.ChunkedArray, strict: bool) -> bool:
         return False
     steps = np.diff(column.cast(pa.int64()).to_numpy())
     return bool((steps > 0).all() if strict else (steps >= 0).all())
-
-
-def _reported_shapes(seen: dict[str, Shape]) -> list[Shape]:
-    """The shapes of a type; one without presence bits if there are too many."""
-    if len(seen) <= MAX_SHAPES:
-        return list(seen.values())
-    first = next(iter(seen.values()))
-    return [Shape(first.family, first.type, first.code, None)]

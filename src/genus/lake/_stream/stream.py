@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Literal, Protocol
@@ -29,8 +30,8 @@ from genus.errors import LakeDamaged, LakeError
 from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
-from genus.lake._ingest.ingest import Committed, FormatOptions, Totals, begin_work, commit_reports, prepare
-from genus.lake._ingest.job import FileRead, Identity, IngestWork, InputFile, gather_reports, input_of, read_files
+from genus.lake._ingest.ingest import Committed, begin_work, commit_reports, prepare
+from genus.lake._ingest.job import Identity, IngestWork, InputFile, gather_reports, input_of, read_files
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, is_connect, job_description
@@ -198,7 +199,7 @@ def read_landed(
     paths = [_stored_path(path, landing) for batch in batches for path in batch.column(0).to_pylist()]
     sources = Sources() if work.upload else _sources(work.root)
     files = [find_input(choose, identity, path, sources) for path in paths]
-    yield from read_files(work, context.partitionId(), [FileRead(file, None, file.size) for file in files])
+    yield from read_files(work, context.partitionId(), files)
 
 
 def _stored_path(path: str, landing: str) -> str:
@@ -225,7 +226,7 @@ class Stream:
         self,
         lake: LakeTables,
         landing: PathLike,
-        options: FormatOptions,
+        choose: FormatChooser,
         *,
         checkpoint: PathLike | None,
         pattern: str | None,
@@ -247,7 +248,7 @@ class Stream:
         self._total = NOTHING_DONE
         """What all batches did since the stream was started."""
         self._pattern, self._files_per_batch, self._on_progress = pattern, files_per_batch, on_progress
-        self._options, self._identity = options, identity
+        self._choose, self._identity = choose, identity
         self._max_age_s = seconds(max_age, "max_age", zero=False)
         self._updates: list[Callable[[], UpdateResult]] = []
         self._claimed: set[str] = set()
@@ -336,7 +337,8 @@ class Stream:
         every = None if trigger == AVAILABLE_NOW else seconds(trigger, "trigger")
         self._check_can_start()
         self.progress, self._total, self._failed = None, NOTHING_DONE, []
-        choose = prepare(self.lake, self._options)
+        choose = replace(self._choose)  # reads a mapping file again
+        prepare(self.lake, choose)
         check_workers(self.lake.spark)
         self._forget_other_history()
         self._warn_of_files(choose)
@@ -487,13 +489,14 @@ class Stream:
                 raise
 
     def _process(self, choose: FormatChooser, reports: DataFrame, batch: int) -> None:
-        began, total = time.monotonic(), Totals()
+        began = time.monotonic()
         with self.lake.store.discarding():
-            total.add(self._ingest(choose, reports, batch))
+            made = self._ingest(choose, reports, batch)
         noted = msgspec.json.encode(self.lake.state().now)
         self._files.replace(f"{self.checkpoint}/{_NOTE}", noted, durable=False)
-        skipped, problem = len(total.duplicates), _same_content(total.duplicates)
-        done = Progress(batch, total.files, total.events, total.dead, 0, 0.0, None, 0, skipped=skipped, problem=problem)
+        counts = len(made.sources), made.events, sum(source.dead for source in made.sources)
+        skipped, problem = len(made.duplicates), _same_content(made.duplicates)
+        done = Progress(batch, *counts, 0, 0.0, None, 0, skipped=skipped, problem=problem)
         self.progress = self._at_end(_add_steps(done, self.catch_up()), began)
         self._total = _add(self._total, self.progress)
         if self._on_progress is not None:

@@ -94,6 +94,8 @@ class FileReport(msgspec.Struct, frozen=True):
     folder: str
     """Path relative to the store."""
     file: StoredFile
+    shapes: Mapping[int, int] | None = None
+    """The number of rows of each shape; None if they were not counted."""
 
     @property
     def path(self) -> str:
