@@ -34,39 +34,34 @@ def read_parts(
     lake: LakeTables, subscription: Subscription, parts: Iterable[Part], *, subtypes: bool = False, after: int = 0
 ) -> DataFrame:
     """The events in some parts of a lake that match, and that came after a version; none if no type conforms."""
-    frames, known = [], _KNOWN.setdefault(lake, _KnownTables())
+    frames = []
     tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes, parts=parts)
     for family, table in tables.items():
-        events = lake.events(family, table.parts, after) if after else known.events(lake, family, table.parts)
+        events = lake.events(family, table.parts, after) if after else _known_events(lake, family, table.parts)
         columns = {attribute.name: column for column, attribute in table.columns.items()} if subtypes else None
         frames.append(select_matches(events, subscription, table.types, table.vector, columns))
     return reduce(_union, frames)
 
 
-class _KnownTables:
-    """State: the tables of a lake that were read last.
+_KNOWN: WeakKeyDictionary[LakeTables, tuple[Catalog, dict[tuple[str, ...], DataFrame]]] = WeakKeyDictionary()
+"""State: frames of each lake that were read last, and the catalog that they were made with."""
+
+
+def _known_events(lake: LakeTables, family: str, parts: Sequence[Part]) -> DataFrame:
+    """The events in some parts of a family's table, whose files are checked at every call.
 
     Spark lists the files of a table, and Python its columns, at every new frame; reading one of them with many
     subscriptions would mostly do that.
     """
-
-    def __init__(self) -> None:
-        self._catalog: Catalog | None = None
-        self._frames: dict[tuple[str, ...], DataFrame] = {}
-
-    def events(self, lake: LakeTables, family: str, parts: Sequence[Part]) -> DataFrame:
-        """The events in some parts of a family's table, whose files are checked at every call."""
-        catalog, key = lake.catalog, (family, *(part.folder for part in parts))
-        if catalog is not self._catalog or len(self._frames) >= MAX_FRAMES:
-            self._catalog, self._frames = catalog, {}
-        if key not in self._frames:
-            self._frames[key] = lake.events(family, parts)
-        else:
-            lake.store.file_paths(parts)
-        return self._frames[key]
-
-
-_KNOWN: WeakKeyDictionary[LakeTables, _KnownTables] = WeakKeyDictionary()
+    catalog, key = lake.catalog, (family, *(part.folder for part in parts))
+    of, frames = _KNOWN.get(lake, (None, {}))
+    if of is not catalog or len(frames) >= MAX_FRAMES:
+        _, frames = _KNOWN[lake] = catalog, {}
+    if key in frames:
+        lake.store.file_paths(parts)
+    else:
+        frames[key] = lake.events(family, parts)
+    return frames[key]
 
 
 def select_matches(

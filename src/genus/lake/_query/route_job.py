@@ -26,8 +26,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._query.lookup import Matches, gather
-from genus.lake._query.number_tables import Ints
+from genus.lake._query.lookup import gather
+from genus.lake._query.number_tables import Ints, Matches
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
 from genus.lake._query.sent_plan import Sent, send
 from genus.lake._tables.columns import event_schema

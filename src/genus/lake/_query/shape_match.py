@@ -13,9 +13,9 @@ If so many shapes and profiles meet that lists would become too long, types are 
 are tested on the candidates. So are types with too many shapes to be listed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +32,8 @@ from genus.targets._decompose import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
-"""Bits in rows of words; up to `NARROW` bits are one word of 32 bits, which is compared in half the time."""
+"""Bits in rows of words; up to 32 bits are one word of 32 bits, which is compared in half the time."""
 
-WORD, NARROW = 63, 31
-"""Bits of a mask in one signed number of 64 and of 32 bits."""
 MERGED_BITS = 40
 """Shapes are merged by up to this many relevant bits; with more, types are grouped."""
 WIDER = 8
@@ -57,7 +55,7 @@ class FamilyShapes:
         self.types = list(numbers)
         self.codes = [int(code) for code in {shape.type: shape.code for shape in shapes}.values()]
         self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
-        self.words = _relevant_words(shapes, vector, relevant) if tagged else np.zeros((0, 1), np.int64)
+        self.words = _relevant_words(shapes, vector, relevant) if tagged else pack_bits(np.empty((0, len(relevant))))
 
     def __len__(self) -> int:
         return len(self.type_of)
@@ -65,28 +63,24 @@ class FamilyShapes:
 
 def _relevant_words(shapes: Sequence[Shape], vector: Vector, relevant: Sequence[str]) -> Words:
     """The presence of the relevant attributes in each shape."""
-    tags = {shape.tag or "0" for shape in shapes}
+    size, known = len(vector) // 8 + 1, (1 << len(vector)) - 1
+    tags = b"".join((shape.bits & known).to_bytes(size, "little") for shape in shapes)
+    bits = np.frombuffer(tags, np.uint8).reshape(-1, size)
     position = {attribute.name: bit for bit, attribute in enumerate(vector)}
-    bits = [position[name] for name in relevant]
-    numbers = {tag: number for number, tag in enumerate(tags)}
-    whole = [int(tag, 16) for tag in tags]
-    words = np.zeros((len(tags), count_words(len(relevant))), np.int64)
-    for at in range(0, len(vector), WORD):
-        piece = np.array([each >> at & (1 << WORD) - 1 for each in whole], np.int64)
-        for place, bit in enumerate(bits):
-            if at <= bit < at + WORD:
-                words[:, place // WORD] |= (piece >> (bit - at) & 1) << place % WORD
-    return narrowed(words, len(relevant))[np.array([numbers[shape.tag or "0"] for shape in shapes], np.int64)]
+    at = np.array([position[name] for name in relevant], np.int64)
+    return pack_bits(bits[:, at // 8] >> (at % 8).astype(np.uint8) & 1)
 
 
-def narrowed(words: npt.NDArray[np.int64], bits: int) -> Words:
-    """Words of 64 bits, or of 32 if these are enough."""
-    return words.astype(np.int32) if bits <= NARROW else words
+def pack_bits(flags: npt.NDArray[Any]) -> Words:
+    """Rows of flags as rows of words, at least one.
 
-
-def count_words(bits: int) -> int:
-    """The number of words for some bits, at least one."""
-    return max(-(-bits // WORD), 1)
+    >>> pack_bits(np.array([[True, False, True]])).tolist()
+    [[5]]
+    """
+    size = 4 if flags.shape[1] <= 32 else -(-flags.shape[1] // 64) * 8
+    packed = np.zeros((len(flags), size), np.uint8)
+    packed[:, : -(-flags.shape[1] // 8)] = np.packbits(flags.astype(np.bool_), axis=1, bitorder="little")
+    return packed.view(np.int32) if size == 4 else packed.view(np.int64)
 
 
 def split_shapes(shapes: Mapping[int, Shape]) -> tuple[dict[int, Shape], list[Shape]]:
@@ -133,7 +127,6 @@ class ProfileMatches:
         self.members: list[Ints] = []
         """The types in each set of types that a profile accepts."""
         known = {attribute.name for attribute in vector}
-        position = {name: bit for bit, name in enumerate(shapes.relevant)}
         numbers: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
         self.mask_of = np.zeros(len(profiles), np.int32)
         self.types_of = np.full(len(profiles), -1, np.int32)
@@ -144,9 +137,11 @@ class ProfileMatches:
                 key = profile.has, profile.lacks & visible
                 self.mask_of[number] = numbers.setdefault(key, len(numbers))
                 self.types_of[number] = self._set_of(profile)
-        rows = [[_words(names, position, len(shapes.relevant)) for names in pair] for pair in numbers]
-        has, lacks = narrowed(np.array(rows, np.int64), len(shapes.relevant)).transpose(1, 0, 2)
-        self.masks = Masks(np.ascontiguousarray(has), has | lacks)
+        has, lacks = (
+            pack_bits(np.array([[name in names[side] for name in shapes.relevant] for names in numbers], np.bool_))
+            for side in (0, 1)
+        )
+        self.masks = Masks(has, has | lacks)
         per_type = np.bincount(shapes.type_of, minlength=len(shapes.types))
         sizes = np.array([per_type[each].sum() for each in self.members], np.int64)
         self.weight = np.where(self.types_of >= 0, np.append(sizes, 0)[self.types_of], 0) / max(len(shapes), 1)
@@ -171,24 +166,21 @@ class ProfileMatches:
         return np.flatnonzero(below)
 
 
-def _words(names: Iterable[str], position: dict[str, int], count: int) -> list[int]:
-    bits = sum(1 << position[name] for name in names)
-    return [bits >> at * WORD & (1 << WORD) - 1 for at in range(count_words(count))]
-
-
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of shapes or types, and the entries of each: the entries of group g follow one another in `entry`."""
+    """Groups of shapes, and the entries of each: the entries of group g follow one another in `entry`."""
 
     by_type: bool
-    """Whether types are grouped; if not, shapes."""
+    """Whether all shapes of a type are in one group."""
     tests_masks: bool
     """Whether candidates must be tested by their masks."""
+    kinds: int
+    """The number of shapes, or of types, that any profile accepts."""
     group_of: npt.NDArray[np.int32]
-    """The group of each shape or type; -1 if no profile accepts it."""
+    """The group of each shape; -1 if no profile accepts it."""
     entry: Ints
     entry_group: Ints
     """Rows of an entry and a group that it belongs to, in the order of groups."""
@@ -221,11 +213,12 @@ def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
     if merged is not None:
         pairs = _accepted(matches, used, merged, np.bincount(which, minlength=len(used)), most)
         if pairs is not None:
-            return _entries(merged, pairs, which, len(used), by_type=False, tests_masks=False)
+            return _entries(merged, pairs, which, len(used))
     pairs = _accepted(matches, used, types, None, most)
     assert pairs is not None, "without a limit, all pairs are listed"
-    tests_masks = bool(matches.mask_of[used].any())
-    return _entries(types, pairs, which, len(used), by_type=True, tests_masks=tests_masks)
+    found = _entries(types, pairs, which, len(used))
+    tests_masks, group_of = bool(matches.mask_of[used].any()), found.group_of[matches.shapes.type_of]
+    return replace(found, by_type=True, tests_masks=tests_masks, group_of=group_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +254,8 @@ def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most:
     None if there are too many such bits, or probably more than `most` cases.
     """
     both = np.bitwise_or.reduce(matches.masks.both[np.unique(matches.mask_of[profiles])], axis=0)
-    bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(WORD) if mask >> bit & 1]
+    size = 8 * both.itemsize
+    bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(size) if mask >> bit & 1]
     if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.shapes)) > most:
         return None
     class_of = types.case_of[matches.shapes.type_of]
@@ -306,9 +300,7 @@ def _accepted(
     return np.repeat(np.arange(len(found)), counts), np.concatenate([_NONE, *found])
 
 
-def _entries(
-    merged: _Merged, pairs: tuple[Ints, Ints], which: Ints, profiles: int, *, by_type: bool, tests_masks: bool
-) -> Groups:
+def _entries(merged: _Merged, pairs: tuple[Ints, Ints], which: Ints, profiles: int) -> Groups:
     """Group the cases that the same profiles accept, and list the entries of each group."""
     order = np.argsort(pairs[1], kind="stable")
     member, case = pairs[0][order], pairs[1][order]
@@ -325,7 +317,9 @@ def _entries(
     own = np.bincount(which, minlength=profiles)
     own_start = np.cumsum(own) - own
     entry = own_order[expand_runs(own_start[listed], own[listed])]
-    return Groups(by_type, tests_masks, group_of_case[merged.case_of], entry, np.repeat(group, own[listed]))
+    group_of = group_of_case[merged.case_of]
+    kinds = int(np.count_nonzero(group_of >= 0))
+    return Groups(False, False, kinds, group_of, entry, np.repeat(group, own[listed]))
 
 
 def _random_numbers(count: int) -> npt.NDArray[np.uint64]:

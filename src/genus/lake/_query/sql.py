@@ -9,11 +9,9 @@ from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters._subscription import rebuild
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._query.selection import attribute_columns, subtype_columns
-from genus.lake._tables.columns import OWN_SCHEMA
+from genus.lake._query.selection import ADDED, SelectedTable, select_tables
 from genus.lake._tables.commits import Part
 from genus.lake._tables.files import spark_path
-from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables, table_schema
 from genus.lake._tables.names import COMMIT, DAY, TYPE, table_folder
 from genus.lake._tables.shapes import Shape
@@ -71,9 +69,7 @@ def has_delta(spark: SparkSession) -> bool:
     return DELTA_EXTENSION in extensions and spark.conf.get("spark.sql.catalog.spark_catalog", "") == DELTA_CATALOG
 
 
-def create_tables(
-    lake: LakeTables, database: str, *, subtypes: bool, is_mirrored: Callable[[str], bool] = lambda family: False
-) -> list[str]:
+def create_tables(lake: LakeTables, database: str, *, subtypes: bool, is_mirrored: Callable[[str], bool]) -> list[str]:
     """Create or update the tables and views of a lake in a database of the session's metastore; returns the views.
 
     `is_mirrored` tells whether a family has a Delta table that follows the lake, which a session with Delta then reads.
@@ -163,27 +159,23 @@ def _columns_of(spark: SparkSession, table: str) -> list[str] | None:
 
 
 def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
-    catalog = lake.catalog
-    subscription = rebuild(catalog.declare(name, generated=True))
-    families = matching_types(subscription, catalog, lake.state().shapes.values()) or {"Event": []}
-    own = {attribute: attribute for attribute in attribute_columns(subscription)}
-    columns = subtype_columns(families, catalog) if subtypes else dict.fromkeys(families, own)
-    every = list(dict.fromkeys(column for family in families for column in columns[family].values()))
+    """The rows of a type, with the columns of `Lake.read`; columns that a family does not have are NULL."""
+    subscription = rebuild(lake.catalog.declare(name, generated=True))
+    tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes)
+    every = list(dict.fromkeys(column for table in tables.values() for column in table.columns))
     return " UNION ALL ".join(
-        _select_family(catalog, f"{quoted(database)}.{_table(family)}", family, names, columns[family], every)
-        for family, names in families.items()
+        _select_family(f"{quoted(database)}.{_table(family)}", table, every) for family, table in tables.items()
     )
 
 
-def _select_family(
-    catalog: Catalog, table: str, family: str, types: Sequence[str], columns: Mapping[str, str], every: Sequence[str]
-) -> str:
-    """The rows of some types of a family; columns that it does not have are NULL."""
-    stored = {each.name: each.first_name for each in catalog.vector(family)}
-    source = {column: quoted(stored[attribute]) for attribute, column in columns.items()}
-    shown = [f"{source.get(column, 'NULL')} AS {quoted(column)}" for column in every]
-    is_wanted = f"{TYPE} IN ({_texts(types)})" if types else "false"
-    return f"SELECT {', '.join([*shown, *OWN_SCHEMA.names, DAY])} FROM {table} WHERE {is_wanted}"
+def _select_family(name: str, table: SelectedTable, columns: Sequence[str]) -> str:
+    values = {
+        column: quoted(each.first_name) if each in table.vector else "CAST(NULL AS STRING)"  # it has another type here
+        for column, each in table.columns.items()
+    }
+    shown = [f"{values.get(each, 'NULL')} AS {quoted(each)}" for each in columns]
+    is_wanted = f"{TYPE} IN ({_texts(table.types)})" if table.types else "false"
+    return f"SELECT {', '.join([*shown, *ADDED])} FROM {name} WHERE {is_wanted}"
 
 
 def _table(family: str) -> str:

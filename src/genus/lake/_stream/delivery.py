@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.lake._jobs import folder_name, job_description, parallelism
-from genus.lake._query.lookup import Matches
+from genus.lake._query.number_tables import Matches
 from genus.lake._query.route_job import BATCH_ROWS, Batch, RouteJob
 from genus.lake._query.route_plan import FamilyPlan
 from genus.lake._query.sent_plan import Sent, send
