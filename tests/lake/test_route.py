@@ -562,6 +562,6 @@ def test_small_files_are_matched_together_and_large_ones_in_pieces(
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=2)
         shares.append(FileShare("Old", str(tmp_path / f"{number}.parquet"), f"c{number}", "2026-05-01"))
         expected += [(value, value if number % 2 else None, f"c{number}") for value in values]
-    batches = [batch.read(["present", "late", "_commit"]) for batch in read_shares(shares, {"present": "old"})]
+    batches = [batch(["present", "late", "_commit"]) for batch in read_shares(shares, {"present": "old"})]
     assert [tuple(row.values()) for batch in batches for row in batch.to_pylist()] == expected
     assert all(batch.num_rows >= rows for batch in batches[:-1]) or most < 200

@@ -26,7 +26,7 @@ from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
 from genus.lake._query.scan import DataFile, TableScan
-from genus.lake._query.selection import attribute_columns, count_parts, select_tables
+from genus.lake._query.selection import count_parts, select_tables
 from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
 from genus.lake._tables.files import file_info, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
@@ -161,11 +161,10 @@ class LakeBatchReader(DataSourceReader):
         if files is None:
             return
         subscription = subscription_of(self._query)
-        sources = {name: name for name in attribute_columns(subscription)}
         vector = types_of(self._query.catalog).catalog.vector(files.family)
-        scan = TableScan(subscription, vector, files.types, self._columns, sources)
+        scan = TableScan(subscription, vector, files.types, self._columns)
         for file in files.files:
-            yield from (batch for group in scan.row_groups(file) if (batch := scan.read(group)) is not None)
+            yield from scan.read_file(file)
 
 
 def is_lake(path: str) -> bool:

@@ -42,7 +42,7 @@ LookupKind: TypeAlias = tuple[Method, int]
 
 
 class KeyDimension:
-    """An attribute that subscriptions compare with constants. State: the constants in the sample."""
+    """An attribute that subscriptions compare with constants. State: the sample."""
 
     def __init__(self, number: int, name: str, type_: AttributeType) -> None:
         self.number, self.key = number, Attribute(name, without_class(type_))
@@ -50,29 +50,23 @@ class KeyDimension:
         self.ordered = not isinstance(self.domain, Choices | Codes)
         if self.ordered and not isinstance(self.domain, Floats):
             self.domain.low = INT64_MIN  # no key is reserved for unknown here
-        self._seen: list[int] = []
-        self._sorted: list[int] = []
-        self._distinct = 0
+        self.sample: list[int] = []
+        """The constants in the sample, in order when all of them are known."""
+        self.distinct = 0
+        """The number of different constants in it."""
 
     def spans(self, part: x.Predicate) -> Spans | None:
         """The intervals where a test of the attribute is true; None if it cannot be written as intervals."""
         found = intervals(part, self.domain)
         return _without_minus_zero(found) if found is not None and isinstance(self.domain, Floats) else found
 
-    def add_sample(self, spans: Spans) -> None:
-        """Add the constants of one subscription to the sample."""
-        self._seen += [end for span in spans for end in span]
-
     def selectivity(self, key: "Key") -> float:
         """The estimated fraction of events that a key selects."""
-        if len(self._sorted) != len(self._seen):
-            self._sorted = sorted(self._seen)
-            self._distinct = len(set(self._seen))
         if key.method == "equal":
             members = len(self.domain.codes) if isinstance(self.domain, Choices) else 0
-            return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self._distinct, 1)
-        inside = bisect_right(self._sorted, key.spans[-1][1]) - bisect_left(self._sorted, key.spans[0][0])
-        return inside / max(len(self._sorted), 1)
+            return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self.distinct, 1)
+        inside = bisect_right(self.sample, key.spans[-1][1]) - bisect_left(self.sample, key.spans[0][0])
+        return inside / max(len(self.sample), 1)
 
     def constants(self, spans: Spans) -> list[Any]:
         """The attribute values in some spans."""
@@ -145,7 +139,10 @@ class DecomposedSubscriptions:
         sample = [take_apart(subscription, self._dimension) for subscription in subscriptions[::every]]
         for parts in sample:
             for found in parts.tests.values():
-                found.attribute.add_sample(found.spans)
+                found.attribute.sample += [end for span in found.spans for end in span]
+        for dimension in self.dimensions:
+            dimension.sample.sort()
+            dimension.distinct = len(set(dimension.sample))
         kinds = Counter(key.lookup_kind for parts in sample if (key := self._choose_key(parts)))
         self._worthwhile = {kind for kind, count in kinds.items() if count * every >= MIN_SUBSCRIPTIONS}
 

@@ -1,6 +1,6 @@
 """Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from weakref import WeakKeyDictionary
 
@@ -9,12 +9,10 @@ from pyspark.sql import DataFrame
 
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.lake._query.selection import ADDED, attribute_columns, select_tables
+from genus.lake._query.selection import ADDED, SelectedTable, select_tables
 from genus.lake._tables.commits import Part, count_bytes, count_files
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.state import LedgerState
-from genus.model import Vector
-from genus.model._vector import hidden_names
 from genus.targets import spark as target
 
 MAX_FRAMES = 64
@@ -38,8 +36,7 @@ def read_parts(
     tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes, parts=parts)
     for family, table in tables.items():
         events = lake.events(family, table.parts, after) if after else _known_events(lake, family, table.parts)
-        columns = {attribute.name: column for column, attribute in table.columns.items()} if subtypes else None
-        frames.append(select_matches(events, subscription, table.types, table.vector, columns))
+        frames.append(select_matches(events, subscription, table))
     return reduce(_union, frames)
 
 
@@ -64,30 +61,12 @@ def _known_events(lake: LakeTables, family: str, parts: Sequence[Part]) -> DataF
     return frames[key]
 
 
-def select_matches(
-    events: DataFrame,
-    subscription: Subscription,
-    types: Iterable[str],
-    vector: Vector,
-    columns: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """The events of a family's table that match: their attributes, then what Genus adds.
-
-    Args:
-        events: The table, with all columns.
-        subscription: What is asked.
-        types: The types that can match.
-        vector: The attributes of the family.
-        columns: The names of columns by those of attributes; by default the attributes of the subscribed type, NULL
-            where the family has one with another type than is meant.
-    """
-    hidden = hidden_names(vector, subscription.vector) if columns is None else ()
-    own = {name: name for name in attribute_columns(subscription)} if columns is None else columns
-    asked = {**own, **{name: name for name in ADDED}}
-    values = {name: "CAST(NULL AS STRING)" if name in hidden else f"`{name}`" for name in asked}
+def select_matches(events: DataFrame, subscription: Subscription, table: SelectedTable) -> DataFrame:
+    """The events of a family's table, given with all columns, that match: the columns of the result."""
+    values = table.expressions(lambda attribute: attribute.name) | {name: name for name in ADDED}
     # every column gets a name of its own, or frames of one table could not be joined with each other
-    named = [f"{values[name]} AS `{column}`" for name, column in asked.items()]
-    return target.compile(subscription).filter(events, types).selectExpr(*named)
+    named = [f"{value} AS `{column}`" for column, value in values.items()]
+    return target.compile(subscription).filter(events, table.types).selectExpr(*named)
 
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from genus.errors import LakeDamaged, LakeError
 from genus.lake._query.lookup import gather
@@ -31,7 +31,7 @@ from genus.lake._query.number_tables import Ints, Matches
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
 from genus.lake._query.sent_plan import Sent, send
 from genus.lake._tables.columns import event_schema
-from genus.lake._tables.commits import Part
+from genus.lake._tables.commits import Part, sum_counts
 from genus.lake._tables.files import arrow_opens, open_input
 from genus.lake._tables.lake_tables import LakeTables, spark_schema
 from genus.lake._tables.names import BATCH, COMMIT, DAY, SHAPE, SUBSCRIBER, SUBSCRIPTION
@@ -48,9 +48,8 @@ TASK_BYTES = 16 * 1024 * 1024
 MIN_TASKS, MAX_TASKS = 8, 4096
 OUTPUT_ROWS = 192 * 1024
 
-_COUNT = StructType([StructField(MATCHES, LongType())])
-_COUNTS = StructType([StructField(SUBSCRIPTION, IntegerType()), StructField(MATCHES, LongType())])
-_COUNTS_ARROW = pa.schema([(SUBSCRIPTION, pa.int32()), (MATCHES, pa.int64())])
+_COUNT = pa.schema([(MATCHES, pa.int64())])
+_COUNTS = pa.schema([(SUBSCRIPTION, pa.int32()), *_COUNT])
 
 
 class FileShare(NamedTuple):
@@ -66,7 +65,9 @@ class FileShare(NamedTuple):
     """Only rows of later commits than this one are read; a file whose rows do not name theirs has only later ones."""
 
 
-Work: TypeAlias = Callable[[int, FamilyPlan, Iterator["Batch"]], Iterator[pa.RecordBatch]]
+Batch: TypeAlias = Callable[[Sequence[str]], pa.Table]
+"""A batch of events in a task: reads some columns, by the present names of attributes, in their order."""
+Work: TypeAlias = Callable[[int, FamilyPlan, Iterator[Batch]], Iterator[pa.RecordBatch]]
 """What a task does: with its number, the plan of a family and batches of that family's events."""
 
 
@@ -84,15 +85,15 @@ class RouteJob:
 
         The columns are `subscriber`, `subscription` (its number) and then those of the events, or some of them.
         """
-        schema = spark_schema(event_schema(self.lake.catalog.vector(family)), COMMIT, DAY)
+        own = event_schema(self.lake.catalog.vector(family))
+        schema = pa.schema([*own, pa.field(COMMIT, pa.string()), pa.field(DAY, pa.date32())])
         names = schema.names if columns is None else list(columns)
         if unknown := [name for name in names if name not in schema.names]:
             raise LakeError(f"{family} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
         plain, plan = self._plain_matches(family, parts, names), self.plan.family(family)
         if plain is None or (plan is not None and not plan.is_plain):
-            output = StructType([StructField(SUBSCRIPTION, IntegerType()), *(schema[name] for name in names)])
-            work = partial(_match, names, self._arrow_schema(family, names), plain is None)
-            found = self._run(family, parts, work, output, names)
+            output = pa.schema([_COUNTS.field(SUBSCRIPTION), *(schema.field(name) for name in names)])
+            found = self._run(family, parts, partial(_match, names, output, plain is None), output, names)
             plain = found if plain is None else plain.unionAll(found)
         return plain.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(_quoted, names))
 
@@ -121,8 +122,8 @@ class RouteJob:
         plan = self.plan.family(family)
         if plan is None:
             return 0
-        counted, others = _split_counted(plan, parts)
-        total = sum(plan.count_by_shape(rows) for rows in counted)
+        rows, others = _split_counted(plan, parts)
+        total = plan.count_by_shape(rows)
         if others:
             total += sum(row[0] for row in self._run(family, others, _count, _COUNT).collect())
         return total
@@ -130,12 +131,12 @@ class RouteJob:
     def counts(self, family: str, parts: Sequence[Part]) -> DataFrame:
         """The number of matches of each subscription: `subscription`, `matches`; several rows for one are possible."""
         plan = self.plan.family(family)
-        counted, others = ([], parts) if plan is None else _split_counted(plan, parts)
+        rows, others = ({}, parts) if plan is None else _split_counted(plan, parts)
         found = self._run(family, others, _count_each, _COUNTS)
-        if plan is None or not counted:
+        if plan is None or not rows:
             return found
-        totals = sum((plan.counts_by_shape(rows) for rows in counted), np.zeros(len(self.plan), np.int64))
-        return found.unionAll(self.lake.spark.createDataFrame(pa.Table.from_batches([_counts_batch(totals)])))
+        counted = pa.Table.from_batches([_counts_batch(plan.counts_by_shape(rows))])
+        return found.unionAll(self.lake.spark.createDataFrame(counted))
 
     def run(
         self,
@@ -177,16 +178,10 @@ class RouteJob:
         ]
 
     def _run(
-        self, family: str, parts: Sequence[Part], work: Work, output: StructType, columns: Sequence[str] = ()
+        self, family: str, parts: Sequence[Part], work: Work, output: pa.Schema, columns: Sequence[str] = ()
     ) -> DataFrame:
-        (found,) = self.run({family: parts}, work, output, {family: columns})
+        (found,) = self.run({family: parts}, work, spark_schema(output), {family: columns})
         return found
-
-    def _arrow_schema(self, family: str, names: Sequence[str]) -> pa.Schema:
-        own = event_schema(self.lake.catalog.vector(family))
-        types = {COMMIT: pa.string(), DAY: pa.date32()}
-        fields = [pa.field(name, types.get(name) or own.field(name).type) for name in names]
-        return pa.schema([pa.field(SUBSCRIPTION, pa.int32()), *fields])
 
     def _subscriber(self) -> Any:
         """The subscriber of a match, from one list; Spark drops it if the column is not used."""
@@ -200,11 +195,12 @@ def _quoted(name: str) -> str:
     return f"`{name}`"
 
 
-def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[list[Mapping[int, int]], list[Part]]:
-    """The rows per shape of parts whose matches they decide, and the other parts."""
+def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int, int], list[Part]]:
+    """The rows of each shape in the parts whose matches they decide, and the other parts."""
     if not plan.is_plain:
-        return [], list(parts)
-    return [part.shapes for part in parts if part.shapes is not None], [part for part in parts if part.shapes is None]
+        return {}, list(parts)
+    others = [part for part in parts if part.shapes is None]
+    return sum_counts(part.shapes for part in parts if part.shapes is not None) or {}, others
 
 
 def share_files(lake: LakeTables, parts: Sequence[Part], least: int, above: int = 0) -> list[list[FileShare]]:
@@ -260,7 +256,7 @@ def _run_rows(
     context = TaskContext.get()
     assert context is not None
     joined = gather(given, lambda batch: batch.num_rows, BATCH_ROWS)  # batches of Spark are small
-    batches = (RowBatch(pa.Table.from_batches(each)) for each in joined)
+    batches = (pa.Table.from_batches(each).select for each in joined)
     return work(context.partitionId(), sent.load()[family], batches)
 
 
@@ -298,15 +294,9 @@ class FileBatch:
         return table.column(stored) if stored in self._there else pa.nulls(self.rows)
 
 
-class JoinedBatch:
-    """Row groups of several small files, which are matched at once."""
-
-    def __init__(self, batches: Sequence[FileBatch]) -> None:
-        self._batches = batches
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns; those that a file lacks are null."""
-        return pa.concat_tables([each.read(names) for each in self._batches], promote_options="default")
+def _read_joined(batches: Sequence[FileBatch], names: Sequence[str]) -> pa.Table:
+    """Some columns of small files, which are matched at once."""
+    return pa.concat_tables([each.read(names) for each in batches], promote_options="default")
 
 
 @contextmanager
@@ -321,21 +311,6 @@ def _read_errors(path: str) -> Iterator[None]:
         ) from problem
 
 
-class RowBatch:
-    """Rows that Spark has read."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns."""
-        return self._table.select(list(names))
-
-
-Batch: TypeAlias = JoinedBatch | RowBatch
-"""A batch of events in a task: `read` returns some columns, by the present names of attributes, in their order."""
-
-
 def read_shares(shares: Iterable[FileShare], stored: Mapping[str, str]) -> Iterator[Batch]:
     """The events in shares of files, in batches of about `BATCH_ROWS`: small files together, large ones in pieces."""
     with ExitStack() as opened:
@@ -344,14 +319,15 @@ def read_shares(shares: Iterable[FileShare], stored: Mapping[str, str]) -> Itera
             for batch in _read_share(share, stored, opened):
                 waiting.append(batch)
                 if sum(each.rows for each in waiting) >= BATCH_ROWS:
-                    yield JoinedBatch(waiting)
+                    yield partial(_read_joined, waiting)
                     waiting = []
-            if len(waiting) >= MAX_OPEN or not waiting:
-                yield from [JoinedBatch(waiting)] if waiting else []
+            if len(waiting) >= MAX_OPEN:
+                yield partial(_read_joined, waiting)
                 waiting = []
+            if not waiting:
                 opened.close()
         if waiting:
-            yield JoinedBatch(waiting)
+            yield partial(_read_joined, waiting)
 
 
 def _read_share(share: FileShare, stored: Mapping[str, str], opened: ExitStack) -> Iterator[FileBatch]:
@@ -370,8 +346,8 @@ def _match(
     needed = plan.columns_needed()
     for batch in batches:
         asked: pa.Table | None = None
-        for found in plan.iter_matches(batch.read(needed), plain=plain):
-            asked = batch.read(names) if asked is None else asked
+        for found in plan.iter_matches(batch(needed), plain=plain):
+            asked = batch(names) if asked is None else asked
             yield from _output(found, asked, schema)
 
 
@@ -390,17 +366,17 @@ def _output(found: Matches, asked: pa.Table, schema: pa.Schema) -> Iterator[pa.R
 
 def _count(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
-    total = sum(plan.count(batch.read(needed)) for batch in batches)
-    yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], [MATCHES])
+    total = sum(plan.count(batch(needed)) for batch in batches)
+    yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], schema=_COUNT)
 
 
 def _count_each(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
-    yield _counts_batch(sum((plan.counts(batch.read(needed)) for batch in batches), np.zeros(1, np.int64)))
+    yield _counts_batch(sum((plan.counts(batch(needed)) for batch in batches), np.zeros(1, np.int64)))
 
 
 def _counts_batch(totals: Ints) -> pa.RecordBatch:
     """The counts that are not zero."""
     numbers = np.flatnonzero(totals)
     columns = [pa.array(numbers.astype(np.int32)), pa.array(totals[numbers])]
-    return pa.RecordBatch.from_arrays(columns, schema=_COUNTS_ARROW)
+    return pa.RecordBatch.from_arrays(columns, schema=_COUNTS)

@@ -16,19 +16,10 @@ from genus.errors import LakeError, NotRegistered
 from genus.lake._query.decompose import DecomposedSubscriptions, KeyColumns, decompose
 from genus.lake._query.lookup import Lookup, RangeLookup, ValueLookup, concat_matches, find_texts, join_matches
 from genus.lake._query.number_tables import BLOCK, ROOM, Ints, IntTable, Matches, Numbers, expand_runs
-from genus.lake._query.shape_match import (
-    FamilyShapes,
-    Masks,
-    ProfileMatches,
-    Words,
-    group_shapes,
-    pack_bits,
-    split_shapes,
-)
+from genus.lake._query.shape_match import ProfileMatches, Words, group_shapes, pack_bits, split_shapes
 from genus.lake._query.templates import EventColumns, Residuals
 from genus.lake._tables.names import SHAPE, TYPE
 from genus.lake._tables.shapes import Shape
-from genus.model import Vector
 
 if TYPE_CHECKING:
     from genus.lake._query.subscription_list import RouteEntry
@@ -82,12 +73,10 @@ def _plan_family(
     family: str,
     residuals: Residuals,
 ) -> "FamilyPlan":
-    vector = catalog.vector(family)
-    named = {name for profile in decomposed.profiles for name in profile.has | profile.lacks}
-    relevant = [attribute.name for attribute in vector if attribute.name in named]
     tagged, untagged = split_shapes(shapes)
+    vector = catalog.vector(family)
     lists = [
-        _plan_list(decomposed, FamilyShapes(listed, vector, has_tags, relevant), catalog, vector, residuals)
+        _plan_list(decomposed, ProfileMatches(decomposed.profiles, listed, has_tags, catalog, vector), residuals)
         for listed, has_tags in ((list(tagged.values()), True), (untagged, False))
         if listed
     ]
@@ -95,27 +84,19 @@ def _plan_family(
     return FamilyPlan(family, numbers, [shape.type for shape in untagged], [one for one in lists if one.lookups])
 
 
-def _plan_list(
-    decomposed: DecomposedSubscriptions,
-    shapes: FamilyShapes,
-    catalog: Catalog,
-    vector: Vector,
-    residuals: Residuals,
-) -> "ListPlan":
-    matches = ProfileMatches(decomposed.profiles, shapes, catalog, vector)
+def _plan_list(decomposed: DecomposedSubscriptions, matches: ProfileMatches, residuals: Residuals) -> "ListPlan":
     profile = np.array(decomposed.profile_of, np.int64)
     lookups = list(_lookups(decomposed, matches, profile, residuals))
     for lookup in lookups:
         lookup.templates = residuals.templates_of(lookup.cells.columns[0])
-    mask_of = np.append(matches.mask_of, 0)[profile].astype(np.int32)
-    return ListPlan(shapes, matches.masks, mask_of, lookups, residuals)
+    return ListPlan(matches, np.append(matches.mask_of, np.int32(0))[profile], lookups, residuals)
 
 
 def _lookups(
     decomposed: DecomposedSubscriptions, matches: ProfileMatches, profile: Ints, residuals: Residuals
 ) -> Iterator[Lookup]:
     """The lookups that can find anything: by shape without and with residuals, then by key."""
-    is_possible = np.append(matches.weight > 0, False)[profile]
+    is_possible = np.append(matches.accepted > 0, False)[profile]
     unkeyed = np.array(decomposed.unkeyed, np.int64)
     has_residual = residuals.template_of[unkeyed] >= 0
     listed: list[tuple[Ints, KeyColumns | None]] = [(unkeyed[~has_residual], None), (unkeyed[has_residual], None)]
@@ -141,15 +122,15 @@ class ListPlan:
     """The lookups for the shapes of a family that have presence bits, or for the types that have too many shapes."""
 
     def __init__(
-        self, shapes: FamilyShapes, masks: Masks, mask_of: Numbers, lookups: Sequence[Lookup], residuals: Residuals
+        self, matches: ProfileMatches, mask_of: Numbers, lookups: Sequence[Lookup], residuals: Residuals
     ) -> None:
-        self.tagged, self.relevant = shapes.tagged, shapes.relevant
-        self._words, self._masks, self._mask_of = shapes.words, masks, mask_of
+        self.tagged, self.relevant = matches.words is not None, matches.relevant
+        self._words, self._masks, self._mask_of = matches.words, matches.masks, mask_of
         self.lookups, self.residuals = tuple(lookups), residuals
         self.plain = [each for each in self.lookups if each.is_plain]
         """The lookups whose candidates are matches."""
         self.others = [each for each in self.lookups if not each.is_plain]
-        self.totals = sum((each.per_shape()[1] for each in self.plain), np.zeros(len(shapes), int))
+        self.totals = sum((each.per_shape()[1] for each in self.plain), np.zeros(len(matches.type_of), int))
         """For each shape, the number of subscriptions that plain lookups find."""
 
     def plain_entries(self) -> tuple[Ints, Numbers]:
@@ -182,7 +163,7 @@ class ListPlan:
 
     def _words_of(self, events: EventColumns, shapes: Numbers) -> Words:
         """The presence of the relevant attributes in each row."""
-        if self.tagged:
+        if self._words is not None:
             return self._words[shapes]
         return pack_bits(np.array([events.present(name) for name in self.relevant]).reshape(-1, events.rows).T)
 
@@ -195,7 +176,7 @@ class ListPlan:
     @property
     def nbytes(self) -> int:
         """The size of the tables."""
-        return int(self._words.nbytes) + sum(lookup.nbytes for lookup in self.lookups)
+        return (0 if self._words is None else self._words.nbytes) + sum(lookup.nbytes for lookup in self.lookups)
 
 
 class FamilyPlan:

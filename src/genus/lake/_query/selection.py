@@ -45,6 +45,13 @@ class SelectedTable(NamedTuple):
     parts: list[Part]
     """The parts with events of days that can match."""
 
+    def expressions(self, name: Callable[[Attribute], str]) -> dict[str, str]:
+        """Each column in SQL; NULL if the family has an attribute of another type than is meant."""
+        return {
+            column: f"`{name(each)}`" if each in self.vector else "CAST(NULL AS STRING)"
+            for column, each in self.columns.items()
+        }
+
 
 def select_tables(
     subscription: Subscription,
@@ -69,7 +76,7 @@ def select_tables(
     for family, types in (families or {family_of(subscription, catalog): []}).items():
         vector = catalog.vector(family)
         there = state.table(family) if given is None else [part for part in given if part.table == family]
-        hidden = hidden_names(vector, subscription.vector)
+        hidden = frozenset() if subtypes else hidden_names(vector, subscription.vector)
         columns = {
             column: _attribute((subscription.vector if column in hidden else vector).get(name), name, family)
             for name, column in named.get(family, own).items()

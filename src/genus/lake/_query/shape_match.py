@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.catalog import Catalog
-from genus.lake._query.number_tables import Ints, expand_runs
+from genus.lake._query.number_tables import Ints, Numbers, expand_runs
 from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
 from genus.model import Vector, name_of
@@ -39,36 +39,6 @@ MERGED_BITS = 40
 WIDER = 8
 """Profiles are looked up apart from those that accept this many times fewer shapes."""
 _NONE: Ints = np.empty(0, np.int64)
-
-
-class FamilyShapes:
-    """The shapes of a family that are matched in the same way, as arrays; the position of a shape is its ordinal.
-
-    `tagged` shapes have presence bits. Without them, each is a type, and masks are tested on events.
-    """
-
-    def __init__(self, shapes: Sequence[Shape], vector: Vector, tagged: bool, relevant: Sequence[str]) -> None:
-        self.tagged = tagged
-        self.relevant = tuple(relevant)
-        """The attributes that any profile names, whose presence is in the words."""
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(shape.type for shape in shapes))}
-        self.types = list(numbers)
-        self.codes = [int(code) for code in {shape.type: shape.code for shape in shapes}.values()]
-        self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
-        self.words = _relevant_words(shapes, vector, relevant) if tagged else pack_bits(np.empty((0, len(relevant))))
-
-    def __len__(self) -> int:
-        return len(self.type_of)
-
-
-def _relevant_words(shapes: Sequence[Shape], vector: Vector, relevant: Sequence[str]) -> Words:
-    """The presence of the relevant attributes in each shape."""
-    size, known = len(vector) // 8 + 1, (1 << len(vector)) - 1
-    tags = b"".join((shape.bits & known).to_bytes(size, "little") for shape in shapes)
-    bits = np.frombuffer(tags, np.uint8).reshape(-1, size)
-    position = {attribute.name: bit for bit, attribute in enumerate(vector)}
-    at = np.array([position[name] for name in relevant], np.int64)
-    return pack_bits(bits[:, at // 8] >> (at % 8).astype(np.uint8) & 1)
 
 
 def pack_bits(flags: npt.NDArray[Any]) -> Words:
@@ -100,13 +70,8 @@ class Masks:
     has: Words
     both: Words
 
-    def fitting(self, mask: int, words: Words) -> Flags:
-        """Whether each row of words fits a mask."""
-        fits: Flags = ((words & self.both[mask]) == self.has[mask]).all(axis=1)
-        return fits
-
-    def fit(self, masks: npt.NDArray[np.int32], words: Words) -> Flags:
-        """Whether each row of words fits its own mask."""
+    def fit(self, masks: Numbers | int, words: Words) -> Flags:
+        """Whether each row of words fits its own mask, or one mask."""
         fits: Flags
         if words.shape[1] == 1:
             fits = (words[:, 0] & self.both[:, 0][masks]) == self.has[:, 0][masks]
@@ -116,36 +81,48 @@ class Masks:
 
 
 class ProfileMatches:
-    """What each profile asks of a family's shapes: some types, and a mask of relevant bits."""
+    """What each profile asks of some shapes of a family: some types, and a mask of relevant presence bits.
 
-    def __init__(self, profiles: Sequence[Profile], shapes: FamilyShapes, catalog: Catalog, vector: Vector) -> None:
-        self.shapes = shapes
+    The position of a shape is its ordinal. `tagged` shapes have presence bits. Without them, each shape is a type, and
+    masks are tested on events.
+    """
+
+    def __init__(
+        self, profiles: Sequence[Profile], shapes: Sequence[Shape], tagged: bool, catalog: Catalog, vector: Vector
+    ) -> None:
         self._catalog = catalog
-        self._codes = np.array(shapes.codes, np.int64 if max(shapes.codes) <= INT64_MAX else object)
-        self._exact_names = np.array([exact_name(name, catalog) for name in shapes.types], object)
+        code_of = {shape.type: int(shape.code) for shape in shapes}
+        numbers = {name: number for number, name in enumerate(code_of)}
+        self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
+        self._codes = np.array(list(code_of.values()), np.int64 if max(code_of.values()) <= INT64_MAX else object)
+        self._exact_names = np.array([exact_name(name, catalog) for name in code_of], object)
         self._numbers: dict[tuple[tuple[type, ...], bool], int] = {}
         self.members: list[Ints] = []
         """The types in each set of types that a profile accepts."""
-        known = {attribute.name for attribute in vector}
-        numbers: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
+        named = {name for profile in profiles for name in profile.has | profile.lacks}
+        known = {attribute.name: bit for bit, attribute in enumerate(vector)}
+        self.relevant = tuple(name for name in known if name in named)
+        """The attributes that any profile names, whose presence is in the words."""
+        self.words = _presence_words(shapes, [known[name] for name in self.relevant]) if tagged else None
+        """The presence bits of the relevant attributes of each shape."""
+        masks: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
         self.mask_of = np.zeros(len(profiles), np.int32)
         self.types_of = np.full(len(profiles), -1, np.int32)
         """The set of types of each profile; -1 if it asks for an attribute that the family does not have."""
         for number, profile in enumerate(profiles):
-            visible = known - hidden_names(vector, vector_of(profile.types[0]))
+            visible = known.keys() - hidden_names(vector, vector_of(profile.types[0]))
             if profile.has <= visible:
-                key = profile.has, profile.lacks & visible
-                self.mask_of[number] = numbers.setdefault(key, len(numbers))
+                self.mask_of[number] = masks.setdefault((profile.has, profile.lacks & visible), len(masks))
                 self.types_of[number] = self._set_of(profile)
         has, lacks = (
-            pack_bits(np.array([[name in names[side] for name in shapes.relevant] for names in numbers], np.bool_))
-            for side in (0, 1)
+            pack_bits(np.array([[name in names for name in self.relevant] for names in side], np.bool_))
+            for side in zip(*masks, strict=True)
         )
         self.masks = Masks(has, has | lacks)
-        per_type = np.bincount(shapes.type_of, minlength=len(shapes.types))
-        sizes = np.array([per_type[each].sum() for each in self.members], np.int64)
-        self.weight = np.where(self.types_of >= 0, np.append(sizes, 0)[self.types_of], 0) / max(len(shapes), 1)
-        """The fraction of the shapes whose types each profile accepts."""
+        per_type = np.bincount(self.type_of)
+        accepted = np.array([per_type[each].sum() for each in self.members], np.int64)
+        self.accepted = np.append(accepted, 0)[self.types_of]
+        """The number of shapes whose types each profile accepts."""
 
     def _set_of(self, profile: Profile) -> int:
         """The number of the set of types that a profile accepts."""
@@ -166,6 +143,14 @@ class ProfileMatches:
         return np.flatnonzero(below)
 
 
+def _presence_words(shapes: Sequence[Shape], bits: Sequence[int]) -> Words:
+    """Some presence bits of each shape."""
+    size = max(bits, default=0) // 8 + 1
+    tags = b"".join((shape.bits & (1 << 8 * size) - 1).to_bytes(size, "little") for shape in shapes)
+    octets, at = np.frombuffer(tags, np.uint8).reshape(-1, size), np.array(bits, np.int64)
+    return pack_bits(octets[:, at // 8] >> (at % 8).astype(np.uint8) & 1)
+
+
 # -- groups ------------------------------------------------------------------------------------------------------------
 
 
@@ -179,7 +164,7 @@ class Groups:
     """Whether candidates must be tested by their masks."""
     kinds: int
     """The number of shapes, or of types, that any profile accepts."""
-    group_of: npt.NDArray[np.int32]
+    group_of: Numbers
     """The group of each shape; -1 if no profile accepts it."""
     entry: Ints
     entry_group: Ints
@@ -199,8 +184,7 @@ def group_shapes(matches: ProfileMatches, profile: Ints, most: int) -> Iterator[
     if len(found.entry) <= most:
         yield np.arange(len(profile)), found
         return
-    weight = matches.weight[profile] * len(matches.shapes)
-    width = (np.log(np.maximum(weight, 1)) / np.log(WIDER)).astype(np.int64)
+    width = (np.log(np.maximum(matches.accepted[profile], 1)) / np.log(WIDER)).astype(np.int64)
     for each in np.unique(width).tolist():
         mine = np.flatnonzero(width == each)
         yield mine, _group(matches, profile[mine], most)
@@ -209,7 +193,7 @@ def group_shapes(matches: ProfileMatches, profile: Ints, most: int) -> Iterator[
 def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
     used, which = np.unique(profile, return_inverse=True)
     types = _group_types(matches, used)
-    merged = _merge_shapes(matches, used, types, most) if matches.shapes.tagged else None
+    merged = _merge_shapes(matches, matches.words, used, types, most) if matches.words is not None else None
     if merged is not None:
         pairs = _accepted(matches, used, merged, np.bincount(which, minlength=len(used)), most)
         if pairs is not None:
@@ -217,7 +201,7 @@ def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
     pairs = _accepted(matches, used, types, None, most)
     assert pairs is not None, "without a limit, all pairs are listed"
     found = _entries(types, pairs, which, len(used))
-    tests_masks, group_of = bool(matches.mask_of[used].any()), found.group_of[matches.shapes.type_of]
+    tests_masks, group_of = bool(matches.mask_of[used].any()), found.group_of[matches.type_of]
     return replace(found, by_type=True, tests_masks=tests_masks, group_of=group_of)
 
 
@@ -225,7 +209,7 @@ def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
 class _Merged:
     """Types, or shapes, that need not be told apart, as cases."""
 
-    case_of: npt.NDArray[np.int32]
+    case_of: Numbers
     """The case of each type or shape; -1 for none."""
     of_set: dict[int, Ints]
     """The cases in each set of types."""
@@ -237,7 +221,7 @@ class _Merged:
 def _group_types(matches: ProfileMatches, profiles: Ints) -> _Merged:
     """Merge types that are in the same sets."""
     sets = [each for each in np.unique(matches.types_of[profiles]).tolist() if each >= 0]
-    signature = np.zeros((len(matches.shapes.types), 2), np.uint64)
+    signature = np.zeros((int(matches.type_of.max()) + 1, 2), np.uint64)
     for one, random in zip(sets, _random_numbers(len(sets)), strict=True):
         signature[matches.members[one]] += random
     number, first = _number_signatures(signature)
@@ -248,7 +232,7 @@ def _group_types(matches: ProfileMatches, profiles: Ints) -> _Merged:
     return _Merged(class_of, of_set, int((~empty).sum()))
 
 
-def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most: int) -> _Merged | None:
+def _merge_shapes(matches: ProfileMatches, words: Words, profiles: Ints, types: _Merged, most: int) -> _Merged | None:
     """Merge shapes whose types are of one class and whose bits, of those in the profiles' masks, are the same.
 
     None if there are too many such bits, or probably more than `most` cases.
@@ -256,12 +240,12 @@ def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most:
     both = np.bitwise_or.reduce(matches.masks.both[np.unique(matches.mask_of[profiles])], axis=0)
     size = 8 * both.itemsize
     bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(size) if mask >> bit & 1]
-    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.shapes)) > most:
+    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.type_of)) > most:
         return None
-    class_of = types.case_of[matches.shapes.type_of]
+    class_of = types.case_of[matches.type_of]
     key = class_of.astype(np.int64) << len(bits)
     for place, (word, bit) in enumerate(bits):
-        key |= (matches.shapes.words[:, word] >> bit & 1).astype(np.int64) << place
+        key |= (words[:, word] >> bit & 1).astype(np.int64) << place
     accepted = np.flatnonzero(class_of >= 0)
     cases, first, which = np.unique(key[accepted], return_index=True, return_inverse=True)
     case_of = np.full(len(class_of), -1, np.int32)
@@ -271,7 +255,7 @@ def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most:
         one: expand_runs(starts[classes], starts[classes + 1] - starts[classes])
         for one, classes in types.of_set.items()
     }
-    return _Merged(case_of, of_set, len(cases), matches.shapes.words[accepted[first]])
+    return _Merged(case_of, of_set, len(cases), words[accepted[first]])
 
 
 def _accepted(
@@ -289,7 +273,7 @@ def _accepted(
         cases = merged.of_set[types] if types >= 0 else _NONE
         if mask and merged.words is not None:
             if mask not in fitting:
-                fitting[mask] = matches.masks.fitting(mask, merged.words)
+                fitting[mask] = matches.masks.fit(mask, merged.words)
             cases = cases[fitting[mask][cases]]
         found.append(cases)
         if entries is not None:

@@ -169,10 +169,7 @@ def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) 
 
 
 def _select_family(name: str, table: SelectedTable, columns: Sequence[str]) -> str:
-    values = {
-        column: quoted(each.first_name) if each in table.vector else "CAST(NULL AS STRING)"  # it has another type here
-        for column, each in table.columns.items()
-    }
+    values = table.expressions(lambda attribute: attribute.first_name)
     shown = [f"{values.get(each, 'NULL')} AS {quoted(each)}" for each in columns]
     is_wanted = f"{TYPE} IN ({_texts(table.types)})" if table.types else "false"
     return f"SELECT {', '.join([*shown, *ADDED])} FROM {name} WHERE {is_wanted}"

@@ -116,6 +116,8 @@ class Residuals:
 
     def templates_of(self, subscriptions: Numbers) -> list[int]:
         """The templates of some subscriptions, most frequent first."""
+        if not self.templates:
+            return []
         used = self.template_of[np.unique(subscriptions)]
         return [number for number, _ in Counter(used[used >= 0].tolist()).most_common()]
 

@@ -154,10 +154,10 @@ def _found(
     for batch in batches:
         waiting: list[Matches] = []
         events: pa.Table | None = None
-        for rows, subscriptions in plan.iter_matches(batch.read(needed)):
+        for rows, subscriptions in plan.iter_matches(batch(needed)):
             once = np.flatnonzero(addresses.is_first[subscriptions])
             waiting.append(Matches(rows[once], subscriptions[once]))
-            events = batch.read(target.columns) if events is None else events
+            events = batch(target.columns) if events is None else events
             if len(found) + sum(len(each.rows) for each in waiting) >= MATCHES_PER_FILE:
                 found.add(events, waiting)
                 yield found

@@ -31,7 +31,7 @@ from genus.lake._analytics.analysis import (
 )
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_events, select_matches
-from genus.lake._query.selection import family_of
+from genus.lake._query.selection import family_of, select_tables
 from genus.lake._stream.increments import Increment, UpdateResult, next_increment, slowest_recorder
 from genus.lake._tables.commits import START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
@@ -266,9 +266,9 @@ class DerivedTable:
 
     def _new_events(self, subscription: Subscription, new: Increment) -> DataFrame:
         """The new events of one frame of the analysis."""
-        family, names = self._family(subscription)
-        vector = self.lake.catalog.vector(family)
-        return select_matches(new.events(self.lake, family), subscription, names, vector)
+        family, _ = self._family(subscription)
+        table = select_tables(subscription, self.lake.catalog, self.lake.state(), parts=())[family]
+        return select_matches(new.events(self.lake, family), subscription, table)
 
     def _family(self, subscription: Subscription) -> tuple[str, list[str]]:
         """The family of the events of a frame, and their types; LakeError if there is another number of families."""
