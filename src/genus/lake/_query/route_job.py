@@ -30,6 +30,7 @@ from genus.lake._query.lookup import gather
 from genus.lake._query.number_tables import Ints, Matches
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
 from genus.lake._query.sent_plan import Sent, send
+from genus.lake._query.sql import quoted
 from genus.lake._tables.columns import event_schema
 from genus.lake._tables.commits import Part, sum_counts
 from genus.lake._tables.files import arrow_opens, open_input
@@ -95,7 +96,7 @@ class RouteJob:
             output = pa.schema([_COUNTS.field(SUBSCRIPTION), *(schema.field(name) for name in names)])
             found = self._run(family, parts, partial(_match, names, output, plain is None), output, names)
             plain = found if plain is None else plain.unionAll(found)
-        return plain.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(_quoted, names))
+        return plain.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(quoted, names))
 
     def _plain_matches(self, family: str, parts: Sequence[Part], names: Sequence[str]) -> DataFrame | None:
         """The matches that type and attributes decide, by a join of Spark; None if the kernel is to find them."""
@@ -115,7 +116,7 @@ class RouteJob:
         except LakeError:  # tasks may open what the session has no file system for, or say what is missing
             return None
         joined = events.join(F.broadcast(found), F.col(SHAPE) == F.col(OF_SHAPE))
-        return joined.select(F.explode(ALL_OF_SHAPE).alias(SUBSCRIPTION), *map(_quoted, names))
+        return joined.select(F.explode(ALL_OF_SHAPE).alias(SUBSCRIPTION), *map(quoted, names))
 
     def count(self, family: str, parts: Sequence[Part]) -> int:
         """The number of matches in some parts; where shapes decide and were counted, without reading events."""
@@ -172,7 +173,7 @@ class RouteJob:
             return [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, output)]
         return [
             self.lake.events(family, tables[family], above)
-            .select(*map(_quoted, dict.fromkeys([*plan.columns_needed(), *columns[family]])))
+            .select(*map(quoted, dict.fromkeys([*plan.columns_needed(), *columns[family]])))
             .mapInArrow(partial(_run_rows, family, self._sent, work), output)
             for family, plan in plans.items()
         ]
@@ -191,10 +192,6 @@ class RouteJob:
         return F.get(self._subscribers.scalar(), F.col(SUBSCRIPTION))
 
 
-def _quoted(name: str) -> str:
-    return f"`{name}`"
-
-
 def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int, int], list[Part]]:
     """The rows of each shape in the parts whose matches they decide, and the other parts."""
     if not plan.is_plain:
@@ -204,32 +201,21 @@ def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int
 
 
 def share_files(lake: LakeTables, parts: Sequence[Part], least: int, above: int = 0) -> list[list[FileShare]]:
-    """The work of each task: shares of files, in at least so many tasks of about equal size."""
+    """The work of each task: neighbouring shares of files, in at least so many tasks of about equal size."""
     owners = [(part, file) for part in parts for file in part.files]
     total = sum(file.bytes for _, file in owners)
     target = max(total // min(max(least, total // TASK_BYTES), MAX_TASKS), 1)
-    shares = [
-        (
-            file.bytes // of,
-            FileShare(part.table, path, commit_of(part.folder), part.folder.rpartition(f"{DAY}=")[2], share, of, above),
-        )
-        for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True)
-        for of in [max(round(file.bytes / target), 1)]
-        for share in range(of)
-    ]
-    return _pack(shares, target)
-
-
-def _pack(shares: Iterable[tuple[int, FileShare]], target: int) -> list[list[FileShare]]:
-    """Tasks of neighbouring shares, each of about the target size."""
     tasks: list[list[FileShare]] = []
     room = 0
-    for size, share in shares:
-        if room < size // 2 or not tasks:
-            tasks.append([])
-            room = target
-        tasks[-1].append(share)
-        room -= size
+    for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True):
+        of = max(round(file.bytes / target), 1)
+        commit, day = commit_of(part.folder), part.folder.rpartition(f"{DAY}=")[2]
+        for share in range(of):
+            if room < file.bytes // of // 2 or not tasks:
+                tasks.append([])
+                room = target
+            tasks[-1].append(FileShare(part.table, path, commit, day, share, of, above))
+            room -= file.bytes // of
     return tasks
 
 

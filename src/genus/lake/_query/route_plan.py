@@ -180,7 +180,12 @@ class ListPlan:
 
 
 class FamilyPlan:
-    """Finds the subscriptions that the events of one family match; made by `plan_routes`, and sent to tasks."""
+    """Finds the subscriptions that the events of one family match; made by `plan_routes`, and sent to tasks.
+
+    A batch is a table or record batch with the columns of `columns_needed`, by the present names of attributes; other
+    columns do not matter, and an attribute without a column is absent. LakeError if a batch has a shape that was not
+    given to `plan_routes`.
+    """
 
     def __init__(self, family: str, numbers: Ints, untagged: Sequence[str], lists: Sequence[ListPlan]) -> None:
         self.family, self.lists = family, tuple(lists)
@@ -216,7 +221,8 @@ class FamilyPlan:
 
     def match(self, batch: pa.Table | pa.RecordBatch) -> Matches:
         """All matches of a batch."""
-        return concat_matches([NO_MATCHES, *self.iter_matches(batch)])
+        nothing = Matches(np.empty(0, np.int64), np.empty(0, np.int32))
+        return concat_matches([nothing, *self.iter_matches(batch)])
 
     def iter_matches(self, batch: pa.Table | pa.RecordBatch, *, plain: bool = True) -> Iterator[Matches]:
         """The matches of a batch, a limited number at once; without `plain`, those that are not of `plain_table`."""
@@ -284,10 +290,6 @@ def _events_of(rows: Mapping[int, int]) -> tuple[pa.Table, Ints]:
 class RoutePlan:
     """Finds the subscriptions that events match, for the families of a lake; made by `plan_routes`.
 
-    A batch is a table or record batch of one family with the columns `columns_needed(family)`, by the present names of
-    attributes; other columns do not matter, and an attribute without a column is absent. LakeError if a batch has a
-    shape that was not given to `plan_routes`.
-
     >>> from genus import Event, Subscription, this
     >>> from genus.lake import RouteEntry
     >>> class Buoy(Event):
@@ -297,10 +299,11 @@ class RoutePlan:
     >>> shape = Shape("Buoy", "Buoy", str(catalog.code(Buoy)), "20")
     >>> high = [RouteEntry("ann", Subscription(Buoy, where=this.height > limit)) for limit in range(20)]
     >>> plan = plan_routes(high, {shape.id: shape}, catalog)
-    >>> plan.columns_needed("Buoy")
+    >>> buoys = plan.plans["Buoy"]
+    >>> buoys.columns_needed()
     ['_shape', 'height']
     >>> batch = pa.table({"_shape": [shape.number] * 2, "height": [0.5, 1.5]})
-    >>> rows, subscriptions = plan.match("Buoy", batch)
+    >>> rows, subscriptions = buoys.match(batch)
     >>> sorted(zip(rows.tolist(), subscriptions.tolist()))
     [(0, 0), (1, 0), (1, 1)]
     >>> print(plan.explain())
@@ -326,16 +329,6 @@ class RoutePlan:
         """The plan of one family; None if no subscription accepts its shapes."""
         return self.plans.get(name)
 
-    def columns_needed(self, family: str) -> list[str]:
-        """The columns of events that `match` reads, by the present names of attributes; none if nothing can match."""
-        found = self.plans.get(family)
-        return [] if found is None else found.columns_needed()
-
-    def match(self, family: str, batch: pa.Table | pa.RecordBatch) -> Matches:
-        """All matches of a batch of events of one family: row indices and numbers of subscriptions."""
-        found = self.plans.get(family)
-        return NO_MATCHES if found is None else found.match(batch)
-
     def explain(self) -> str:
         """Text that says how subscriptions are found in each family, and what is read."""
         asked, by = format_count(len(self), "subscription"), format_count(len(set(self.subscribers)), "subscriber")
@@ -344,9 +337,6 @@ class RoutePlan:
         for plan in self.plans.values():
             lines += describe_plan(plan)
         return "\n".join(lines)
-
-
-NO_MATCHES = Matches(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 # -- explanation -------------------------------------------------------------------------------------------------------
@@ -363,26 +353,19 @@ def describe_plan(plan: FamilyPlan) -> Iterator[str]:
     yield f"{plan.family}: {passes}, reads {', '.join(plan.columns_needed())}; {_format_size(plan.nbytes)} of tables"
     for each in plan.lists:
         for lookup in each.lookups:
-            found = len(np.unique(lookup.cells.columns[0]))
-            yield f"  {format_count(found, 'subscription')} found {_how(lookup)}: {_sizes(lookup)}"
-            yield from _describe_residuals(each.residuals, lookup.templates)
+            found = format_count(len(np.unique(lookup.cells.columns[0])), "subscription")
+            how = f"{_HOW[lookup.method]} {lookup.key.name}" if lookup.key else _HOW[lookup.method]
+            tested = ", attributes tested on candidates" if lookup.tests_masks else ""
+            kinds = format_count(lookup.kinds, "type" if lookup.by_type else "shape")
+            yield f"  {found} found {how}{tested}: {kinds}, {format_count(len(lookup.cells), 'cell')}"
+            if lookup.templates:
+                yield f"    what is found is tested by {_describe_residuals(each.residuals, lookup.templates)}"
 
 
-def _describe_residuals(residuals: Residuals, numbers: Sequence[int]) -> Iterator[str]:
-    if numbers:
-        shown = "; ".join(residuals.templates[number].example for number in numbers[:SHOWN])
-        more = f"; and {len(numbers) - SHOWN:,} more" if len(numbers) > SHOWN else ""
-        yield f"    what is found is tested by {format_count(len(numbers), 'predicate')}, such as {shown}{more}"
-
-
-def _how(lookup: Lookup) -> str:
-    found = f"{_HOW[lookup.method]} {lookup.key.name if lookup.key else ''}".strip()
-    return f"{found}, attributes tested on candidates" if lookup.tests_masks else found
-
-
-def _sizes(lookup: Lookup) -> str:
-    kinds = format_count(lookup.kinds, "type" if lookup.by_type else "shape")
-    return f"{kinds}, {format_count(len(lookup.cells), 'cell')}"
+def _describe_residuals(residuals: Residuals, numbers: Sequence[int]) -> str:
+    shown = "; ".join(residuals.templates[number].example for number in numbers[:SHOWN])
+    more = f"; and {len(numbers) - SHOWN:,} more" if len(numbers) > SHOWN else ""
+    return f"{format_count(len(numbers), 'predicate')}, such as {shown}{more}"
 
 
 def _format_size(size: int) -> str:

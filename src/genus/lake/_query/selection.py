@@ -77,19 +77,14 @@ def select_tables(
         vector = catalog.vector(family)
         there = state.table(family) if given is None else [part for part in given if part.table == family]
         hidden = frozenset() if subtypes else hidden_names(vector, subscription.vector)
-        columns = {
-            column: _attribute((subscription.vector if column in hidden else vector).get(name), name, family)
-            for name, column in named.get(family, own).items()
-        }
+        columns: dict[str, Attribute] = {}
+        for name, column in named.get(family, own).items():
+            if (found := (subscription.vector if column in hidden else vector).get(name)) is None:
+                raise LakeError(f"the lake's catalog has no attribute {name!r} of {family}; register its type")
+            columns[column] = found
         kept = [part for part in there if can_match(part.day)] if types else []
         selected[family] = SelectedTable(vector, tuple(types), columns, kept)
     return selected
-
-
-def _attribute(found: Attribute | None, name: str, family: str) -> Attribute:
-    if found is None:
-        raise LakeError(f"the lake's catalog has no attribute {name!r} of {family}; register its type")
-    return found
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
