@@ -23,8 +23,8 @@ from genus.lake._tables.files import local_path
 from genus.lake._tables.followers import FollowerSearch, FollowerStatus
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.names import RECORDED
-from genus.lake._tables.state import LedgerState, TableStats, table_stats, type_counts
-from genus.lake._tables.store import Store, StoreProblem
+from genus.lake._tables.state import LedgerState, type_counts
+from genus.lake._tables.store import Store
 
 if TYPE_CHECKING:
     import duckdb
@@ -350,10 +350,6 @@ class LakeReader(LakeFolder):
             state.version, state.commit, _time(state.at_us), {name: _time(at) for name, at in state.newest.items()}
         )
 
-    def stats(self) -> list[TableStats]:
-        """Figures of each table, dead letters included; only the ledger is read."""
-        return table_stats(self.state())
-
     def time_bounds(self) -> Mapping[str, Bounds]:
         """The first and the last time of the events of each table, by the footers of some of its files.
 
@@ -387,13 +383,6 @@ class LakeReader(LakeFolder):
         from genus.lake._mirror.iceberg import IcebergTables
 
         return IcebergTables(self.store).update(progress)
-
-    def check(
-        self, *, content: bool = True, progress: Callable[[int, int], object] | None = None
-    ) -> list[StoreProblem]:
-        """Compare the files with the ledger, as `Lake.check`."""
-        self.catalog  # noqa: B018 - raises if it is damaged
-        return list(self.store.check(content=content, progress=progress))
 
 
 def _time(micros: int) -> datetime:

@@ -259,7 +259,6 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 
 
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
-    """Chooses the formats of files by options."""
     path = options.get("dbc")
     switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
     if path is None or not switches:
@@ -279,7 +278,6 @@ def _read_text(path: str) -> str:
 
 @lru_cache(maxsize=4)
 def subscription_of(query: EventQuery) -> Subscription:
-    """The subscription of a query."""
     resolver = SubscriptionResolver(types_of(query.catalog).catalog, parse_again)  # every worker parses it
     return resolver.resolve(query.subscription)
 

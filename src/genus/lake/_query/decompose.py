@@ -118,11 +118,10 @@ class KeyColumns:
 
 
 class DecomposedSubscriptions:
-    """State: the decomposed subscriptions, numbered in the order they were added."""
+    """Subscriptions, decomposed; their numbers are their positions in the list."""
 
-    def __init__(self) -> None:
+    def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         self.profiles: list[Profile] = []
-        self.dimensions: list[KeyDimension] = []
         self.profile_of = array("i")
         """The number of the profile of each subscription; -1 if the subscription matches nothing."""
         self.templates = Templates()
@@ -131,23 +130,25 @@ class DecomposedSubscriptions:
         self._worthwhile: set[LookupKind] | None = None
         self._plain: dict[tuple[tuple[type, ...], bool, tuple[str, ...], tuple[str, ...]], int] = {}
         self._numbers: dict[Profile, int] = {}
-        self._by_name: dict[tuple[str, AttributeType], KeyDimension] = {}
+        self._dimensions: dict[tuple[str, AttributeType], KeyDimension] = {}
+        self._learn(subscriptions)
+        for subscription in subscriptions:
+            self._add(subscription)
 
-    def learn(self, subscriptions: Sequence[Subscription]) -> None:
+    def _learn(self, subscriptions: Sequence[Subscription]) -> None:
         """Estimate from a sample which tests are selective, and which kinds of lookup are worthwhile."""
         every = max(1, len(subscriptions) // SAMPLE_SIZE)
         sample = [take_apart(subscription, self._dimension) for subscription in subscriptions[::every]]
         for parts in sample:
             for found in parts.tests.values():
                 found.attribute.sample += [end for span in found.spans for end in span]
-        for dimension in self.dimensions:
+        for dimension in self._dimensions.values():
             dimension.sample.sort()
             dimension.distinct = len(set(dimension.sample))
         kinds = Counter(key.lookup_kind for parts in sample if (key := self._choose_key(parts)))
         self._worthwhile = {kind for kind, count in kinds.items() if count * every >= MIN_SUBSCRIPTIONS}
 
-    def add(self, subscription: Subscription) -> None:
-        """Add the next subscription."""
+    def _add(self, subscription: Subscription) -> None:
         number, key, residual = len(self.profile_of), None, None
         if subscription.where is None:
             profile = self._plain_profile(subscription)
@@ -186,25 +187,15 @@ class DecomposedSubscriptions:
     def _dimension(self, attribute: x.AttributeRef) -> KeyDimension:
         assert attribute.type is not None, "a subscription's predicate is bound"
         key = attribute.name, attribute.type
-        if key not in self._by_name:
-            self._by_name[key] = KeyDimension(len(self.dimensions), *key)
-            self.dimensions.append(self._by_name[key])
-        return self._by_name[key]
+        if key not in self._dimensions:
+            self._dimensions[key] = KeyDimension(len(self._dimensions), *key)
+        return self._dimensions[key]
 
     def _number(self, profile: Profile) -> int:
         known = self._numbers.setdefault(profile, len(self.profiles))
         if known == len(self.profiles):
             self.profiles.append(profile)
         return known
-
-
-def decompose(subscriptions: Sequence[Subscription]) -> DecomposedSubscriptions:
-    """Decompose all subscriptions."""
-    decomposed = DecomposedSubscriptions()
-    decomposed.learn(subscriptions)
-    for subscription in subscriptions:
-        decomposed.add(subscription)
-    return decomposed
 
 
 def _key(dimension: KeyDimension, spans: Spans) -> Key | None:

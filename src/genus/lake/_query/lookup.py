@@ -91,7 +91,6 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """The size of the arrays."""
         return self._offset.nbytes + sum(column.nbytes for column in self.columns)
 
     def runs(self, cell: "Ints | Numbers") -> tuple[Ints, Ints]:
@@ -128,7 +127,6 @@ class Lookup:
 
     @property
     def nbytes(self) -> int:
-        """The size of the tables."""
         return int(self._group_of.nbytes) + self.cells.nbytes
 
     def per_shape(self) -> tuple[Ints, Ints]:

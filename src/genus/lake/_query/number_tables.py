@@ -42,7 +42,6 @@ class Matches(NamedTuple):
     subscriptions: Numbers
 
     def take(self, chosen: Ints) -> "Matches":
-        """Some of the pairs, by position."""
         return Matches(self.rows[chosen], self.subscriptions[chosen])
 
 

@@ -112,12 +112,13 @@ def plan_read(lake: LakeTables, subscription: Subscription) -> ReadPlan:
         family: table for family, table in select_tables(subscription, lake.catalog, state).items() if table.types
     }
     opened, every = [part for table in tables.values() for part in table.parts], state.parts.values()
+    scans = [
+        TableScan(family, table.types, _count_days(state.table(family)), _count_days(table.parts))
+        for family, table in tables.items()
+    ]
     return ReadPlan(
         target.compile(subscription).explain(),
-        tuple(
-            TableScan(family, table.types, _count_days(state.table(family)), _count_days(table.parts))
-            for family, table in tables.items()
-        ),
+        tuple(scans),
         *(count_files(opened), count_bytes(opened)),
         *(count_files(every), count_bytes(every)),
     )

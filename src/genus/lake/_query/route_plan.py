@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from genus.catalog import Catalog
 from genus.errors import LakeError, NotRegistered
-from genus.lake._query.decompose import DecomposedSubscriptions, KeyColumns, decompose
+from genus.lake._query.decompose import DecomposedSubscriptions, KeyColumns
 from genus.lake._query.lookup import Lookup, RangeLookup, ValueLookup, concat_matches, find_texts, join_matches
 from genus.lake._query.number_tables import BLOCK, ROOM, Ints, IntTable, Matches, Numbers, expand_runs
 from genus.lake._query.shape_match import ProfileMatches, Words, group_shapes, pack_bits, split_shapes
@@ -42,7 +42,7 @@ def plan_routes(subscriptions: "Sequence[RouteEntry]", shapes: Mapping[int, Shap
     Shapes are given by their ids, as a ledger has them. Runs without a session. NotRegistered if the catalog
     lacks a subscribed type.
     """
-    decomposed = decompose([entry.subscription for entry in subscriptions])
+    decomposed = DecomposedSubscriptions([entry.subscription for entry in subscriptions])
     _check_types(subscriptions, decomposed, catalog)
     families: dict[str, dict[int, Shape]] = {}
     for number, shape in shapes.items():
@@ -73,23 +73,15 @@ def _plan_family(
     family: str,
     residuals: Residuals,
 ) -> "FamilyPlan":
-    tagged, untagged = split_shapes(shapes)
     vector = catalog.vector(family)
+    tagged, untagged = split_shapes(shapes)
     lists = [
-        _plan_list(decomposed, ProfileMatches(decomposed.profiles, listed, has_tags, catalog, vector), residuals)
+        ListPlan(decomposed, ProfileMatches(decomposed.profiles, listed, has_tags, catalog, vector), residuals)
         for listed, has_tags in ((list(tagged.values()), True), (untagged, False))
         if listed
     ]
     numbers = np.fromiter(tagged, np.int64, len(tagged))
     return FamilyPlan(family, numbers, [shape.type for shape in untagged], [one for one in lists if one.lookups])
-
-
-def _plan_list(decomposed: DecomposedSubscriptions, matches: ProfileMatches, residuals: Residuals) -> "ListPlan":
-    profile = np.array(decomposed.profile_of, np.int64)
-    lookups = list(_lookups(decomposed, matches, profile, residuals))
-    for lookup in lookups:
-        lookup.templates = residuals.templates_of(lookup.cells.columns[0])
-    return ListPlan(matches, np.append(matches.mask_of, np.int32(0))[profile], lookups, residuals)
 
 
 def _lookups(
@@ -121,12 +113,14 @@ def _lookups(
 class ListPlan:
     """The lookups for the shapes of a family that have presence bits, or for the types that have too many shapes."""
 
-    def __init__(
-        self, matches: ProfileMatches, mask_of: Numbers, lookups: Sequence[Lookup], residuals: Residuals
-    ) -> None:
+    def __init__(self, decomposed: DecomposedSubscriptions, matches: ProfileMatches, residuals: Residuals) -> None:
+        profile = np.array(decomposed.profile_of, np.int64)
         self.tagged, self.relevant = matches.words is not None, matches.relevant
-        self._words, self._masks, self._mask_of = matches.words, matches.masks, mask_of
-        self.lookups, self.residuals = tuple(lookups), residuals
+        self._words, self._masks = matches.words, matches.masks
+        self._mask_of = np.append(matches.mask_of, np.int32(0))[profile]
+        self.lookups, self.residuals = tuple(_lookups(decomposed, matches, profile, residuals)), residuals
+        for lookup in self.lookups:
+            lookup.templates = residuals.templates_of(lookup.cells.columns[0])
         self.plain = [each for each in self.lookups if each.is_plain]
         """The lookups whose candidates are matches."""
         self.others = [each for each in self.lookups if not each.is_plain]
@@ -141,7 +135,6 @@ class ListPlan:
         return np.cumsum(self.totals), np.concatenate(own)[np.argsort(owner, kind="stable")]
 
     def columns(self) -> Iterator[str]:
-        """The columns that matching reads."""
         yield from (lookup.key.name for lookup in self.lookups if lookup.key is not None)
         if not self.tagged and any(lookup.tests_masks for lookup in self.lookups):
             yield from self.relevant
@@ -175,7 +168,6 @@ class ListPlan:
 
     @property
     def nbytes(self) -> int:
-        """The size of the tables."""
         return (0 if self._words is None else self._words.nbytes) + sum(lookup.nbytes for lookup in self.lookups)
 
 
@@ -220,7 +212,6 @@ class FamilyPlan:
         return table.filter(pa.array(listed[0].totals > 0))
 
     def match(self, batch: pa.Table | pa.RecordBatch) -> Matches:
-        """All matches of a batch."""
         nothing = Matches(np.empty(0, np.int64), np.empty(0, np.int32))
         return concat_matches([nothing, *self.iter_matches(batch)])
 
@@ -263,14 +254,12 @@ class FamilyPlan:
 
     def _ordinals(self, events: EventColumns) -> Iterator[tuple[ListPlan, Numbers]]:
         """For each list, the shapes of the events in it; LakeError if an event has a shape that was not planned."""
-        numbers = events.integers(SHAPE)
-        if numbers is None:
-            raise LakeError(f"the events of {self.family} have no column {SHAPE!r}")
-        found, types = self._ordinal_of.find(numbers), np.full(1, -1, np.int32)
-        if len(self._untagged):
-            if (names := events.stored(TYPE)) is None:
-                raise LakeError(f"the events of {self.family} have no column {TYPE!r}")
-            types = find_texts(names, self._untagged)
+        needed = [SHAPE, TYPE] if len(self._untagged) else [SHAPE]
+        columns = {name: column for name in needed if (column := events.stored(name)) is not None}
+        if missing := [name for name in needed if name not in columns]:
+            raise LakeError(f"the events of {self.family} have no column {missing[0]!r}")
+        found = self._ordinal_of.find(columns[SHAPE].cast(pa.int64()).to_numpy())
+        types = find_texts(columns[TYPE], self._untagged) if TYPE in columns else np.full(1, -1, np.int32)
         if unknown := np.count_nonzero((found < 0) & (types < 0)):
             raise LakeError(f"{self.family} has {unknown} events of a shape that its ledger does not list; see check")
         for each in self.lists:
@@ -278,7 +267,6 @@ class FamilyPlan:
 
     @property
     def nbytes(self) -> int:
-        """The size of the tables."""
         return int(16 * ROOM * len(self.numbers)) + sum(each.nbytes for each in self.lists)
 
 

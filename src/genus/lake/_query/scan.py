@@ -67,11 +67,9 @@ class RowGroup(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return int(self.footer.metadata.row_group(self.number).num_rows)
 
     def has_value(self, column: str) -> bool:
-        """Whether a column may have a value."""
         return self.footer.values(self.number, column).may_be_present
 
 
@@ -92,7 +90,6 @@ def open_file(file: DataFile, metadata: Any = None) -> Any:
 
 
 def damaged(file: DataFile, problem: Exception) -> LakeDamaged:
-    """The error for a file that cannot be read."""
     what = str(problem).partition("\n")[0]
     return LakeDamaged(f"{file.path} cannot be read: {what}; see `genus lake check`, restore it from a backup")
 
@@ -154,7 +151,6 @@ class TableScan:
         )
 
     def read_file(self, file: DataFile) -> Iterator[pa.RecordBatch]:
-        """The matching rows of a file."""
         return (batch for group in self.row_groups(file) if (batch := self.read(group)) is not None)
 
     def count(self, group: RowGroup) -> int:
@@ -198,7 +194,6 @@ class TableScan:
         return found[0] if len(found) == 1 else pa.Table.from_batches(found).combine_chunks().to_batches()[0]
 
     def _mask(self, group: RowGroup, tested: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows match."""
         names = [self._tested.get(name, name) for name in tested.schema.names]
         return self._filter.mask(tested.rename_columns(names), group.types)
 

@@ -22,8 +22,6 @@ from pyspark.sql import SparkSession
 MAX_CONTENT = 1 << 20
 """Larger objects are sent as files."""
 _ALIGNMENT = 64
-
-
 T = TypeVar("T")
 
 
@@ -36,7 +34,6 @@ class Sent(Generic[T]):
     """The object; None if it is sent as a file."""
 
     def load(self) -> T:
-        """The object, in a task."""
         loaded: T = _load(self)
         return loaded
 

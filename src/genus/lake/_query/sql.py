@@ -90,19 +90,15 @@ def create_tables(lake: LakeTables, database: str, *, subtypes: bool, is_mirrore
         for family in catalog.families:
             table = f"{quoted(database)}.{_table(family)}"
             if with_delta and is_mirrored(family):
-                _create_delta_table(spark, table, f"{lake.path}/{table_folder(family)}")
+                _drop_table_of_others(spark, table, "delta")
+                location = _text(spark_path(f"{lake.path}/{table_folder(family)}"))
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {location}")
             else:
                 _update_table(lake, table, family, state.table(family))
         for name, view in views.items():
             query = _select_type(lake, database, name, subtypes=subtypes)
             spark.sql(f"CREATE OR REPLACE VIEW {quoted(database)}.{quoted(view)} AS {query}")
     return [f"{database}.{view}" for view in views.values()]
-
-
-def _create_delta_table(spark: SparkSession, table: str, path: str) -> None:
-    """Make a table be a Delta table of the lake, so that it has the events of all later commits, too."""
-    _drop_table_of_others(spark, table, "delta")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {_text(spark_path(path))}")
 
 
 def _drop_table_of_others(spark: SparkSession, table: str, provider: str) -> None:

@@ -166,7 +166,6 @@ class _ResidualCompiler(ArrowCompiler, abstract=True):
     """Compiles a template: a parameter is a column of constants."""
 
     def visit_Parameter(self, node: Parameter) -> Step:
-        """The constants of a parameter."""
         name = _name(node.number)
         return lambda columns: columns[name]
 
@@ -226,11 +225,6 @@ class EventColumns:
         column = self._batch.column(name)
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
-    def integers(self, name: str) -> Ints | None:
-        """A column of integers without nulls; None if it is missing."""
-        column = self.stored(name)
-        return None if column is None else column.cast(pa.int64()).to_numpy()
-
     def computed(self, name: str, type_: AttributeType) -> pa.Array:
         """An attribute in the type it is computed in."""
         key = name, isinstance(type_, TextType)
@@ -262,7 +256,6 @@ class EventColumns:
         return self._numbers[key.name]
 
     def present(self, name: str) -> Flags:
-        """Whether each row has a value."""
         column = self.stored(name)
         if column is None:
             return np.zeros(self.rows, np.bool_)
