@@ -132,7 +132,7 @@ class LocalEvents:
         For parts where types and attributes decide, or whole days, the ledger has the number and no file is opened. Of
         the others only the columns that the predicate tests are read.
         """
-        counted = sum(found.rows for found in self._parts() if found.rows is not None)
+        counted = sum(rows or 0 for _, rows in self._parts())
         if not self.undecided_bytes:
             return counted
         return counted + sum(self._run(lambda scan, group: scan.count(group), only_undecided=True))
@@ -178,12 +178,12 @@ class LocalEvents:
     @property
     def bytes(self) -> int:
         """The size of the files that can have matches."""
-        return count_bytes(found.part for found in self._parts())
+        return count_bytes(part for part, _ in self._parts())
 
     @property
     def undecided_bytes(self) -> int:
         """The size of the files that `count` opens."""
-        return count_bytes(found.part for found in self._parts() if found.rows is None)
+        return count_bytes(part for part, rows in self._parts() if rows is None)
 
     def explain(self) -> LocalPlan:
         """What is opened and tested; the footers of files are read, no events."""
@@ -194,13 +194,13 @@ class LocalEvents:
         for scan, files in self._scans():
             opened += sum(read_footer(file).metadata.num_row_groups for file in files)
             read += sum(len(scan.row_groups(file)) for file in files)
-        parts = [found.part for found in self._parts()]
+        parts = [part for part, _ in self._parts()]
         every = self._state.parts.values()
         families = {family: table.types for family, table in self._tables.items()}
         return LocalPlan(
             arrow.compile(self.subscription).explain([name for types in families.values() for name in types]),
             families,
-            sum(found.rows or 0 for found in self._parts()),
+            sum(rows or 0 for _, rows in self._parts()),
             *(count_files(parts), count_bytes(parts)),
             *(count_files(every), count_bytes(every)),
             *(opened, read),
@@ -220,7 +220,7 @@ class LocalEvents:
         for family, table in self._tables.items():
             sources = {column: attribute.name for column, attribute in table.columns.items()}
             scan = TableScan(self.subscription, table.vector, table.types, self.schema, sources)
-            parts = [found.part for found in self._counted[family] if not only_undecided or found.rows is None]
+            parts = [part for part, rows in self._counted[family] if not only_undecided or rows is None]
             with self._lake.reading(self._state):
                 files = [DataFile(path, part.day) for part in parts for path in self._lake.store.file_paths([part])]
             yield scan, files

@@ -151,13 +151,8 @@ class RouteJob:
     ) -> list[DataFrame]:
         """Frames of what tasks return for the events in some parts: one frame, or one per family if Spark reads them.
 
-        Args:
-            tables: The parts of each family.
-            work: What tasks do.
-            output: The columns of what they return.
-            columns: The columns of events that the work reads in addition to those of the plan, by family.
-            least: The number of tasks, if there is little to read.
-            above: Only events of later commits are read, see `FileShare`.
+        `columns` are those of events that the work reads in addition to those of the plan, by family. There are at
+        least so many tasks, and only events of commits after `above` are read, see `FileShare`.
         """
         spark = self.lake.spark
         plans = {family: plan for family, parts in tables.items() if parts and (plan := self.plan.family(family))}

@@ -104,12 +104,8 @@ def read_footer(file: DataFile) -> Footer:
 class TableScan:
     """How the files of one family are read; has no state, so that threads may share it.
 
-    Args:
-        subscription: What is asked.
-        vector: The attributes of the family.
-        types: The names of its types that can match.
-        schema: The columns of the result.
-        sources: The attribute of each column of the result, by default that of its name; other columns are NULL.
+    `types` are those that can match, `schema` is that of the result, and `sources` has the attribute of each of its
+    columns, by default the one of its name. Other columns are NULL.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ predicate on `time` for the days that it includes or excludes as a whole.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import genus.filters._expression as x
 from genus.catalog import Catalog, TypeEntry
@@ -184,18 +184,14 @@ def _times_of(day: date | None) -> Values:
     return Values(start, start + _DAY_US - 1, may_be_absent=False)
 
 
-class CountedPart(NamedTuple):
-    """A part that can have matches."""
-
-    part: Part
-    rows: int | None
-    """The number of matching rows; None if the ledger does not say."""
+CountedPart: TypeAlias = tuple[Part, int | None]
+"""A part that can have matches, and the number of matching rows; None if the ledger does not say."""
 
 
 def count_parts(subscription: Subscription, table: SelectedTable, state: LedgerState) -> list[CountedPart]:
     """The parts of a table that can have matches, by their shapes."""
     counts = _PartCounts(subscription, table, state)
-    return [CountedPart(part, rows) for part in table.parts if (rows := counts.count(part)) != 0]
+    return [(part, rows) for part in table.parts if (rows := counts.count(part)) != 0]
 
 
 class _PartCounts:

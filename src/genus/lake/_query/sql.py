@@ -90,7 +90,7 @@ def create_tables(lake: LakeTables, database: str, *, subtypes: bool, is_mirrore
         for family in catalog.families:
             table = f"{quoted(database)}.{_table(family)}"
             if with_delta and is_mirrored(family):
-                _drop_table_of_others(spark, table, "delta")
+                _drop_other(spark, table, "delta")
                 location = _text(spark_path(f"{lake.path}/{table_folder(family)}"))
                 spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {location}")
             else:
@@ -101,13 +101,15 @@ def create_tables(lake: LakeTables, database: str, *, subtypes: bool, is_mirrore
     return [f"{database}.{view}" for view in views.values()]
 
 
-def _drop_table_of_others(spark: SparkSession, table: str, provider: str) -> None:
-    """Drop an external table, whose files stay, if it was made by a session that has Delta where this one has not."""
+def _drop_other(spark: SparkSession, table: str, provider: str, columns: Sequence[str] | None = None) -> None:
+    """Drop an external table, whose files stay, if it has another provider, as with and without Delta, or columns."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+        is_other = any(row["col_name"] == "Provider" and row["data_type"].lower() != provider for row in rows)
+        is_other = is_other or (columns is not None and spark.table(table).columns != columns)
     except AnalysisException:
         return  # there is no such table
-    if any(row["col_name"] == "Provider" and row["data_type"].lower() != provider for row in rows):
+    if is_other:
         spark.sql(f"DROP TABLE {table}")
 
 
@@ -115,10 +117,7 @@ def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Par
     """Make an external table have the parts of the lake as its partitions, and no others."""
     schema = table_schema(lake.catalog.vector(family))
     columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
-    _drop_table_of_others(lake.spark, table, "parquet")
-    known = _columns_of(lake.spark, table)
-    if known is not None and known != [field.name for field in schema.fields]:
-        lake.spark.sql(f"DROP TABLE {table}")  # the files of an external table stay
+    _drop_other(lake.spark, table, "parquet", schema.names)
     lake.spark.sql(
         f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING parquet OPTIONS (datetimeRebaseMode 'CORRECTED') "
         f"PARTITIONED BY ({COMMIT}, {DAY}) LOCATION {_text(spark_path(f'{lake.path}/{table_folder(family)}'))}"
@@ -145,13 +144,6 @@ def _partition_clause(partition: str, path: str | None) -> str:
 
 def _partition(part: Part) -> str:
     return part.folder[part.folder.index(f"{COMMIT}=") :]
-
-
-def _columns_of(spark: SparkSession, table: str) -> list[str] | None:
-    try:
-        return list(spark.table(table).columns)
-    except AnalysisException:
-        return None
 
 
 def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
