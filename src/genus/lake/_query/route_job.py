@@ -11,10 +11,10 @@ Python. The kernel finds the other matches of the same events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -77,9 +77,16 @@ class RouteJob:
 
     def __init__(self, lake: LakeTables, plan: RoutePlan) -> None:
         self.lake, self.plan = lake, plan
-        self._sent: Sent[Mapping[str, FamilyPlan]] | None = None
         self._plain: dict[str, DataFrame | None] = {}
-        self._subscribers: DataFrame | None = None
+
+    @cached_property
+    def _sent(self) -> Sent[Mapping[str, FamilyPlan]]:
+        return send(self.lake.spark, self.plan.plans)
+
+    @cached_property
+    def _subscribers(self) -> DataFrame:
+        names = pa.array([list(self.plan.subscribers)], pa.list_(pa.string()))
+        return self.lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
 
     def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
         """The events in some parts, once for each subscription that they match.
@@ -94,9 +101,10 @@ class RouteJob:
         plain, plan = self._plain_matches(family, parts, names), self.plan.family(family)
         if plain is None or (plan is not None and not plan.is_plain):
             output = pa.schema([_COUNTS.field(SUBSCRIPTION), *(schema.field(name) for name in names)])
-            found = self._run(family, parts, partial(_match, names, output, plain is None), output, names)
+            found = self._run(family, parts, partial(_match, output, plain is None), output, names)
             plain = found if plain is None else plain.unionAll(found)
-        return plain.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(quoted, names))
+        subscriber = F.get(self._subscribers.scalar(), F.col(SUBSCRIPTION))  # Spark drops it if it is not used
+        return plain.select(subscriber.alias(SUBSCRIBER), SUBSCRIPTION, *map(quoted, names))
 
     def _plain_matches(self, family: str, parts: Sequence[Part], names: Sequence[str]) -> DataFrame | None:
         """The matches that type and attributes decide, by a join of Spark; None if the kernel is to find them."""
@@ -158,8 +166,6 @@ class RouteJob:
         plans = {family: plan for family, parts in tables.items() if parts and (plan := self.plan.family(family))}
         if not plans:
             return [spark.createDataFrame([], output)]
-        if self._sent is None:
-            self._sent = send(spark, self.plan.plans)
         if arrow_opens(self.lake.path):
             tasks = share_files(self.lake, [part for family in plans for part in tables[family]], least, above)
             vectors = {family: self.lake.catalog.vector(family) for family in plans}
@@ -178,13 +184,6 @@ class RouteJob:
     ) -> DataFrame:
         (found,) = self.run({family: parts}, work, spark_schema(output), {family: columns})
         return found
-
-    def _subscriber(self) -> Any:
-        """The subscriber of a match, from one list; Spark drops it if the column is not used."""
-        if self._subscribers is None:
-            names = pa.array([list(self.plan.subscribers)], pa.list_(pa.string()))
-            self._subscribers = self.lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
-        return F.get(self._subscribers.scalar(), F.col(SUBSCRIPTION))
 
 
 def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int, int], list[Part]]:
@@ -322,9 +321,9 @@ def _read_share(share: FileShare, stored: Mapping[str, str], opened: ExitStack) 
 
 
 def _match(
-    names: Sequence[str], schema: pa.Schema, plain: bool, number: int, plan: FamilyPlan, batches: Iterator[Batch]
+    schema: pa.Schema, plain: bool, number: int, plan: FamilyPlan, batches: Iterator[Batch]
 ) -> Iterator[pa.RecordBatch]:
-    needed = plan.columns_needed()
+    needed, names = plan.columns_needed(), schema.names[1:]
     for batch in batches:
         asked: pa.Table | None = None
         for found in plan.iter_matches(batch(needed), plain=plain):

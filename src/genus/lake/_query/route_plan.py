@@ -160,10 +160,16 @@ class ListPlan:
             return self._words[shapes]
         return pack_bits(np.array([events.present(name) for name in self.relevant]).reshape(-1, events.rows).T)
 
-    def count_plain(self, events_per_shape: Ints) -> Ints:
-        """The number of matches of each subscription that plain lookups find, given the number of events per shape."""
+    def count_plain(self, shapes: Numbers, times: Ints | None) -> int:
+        """The number of matches that plain lookups find in rows of some shapes; with `times`, each so many times."""
+        found = np.append(self.totals, 0)[shapes]
+        return int(found.sum() if times is None else found @ times)
+
+    def counts_plain(self, shapes: Numbers, times: Ints | None) -> Ints:
+        """The same for each subscription."""
+        per_shape = np.bincount(shapes + 1, times, len(self.totals) + 1)[1:].astype(np.int64)  # without those of -1
         several = len(self._mask_of)
-        found = (lookup.count_events(events_per_shape, several) for lookup in self.plain)
+        found = (lookup.count_events(per_shape, several) for lookup in self.plain)
         return sum(found, np.zeros(several, np.int64))
 
     @property
@@ -228,8 +234,7 @@ class FamilyPlan:
         """
         events, total = EventColumns(batch), 0
         for each, ordinals in self._ordinals(events):
-            found = np.append(each.totals, 0)[ordinals]
-            total += int(found.sum() if times is None else found @ times)
+            total += each.count_plain(ordinals, times)
             total += sum(len(found.rows) for found in each.matches(events, ordinals, each.others))
         return total
 
@@ -237,9 +242,7 @@ class FamilyPlan:
         """The number of matches of each subscription; for `times` see `count`."""
         events, totals = EventColumns(batch), np.zeros(1, np.int64)
         for each, ordinals in self._ordinals(events):
-            known = ordinals >= 0
-            per_shape = np.bincount(ordinals[known], None if times is None else times[known], len(each.totals))
-            totals = totals + each.count_plain(per_shape.astype(np.int64))
+            totals = totals + each.counts_plain(ordinals, times)
             for found in each.matches(events, ordinals, each.others):
                 totals += np.bincount(found.subscriptions, minlength=len(totals))
         return totals
