@@ -19,15 +19,7 @@ from genus.lake._query.templates import Templates, key_type
 from genus.model import Attribute, AttributeType
 from genus.model._types import INT64_MIN
 from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart, without_class
-from genus.targets._intervals import (
-    Choices,
-    Codes,
-    Domain,
-    Floats,
-    domain_of,
-    intervals,
-    key_float,
-)
+from genus.targets._intervals import Choices, Codes, Domain, Floats, domain_of, intervals, key_float
 
 MAX_POINTS = 64
 """Up to this many values are looked up one by one; more are a range or a residual."""

@@ -36,17 +36,7 @@ from genus.lake._tables.lake_tables import (
     with_first_names,
     with_present_names,
 )
-from genus.lake._tables.names import (
-    COMMIT,
-    DAY,
-    DEAD,
-    DEAD_LETTERS,
-    RECORDED,
-    SHAPE,
-    SOURCE,
-    SUBSCRIBER,
-    table_folder,
-)
+from genus.lake._tables.names import COMMIT, DAY, DEAD, DEAD_LETTERS, RECORDED, SHAPE, SOURCE, SUBSCRIBER, table_folder
 from genus.lake._tables.shapes import Shape
 from genus.lake._tables.spark_store import SparkStore, with_contents_of
 from genus.lake._tables.state import LedgerState

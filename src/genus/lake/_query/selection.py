@@ -121,18 +121,19 @@ def subtype_columns(families: Mapping[str, Iterable[str]], catalog: Catalog) -> 
     Crate ['time', 'source', 'place', 'deadline', 'expires', 'Crate_weight']
     Barrel ['time', 'source', 'place', 'deadline', 'expires', 'Barrel_weight']
     """
-    found = {
-        family: [each for each in catalog.vector(family) if each.name in names]
-        for family, types in families.items()
-        for names in [set(_names(types, catalog, catalog.entries))]
-    }
+    found: dict[str, list[Attribute]] = {}
     forms: dict[str, set[tuple[object, ...]]] = {}
-    for each in (each for listed in found.values() for each in listed):
-        forms.setdefault(each.name.lower(), set()).add((each.name, each.type, each.unit))
-    named = {
-        family: {each.name: _column(family, each, len(forms[each.name.lower()]) > 1) for each in listed}
-        for family, listed in found.items()
-    }
+    for family, types in families.items():
+        names = set(_names(types, catalog, catalog.entries))
+        found[family] = [each for each in catalog.vector(family) if each.name in names]
+        for each in found[family]:
+            forms.setdefault(each.name.lower(), set()).add((each.name, each.type, each.unit))
+    named: dict[str, dict[str, str]] = {}
+    for family, listed in found.items():
+        prefix = f"{family.replace('.', '_')}_"
+        named[family] = {
+            each.name: (prefix if len(forms[each.name.lower()]) > 1 else "") + each.name for each in listed
+        }
     _check_distinct(named, forms)
     return named
 
@@ -144,10 +145,6 @@ def _names(types: Iterable[str], catalog: Catalog, entries: Mapping[str, TypeEnt
             yield from attribute_names(name, entries)
         else:
             yield from (each.name for family in catalog.families.values() for each in family)
-
-
-def _column(family: str, attribute: Attribute, is_ambiguous: bool) -> str:
-    return f"{family.replace('.', '_')}_{attribute.name}" if is_ambiguous else attribute.name
 
 
 def _check_distinct(named: Mapping[str, Mapping[str, str]], forms: Mapping[str, object]) -> None:
