@@ -71,7 +71,7 @@ def write_object(given: object) -> bytes:
     buffers: list[pickle.PickleBuffer] = []
     pieces = [memoryview(pickle.dumps(given, protocol=5, buffer_callback=buffers.append))]
     pieces += [buffer.raw() for buffer in buffers]
-    head = np.array([len(pieces), *map(len, pieces)], "<i8").tobytes()
+    head = memoryview(np.array([len(pieces), *map(len, pieces)], "<i8").tobytes())
     return b"".join(part for piece in (head, *pieces) for part in (piece, b"\0" * (-len(piece) % _ALIGNMENT)))
 
 
