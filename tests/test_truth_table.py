@@ -213,7 +213,7 @@ def routing(subscriptions: Sequence[Subscription], events: Sequence[Event]) -> T
         for family in plan.families:
             files = store.file_paths(state.table(family))
             stored = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
-            rows, numbers = plan.match(family, stored)
+            rows, numbers = plan.plans[family].match(stored)
             positions = stored.column(POSITION).to_numpy()[rows].tolist()
             pairs = list(zip(numbers.tolist(), positions, strict=True))
             assert len(set(pairs)) == len(pairs)

@@ -20,7 +20,6 @@ from genus import Event, Maybe, Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.lake import Inboxes, Lake, LakeReader, RouteEntry, read_results
-from genus.lake._query.route_job import RowBatch
 from genus.lake._query.route_plan import plan_routes
 from genus.lake._stream import delivery
 from genus.lake._tables.columns import event_schema, file_schema
@@ -363,7 +362,7 @@ def test_files_of_a_task_are_in_order_and_the_same_again(
         [pa.array(rows_of.get(to.name, [rest.get(to.name)] * 40), to.type) for to in schema], schema=schema
     )
     names = schema.names
-    batches = [RowBatch(table.slice(at, rows)) for at in range(0, 40, rows)]
+    batches = [table.slice(at, rows).select for at in range(0, 40, rows)]
     addresses = delivery.Addresses(plan.subscribers, [str(entry.subscription) for entry in ENTRIES])
     own = plan.family("Counter")
     assert own is not None

@@ -132,6 +132,25 @@ def test_columns_order_types_and_values_are_those_of_spark(spark: SparkSession, 
         assert sorted(map(repr, here.to_pylist())) == sorted(map(repr, there.cast(here.schema).to_pylist()))
 
 
+class Counted(Kind): ...
+
+
+class Numbered(Event, Counted):
+    source: Maybe[UInt8] = None  # type: ignore[assignment]
+
+
+def test_a_source_that_is_a_number_is_shown_with_the_attributes_of_subtypes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As by Spark; without subtypes the column is that of every event, a text, which these events do not have."""
+    store = create_lake(tmp_path / "lake", Counted, Numbered)
+    add_events(store, [Numbered(source=11)])
+    for subtypes, source in ((False, None), (True, 11)):
+        there = Lake(spark, store.path).read(Counted, subtypes=subtypes).select("source").toArrow().to_pylist()
+        here = LakeReader(store.path).read(Counted, subtypes=subtypes, columns=["source"]).to_arrow().to_pylist()
+        assert here == there == [{"source": source}]
+
+
 def old_and_new() -> tuple[Any, Any]:
     """A type before and after an attribute was renamed and another one added."""
 

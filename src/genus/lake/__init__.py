@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from genus.lake._jobs import ship
     from genus.lake._lake import Lake
     from genus.lake._lazy_session import lazy_session
-    from genus.lake._local.events import LocalEvents, LocalPlan
-    from genus.lake._local.reader import LakeReader, LakeSummary
+    from genus.lake._local import LakeReader, LakeSummary, LocalEvents, LocalPlan
     from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
@@ -115,8 +114,7 @@ if not TYPE_CHECKING:
         _jobs="ship",
         _lake="Lake",
         _lazy_session="lazy_session",
-        _local__events="LocalEvents LocalPlan",
-        _local__reader="LakeReader LakeSummary",
+        _local="LakeReader LakeSummary LocalEvents LocalPlan",
         _mirror__mirror="MirrorResult",
         _query__reading="ReadPlan TableScan",
         _query__removal="RemovalResult",

@@ -40,8 +40,7 @@ from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_t
 from genus.lake._tables.lake_tables import CompactionResult, LakeTables, compact_tables
 from genus.lake._tables.names import DEAD, DEAD_LETTERS, table_folder
 from genus.lake._tables.spark_store import SparkStore
-from genus.lake._tables.state import TableStats, table_stats
-from genus.lake._tables.store import HOLDS, MIRROR_NOTE, OFF, StoreProblem
+from genus.lake._tables.store import HOLDS, MIRROR_NOTE, OFF
 from genus.model import Event, Span, seconds
 from genus.records import Mapping
 
@@ -555,17 +554,3 @@ class Lake(LakeTables):
         if DELETION in self.state().notes:
             self._mirror.forget_bounds()
         return removed
-
-    def check(self, *, content: bool = True, progress: ProgressHandler | None = None) -> list[StoreProblem]:
-        """Compare the files with the ledger; an empty list if they agree. LakeDamaged if either is damaged.
-
-        Args:
-            content: Also compare the checksums of the files, which reads all of them.
-            progress: Called with the number of folders done and the total.
-        """
-        self.catalog  # noqa: B018 - raises if it is damaged
-        return list(self.store.check(content=content, progress=progress))
-
-    def stats(self) -> list[TableStats]:
-        """Figures of each table, dead letters included; only the ledger is read."""
-        return table_stats(self.state())

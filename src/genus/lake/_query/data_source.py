@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -26,7 +26,7 @@ from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
 from genus.lake._query.scan import DataFile, TableScan
-from genus.lake._query.selection import attribute_columns, count_parts, select_tables
+from genus.lake._query.selection import count_parts, select_tables
 from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
 from genus.lake._tables.files import file_info, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
@@ -54,7 +54,6 @@ class GenusDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "genus"
 
     def schema(self) -> StructType:
@@ -72,13 +71,11 @@ class GenusDataSource(DataSource):
         return LakeBatchReader(query, columns, path, self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
-        """A writer of a frame."""
         if overwrite:
             raise LakeError("a lake is not overwritten; write with mode('append'), remove events with Lake.delete")
         return FrameWriter(self._frame_plan(schema), source_path(self.options.get("source")))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        """A writer of a batch of a stream."""
         if "source" in self.options:
             raise LakeError("option 'source' is for frames; the batches of a stream are known by the id of the query")
         return StreamWriter(self._frame_plan(schema))
@@ -106,7 +103,6 @@ class GenusReader(DataSourceReader):
         return [InputPartition(item) for item in plan_splits(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a split."""
         item: SourceSplit | None = partition.value
         if item is None:  # if there are no partitions, Spark reads one without a value
             return
@@ -119,7 +115,7 @@ class GenusReader(DataSourceReader):
 # -- lakes -------------------------------------------------------------------------------------------------------------
 
 
-class LakeFiles(msgspec.Struct, frozen=True):
+class LakeFiles(NamedTuple):
     """Files of one family that a task reads."""
 
     family: str
@@ -156,16 +152,14 @@ class LakeBatchReader(DataSourceReader):
         return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of some files that match."""
         files: LakeFiles | None = partition.value
         if files is None:
             return
         subscription = subscription_of(self._query)
-        sources = {name: name for name in attribute_columns(subscription)}
         vector = types_of(self._query.catalog).catalog.vector(files.family)
-        scan = TableScan(subscription, vector, files.types, self._columns, sources)
+        scan = TableScan(subscription, vector, files.types, self._columns)
         for file in files.files:
-            yield from (batch for group in scan.row_groups(file) if (batch := scan.read(group)) is not None)
+            yield from scan.read_file(file)
 
 
 def is_lake(path: str) -> bool:
@@ -195,7 +189,6 @@ class EventQuery(msgspec.Struct, frozen=True):
         return pa.schema([*(stored.field(attribute.name) for attribute in attributes(cls)), *OWN_SCHEMA])
 
     def rows(self, chunk: Chunk, origin: "Origin", columns: pa.Schema) -> pa.Table | None:
-        """The rows of a chunk that match."""
         plan = None if isinstance(chunk, list) else types_of(self.catalog).plan(chunk.type)
         if isinstance(chunk, list) or plan is None or chunk.type not in _type_names(self):
             return None
@@ -210,11 +203,9 @@ class DeadLetterQuery(msgspec.Struct, frozen=True):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns of dead letters in a lake."""
         return DEAD_SCHEMA
 
     def rows(self, chunk: Chunk, origin: "Origin", columns: pa.Schema) -> pa.Table | None:
-        """The dead letters of a chunk."""
         return dead_letter_table(chunk, origin).select(columns.names).cast(columns) if isinstance(chunk, list) else None
 
 
@@ -268,7 +259,6 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 
 
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
-    """Chooses the formats of files by options."""
     path = options.get("dbc")
     switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
     if path is None or not switches:
@@ -288,7 +278,6 @@ def _read_text(path: str) -> str:
 
 @lru_cache(maxsize=4)
 def subscription_of(query: EventQuery) -> Subscription:
-    """The subscription of a query."""
     resolver = SubscriptionResolver(types_of(query.catalog).catalog, parse_again)  # every worker parses it
     return resolver.resolve(query.subscription)
 
@@ -316,7 +305,7 @@ def _for_arrow_target(chunk: Columns, plan: TypePlan) -> pa.RecordBatch:
 # -- splits ------------------------------------------------------------------------------------------------------------
 
 
-class SourceSplit(msgspec.Struct, frozen=True):
+class SourceSplit(NamedTuple):
     """The split that one task reads."""
 
     split: Split
@@ -328,25 +317,22 @@ def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
     """The splits of all files given to `load`."""
     choose, at_us = chooser_of(options), time.time_ns() // 1000
     target = number_option(options, "splitBytes") or SPLIT_BYTES
-    for path in dict.fromkeys(path for given in _paths(options) for path in _list_files(given)):
+    for path in dict.fromkeys(_paths(options)):
         format = choose(path)
         origin = Origin("", "", hash_of(path), path, 0, at_us)
         for split in format.splits(path, file_info(path).size, target):
             yield SourceSplit(split, format, origin)
 
 
-def _paths(options: Mapping[str, str]) -> list[str]:
-    """The paths given to `load`, which Spark passes as options."""
+def _paths(options: Mapping[str, str]) -> Iterator[str]:
+    """The files of the paths given to `load`, which Spark passes as options."""
     several: list[str] = json.loads(options.get("paths", "[]"))
     if not (given := [*several, *([options["path"]] if "path" in options else [])]):
         raise LakeError("no files; name files, folders or patterns in load(...)")
-    return given
-
-
-def _list_files(path: str) -> list[str]:
-    if not (found := list_files(path)):
-        raise LakeError(f"{path}: no such file, or an empty folder")
-    return found
+    for path in given:
+        if not (found := list_files(path)):
+            raise LakeError(f"{path}: no such file, or an empty folder")
+        yield from found
 
 
 def select_columns(columns: pa.Schema, wanted: StructType) -> pa.Schema:

@@ -8,25 +8,18 @@ residual, which is evaluated only for events that the key selects.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
+
+import pyarrow as pa
 
 import genus.filters._expression as x
 from genus.filters import Subscription
-from genus.lake._query.templates import Templates, ValueType, value_type_of
-from genus.model import AttributeType
+from genus.lake._query.templates import Templates, key_type
+from genus.model import Attribute, AttributeType
 from genus.model._types import INT64_MIN
-from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
-from genus.targets._intervals import (
-    Choices,
-    Codes,
-    Domain,
-    Floats,
-    Interval,
-    domain_of,
-    intervals,
-    key_float,
-)
+from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart, without_class
+from genus.targets._intervals import Choices, Codes, Domain, Floats, domain_of, intervals, key_float
 
 MAX_POINTS = 64
 """Up to this many values are looked up one by one; more are a range or a residual."""
@@ -41,46 +34,38 @@ LookupKind: TypeAlias = tuple[Method, int]
 
 
 class KeyDimension:
-    """An attribute that subscriptions compare with constants. State: the constants in the sample."""
+    """An attribute that subscriptions compare with constants. State: the sample."""
 
     def __init__(self, number: int, name: str, type_: AttributeType) -> None:
-        self.number, self.name, self.type = number, name, type_
+        self.number, self.key = number, Attribute(name, without_class(type_))
         self.domain: Domain = domain_of(type_)
-        self.value_type: ValueType = value_type_of(type_)
         self.ordered = not isinstance(self.domain, Choices | Codes)
         if self.ordered and not isinstance(self.domain, Floats):
             self.domain.low = INT64_MIN  # no key is reserved for unknown here
-        self._seen: list[int] = []
-        self._sorted: list[int] = []
-        self._distinct = 0
+        self.sample: list[int] = []
+        """The constants in the sample, in order when all of them are known."""
+        self.distinct = 0
+        """The number of different constants in it."""
 
     def spans(self, part: x.Predicate) -> Spans | None:
         """The intervals where a test of the attribute is true; None if it cannot be written as intervals."""
         found = intervals(part, self.domain)
-        is_float = isinstance(self.domain, Floats)
-        return list(_without_minus_zero(found)) if is_float and found is not None else found
-
-    def add_sample(self, spans: Spans) -> None:
-        """Add the constants of one subscription to the sample."""
-        self._seen += [end for span in spans for end in span]
+        return _without_minus_zero(found) if found is not None and isinstance(self.domain, Floats) else found
 
     def selectivity(self, key: "Key") -> float:
         """The estimated fraction of events that a key selects."""
-        if len(self._sorted) != len(self._seen):
-            self._sorted = sorted(self._seen)
-            self._distinct = len(set(self._seen))
         if key.method == "equal":
             members = len(self.domain.codes) if isinstance(self.domain, Choices) else 0
-            return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self._distinct, 1)
-        inside = bisect_right(self._sorted, key.spans[-1][1]) - bisect_left(self._sorted, key.spans[0][0])
-        return inside / max(len(self._sorted), 1)
+            return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self.distinct, 1)
+        inside = bisect_right(self.sample, key.spans[-1][1]) - bisect_left(self.sample, key.spans[0][0])
+        return inside / max(len(self.sample), 1)
 
     def constants(self, spans: Spans) -> list[Any]:
         """The attribute values in some spans."""
         keys = keys_in(spans, MAX_POINTS) or []
         if isinstance(self.domain, Codes | Choices):
             members = [self.domain.values[key] for key in keys]
-            return [int(each) for each in members] if self.value_type is ValueType.LONG else members
+            return [int(each) for each in members] if key_type(self.key.type) == pa.int64() else members
         return list(dict.fromkeys(map(self.native, keys)))  # -0.0 and 0.0 are equal, and one value
 
     def native(self, key: int) -> int | float:
@@ -98,14 +83,14 @@ class Key(NamedTuple):
 
     @property
     def lookup_kind(self) -> LookupKind:
-        """The lookup that the key is in."""
         return self.method, self.dimension.number
 
 
 class KeyColumns:
     """State: the keys of one lookup, as columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, method: Method, key: Attribute) -> None:
+        self.method, self.key = method, key
         self.subscriptions = array("i")
         self.values: list[Any] = []
         """The value of each row, for equalities."""
@@ -125,11 +110,10 @@ class KeyColumns:
 
 
 class DecomposedSubscriptions:
-    """State: the decomposed subscriptions, numbered in the order they were added."""
+    """Subscriptions, decomposed; their numbers are their positions in the list."""
 
-    def __init__(self) -> None:
+    def __init__(self, subscriptions: Sequence[Subscription]) -> None:
         self.profiles: list[Profile] = []
-        self.dimensions: list[KeyDimension] = []
         self.profile_of = array("i")
         """The number of the profile of each subscription; -1 if the subscription matches nothing."""
         self.templates = Templates()
@@ -138,45 +122,50 @@ class DecomposedSubscriptions:
         self._worthwhile: set[LookupKind] | None = None
         self._plain: dict[tuple[tuple[type, ...], bool, tuple[str, ...], tuple[str, ...]], int] = {}
         self._numbers: dict[Profile, int] = {}
-        self._by_name: dict[tuple[str, AttributeType], KeyDimension] = {}
+        self._dimensions: dict[tuple[str, AttributeType], KeyDimension] = {}
+        self._learn(subscriptions)
+        for subscription in subscriptions:
+            self._add(subscription)
 
-    def learn(self, subscriptions: Sequence[Subscription]) -> None:
+    def _learn(self, subscriptions: Sequence[Subscription]) -> None:
         """Estimate from a sample which tests are selective, and which kinds of lookup are worthwhile."""
         every = max(1, len(subscriptions) // SAMPLE_SIZE)
         sample = [take_apart(subscription, self._dimension) for subscription in subscriptions[::every]]
         for parts in sample:
             for found in parts.tests.values():
-                found.attribute.add_sample(found.spans)
+                found.attribute.sample += [end for span in found.spans for end in span]
+        for dimension in self._dimensions.values():
+            dimension.sample.sort()
+            dimension.distinct = len(set(dimension.sample))
         kinds = Counter(key.lookup_kind for parts in sample if (key := self._choose_key(parts)))
         self._worthwhile = {kind for kind, count in kinds.items() if count * every >= MIN_SUBSCRIPTIONS}
 
-    def add(self, subscription: Subscription) -> None:
-        """Add the next subscription."""
+    def _add(self, subscription: Subscription) -> None:
+        number, key, residual = len(self.profile_of), None, None
         if subscription.where is None:
-            self._add_plain(subscription)
-            return
-        number, parts = len(self.profile_of), take_apart(subscription, self._dimension)
-        self.profile_of.append(-1 if parts.is_void else self._number(parts.profile))
-        if parts.is_void:
-            return
-        key = self._choose_key(parts)
-        if (residual := _residual(parts, key)) is not None:
-            self.templates.add(number, residual)
-        if key is None:
-            self.unkeyed.append(number)
+            profile = self._plain_profile(subscription)
         else:
-            self.keyed.setdefault(key.lookup_kind, KeyColumns()).add(number, key)
-
-    def _add_plain(self, subscription: Subscription) -> None:
-        """Add a subscription without a predicate; most of very many are such, and few differ."""
-        key = subscription.types, subscription.exact, subscription.has, subscription.lacks
-        profile = self._plain.get(key)
-        if profile is None:
-            found = take_apart(subscription, self._dimension).profile
-            profile = self._plain[key] = -1 if found.is_void else self._number(found)
-        if profile >= 0:
-            self.unkeyed.append(len(self.profile_of))
+            parts = take_apart(subscription, self._dimension)
+            profile = -1 if parts.is_void else self._number(parts.profile)
+            if profile >= 0:
+                key = self._choose_key(parts)
+                residual = _residual(parts, key)
         self.profile_of.append(profile)
+        self.templates.add(residual)
+        if key is not None:
+            if key.lookup_kind not in self.keyed:
+                self.keyed[key.lookup_kind] = KeyColumns(key.method, key.dimension.key)
+            self.keyed[key.lookup_kind].add(number, key)
+        elif profile >= 0:
+            self.unkeyed.append(number)
+
+    def _plain_profile(self, subscription: Subscription) -> int:
+        """The profile of a subscription without a predicate; most of very many are such, and few differ."""
+        key = subscription.types, subscription.exact, subscription.has, subscription.lacks
+        if key not in self._plain:
+            found = take_apart(subscription, self._dimension).profile
+            self._plain[key] = -1 if found.is_void else self._number(found)
+        return self._plain[key]
 
     def _choose_key(self, parts: Parts[KeyDimension]) -> Key | None:
         """The most selective key of a worthwhile kind."""
@@ -190,25 +179,15 @@ class DecomposedSubscriptions:
     def _dimension(self, attribute: x.AttributeRef) -> KeyDimension:
         assert attribute.type is not None, "a subscription's predicate is bound"
         key = attribute.name, attribute.type
-        if key not in self._by_name:
-            self._by_name[key] = KeyDimension(len(self.dimensions), *key)
-            self.dimensions.append(self._by_name[key])
-        return self._by_name[key]
+        if key not in self._dimensions:
+            self._dimensions[key] = KeyDimension(len(self._dimensions), *key)
+        return self._dimensions[key]
 
     def _number(self, profile: Profile) -> int:
         known = self._numbers.setdefault(profile, len(self.profiles))
         if known == len(self.profiles):
             self.profiles.append(profile)
         return known
-
-
-def decompose(subscriptions: Sequence[Subscription]) -> DecomposedSubscriptions:
-    """Decompose all subscriptions."""
-    decomposed = DecomposedSubscriptions()
-    decomposed.learn(subscriptions)
-    for subscription in subscriptions:
-        decomposed.add(subscription)
-    return decomposed
 
 
 def _key(dimension: KeyDimension, spans: Spans) -> Key | None:
@@ -224,11 +203,11 @@ def _residual(parts: Parts[KeyDimension], key: Key | None) -> x.Predicate | None
     return None if not tests else tests[0] if len(tests) == 1 else x.And(tuple(tests))
 
 
-def _without_minus_zero(spans: Spans) -> Iterable[Interval]:
+def _without_minus_zero(spans: Spans) -> Spans:
     """Spans of floats that do not begin or end with the key of -0.0, which no value has: -0.0 is stored as 0.0.
 
-    >>> list(_without_minus_zero([(-7, -1), (-1, -1), (-1, 5)]))
+    >>> _without_minus_zero([(-7, -1), (-1, -1), (-1, 5)])
     [(-7, -2), (0, 5)]
     """
     ends = ((low + (low == -1), high - (high == -1)) for low, high in spans)
-    return (span for span in ends if span[0] <= span[1])
+    return [span for span in ends if span[0] <= span[1]]

@@ -8,20 +8,20 @@ ranges of each attribute.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._query.decompose import KeyColumns, KeyDimension
+from genus.lake._query.decompose import KeyColumns
 from genus.lake._query.number_tables import (
     BLOCK,
     Bounds,
     Ints,
     IntTable,
+    Matches,
     Numbers,
     bin_of,
     bins_per_group,
@@ -29,25 +29,16 @@ from genus.lake._query.number_tables import (
     positions_for,
 )
 from genus.lake._query.shape_match import Groups
-from genus.lake._query.templates import EventColumns, Values, ValueType
-from genus.model import AttributeType
-from genus.targets._decompose import without_class
+from genus.lake._query.templates import EventColumns, Values, key_type
+from genus.model import Attribute
 
 Item = TypeVar("Item")
-Rows: TypeAlias = npt.NDArray[np.int64]
 Method: TypeAlias = Literal["shape", "equal", "range"]
 
 DENSE = 8
 """Cells per entry up to which cells are an array; beyond that a hash table has those that are not empty."""
 DIRECT = 4
 """A table of integers is an array by value if it has at most this many places per value."""
-
-
-class Matches(NamedTuple):
-    """Matches in a batch: the index of a row and the number of a subscription, each pair once, in no order."""
-
-    rows: Rows
-    subscriptions: Numbers
 
 
 def gather(items: Iterable[Item], size_of: Callable[[Item], int], size: int) -> Iterator[list[Item]]:
@@ -81,20 +72,6 @@ def concat_matches(pieces: Sequence[Matches]) -> Matches:
     return Matches(np.concatenate(rows), np.concatenate(subscriptions))
 
 
-@dataclass(frozen=True, slots=True)
-class KeyAttribute:
-    """The attribute by which a lookup finds subscriptions."""
-
-    name: str
-    type: AttributeType
-    value_type: ValueType
-
-
-def key_attribute(dimension: KeyDimension) -> KeyAttribute:
-    """The attribute of a dimension, without its constants."""
-    return KeyAttribute(dimension.name, without_class(dimension.type), dimension.value_type)
-
-
 class Cells:
     """The subscriptions of each cell: those of cell c begin at `offset[c]`."""
 
@@ -114,7 +91,6 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """The size of the arrays."""
         return self._offset.nbytes + sum(column.nbytes for column in self.columns)
 
     def runs(self, cell: "Ints | Numbers") -> tuple[Ints, Ints]:
@@ -129,37 +105,55 @@ class Cells:
 
 
 class Lookup:
-    """One pass over a batch of events that finds candidates."""
+    """One pass over a batch of events that finds candidates: here by the group of the shape, below also by a key."""
 
     method: Method = "shape"
-    key: KeyAttribute | None = None
+    key: Attribute | None = None
 
-    def __init__(self, groups: Groups, cells: Cells) -> None:
-        self.by_type, self.tests_masks = groups.by_type, groups.tests_masks
+    def __init__(self, groups: Groups, subscription: Ints) -> None:
+        self._fill(groups, Cells(groups.entry_group, len(groups), subscription[groups.entry].astype(np.int32)))
+
+    def _fill(self, groups: Groups, cells: Cells) -> None:
+        self.by_type, self.tests_masks, self.kinds = groups.by_type, groups.tests_masks, groups.kinds
         self._group_of, self.cells = np.append(groups.group_of, np.int32(-1)), cells
-        """The group of each shape or type; the last one is that of none."""
+        """The group of each shape; the last one is that of none."""
+        self.templates: list[int] = []
+        """The templates by which candidates are tested."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what is found matches without a further test."""
+        return self.method == "shape" and not self.tests_masks and not self.templates
 
     @property
     def nbytes(self) -> int:
-        """The size of the tables."""
         return int(self._group_of.nbytes) + self.cells.nbytes
 
-    @property
-    def kinds(self) -> int:
-        """The number of shapes or types that any of the subscriptions accepts."""
-        return int((self._group_of >= 0).sum())
+    def per_shape(self) -> tuple[Ints, Ints]:
+        """Where the subscriptions of each shape begin in the cells, if there is no key, and how many there are."""
+        start, counts = self.cells.runs(np.arange(len(self.cells)))
+        group = self._group_of[:-1]
+        return np.append(start, 0).astype(np.int64)[group], np.append(counts, 0).astype(np.int64)[group]
 
-    def candidates(self, events: EventColumns, kinds: npt.NDArray[np.int32]) -> Iterator[Matches]:
-        """Pairs of an event and a subscription, a limited number at once; `kinds` are shapes or types, -1 for none."""
-        group = self._group_of[kinds]
+    def count_events(self, events_per_shape: Ints, subscriptions: int) -> Ints:
+        """The number of events of each subscription, if there is no key, given the number of events of each shape."""
+        known = np.flatnonzero(self._group_of >= 0)
+        per_group = np.bincount(self._group_of[known], events_per_shape[known], minlength=len(self.cells))
+        _, counts = self.cells.runs(np.arange(len(self.cells)))
+        found = np.bincount(self.cells.columns[0], np.repeat(per_group, counts), minlength=subscriptions)
+        return found.astype(np.int64)
+
+    def candidates(self, events: EventColumns, shapes: Numbers) -> Iterator[Matches]:
+        """Pairs of an event and a subscription, a limited number at once; `shapes` are ordinals, -1 for none."""
+        group = self._group_of[shapes]
         rows = np.flatnonzero(group >= 0)
         yield from self._find(events, rows, group if len(rows) == len(group) else group[rows])
 
-    def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+    def _find(self, events: EventColumns, rows: Ints, group: Ints | Numbers) -> Iterator[Matches]:
         for chosen, start, counts in self._pieces(group):
             yield Matches(np.repeat(rows[chosen], counts), self.cells.columns[0][expand_runs(start, counts)])
 
-    def _pieces(self, cell: Ints | Numbers) -> Iterator[tuple[Rows, Ints, Ints]]:
+    def _pieces(self, cell: Ints | Numbers) -> Iterator[tuple[Ints, Ints, Ints]]:
         """Positions of cells with subscriptions, and their runs; together about BLOCK candidates at once."""
         for at in range(0, len(cell), BLOCK):
             start, counts = self.cells.runs(cell[at : at + BLOCK])
@@ -175,44 +169,19 @@ class Lookup:
                 begin = end
 
 
-class ShapeLookup(Lookup):
-    """Finds subscriptions by the group of the shape."""
-
-    def __init__(self, groups: Groups, subscription: Ints, is_plain: bool) -> None:
-        own = subscription[groups.entry].astype(np.int32)
-        super().__init__(groups, Cells(groups.entry_group, len(groups), own))
-        self.is_plain = is_plain and not groups.tests_masks
-        """Whether what is found matches without a further test."""
-
-    def per_kind(self) -> tuple[Ints, Ints]:
-        """Where the subscriptions of each shape or type begin, and how many there are."""
-        start, counts = self.cells.runs(np.arange(len(self.cells)))
-        group = self._group_of[:-1]
-        return np.append(start, 0).astype(np.int64)[group], np.append(counts, 0).astype(np.int64)[group]
-
-    def count_events(self, events_per_kind: Ints, subscriptions: int) -> Ints:
-        """The number of events of each subscription, given the number of events of each shape or type."""
-        known = np.flatnonzero(self._group_of >= 0)
-        per_group = np.bincount(self._group_of[known], events_per_kind[known], minlength=len(self.cells))
-        _, counts = self.cells.runs(np.arange(len(self.cells)))
-        found = np.bincount(self.cells.columns[0], np.repeat(per_group, counts), minlength=subscriptions)
-        return found.astype(np.int64)
-
-
 class ValueLookup(Lookup):
     """Finds subscriptions by the group of the shape and the value of an attribute."""
 
     method = "equal"
 
-    def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints, key: KeyAttribute) -> None:
-        self.key = key
-        self._values = _values_of(key.value_type, [keys.values[row] for row in rows.tolist()])
-        which = self._values.given
+    def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints) -> None:
+        self.key = keys.key
+        self._values = _values_of(key_type(keys.key.type), [keys.values[row] for row in rows.tolist()])
         self._size = len(self._values)
-        cell = groups.entry_group * self._size + which[groups.entry]
-        super().__init__(groups, Cells(cell, len(groups) * self._size, subscription[groups.entry].astype(np.int32)))
+        cell = groups.entry_group * self._size + self._values.given[groups.entry]
+        self._fill(groups, Cells(cell, len(groups) * self._size, subscription[groups.entry].astype(np.int32)))
 
-    def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+    def _find(self, events: EventColumns, rows: Ints, group: Ints | Numbers) -> Iterator[Matches]:
         assert self.key is not None
         code = self._values.codes(events, self.key, rows)
         found = np.flatnonzero(code >= 0)
@@ -240,9 +209,9 @@ class NumberValues:
     def __len__(self) -> int:
         return self._size
 
-    def codes(self, events: EventColumns, key: KeyAttribute, rows: Rows) -> Numbers:
+    def codes(self, events: EventColumns, key: Attribute, rows: Ints) -> Numbers:
         """The code of each row's value; -1 if no subscription compares with it."""
-        values, known = events.numbers(key.name, key.type, key.value_type)
+        values, known = events.numbers(key)
         whole = len(rows) == len(values)
         values = _number_keys(values if whole else values[rows])
         code = self._codes(values)
@@ -262,14 +231,14 @@ class NumberValues:
 class TextValues:
     """Codes of the distinct texts or bytes that subscriptions compare with."""
 
-    def __init__(self, values: Sequence[Any], value_type: ValueType) -> None:
-        coded = pa.array(values, value_type.arrow).dictionary_encode()
+    def __init__(self, values: Sequence[Any], type_: pa.DataType) -> None:
+        coded = pa.array(values, type_).dictionary_encode()
         self._values, self.given = coded.dictionary, coded.indices.to_numpy().astype(np.int64)
 
     def __len__(self) -> int:
         return len(self._values)
 
-    def codes(self, events: EventColumns, key: KeyAttribute, rows: Rows) -> Numbers:
+    def codes(self, events: EventColumns, key: Attribute, rows: Ints) -> Numbers:
         """The code of each row's value; -1 if no subscription compares with it."""
         column = events.text(key.name, key.type)
         if column is None:
@@ -292,14 +261,10 @@ def find_texts(column: pa.Array, values: pa.Array) -> Numbers:
     return positions
 
 
-def _values_of(value_type: ValueType, values: Sequence[Any]) -> NumberValues | TextValues:
-    if value_type in (ValueType.TEXT, ValueType.OCTETS):
-        return TextValues(values, value_type)
-    return NumberValues(_number_keys(_as_numbers(values, value_type)))
-
-
-def _as_numbers(values: Sequence[Any], value_type: ValueType) -> Bounds:
-    return np.array(values, np.float64) if value_type is ValueType.DOUBLE else np.array(values, np.int64)
+def _values_of(type_: pa.DataType, values: Sequence[Any]) -> NumberValues | TextValues:
+    if type_ in (pa.int64(), pa.float64()):
+        return NumberValues(_number_keys(np.array(values, type_.to_pandas_dtype())))
+    return TextValues(values, type_)
 
 
 def _number_keys(values: Bounds) -> Ints:
@@ -312,9 +277,9 @@ class RangeLookup(Lookup):
 
     method = "range"
 
-    def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints, key: KeyAttribute) -> None:
-        self.key = key
-        low, high = (_as_numbers(bounds, key.value_type)[rows] for bounds in (keys.low, keys.high))
+    def __init__(self, groups: Groups, subscription: Ints, keys: KeyColumns, rows: Ints) -> None:
+        self.key, number = keys.key, key_type(keys.key.type).to_pandas_dtype()
+        low, high = (np.array(bounds, number)[rows] for bounds in (keys.low, keys.high))
         self._positions = positions_for(low, high)
         first, last = self._positions.of(low)[groups.entry], self._positions.of(high)[groups.entry]
         bins = bins_per_group(first, last, groups.entry_group, len(groups))
@@ -323,13 +288,12 @@ class RangeLookup(Lookup):
         covered = last - first + 1
         cell = expand_runs(self._base[groups.entry_group] + first, covered)
         entry = np.repeat(groups.entry, covered)
-        super().__init__(
-            groups, Cells(cell, int(bins.sum()), subscription[entry].astype(np.int32), low[entry], high[entry])
-        )
+        columns = subscription[entry].astype(np.int32), low[entry], high[entry]
+        self._fill(groups, Cells(cell, int(bins.sum()), *columns))
 
-    def _find(self, events: EventColumns, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+    def _find(self, events: EventColumns, rows: Ints, group: Ints | Numbers) -> Iterator[Matches]:
         assert self.key is not None
-        values, known = events.numbers(self.key.name, self.key.type, self.key.value_type)
+        values, known = events.numbers(self.key)
         if known is not None:
             mine = np.flatnonzero(known[rows])
             rows, group = rows[mine], group[mine]
@@ -337,7 +301,7 @@ class RangeLookup(Lookup):
             chosen = rows[at : at + BLOCK]
             yield from self._find_values(values[chosen], chosen, group[at : at + BLOCK])
 
-    def _find_values(self, values: Values, rows: Rows, group: Ints | Numbers) -> Iterator[Matches]:
+    def _find_values(self, values: Values, rows: Ints, group: Ints | Numbers) -> Iterator[Matches]:
         cell = self._base[group] + bin_of(self._positions.of(values), self._bins[group])
         subscription, low, high = self.cells.columns
         for chosen, start, counts in self._pieces(cell):

@@ -11,7 +11,7 @@ contain it, or half a range: however wide or narrow ranges are, one table per at
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,16 @@ CELLS = 1024
 POSITION_BITS = 24
 COVERED = 4
 LARGEST = 1e300
+
+
+class Matches(NamedTuple):
+    """Matches in a batch: the index of a row and the number of a subscription, each pair once, in no order."""
+
+    rows: Ints
+    subscriptions: Numbers
+
+    def take(self, chosen: Ints) -> "Matches":
+        return Matches(self.rows[chosen], self.subscriptions[chosen])
 
 
 class IntTable:

@@ -1,6 +1,6 @@
 """Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from weakref import WeakKeyDictionary
 
@@ -9,12 +9,10 @@ from pyspark.sql import DataFrame
 
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.lake._query.selection import ADDED, attribute_columns, select_tables
+from genus.lake._query.selection import ADDED, SelectedTable, select_tables
 from genus.lake._tables.commits import Part, count_bytes, count_files
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.state import LedgerState
-from genus.model import Vector
-from genus.model._vector import hidden_names
 from genus.targets import spark as target
 
 MAX_FRAMES = 64
@@ -34,65 +32,41 @@ def read_parts(
     lake: LakeTables, subscription: Subscription, parts: Iterable[Part], *, subtypes: bool = False, after: int = 0
 ) -> DataFrame:
     """The events in some parts of a lake that match, and that came after a version; none if no type conforms."""
-    frames, known = [], _KNOWN.setdefault(lake, _KnownTables())
+    frames = []
     tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes, parts=parts)
     for family, table in tables.items():
-        events = lake.events(family, table.parts, after) if after else known.events(lake, family, table.parts)
-        columns = {attribute.name: column for column, attribute in table.columns.items()} if subtypes else None
-        frames.append(select_matches(events, subscription, table.types, table.vector, columns))
+        events = lake.events(family, table.parts, after) if after else _known_events(lake, family, table.parts)
+        frames.append(select_matches(events, subscription, table))
     return reduce(_union, frames)
 
 
-class _KnownTables:
-    """State: the tables of a lake that were read last.
+_KNOWN: WeakKeyDictionary[LakeTables, tuple[Catalog, dict[tuple[str, ...], DataFrame]]] = WeakKeyDictionary()
+"""State: frames of each lake that were read last, and the catalog that they were made with."""
+
+
+def _known_events(lake: LakeTables, family: str, parts: Sequence[Part]) -> DataFrame:
+    """The events in some parts of a family's table, whose files are checked at every call.
 
     Spark lists the files of a table, and Python its columns, at every new frame; reading one of them with many
     subscriptions would mostly do that.
     """
-
-    def __init__(self) -> None:
-        self._catalog: Catalog | None = None
-        self._frames: dict[tuple[str, ...], DataFrame] = {}
-
-    def events(self, lake: LakeTables, family: str, parts: Sequence[Part]) -> DataFrame:
-        """The events in some parts of a family's table, whose files are checked at every call."""
-        catalog, key = lake.catalog, (family, *(part.folder for part in parts))
-        if catalog is not self._catalog or len(self._frames) >= MAX_FRAMES:
-            self._catalog, self._frames = catalog, {}
-        if key not in self._frames:
-            self._frames[key] = lake.events(family, parts)
-        else:
-            lake.store.file_paths(parts)
-        return self._frames[key]
+    catalog, key = lake.catalog, (family, *(part.folder for part in parts))
+    of, frames = _KNOWN.get(lake, (None, {}))
+    if of is not catalog or len(frames) >= MAX_FRAMES:
+        _, frames = _KNOWN[lake] = catalog, {}
+    if key in frames:
+        lake.store.file_paths(parts)
+    else:
+        frames[key] = lake.events(family, parts)
+    return frames[key]
 
 
-_KNOWN: WeakKeyDictionary[LakeTables, _KnownTables] = WeakKeyDictionary()
-
-
-def select_matches(
-    events: DataFrame,
-    subscription: Subscription,
-    types: Iterable[str],
-    vector: Vector,
-    columns: Mapping[str, str] | None = None,
-) -> DataFrame:
-    """The events of a family's table that match: their attributes, then what Genus adds.
-
-    Args:
-        events: The table, with all columns.
-        subscription: What is asked.
-        types: The types that can match.
-        vector: The attributes of the family.
-        columns: The names of columns by those of attributes; by default the attributes of the subscribed type, NULL
-            where the family has one with another type than is meant.
-    """
-    hidden = hidden_names(vector, subscription.vector) if columns is None else ()
-    own = {name: name for name in attribute_columns(subscription)} if columns is None else columns
-    asked = {**own, **{name: name for name in ADDED}}
-    values = {name: "CAST(NULL AS STRING)" if name in hidden else f"`{name}`" for name in asked}
+def select_matches(events: DataFrame, subscription: Subscription, table: SelectedTable) -> DataFrame:
+    """The events of a family's table, given with all columns, that match: the columns of the result."""
+    values = table.expressions(lambda attribute: attribute.name) | {name: name for name in ADDED}
     # every column gets a name of its own, or frames of one table could not be joined with each other
-    named = [f"{values[name]} AS `{column}`" for name, column in asked.items()]
-    return target.compile(subscription).filter(events, types).selectExpr(*named)
+    named = [f"{value} AS `{column}`" for column, value in values.items()]
+    return target.compile(subscription).filter(events, table.types).selectExpr(*named)
 
 
 def _union(first: DataFrame, second: DataFrame) -> DataFrame:
@@ -138,12 +112,13 @@ def plan_read(lake: LakeTables, subscription: Subscription) -> ReadPlan:
         family: table for family, table in select_tables(subscription, lake.catalog, state).items() if table.types
     }
     opened, every = [part for table in tables.values() for part in table.parts], state.parts.values()
+    scans = [
+        TableScan(family, table.types, _count_days(state.table(family)), _count_days(table.parts))
+        for family, table in tables.items()
+    ]
     return ReadPlan(
         target.compile(subscription).explain(),
-        tuple(
-            TableScan(family, table.types, _count_days(state.table(family)), _count_days(table.parts))
-            for family, table in tables.items()
-        ),
+        tuple(scans),
         *(count_files(opened), count_bytes(opened)),
         *(count_files(every), count_bytes(every)),
     )

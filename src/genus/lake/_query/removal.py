@@ -23,7 +23,7 @@ from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._query.selection import day_test
+from genus.lake._query.selection import SelectedTable, count_parts, day_test
 from genus.lake._tables.batches import find_versions
 from genus.lake._tables.columns import DEAD_SCHEMA
 from genus.lake._tables.commits import DELETION, CommitConflict, IngestedFile, Part, count_rows
@@ -36,17 +36,7 @@ from genus.lake._tables.lake_tables import (
     with_first_names,
     with_present_names,
 )
-from genus.lake._tables.names import (
-    COMMIT,
-    DAY,
-    DEAD,
-    DEAD_LETTERS,
-    RECORDED,
-    SHAPE,
-    SOURCE,
-    SUBSCRIBER,
-    table_folder,
-)
+from genus.lake._tables.names import COMMIT, DAY, DEAD, DEAD_LETTERS, RECORDED, SHAPE, SOURCE, SUBSCRIBER, table_folder
 from genus.lake._tables.shapes import Shape
 from genus.lake._tables.spark_store import SparkStore, with_contents_of
 from genus.lake._tables.state import LedgerState
@@ -57,8 +47,6 @@ from genus.model._vector import hidden_names
 from genus.targets import spark as target
 
 ProgressHandler: TypeAlias = Callable[[int, int], object]
-Share: TypeAlias = Literal["none", "some", "all"]
-"""How much of a part is removed, as far as the ledger tells."""
 
 
 class RemovalResult(msgspec.Struct, frozen=True):
@@ -94,38 +82,20 @@ class RemovalRule(NamedTuple):
         before = F.timestamp_micros(F.lit(micros_of_time(self.before)))
         return matches & (F.coalesce(F.col("time"), F.col(RECORDED)) < before)
 
-    def share(self, part: Part, shapes: Mapping[int, Shape], vector: Vector) -> Share:
-        if part.table not in self.types:
-            return "none"
-        shares = {self._share_of_day(part), self._share_of_shapes(part, shapes, vector)}
-        return "none" if "none" in shares else "some" if "some" in shares else "all"
+    def parts(self, catalog: Catalog, state: LedgerState) -> Iterator[tuple[Part, bool]]:
+        """The parts that can have such events, by the ledger, and whether all their rows are such events."""
+        can_match = day_test(self.subscription)
+        for family, types in self.types.items():
+            if parts := [part for part in state.table(family) if can_match(part.day)]:
+                table = SelectedTable(catalog.vector(family), tuple(types), {}, parts)
+                for part, rows in count_parts(self.subscription, table, state):
+                    first = None if part.day is None else datetime.combine(part.day, datetime.min.time(), UTC)
+                    if self.before is None or first is None or first < self.before:
+                        yield part, rows == part.rows and self._is_old(first)
 
-    def _share_of_day(self, part: Part) -> Share:
-        if (day := part.day) is None:
-            return "some"
-        if not day_test(self.subscription)(part.day):
-            return "none"
-        if self.before is None:
-            return "all"
-        begins = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        if begins >= self.before:
-            return "none"
-        return "all" if self.before - begins >= timedelta(days=1) else "some"
-
-    def _share_of_shapes(self, part: Part, shapes: Mapping[int, Shape], vector: Vector) -> Share:
-        if part.shapes is None or any(number not in shapes for number in part.shapes):
-            return "some"
-        found = {self._has_matches(shapes[number], vector) for number in part.shapes}
-        if True not in found:
-            return "none"
-        return "all" if found == {True} and self.subscription.where is None else "some"
-
-    def _has_matches(self, shape: Shape, vector: Vector) -> bool:
-        if shape.type not in self.types[shape.family]:
-            return False
-        carried = {each.name for bit, each in enumerate(vector) if shape.bits >> bit & 1}
-        carried -= hidden_names(vector, self.subscription.vector)
-        return carried.issuperset(self.subscription.has) and carried.isdisjoint(self.subscription.lacks)
+    def _is_old(self, day: datetime | None) -> bool:
+        """Whether all events of a day happened before the time of the rule."""
+        return self.before is None or (day is not None and self.before - day >= timedelta(days=1))
 
 
 def time_before(age: Span, now: datetime | None) -> datetime:
@@ -212,11 +182,12 @@ class _Attempt:
         self.state = self._store.state()
         self._catalog = tables.catalog()  # read after the state, so that it has every column of the parts
         self._draft = self._store.begin(kind)
-        shares = [(part, self._share(part)) for part in self.state.parts.values()]
-        self._counts = self._count([part for part, share in shares if share == "some"])
+        found = [each for rule in rules for each in rule.parts(self._catalog, self.state)]
+        whole = {part.folder: part.shapes or {} for part, is_whole in found if is_whole}
+        partly = {part.folder: part for part, _ in found if part.folder not in whole}
+        self._counts = {**self._count(list(partly.values())), **whole}
         """The rows to remove of each folder that has some, by shape."""
-        self._counts |= {part.folder: part.shapes or {} for part, share in shares if share == "all"}
-        self._parts = [part for part, _ in shares if self._gone(part)]
+        self._parts = [part for part in self.state.parts.values() if self._gone(part)]
 
     def result(self, version: int, seconds: float) -> RemovalResult:
         dropped, rows = len(self._parts) - len(self._rewritten), sum(map(self._gone, self._parts))
@@ -228,17 +199,6 @@ class _Attempt:
     @property
     def _rewritten(self) -> list[Part]:
         return [part for part in self._parts if self._gone(part) < part.rows]
-
-    def _share(self, part: Part) -> Share:
-        if part.table not in self._families:
-            return "none"
-        vector = self._catalog.vector(part.table)
-        found = {rule.share(part, self.state.shapes, vector) for rule in self._rules}
-        return "all" if "all" in found else "some" if "some" in found else "none"
-
-    @property
-    def _families(self) -> set[str]:
-        return {family for rule in self._rules for family in rule.types}
 
     # -- finding rows ------------------------------------------------------------------------------------------------
 

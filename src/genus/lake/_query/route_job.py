@@ -11,10 +11,10 @@ Python. The kernel finds the other matches of the same events.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -23,15 +23,16 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._query.lookup import Matches, gather
-from genus.lake._query.number_tables import Ints
+from genus.lake._query.lookup import gather
+from genus.lake._query.number_tables import Ints, Matches
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
 from genus.lake._query.sent_plan import Sent, send
+from genus.lake._query.sql import quoted
 from genus.lake._tables.columns import event_schema
-from genus.lake._tables.commits import Part
+from genus.lake._tables.commits import Part, sum_counts
 from genus.lake._tables.files import arrow_opens, open_input
 from genus.lake._tables.lake_tables import LakeTables, spark_schema
 from genus.lake._tables.names import BATCH, COMMIT, DAY, SHAPE, SUBSCRIBER, SUBSCRIPTION
@@ -48,9 +49,8 @@ TASK_BYTES = 16 * 1024 * 1024
 MIN_TASKS, MAX_TASKS = 8, 4096
 OUTPUT_ROWS = 192 * 1024
 
-_COUNT = StructType([StructField(MATCHES, LongType())])
-_COUNTS = StructType([StructField(SUBSCRIPTION, IntegerType()), StructField(MATCHES, LongType())])
-_COUNTS_ARROW = pa.schema([(SUBSCRIPTION, pa.int32()), (MATCHES, pa.int64())])
+_COUNT = pa.schema([(MATCHES, pa.int64())])
+_COUNTS = pa.schema([(SUBSCRIPTION, pa.int32()), *_COUNT])
 
 
 class FileShare(NamedTuple):
@@ -66,7 +66,9 @@ class FileShare(NamedTuple):
     """Only rows of later commits than this one are read; a file whose rows do not name theirs has only later ones."""
 
 
-Work: TypeAlias = Callable[[int, FamilyPlan, Iterator["Batch"]], Iterator[pa.RecordBatch]]
+Batch: TypeAlias = Callable[[Sequence[str]], pa.Table]
+"""A batch of events in a task: reads some columns, by the present names of attributes, in their order."""
+Work: TypeAlias = Callable[[int, FamilyPlan, Iterator[Batch]], Iterator[pa.RecordBatch]]
 """What a task does: with its number, the plan of a family and batches of that family's events."""
 
 
@@ -75,26 +77,34 @@ class RouteJob:
 
     def __init__(self, lake: LakeTables, plan: RoutePlan) -> None:
         self.lake, self.plan = lake, plan
-        self._sent: Sent[Mapping[str, FamilyPlan]] | None = None
         self._plain: dict[str, DataFrame | None] = {}
-        self._subscribers: DataFrame | None = None
+
+    @cached_property
+    def _sent(self) -> Sent[Mapping[str, FamilyPlan]]:
+        return send(self.lake.spark, self.plan.plans)
+
+    @cached_property
+    def _subscribers(self) -> DataFrame:
+        names = pa.array([list(self.plan.subscribers)], pa.list_(pa.string()))
+        return self.lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
 
     def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
         """The events in some parts, once for each subscription that they match.
 
         The columns are `subscriber`, `subscription` (its number) and then those of the events, or some of them.
         """
-        schema = spark_schema(event_schema(self.lake.catalog.vector(family)), COMMIT, DAY)
+        own = event_schema(self.lake.catalog.vector(family))
+        schema = pa.schema([*own, pa.field(COMMIT, pa.string()), pa.field(DAY, pa.date32())])
         names = schema.names if columns is None else list(columns)
         if unknown := [name for name in names if name not in schema.names]:
             raise LakeError(f"{family} has no column {unknown[0]!r}; it has {', '.join(schema.names)}")
         plain, plan = self._plain_matches(family, parts, names), self.plan.family(family)
         if plain is None or (plan is not None and not plan.is_plain):
-            output = StructType([StructField(SUBSCRIPTION, IntegerType()), *(schema[name] for name in names)])
-            work = partial(_match, names, self._arrow_schema(family, names), plain is None)
-            found = self._run(family, parts, work, output, names)
+            output = pa.schema([_COUNTS.field(SUBSCRIPTION), *(schema.field(name) for name in names)])
+            found = self._run(family, parts, partial(_match, output, plain is None), output, names)
             plain = found if plain is None else plain.unionAll(found)
-        return plain.select(self._subscriber().alias(SUBSCRIBER), SUBSCRIPTION, *map(_quoted, names))
+        subscriber = F.get(self._subscribers.scalar(), F.col(SUBSCRIPTION))  # Spark drops it if it is not used
+        return plain.select(subscriber.alias(SUBSCRIBER), SUBSCRIPTION, *map(quoted, names))
 
     def _plain_matches(self, family: str, parts: Sequence[Part], names: Sequence[str]) -> DataFrame | None:
         """The matches that type and attributes decide, by a join of Spark; None if the kernel is to find them."""
@@ -114,15 +124,15 @@ class RouteJob:
         except LakeError:  # tasks may open what the session has no file system for, or say what is missing
             return None
         joined = events.join(F.broadcast(found), F.col(SHAPE) == F.col(OF_SHAPE))
-        return joined.select(F.explode(ALL_OF_SHAPE).alias(SUBSCRIPTION), *map(_quoted, names))
+        return joined.select(F.explode(ALL_OF_SHAPE).alias(SUBSCRIPTION), *map(quoted, names))
 
     def count(self, family: str, parts: Sequence[Part]) -> int:
         """The number of matches in some parts; where shapes decide and were counted, without reading events."""
         plan = self.plan.family(family)
         if plan is None:
             return 0
-        counted, others = _split_counted(plan, parts)
-        total = sum(plan.count_by_shape(rows) for rows in counted)
+        rows, others = _split_counted(plan, parts)
+        total = plan.count_by_shape(rows)
         if others:
             total += sum(row[0] for row in self._run(family, others, _count, _COUNT).collect())
         return total
@@ -130,12 +140,12 @@ class RouteJob:
     def counts(self, family: str, parts: Sequence[Part]) -> DataFrame:
         """The number of matches of each subscription: `subscription`, `matches`; several rows for one are possible."""
         plan = self.plan.family(family)
-        counted, others = ([], parts) if plan is None else _split_counted(plan, parts)
+        rows, others = ({}, parts) if plan is None else _split_counted(plan, parts)
         found = self._run(family, others, _count_each, _COUNTS)
-        if plan is None or not counted:
+        if plan is None or not rows:
             return found
-        totals = sum((plan.counts_by_shape(rows) for rows in counted), np.zeros(len(self.plan), np.int64))
-        return found.unionAll(self.lake.spark.createDataFrame(pa.Table.from_batches([_counts_batch(totals)])))
+        counted = pa.Table.from_batches([_counts_batch(plan.counts_by_shape(rows))])
+        return found.unionAll(self.lake.spark.createDataFrame(counted))
 
     def run(
         self,
@@ -149,20 +159,13 @@ class RouteJob:
     ) -> list[DataFrame]:
         """Frames of what tasks return for the events in some parts: one frame, or one per family if Spark reads them.
 
-        Args:
-            tables: The parts of each family.
-            work: What tasks do.
-            output: The columns of what they return.
-            columns: The columns of events that the work reads in addition to those of the plan, by family.
-            least: The number of tasks, if there is little to read.
-            above: Only events of later commits are read, see `FileShare`.
+        `columns` are those of events that the work reads in addition to those of the plan, by family. There are at
+        least so many tasks, and only events of commits after `above` are read, see `FileShare`.
         """
         spark = self.lake.spark
         plans = {family: plan for family, parts in tables.items() if parts and (plan := self.plan.family(family))}
         if not plans:
             return [spark.createDataFrame([], output)]
-        if self._sent is None:
-            self._sent = send(spark, self.plan.plans)
         if arrow_opens(self.lake.path):
             tasks = share_files(self.lake, [part for family in plans for part in tables[family]], least, above)
             vectors = {family: self.lake.catalog.vector(family) for family in plans}
@@ -171,69 +174,42 @@ class RouteJob:
             return [spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(run, output)]
         return [
             self.lake.events(family, tables[family], above)
-            .select(*map(_quoted, dict.fromkeys([*plan.columns_needed(), *columns[family]])))
+            .select(*map(quoted, dict.fromkeys([*plan.columns_needed(), *columns[family]])))
             .mapInArrow(partial(_run_rows, family, self._sent, work), output)
             for family, plan in plans.items()
         ]
 
     def _run(
-        self, family: str, parts: Sequence[Part], work: Work, output: StructType, columns: Sequence[str] = ()
+        self, family: str, parts: Sequence[Part], work: Work, output: pa.Schema, columns: Sequence[str] = ()
     ) -> DataFrame:
-        (found,) = self.run({family: parts}, work, output, {family: columns})
+        (found,) = self.run({family: parts}, work, spark_schema(output), {family: columns})
         return found
 
-    def _arrow_schema(self, family: str, names: Sequence[str]) -> pa.Schema:
-        own = event_schema(self.lake.catalog.vector(family))
-        types = {COMMIT: pa.string(), DAY: pa.date32()}
-        fields = [pa.field(name, types.get(name) or own.field(name).type) for name in names]
-        return pa.schema([pa.field(SUBSCRIPTION, pa.int32()), *fields])
 
-    def _subscriber(self) -> Any:
-        """The subscriber of a match, from one list; Spark drops it if the column is not used."""
-        if self._subscribers is None:
-            names = pa.array([list(self.plan.subscribers)], pa.list_(pa.string()))
-            self._subscribers = self.lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
-        return F.get(self._subscribers.scalar(), F.col(SUBSCRIPTION))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"
-
-
-def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[list[Mapping[int, int]], list[Part]]:
-    """The rows per shape of parts whose matches they decide, and the other parts."""
+def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int, int], list[Part]]:
+    """The rows of each shape in the parts whose matches they decide, and the other parts."""
     if not plan.is_plain:
-        return [], list(parts)
-    return [part.shapes for part in parts if part.shapes is not None], [part for part in parts if part.shapes is None]
+        return {}, list(parts)
+    others = [part for part in parts if part.shapes is None]
+    return sum_counts(part.shapes for part in parts if part.shapes is not None) or {}, others
 
 
 def share_files(lake: LakeTables, parts: Sequence[Part], least: int, above: int = 0) -> list[list[FileShare]]:
-    """The work of each task: shares of files, in at least so many tasks of about equal size."""
+    """The work of each task: neighbouring shares of files, in at least so many tasks of about equal size."""
     owners = [(part, file) for part in parts for file in part.files]
     total = sum(file.bytes for _, file in owners)
     target = max(total // min(max(least, total // TASK_BYTES), MAX_TASKS), 1)
-    shares = [
-        (
-            file.bytes // of,
-            FileShare(part.table, path, commit_of(part.folder), part.folder.rpartition(f"{DAY}=")[2], share, of, above),
-        )
-        for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True)
-        for of in [max(round(file.bytes / target), 1)]
-        for share in range(of)
-    ]
-    return _pack(shares, target)
-
-
-def _pack(shares: Iterable[tuple[int, FileShare]], target: int) -> list[list[FileShare]]:
-    """Tasks of neighbouring shares, each of about the target size."""
     tasks: list[list[FileShare]] = []
     room = 0
-    for size, share in shares:
-        if room < size // 2 or not tasks:
-            tasks.append([])
-            room = target
-        tasks[-1].append(share)
-        room -= size
+    for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True):
+        of = max(round(file.bytes / target), 1)
+        commit, day = commit_of(part.folder), part.folder.rpartition(f"{DAY}=")[2]
+        for share in range(of):
+            if room < file.bytes // of // 2 or not tasks:
+                tasks.append([])
+                room = target
+            tasks[-1].append(FileShare(part.table, path, commit, day, share, of, above))
+            room -= file.bytes // of
     return tasks
 
 
@@ -260,7 +236,7 @@ def _run_rows(
     context = TaskContext.get()
     assert context is not None
     joined = gather(given, lambda batch: batch.num_rows, BATCH_ROWS)  # batches of Spark are small
-    batches = (RowBatch(pa.Table.from_batches(each)) for each in joined)
+    batches = (pa.Table.from_batches(each).select for each in joined)
     return work(context.partitionId(), sent.load()[family], batches)
 
 
@@ -298,15 +274,9 @@ class FileBatch:
         return table.column(stored) if stored in self._there else pa.nulls(self.rows)
 
 
-class JoinedBatch:
-    """Row groups of several small files, which are matched at once."""
-
-    def __init__(self, batches: Sequence[FileBatch]) -> None:
-        self._batches = batches
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns; those that a file lacks are null."""
-        return pa.concat_tables([each.read(names) for each in self._batches], promote_options="default")
+def _read_joined(batches: Sequence[FileBatch], names: Sequence[str]) -> pa.Table:
+    """Some columns of small files, which are matched at once."""
+    return pa.concat_tables([each.read(names) for each in batches], promote_options="default")
 
 
 @contextmanager
@@ -321,21 +291,6 @@ def _read_errors(path: str) -> Iterator[None]:
         ) from problem
 
 
-class RowBatch:
-    """Rows that Spark has read."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def read(self, names: Sequence[str]) -> pa.Table:
-        """Some columns."""
-        return self._table.select(list(names))
-
-
-Batch: TypeAlias = JoinedBatch | RowBatch
-"""A batch of events in a task: `read` returns some columns, by the present names of attributes, in their order."""
-
-
 def read_shares(shares: Iterable[FileShare], stored: Mapping[str, str]) -> Iterator[Batch]:
     """The events in shares of files, in batches of about `BATCH_ROWS`: small files together, large ones in pieces."""
     with ExitStack() as opened:
@@ -344,14 +299,15 @@ def read_shares(shares: Iterable[FileShare], stored: Mapping[str, str]) -> Itera
             for batch in _read_share(share, stored, opened):
                 waiting.append(batch)
                 if sum(each.rows for each in waiting) >= BATCH_ROWS:
-                    yield JoinedBatch(waiting)
+                    yield partial(_read_joined, waiting)
                     waiting = []
-            if len(waiting) >= MAX_OPEN or not waiting:
-                yield from [JoinedBatch(waiting)] if waiting else []
+            if len(waiting) >= MAX_OPEN:
+                yield partial(_read_joined, waiting)
                 waiting = []
+            if not waiting:
                 opened.close()
         if waiting:
-            yield JoinedBatch(waiting)
+            yield partial(_read_joined, waiting)
 
 
 def _read_share(share: FileShare, stored: Mapping[str, str], opened: ExitStack) -> Iterator[FileBatch]:
@@ -365,13 +321,13 @@ def _read_share(share: FileShare, stored: Mapping[str, str], opened: ExitStack) 
 
 
 def _match(
-    names: Sequence[str], schema: pa.Schema, plain: bool, number: int, plan: FamilyPlan, batches: Iterator[Batch]
+    schema: pa.Schema, plain: bool, number: int, plan: FamilyPlan, batches: Iterator[Batch]
 ) -> Iterator[pa.RecordBatch]:
-    needed = plan.columns_needed()
+    needed, names = plan.columns_needed(), schema.names[1:]
     for batch in batches:
         asked: pa.Table | None = None
-        for found in plan.iter_matches(batch.read(needed), plain=plain):
-            asked = batch.read(names) if asked is None else asked
+        for found in plan.iter_matches(batch(needed), plain=plain):
+            asked = batch(names) if asked is None else asked
             yield from _output(found, asked, schema)
 
 
@@ -390,17 +346,17 @@ def _output(found: Matches, asked: pa.Table, schema: pa.Schema) -> Iterator[pa.R
 
 def _count(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
-    total = sum(plan.count(batch.read(needed)) for batch in batches)
-    yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], [MATCHES])
+    total = sum(plan.count(batch(needed)) for batch in batches)
+    yield pa.RecordBatch.from_arrays([pa.array([total], pa.int64())], schema=_COUNT)
 
 
 def _count_each(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
     needed = plan.columns_needed()
-    yield _counts_batch(sum((plan.counts(batch.read(needed)) for batch in batches), np.zeros(1, np.int64)))
+    yield _counts_batch(sum((plan.counts(batch(needed)) for batch in batches), np.zeros(1, np.int64)))
 
 
 def _counts_batch(totals: Ints) -> pa.RecordBatch:
     """The counts that are not zero."""
     numbers = np.flatnonzero(totals)
     columns = [pa.array(numbers.astype(np.int32)), pa.array(totals[numbers])]
-    return pa.RecordBatch.from_arrays(columns, schema=_COUNTS_ARROW)
+    return pa.RecordBatch.from_arrays(columns, schema=_COUNTS)

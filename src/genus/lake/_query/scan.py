@@ -5,7 +5,7 @@ of pages are verified.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from genus.errors import LakeDamaged
 from genus.filters import Subscription
 from genus.lake._query.zones import ABSENT, ANY, TRUE, Values, outcomes
-from genus.lake._tables.columns import OWN_SCHEMA, stored_type
+from genus.lake._tables.columns import OWN_SCHEMA
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import BATCH, CODE, DAY, TAG, TYPE
-from genus.model import Attribute, Vector
+from genus.model import Vector
 from genus.model._vector import hidden_names
 from genus.targets import arrow
 from genus.targets._arrow_values import constant
@@ -67,11 +67,9 @@ class RowGroup(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         return int(self.footer.metadata.row_group(self.number).num_rows)
 
     def has_value(self, column: str) -> bool:
-        """Whether a column may have a value."""
         return self.footer.values(self.number, column).may_be_present
 
 
@@ -92,7 +90,6 @@ def open_file(file: DataFile, metadata: Any = None) -> Any:
 
 
 def damaged(file: DataFile, problem: Exception) -> LakeDamaged:
-    """The error for a file that cannot be read."""
     what = str(problem).partition("\n")[0]
     return LakeDamaged(f"{file.path} cannot be read: {what}; see `genus lake check`, restore it from a backup")
 
@@ -107,12 +104,8 @@ def read_footer(file: DataFile) -> Footer:
 class TableScan:
     """How the files of one family are read; has no state, so that threads may share it.
 
-    Args:
-        subscription: What is asked.
-        vector: The attributes of the family.
-        types: The names of its types that can match.
-        schema: The columns of the result.
-        sources: The attribute of each column of the result; columns of other families are NULL.
+    `types` are those that can match, `schema` is that of the result, and `sources` has the attribute of each of its
+    columns, by default the one of its name. Other columns are NULL.
     """
 
     def __init__(
@@ -121,12 +114,12 @@ class TableScan:
         vector: Vector,
         types: Sequence[str],
         schema: pa.Schema,
-        sources: Mapping[str, str],
+        sources: Mapping[str, str] | None = None,
     ) -> None:
         self.subscription = subscription
         self.types = sorted(types)
         self.schema = schema
-        self._sources = sources
+        self._sources = {name: name for name in schema.names} if sources is None else sources
         self._filter = arrow.compile(subscription)
         self._first_names = {attribute.name: attribute.first_name for attribute in vector}
         self._hidden = hidden_names(vector, subscription.vector)
@@ -152,6 +145,9 @@ class TableScan:
             and all(zone[name].may_be_absent for name in asked.lacks)
             and bool(outcomes(asked.where, zone) & TRUE)
         )
+
+    def read_file(self, file: DataFile) -> Iterator[pa.RecordBatch]:
+        return (batch for group in self.row_groups(file) if (batch := self.read(group)) is not None)
 
     def count(self, group: RowGroup) -> int:
         """The number of matching rows; only the type and the tested columns are read."""
@@ -194,7 +190,6 @@ class TableScan:
         return found[0] if len(found) == 1 else pa.Table.from_batches(found).combine_chunks().to_batches()[0]
 
     def _mask(self, group: RowGroup, tested: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows match."""
         names = [self._tested.get(name, name) for name in tested.schema.names]
         return self._filter.mask(tested.rename_columns(names), group.types)
 
@@ -236,8 +231,3 @@ def _values(group: Any, column: int) -> Values:
     if not found.has_min_max or found.min_raw != found.min_raw or found.max_raw != found.max_raw:
         return Values(may_be_absent=may_be_absent)
     return Values(found.min_raw, found.max_raw, may_be_absent=may_be_absent)
-
-
-def result_schema(columns: Sequence[str], attributes: Mapping[str, Attribute]) -> pa.Schema:
-    """The schema of a result; `attributes` are those of its columns."""
-    return pa.schema([EVENT_FIELDS.get(name) or pa.field(name, stored_type(attributes[name].type)) for name in columns])

@@ -12,7 +12,7 @@ predicate on `time` for the days that it includes or excludes as a whole.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import genus.filters._expression as x
 from genus.catalog import Catalog, TypeEntry
@@ -45,6 +45,13 @@ class SelectedTable(NamedTuple):
     parts: list[Part]
     """The parts with events of days that can match."""
 
+    def expressions(self, name: Callable[[Attribute], str]) -> dict[str, str]:
+        """Each column in SQL; NULL if the family has an attribute of another type than is meant."""
+        return {
+            column: f"`{name(each)}`" if each in self.vector else "CAST(NULL AS STRING)"
+            for column, each in self.columns.items()
+        }
+
 
 def select_tables(
     subscription: Subscription,
@@ -69,20 +76,15 @@ def select_tables(
     for family, types in (families or {family_of(subscription, catalog): []}).items():
         vector = catalog.vector(family)
         there = state.table(family) if given is None else [part for part in given if part.table == family]
-        hidden = hidden_names(vector, subscription.vector)
-        columns = {
-            column: _attribute((subscription.vector if column in hidden else vector).get(name), name, family)
-            for name, column in named.get(family, own).items()
-        }
+        hidden = frozenset() if subtypes else hidden_names(vector, subscription.vector)
+        columns: dict[str, Attribute] = {}
+        for name, column in named.get(family, own).items():
+            if (found := (subscription.vector if column in hidden else vector).get(name)) is None:
+                raise LakeError(f"the lake's catalog has no attribute {name!r} of {family}; register its type")
+            columns[column] = found
         kept = [part for part in there if can_match(part.day)] if types else []
         selected[family] = SelectedTable(vector, tuple(types), columns, kept)
     return selected
-
-
-def _attribute(found: Attribute | None, name: str, family: str) -> Attribute:
-    if found is None:
-        raise LakeError(f"the lake's catalog has no attribute {name!r} of {family}; register its type")
-    return found
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -119,18 +121,19 @@ def subtype_columns(families: Mapping[str, Iterable[str]], catalog: Catalog) -> 
     Crate ['time', 'source', 'place', 'deadline', 'expires', 'Crate_weight']
     Barrel ['time', 'source', 'place', 'deadline', 'expires', 'Barrel_weight']
     """
-    found = {
-        family: [each for each in catalog.vector(family) if each.name in names]
-        for family, types in families.items()
-        for names in [set(_names(types, catalog, catalog.entries))]
-    }
+    found: dict[str, list[Attribute]] = {}
     forms: dict[str, set[tuple[object, ...]]] = {}
-    for each in (each for listed in found.values() for each in listed):
-        forms.setdefault(each.name.lower(), set()).add((each.name, each.type, each.unit))
-    named = {
-        family: {each.name: _column(family, each, len(forms[each.name.lower()]) > 1) for each in listed}
-        for family, listed in found.items()
-    }
+    for family, types in families.items():
+        names = set(_names(types, catalog, catalog.entries))
+        found[family] = [each for each in catalog.vector(family) if each.name in names]
+        for each in found[family]:
+            forms.setdefault(each.name.lower(), set()).add((each.name, each.type, each.unit))
+    named: dict[str, dict[str, str]] = {}
+    for family, listed in found.items():
+        prefix = f"{family.replace('.', '_')}_"
+        named[family] = {
+            each.name: (prefix if len(forms[each.name.lower()]) > 1 else "") + each.name for each in listed
+        }
     _check_distinct(named, forms)
     return named
 
@@ -142,10 +145,6 @@ def _names(types: Iterable[str], catalog: Catalog, entries: Mapping[str, TypeEnt
             yield from attribute_names(name, entries)
         else:
             yield from (each.name for family in catalog.families.values() for each in family)
-
-
-def _column(family: str, attribute: Attribute, is_ambiguous: bool) -> str:
-    return f"{family.replace('.', '_')}_{attribute.name}" if is_ambiguous else attribute.name
 
 
 def _check_distinct(named: Mapping[str, Mapping[str, str]], forms: Mapping[str, object]) -> None:
@@ -182,18 +181,14 @@ def _times_of(day: date | None) -> Values:
     return Values(start, start + _DAY_US - 1, may_be_absent=False)
 
 
-class CountedPart(NamedTuple):
-    """A part that can have matches."""
-
-    part: Part
-    rows: int | None
-    """The number of matching rows; None if the ledger does not say."""
+CountedPart: TypeAlias = tuple[Part, int | None]
+"""A part that can have matches, and the number of matching rows; None if the ledger does not say."""
 
 
 def count_parts(subscription: Subscription, table: SelectedTable, state: LedgerState) -> list[CountedPart]:
     """The parts of a table that can have matches, by their shapes."""
     counts = _PartCounts(subscription, table, state)
-    return [CountedPart(part, rows) for part in table.parts if (rows := counts.count(part)) != 0]
+    return [(part, rows) for part in table.parts if (rows := counts.count(part)) != 0]
 
 
 class _PartCounts:

@@ -10,7 +10,8 @@ import mmap
 import pickle
 import shutil
 import tempfile
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,32 +22,28 @@ from pyspark.sql import SparkSession
 MAX_CONTENT = 1 << 20
 """Larger objects are sent as files."""
 _ALIGNMENT = 64
-_SIZE = 8
-
-
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
 class Sent(Generic[T]):
     """An object that tasks load; each worker process does so once."""
 
-    def __init__(self, name: str, content: bytes | None) -> None:
-        self._name, self._content = name, content
+    name: str
+    content: bytes | None = field(compare=False)
+    """The object; None if it is sent as a file."""
 
     def load(self) -> T:
-        """The object, in a task."""
-        if self._name not in _LOADED:
-            content = self._content if self._content is not None else _map_file(SparkFiles.get(self._name))
-            if len(_LOADED) >= MAX_LOADED:
-                del _LOADED[next(iter(_LOADED))]
-            _LOADED[self._name] = read_object(content)
-        loaded: T = _LOADED[self._name]
+        loaded: T = _load(self)
         return loaded
 
 
-MAX_LOADED = 8
-_LOADED: dict[str, Any] = {}
-"""What this worker process has loaded, by name."""
+@lru_cache(maxsize=8)
+def _load(sent: Sent[Any]) -> Any:
+    if sent.content is not None:
+        return read_object(sent.content)
+    with open(SparkFiles.get(sent.name), "rb") as file:
+        return read_object(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def send(spark: SparkSession, given: T) -> Sent[T]:
@@ -74,27 +71,18 @@ def write_object(given: object) -> bytes:
     buffers: list[pickle.PickleBuffer] = []
     pieces = [memoryview(pickle.dumps(given, protocol=5, buffer_callback=buffers.append))]
     pieces += [buffer.raw() for buffer in buffers]
-    head = b"".join(number.to_bytes(_SIZE, "little") for number in (len(pieces), *map(len, pieces)))
-    return b"".join(part for piece in (memoryview(head), *pieces) for part in (piece, _padding(len(piece))))
-
-
-def _padding(size: int) -> bytes:
-    return b"\0" * (-size % _ALIGNMENT)
+    head = memoryview(np.array([len(pieces), *map(len, pieces)], "<i8").tobytes())
+    return b"".join(part for piece in (head, *pieces) for part in (piece, b"\0" * (-len(piece) % _ALIGNMENT)))
 
 
 def read_object(content: bytes | mmap.mmap) -> Any:
     """The object that `write_object` wrote; its arrays are views of the content."""
     view = memoryview(content)
-    count = int.from_bytes(view[:_SIZE], "little")
-    sizes = np.frombuffer(view[_SIZE : _SIZE * (count + 1)], "<i8").tolist()
-    at, pieces = _SIZE * (len(sizes) + 1), []
+    (count,) = np.frombuffer(view, "<i8", 1).tolist()
+    sizes = np.frombuffer(view, "<i8", count + 1).tolist()[1:]
+    at, pieces = 8 * (count + 1), []
     at += -at % _ALIGNMENT
     for size in sizes:
         pieces.append(view[at : at + size])
         at += size + -size % _ALIGNMENT
     return pickle.loads(pieces[0], buffers=pieces[1:])
-
-
-def _map_file(path: str) -> mmap.mmap:
-    with open(path, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

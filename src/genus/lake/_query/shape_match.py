@@ -13,15 +13,15 @@ If so many shapes and profiles meet that lists would become too long, types are 
 are tested on the candidates. So are types with too many shapes to be listed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from genus.catalog import Catalog
-from genus.lake._query.number_tables import Ints, expand_runs
+from genus.lake._query.number_tables import Ints, Numbers, expand_runs
 from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
 from genus.model import Vector, name_of
@@ -32,10 +32,8 @@ from genus.targets._decompose import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
-"""Bits in rows of words; up to `NARROW` bits are one word of 32 bits, which is compared in half the time."""
+"""Bits in rows of words; up to 32 bits are one word of 32 bits, which is compared in half the time."""
 
-WORD, NARROW = 63, 31
-"""Bits of a mask in one signed number of 64 and of 32 bits."""
 MERGED_BITS = 40
 """Shapes are merged by up to this many relevant bits; with more, types are grouped."""
 WIDER = 8
@@ -43,50 +41,16 @@ WIDER = 8
 _NONE: Ints = np.empty(0, np.int64)
 
 
-class FamilyShapes:
-    """The shapes of a family that are matched in the same way, as arrays; the position of a shape is its ordinal.
+def pack_bits(flags: npt.NDArray[Any]) -> Words:
+    """Rows of flags as rows of words, at least one.
 
-    `tagged` shapes have presence bits. Without them, each is a type, and masks are tested on events.
+    >>> pack_bits(np.array([[True, False, True]])).tolist()
+    [[5]]
     """
-
-    def __init__(self, shapes: Sequence[Shape], vector: Vector, tagged: bool, relevant: Sequence[str]) -> None:
-        self.tagged = tagged
-        self.relevant = tuple(relevant)
-        """The attributes that any profile names, whose presence is in the words."""
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(shape.type for shape in shapes))}
-        self.types = list(numbers)
-        self.codes = [int(code) for code in {shape.type: shape.code for shape in shapes}.values()]
-        self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
-        self.words = _relevant_words(shapes, vector, relevant) if tagged else np.zeros((0, 1), np.int64)
-
-    def __len__(self) -> int:
-        return len(self.type_of)
-
-
-def _relevant_words(shapes: Sequence[Shape], vector: Vector, relevant: Sequence[str]) -> Words:
-    """The presence of the relevant attributes in each shape."""
-    tags = {shape.tag or "0" for shape in shapes}
-    position = {attribute.name: bit for bit, attribute in enumerate(vector)}
-    bits = [position[name] for name in relevant]
-    numbers = {tag: number for number, tag in enumerate(tags)}
-    whole = [int(tag, 16) for tag in tags]
-    words = np.zeros((len(tags), count_words(len(relevant))), np.int64)
-    for at in range(0, len(vector), WORD):
-        piece = np.array([each >> at & (1 << WORD) - 1 for each in whole], np.int64)
-        for place, bit in enumerate(bits):
-            if at <= bit < at + WORD:
-                words[:, place // WORD] |= (piece >> (bit - at) & 1) << place % WORD
-    return narrowed(words, len(relevant))[np.array([numbers[shape.tag or "0"] for shape in shapes], np.int64)]
-
-
-def narrowed(words: npt.NDArray[np.int64], bits: int) -> Words:
-    """Words of 64 bits, or of 32 if these are enough."""
-    return words.astype(np.int32) if bits <= NARROW else words
-
-
-def count_words(bits: int) -> int:
-    """The number of words for some bits, at least one."""
-    return max(-(-bits // WORD), 1)
+    size = 4 if flags.shape[1] <= 32 else -(-flags.shape[1] // 64) * 8
+    packed = np.zeros((len(flags), size), np.uint8)
+    packed[:, : -(-flags.shape[1] // 8)] = np.packbits(flags.astype(np.bool_), axis=1, bitorder="little")
+    return packed.view(np.int32) if size == 4 else packed.view(np.int64)
 
 
 def split_shapes(shapes: Mapping[int, Shape]) -> tuple[dict[int, Shape], list[Shape]]:
@@ -106,13 +70,8 @@ class Masks:
     has: Words
     both: Words
 
-    def fitting(self, mask: int, words: Words) -> Flags:
-        """Whether each row of words fits a mask."""
-        fits: Flags = ((words & self.both[mask]) == self.has[mask]).all(axis=1)
-        return fits
-
-    def fit(self, masks: npt.NDArray[np.int32], words: Words) -> Flags:
-        """Whether each row of words fits its own mask."""
+    def fit(self, masks: Numbers | int, words: Words) -> Flags:
+        """Whether each row of words fits its own mask, or one mask."""
         fits: Flags
         if words.shape[1] == 1:
             fits = (words[:, 0] & self.both[:, 0][masks]) == self.has[:, 0][masks]
@@ -122,35 +81,48 @@ class Masks:
 
 
 class ProfileMatches:
-    """What each profile asks of a family's shapes: some types, and a mask of relevant bits."""
+    """What each profile asks of some shapes of a family: some types, and a mask of relevant presence bits.
 
-    def __init__(self, profiles: Sequence[Profile], shapes: FamilyShapes, catalog: Catalog, vector: Vector) -> None:
-        self.shapes = shapes
+    The position of a shape is its ordinal. `tagged` shapes have presence bits. Without them, each shape is a type, and
+    masks are tested on events.
+    """
+
+    def __init__(
+        self, profiles: Sequence[Profile], shapes: Sequence[Shape], tagged: bool, catalog: Catalog, vector: Vector
+    ) -> None:
         self._catalog = catalog
-        self._codes = np.array(shapes.codes, np.int64 if max(shapes.codes) <= INT64_MAX else object)
-        self._exact_names = np.array([exact_name(name, catalog) for name in shapes.types], object)
+        code_of = {shape.type: int(shape.code) for shape in shapes}
+        numbers = {name: number for number, name in enumerate(code_of)}
+        self.type_of = np.array([numbers[shape.type] for shape in shapes], np.int32)
+        self._codes = np.array(list(code_of.values()), np.int64 if max(code_of.values()) <= INT64_MAX else object)
+        self._exact_names = np.array([exact_name(name, catalog) for name in code_of], object)
         self._numbers: dict[tuple[tuple[type, ...], bool], int] = {}
         self.members: list[Ints] = []
         """The types in each set of types that a profile accepts."""
-        known = {attribute.name for attribute in vector}
-        position = {name: bit for bit, name in enumerate(shapes.relevant)}
-        numbers: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
+        named = {name for profile in profiles for name in profile.has | profile.lacks}
+        known = {attribute.name: bit for bit, attribute in enumerate(vector)}
+        self.relevant = tuple(name for name in known if name in named)
+        """The attributes that any profile names, whose presence is in the words."""
+        self.words = _presence_words(shapes, [known[name] for name in self.relevant]) if tagged else None
+        """The presence bits of the relevant attributes of each shape."""
+        masks: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
         self.mask_of = np.zeros(len(profiles), np.int32)
         self.types_of = np.full(len(profiles), -1, np.int32)
         """The set of types of each profile; -1 if it asks for an attribute that the family does not have."""
         for number, profile in enumerate(profiles):
-            visible = known - hidden_names(vector, vector_of(profile.types[0]))
+            visible = known.keys() - hidden_names(vector, vector_of(profile.types[0]))
             if profile.has <= visible:
-                key = profile.has, profile.lacks & visible
-                self.mask_of[number] = numbers.setdefault(key, len(numbers))
+                self.mask_of[number] = masks.setdefault((profile.has, profile.lacks & visible), len(masks))
                 self.types_of[number] = self._set_of(profile)
-        rows = [[_words(names, position, len(shapes.relevant)) for names in pair] for pair in numbers]
-        has, lacks = narrowed(np.array(rows, np.int64), len(shapes.relevant)).transpose(1, 0, 2)
-        self.masks = Masks(np.ascontiguousarray(has), has | lacks)
-        per_type = np.bincount(shapes.type_of, minlength=len(shapes.types))
-        sizes = np.array([per_type[each].sum() for each in self.members], np.int64)
-        self.weight = np.where(self.types_of >= 0, np.append(sizes, 0)[self.types_of], 0) / max(len(shapes), 1)
-        """The fraction of the shapes whose types each profile accepts."""
+        has, lacks = (
+            pack_bits(np.array([[name in names for name in self.relevant] for names in side], np.bool_))
+            for side in zip(*masks, strict=True)
+        )
+        self.masks = Masks(has, has | lacks)
+        per_type = np.bincount(self.type_of)
+        accepted = np.array([per_type[each].sum() for each in self.members], np.int64)
+        self.accepted = np.append(accepted, 0)[self.types_of]
+        """The number of shapes whose types each profile accepts."""
 
     def _set_of(self, profile: Profile) -> int:
         """The number of the set of types that a profile accepts."""
@@ -171,9 +143,12 @@ class ProfileMatches:
         return np.flatnonzero(below)
 
 
-def _words(names: Iterable[str], position: dict[str, int], count: int) -> list[int]:
-    bits = sum(1 << position[name] for name in names)
-    return [bits >> at * WORD & (1 << WORD) - 1 for at in range(count_words(count))]
+def _presence_words(shapes: Sequence[Shape], bits: Sequence[int]) -> Words:
+    """Some presence bits of each shape."""
+    size = max(bits, default=0) // 8 + 1
+    tags = b"".join((shape.bits & (1 << 8 * size) - 1).to_bytes(size, "little") for shape in shapes)
+    octets, at = np.frombuffer(tags, np.uint8).reshape(-1, size), np.array(bits, np.int64)
+    return pack_bits(octets[:, at // 8] >> (at % 8).astype(np.uint8) & 1)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -181,14 +156,16 @@ def _words(names: Iterable[str], position: dict[str, int], count: int) -> list[i
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of shapes or types, and the entries of each: the entries of group g follow one another in `entry`."""
+    """Groups of shapes, and the entries of each: the entries of group g follow one another in `entry`."""
 
     by_type: bool
-    """Whether types are grouped; if not, shapes."""
+    """Whether all shapes of a type are in one group."""
     tests_masks: bool
     """Whether candidates must be tested by their masks."""
-    group_of: npt.NDArray[np.int32]
-    """The group of each shape or type; -1 if no profile accepts it."""
+    kinds: int
+    """The number of shapes, or of types, that any profile accepts."""
+    group_of: Numbers
+    """The group of each shape; -1 if no profile accepts it."""
     entry: Ints
     entry_group: Ints
     """Rows of an entry and a group that it belongs to, in the order of groups."""
@@ -207,8 +184,7 @@ def group_shapes(matches: ProfileMatches, profile: Ints, most: int) -> Iterator[
     if len(found.entry) <= most:
         yield np.arange(len(profile)), found
         return
-    weight = matches.weight[profile] * len(matches.shapes)
-    width = (np.log(np.maximum(weight, 1)) / np.log(WIDER)).astype(np.int64)
+    width = (np.log(np.maximum(matches.accepted[profile], 1)) / np.log(WIDER)).astype(np.int64)
     for each in np.unique(width).tolist():
         mine = np.flatnonzero(width == each)
         yield mine, _group(matches, profile[mine], most)
@@ -217,22 +193,23 @@ def group_shapes(matches: ProfileMatches, profile: Ints, most: int) -> Iterator[
 def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
     used, which = np.unique(profile, return_inverse=True)
     types = _group_types(matches, used)
-    merged = _merge_shapes(matches, used, types, most) if matches.shapes.tagged else None
+    merged = _merge_shapes(matches, matches.words, used, types, most) if matches.words is not None else None
     if merged is not None:
         pairs = _accepted(matches, used, merged, np.bincount(which, minlength=len(used)), most)
         if pairs is not None:
-            return _entries(merged, pairs, which, len(used), by_type=False, tests_masks=False)
+            return _entries(merged, pairs, which, len(used))
     pairs = _accepted(matches, used, types, None, most)
     assert pairs is not None, "without a limit, all pairs are listed"
-    tests_masks = bool(matches.mask_of[used].any())
-    return _entries(types, pairs, which, len(used), by_type=True, tests_masks=tests_masks)
+    found = _entries(types, pairs, which, len(used))
+    tests_masks, group_of = bool(matches.mask_of[used].any()), found.group_of[matches.type_of]
+    return replace(found, by_type=True, tests_masks=tests_masks, group_of=group_of)
 
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
     """Types, or shapes, that need not be told apart, as cases."""
 
-    case_of: npt.NDArray[np.int32]
+    case_of: Numbers
     """The case of each type or shape; -1 for none."""
     of_set: dict[int, Ints]
     """The cases in each set of types."""
@@ -244,7 +221,7 @@ class _Merged:
 def _group_types(matches: ProfileMatches, profiles: Ints) -> _Merged:
     """Merge types that are in the same sets."""
     sets = [each for each in np.unique(matches.types_of[profiles]).tolist() if each >= 0]
-    signature = np.zeros((len(matches.shapes.types), 2), np.uint64)
+    signature = np.zeros((int(matches.type_of.max()) + 1, 2), np.uint64)
     for one, random in zip(sets, _random_numbers(len(sets)), strict=True):
         signature[matches.members[one]] += random
     number, first = _number_signatures(signature)
@@ -255,19 +232,20 @@ def _group_types(matches: ProfileMatches, profiles: Ints) -> _Merged:
     return _Merged(class_of, of_set, int((~empty).sum()))
 
 
-def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most: int) -> _Merged | None:
+def _merge_shapes(matches: ProfileMatches, words: Words, profiles: Ints, types: _Merged, most: int) -> _Merged | None:
     """Merge shapes whose types are of one class and whose bits, of those in the profiles' masks, are the same.
 
     None if there are too many such bits, or probably more than `most` cases.
     """
     both = np.bitwise_or.reduce(matches.masks.both[np.unique(matches.mask_of[profiles])], axis=0)
-    bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(WORD) if mask >> bit & 1]
-    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.shapes)) > most:
+    size = 8 * both.itemsize
+    bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(size) if mask >> bit & 1]
+    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.type_of)) > most:
         return None
-    class_of = types.case_of[matches.shapes.type_of]
+    class_of = types.case_of[matches.type_of]
     key = class_of.astype(np.int64) << len(bits)
     for place, (word, bit) in enumerate(bits):
-        key |= (matches.shapes.words[:, word] >> bit & 1).astype(np.int64) << place
+        key |= (words[:, word] >> bit & 1).astype(np.int64) << place
     accepted = np.flatnonzero(class_of >= 0)
     cases, first, which = np.unique(key[accepted], return_index=True, return_inverse=True)
     case_of = np.full(len(class_of), -1, np.int32)
@@ -277,7 +255,7 @@ def _merge_shapes(matches: ProfileMatches, profiles: Ints, types: _Merged, most:
         one: expand_runs(starts[classes], starts[classes + 1] - starts[classes])
         for one, classes in types.of_set.items()
     }
-    return _Merged(case_of, of_set, len(cases), matches.shapes.words[accepted[first]])
+    return _Merged(case_of, of_set, len(cases), words[accepted[first]])
 
 
 def _accepted(
@@ -295,7 +273,7 @@ def _accepted(
         cases = merged.of_set[types] if types >= 0 else _NONE
         if mask and merged.words is not None:
             if mask not in fitting:
-                fitting[mask] = matches.masks.fitting(mask, merged.words)
+                fitting[mask] = matches.masks.fit(mask, merged.words)
             cases = cases[fitting[mask][cases]]
         found.append(cases)
         if entries is not None:
@@ -306,9 +284,7 @@ def _accepted(
     return np.repeat(np.arange(len(found)), counts), np.concatenate([_NONE, *found])
 
 
-def _entries(
-    merged: _Merged, pairs: tuple[Ints, Ints], which: Ints, profiles: int, *, by_type: bool, tests_masks: bool
-) -> Groups:
+def _entries(merged: _Merged, pairs: tuple[Ints, Ints], which: Ints, profiles: int) -> Groups:
     """Group the cases that the same profiles accept, and list the entries of each group."""
     order = np.argsort(pairs[1], kind="stable")
     member, case = pairs[0][order], pairs[1][order]
@@ -325,7 +301,9 @@ def _entries(
     own = np.bincount(which, minlength=profiles)
     own_start = np.cumsum(own) - own
     entry = own_order[expand_runs(own_start[listed], own[listed])]
-    return Groups(by_type, tests_masks, group_of_case[merged.case_of], entry, np.repeat(group, own[listed]))
+    group_of = group_of_case[merged.case_of]
+    kinds = int(np.count_nonzero(group_of >= 0))
+    return Groups(False, False, kinds, group_of, entry, np.repeat(group, own[listed]))
 
 
 def _random_numbers(count: int) -> npt.NDArray[np.uint64]:

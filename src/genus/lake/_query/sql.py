@@ -9,11 +9,9 @@ from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters._subscription import rebuild
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._query.selection import attribute_columns, subtype_columns
-from genus.lake._tables.columns import OWN_SCHEMA
+from genus.lake._query.selection import ADDED, SelectedTable, select_tables
 from genus.lake._tables.commits import Part
 from genus.lake._tables.files import spark_path
-from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import LakeTables, table_schema
 from genus.lake._tables.names import COMMIT, DAY, TYPE, table_folder
 from genus.lake._tables.shapes import Shape
@@ -71,9 +69,7 @@ def has_delta(spark: SparkSession) -> bool:
     return DELTA_EXTENSION in extensions and spark.conf.get("spark.sql.catalog.spark_catalog", "") == DELTA_CATALOG
 
 
-def create_tables(
-    lake: LakeTables, database: str, *, subtypes: bool, is_mirrored: Callable[[str], bool] = lambda family: False
-) -> list[str]:
+def create_tables(lake: LakeTables, database: str, *, subtypes: bool, is_mirrored: Callable[[str], bool]) -> list[str]:
     """Create or update the tables and views of a lake in a database of the session's metastore; returns the views.
 
     `is_mirrored` tells whether a family has a Delta table that follows the lake, which a session with Delta then reads.
@@ -94,7 +90,9 @@ def create_tables(
         for family in catalog.families:
             table = f"{quoted(database)}.{_table(family)}"
             if with_delta and is_mirrored(family):
-                _create_delta_table(spark, table, f"{lake.path}/{table_folder(family)}")
+                _drop_other(spark, table, "delta")
+                location = _text(spark_path(f"{lake.path}/{table_folder(family)}"))
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {location}")
             else:
                 _update_table(lake, table, family, state.table(family))
         for name, view in views.items():
@@ -103,19 +101,15 @@ def create_tables(
     return [f"{database}.{view}" for view in views.values()]
 
 
-def _create_delta_table(spark: SparkSession, table: str, path: str) -> None:
-    """Make a table be a Delta table of the lake, so that it has the events of all later commits, too."""
-    _drop_table_of_others(spark, table, "delta")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {_text(spark_path(path))}")
-
-
-def _drop_table_of_others(spark: SparkSession, table: str, provider: str) -> None:
-    """Drop an external table, whose files stay, if it was made by a session that has Delta where this one has not."""
+def _drop_other(spark: SparkSession, table: str, provider: str, columns: Sequence[str] | None = None) -> None:
+    """Drop an external table, whose files stay, if it has another provider, as with and without Delta, or columns."""
     try:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+        is_other = any(row["col_name"] == "Provider" and row["data_type"].lower() != provider for row in rows)
+        is_other = is_other or (columns is not None and spark.table(table).columns != columns)
     except AnalysisException:
         return  # there is no such table
-    if any(row["col_name"] == "Provider" and row["data_type"].lower() != provider for row in rows):
+    if is_other:
         spark.sql(f"DROP TABLE {table}")
 
 
@@ -123,10 +117,7 @@ def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Par
     """Make an external table have the parts of the lake as its partitions, and no others."""
     schema = table_schema(lake.catalog.vector(family))
     columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
-    _drop_table_of_others(lake.spark, table, "parquet")
-    known = _columns_of(lake.spark, table)
-    if known is not None and known != [field.name for field in schema.fields]:
-        lake.spark.sql(f"DROP TABLE {table}")  # the files of an external table stay
+    _drop_other(lake.spark, table, "parquet", schema.names)
     lake.spark.sql(
         f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING parquet OPTIONS (datetimeRebaseMode 'CORRECTED') "
         f"PARTITIONED BY ({COMMIT}, {DAY}) LOCATION {_text(spark_path(f'{lake.path}/{table_folder(family)}'))}"
@@ -155,35 +146,21 @@ def _partition(part: Part) -> str:
     return part.folder[part.folder.index(f"{COMMIT}=") :]
 
 
-def _columns_of(spark: SparkSession, table: str) -> list[str] | None:
-    try:
-        return list(spark.table(table).columns)
-    except AnalysisException:
-        return None
-
-
 def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
-    catalog = lake.catalog
-    subscription = rebuild(catalog.declare(name, generated=True))
-    families = matching_types(subscription, catalog, lake.state().shapes.values()) or {"Event": []}
-    own = {attribute: attribute for attribute in attribute_columns(subscription)}
-    columns = subtype_columns(families, catalog) if subtypes else dict.fromkeys(families, own)
-    every = list(dict.fromkeys(column for family in families for column in columns[family].values()))
+    """The rows of a type, with the columns of `Lake.read`; columns that a family does not have are NULL."""
+    subscription = rebuild(lake.catalog.declare(name, generated=True))
+    tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes)
+    every = list(dict.fromkeys(column for table in tables.values() for column in table.columns))
     return " UNION ALL ".join(
-        _select_family(catalog, f"{quoted(database)}.{_table(family)}", family, names, columns[family], every)
-        for family, names in families.items()
+        _select_family(f"{quoted(database)}.{_table(family)}", table, every) for family, table in tables.items()
     )
 
 
-def _select_family(
-    catalog: Catalog, table: str, family: str, types: Sequence[str], columns: Mapping[str, str], every: Sequence[str]
-) -> str:
-    """The rows of some types of a family; columns that it does not have are NULL."""
-    stored = {each.name: each.first_name for each in catalog.vector(family)}
-    source = {column: quoted(stored[attribute]) for attribute, column in columns.items()}
-    shown = [f"{source.get(column, 'NULL')} AS {quoted(column)}" for column in every]
-    is_wanted = f"{TYPE} IN ({_texts(types)})" if types else "false"
-    return f"SELECT {', '.join([*shown, *OWN_SCHEMA.names, DAY])} FROM {table} WHERE {is_wanted}"
+def _select_family(name: str, table: SelectedTable, columns: Sequence[str]) -> str:
+    values = table.expressions(lambda attribute: attribute.first_name)
+    shown = [f"{values.get(each, 'NULL')} AS {quoted(each)}" for each in columns]
+    is_wanted = f"{TYPE} IN ({_texts(table.types)})" if table.types else "false"
+    return f"SELECT {', '.join([*shown, *ADDED])} FROM {name} WHERE {is_wanted}"
 
 
 def _table(family: str) -> str:

@@ -6,9 +6,10 @@ The columns of a batch of events are converted once, however many lookups and te
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
-from enum import Enum
-from functools import reduce
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,8 +19,9 @@ import pyarrow.compute as pc
 
 import genus.filters._expression as x
 from genus.filters._constants import type_of
-from genus.lake._query.number_tables import Ints, sort_codes
-from genus.model import AttributeType, BytesType, ChoiceType, FloatType, OpaqueType, TextType, TimeType
+from genus.filters._expression import format_expression
+from genus.lake._query.number_tables import Ints, Matches, Numbers, sort_codes
+from genus.model import Attribute, AttributeType, BytesType, ChoiceType, FloatType, OpaqueType, TextType, TimeType
 from genus.targets._decompose import Parameter, take_constants
 from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of, is_hidden_column
 
@@ -30,90 +32,94 @@ INSTANT = pa.timestamp("us", tz="UTC")
 _TEXT = "$text"
 
 
-class ValueType(Enum):
-    """A native type in which values of attributes are looked up and compared."""
+def key_type(type_: AttributeType) -> pa.DataType:
+    """The Arrow type in which values of an attribute are looked up and compared.
 
-    LONG = "long"
-    """Integers, bools, microseconds of times and durations, enumerations of integers."""
-    DOUBLE = "double"
-    TEXT = "text"
-    OCTETS = "octets"
+    Integers are also bools, microseconds of times and durations, and enumerations of integers.
 
-    @property
-    def arrow(self) -> pa.DataType:
-        """Its Arrow type."""
-        return _ARROW[self]
-
-
-_ARROW = {
-    ValueType.LONG: pa.int64(),
-    ValueType.DOUBLE: pa.float64(),
-    ValueType.TEXT: pa.string(),
-    ValueType.OCTETS: pa.binary(),
-}
-
-
-def value_type_of(type_: AttributeType) -> ValueType:
-    """The value type of an attribute type.
-
-    >>> value_type_of(ChoiceType(("red", "green")))
-    <ValueType.TEXT: 'text'>
+    >>> key_type(ChoiceType(("red", "green")))
+    DataType(string)
     """
     match type_:
         case TextType() | ChoiceType((str(), *_)):
-            return ValueType.TEXT
+            return pa.string()
         case FloatType():
-            return ValueType.DOUBLE
+            return pa.float64()
         case BytesType():
-            return ValueType.OCTETS
-    return ValueType.LONG
+            return pa.binary()
+    return pa.int64()
 
 
 class Templates:
-    """State: the residuals of subscriptions, as templates and constants."""
+    """State: the residuals of the subscriptions that were added, as templates and constants."""
 
     def __init__(self) -> None:
-        self.predicates: list[x.Predicate] = []
-        self.examples: list[x.Predicate] = []
-        """One residual of each template."""
-        self.subscriptions, self.numbers, self.slots = array("i"), array("i"), array("i")
-        """For each residual: its subscription, its template, and the row of its constants there."""
-        self.constants: list[list[tuple[Any, ...]]] = []
-        """The rows of constants of each template."""
-        self.types: list[tuple[AttributeType, ...]] = []
-        """The types of the parameters of each template."""
-        self._known: dict[x.Predicate, int] = {}
+        self._numbers: dict[x.Predicate, int] = {}
+        self._examples: list[x.Predicate] = []
+        self._types: list[tuple[AttributeType, ...]] = []
+        self._constants: list[list[tuple[Any, ...]]] = []
+        """By template: one residual, the types of the parameters, and the constants of each subscription."""
+        self._template_of, self._slot_of = array("i"), array("i")
 
-    def __len__(self) -> int:
-        return len(self.predicates)
-
-    def add(self, subscription: int, residual: x.Predicate) -> None:
-        """Add the residual of a subscription."""
+    def add(self, residual: x.Predicate | None) -> None:
+        """Add the residual of the next subscription; None if it has none."""
+        if residual is None:
+            self._template_of.append(-1)
+            self._slot_of.append(0)
+            return
         found: list[x.Literal] = []
-        template = take_constants(residual, found)
-        number = self._known.setdefault(template, len(self.predicates))
-        if number == len(self.predicates):
-            self.predicates.append(template)
-            self.examples.append(residual)
-            self.constants.append([])
-            self.types.append(tuple(type_of(literal) for literal in found))
-        self.subscriptions.append(subscription)
-        self.numbers.append(number)
-        self.slots.append(len(self.constants[number]))
-        self.constants[number].append(tuple(constant_of(literal) for literal in found))
+        number = self._numbers.setdefault(take_constants(residual, found), len(self._numbers))
+        if number == len(self._constants):
+            self._examples.append(residual)
+            self._types.append(tuple(type_of(literal) for literal in found))
+            self._constants.append([])
+        self._template_of.append(number)
+        self._slot_of.append(len(self._constants[number]))
+        self._constants[number].append(tuple(constant_of(literal) for literal in found))
 
-    def residual(self, number: int) -> "Residual":
-        """A template with the constants of its subscriptions, ready to be evaluated."""
-        columns = zip(*self.constants[number], strict=True)
-        pairs = zip(columns, self.types[number], strict=True)
-        return Residual(self.predicates[number], [pa.array(column, computed_type(type_)) for column, type_ in pairs])
+    def residuals(self) -> "Residuals":
+        """The residuals, ready to be evaluated."""
+        return Residuals(
+            np.array(self._template_of, np.int32),
+            np.array(self._slot_of, np.int32),
+            [self._residual(*each) for each in self._numbers.items()],
+        )
+
+    def _residual(self, predicate: x.Predicate, number: int) -> "Residual":
+        columns = zip(zip(*self._constants[number], strict=True), self._types[number], strict=True)
+        constants = [pa.array(column, computed_type(type_)) for column, type_ in columns]
+        return Residual(predicate, constants, format_expression(self._examples[number]))
 
 
-def attributes_in(predicate: x.Predicate) -> Iterator[tuple[str, AttributeType]]:
-    """The attributes of a bound predicate and their types."""
-    for node in predicate.walk():
-        if isinstance(node, x.AttributeRef) and node.type is not None:
-            yield node.name, node.type
+@dataclass(frozen=True, slots=True)
+class Residuals:
+    """The residual predicates of subscriptions."""
+
+    template_of: Numbers
+    slot_of: Numbers
+    """For each subscription: its template, -1 if it has no residual, and the row of its constants."""
+    templates: "Sequence[Residual]"
+
+    def test(self, events: "EventColumns", found: Matches) -> Matches:
+        """The candidates whose residual is true, template by template."""
+        template = self.template_of[found.subscriptions]
+        tested = np.flatnonzero(template >= 0)
+        if not len(tested):
+            return found
+        kept = [np.flatnonzero(template < 0)] if len(tested) < len(template) else []
+        order, ends = sort_codes(template[tested], len(self.templates))
+        used = np.flatnonzero(np.diff(ends, prepend=0))
+        for number, chosen in zip(used.tolist(), np.split(tested[order], ends[used][:-1]), strict=True):
+            rows, slots = found.rows[chosen], self.slot_of[found.subscriptions[chosen]]
+            kept.append(chosen[self.templates[number].test(events, rows, slots)])
+        return found.take(np.concatenate(kept))
+
+    def templates_of(self, subscriptions: Numbers) -> list[int]:
+        """The templates of some subscriptions, most frequent first."""
+        if not self.templates:
+            return []
+        used = self.template_of[np.unique(subscriptions)]
+        return [number for number, _ in Counter(used[used >= 0].tolist()).most_common()]
 
 
 class Residual:
@@ -122,30 +128,33 @@ class Residual:
     It is pickled without its compiled form, which each process makes for itself.
     """
 
-    def __init__(self, predicate: x.Predicate, constants: list[pa.Array]) -> None:
-        self.predicate, self._constants = predicate, constants
-        self.attributes = tuple(dict.fromkeys(attributes_in(predicate)))
+    def __init__(self, predicate: x.Predicate, constants: list[pa.Array], example: str) -> None:
+        self._predicate, self._constants, self.example = predicate, constants, example
+        nodes = (node for node in predicate.walk() if isinstance(node, x.AttributeRef))
+        self.attributes = {node.name: node.type for node in nodes if node.type is not None}
         """Names and types of the attributes that it reads."""
-        self._step: Step | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Residual, (self.predicate, self._constants)
+        return Residual, (self._predicate, self._constants, self.example)
 
-    def test(self, columns: Columns, slots: npt.NDArray[np.int32]) -> Flags:
-        """Whether the predicate is true for each pair: attribute values in columns, constants in rows `slots`."""
-        if self._step is None:
-            self._step = _ResidualCompiler().visit(self.predicate)
-        chosen = pa.array(slots)
-        given = {_name(number): _gather(column, chosen) for number, column in enumerate(self._constants)}
-        answer = self._step({**columns, **given})
+    @cached_property
+    def _step(self) -> Step:
+        step: Step = _ResidualCompiler().visit(self._predicate)
+        return step
+
+    def test(self, events: "EventColumns", rows: Ints, slots: Numbers) -> Flags:
+        """Whether the predicate is true for each pair of an event and a row of constants."""
+        chosen, events_chosen = pa.array(slots), pa.array(rows)
+        columns: dict[str, Datum] = {
+            name: events.computed(name, type_).take(events_chosen) for name, type_ in self.attributes.items()
+        }
+        for number, column in enumerate(self._constants):
+            columns[_name(number)] = column[0] if len(column) == 1 else column.take(chosen)
+        answer = self._step(columns)
         if isinstance(answer, pa.Scalar):
             return np.full(len(slots), answer.as_py() is True)
         holds: Flags = pc.fill_null(answer, False).to_numpy(zero_copy_only=False)
         return holds
-
-
-def _gather(column: pa.Array, slots: pa.Array) -> Datum:
-    return column[0] if len(column) == 1 else column.take(slots)
 
 
 def _name(number: int) -> str:
@@ -157,7 +166,6 @@ class _ResidualCompiler(ArrowCompiler, abstract=True):
     """Compiles a template: a parameter is a column of constants."""
 
     def visit_Parameter(self, node: Parameter) -> Step:
-        """The constants of a parameter."""
         name = _name(node.number)
         return lambda columns: columns[name]
 
@@ -217,11 +225,6 @@ class EventColumns:
         column = self._batch.column(name)
         return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
-    def integers(self, name: str) -> Ints | None:
-        """A column of integers without nulls; None if it is missing."""
-        column = self.stored(name)
-        return None if column is None else column.cast(pa.int64()).to_numpy()
-
     def computed(self, name: str, type_: AttributeType) -> pa.Array:
         """An attribute in the type it is computed in."""
         key = name, isinstance(type_, TextType)
@@ -246,32 +249,27 @@ class EventColumns:
             column = column.cast(INSTANT)
         return column if column.type == wanted else column.cast(wanted)
 
-    def numbers(self, name: str, type_: AttributeType, value_type: ValueType) -> tuple[Values, Flags | None]:
+    def numbers(self, key: Attribute) -> tuple[Values, Flags | None]:
         """An attribute as numbers, and where they are known; None if they are everywhere. NaN is unknown."""
-        if name not in self._numbers:
-            self._numbers[name] = _numbers(self.computed(name, type_), value_type)
-        return self._numbers[name]
+        if key.name not in self._numbers:
+            self._numbers[key.name] = _numbers(self.computed(key.name, key.type), key_type(key.type))
+        return self._numbers[key.name]
 
     def present(self, name: str) -> Flags:
-        """Whether each row has a value."""
         column = self.stored(name)
         if column is None:
             return np.zeros(self.rows, np.bool_)
         there: Flags = column.is_valid().to_numpy(zero_copy_only=False)
         return there
 
-    def take(self, attributes: Mapping[str, AttributeType], rows: pa.Array) -> dict[str, pa.Array]:
-        """Some attributes of some rows, in the types they are computed in."""
-        return {name: self.computed(name, type_).take(rows) for name, type_ in attributes.items()}
 
-
-def _numbers(column: pa.Array, value_type: ValueType) -> tuple[Values, Flags | None]:
+def _numbers(column: pa.Array, wanted: pa.DataType) -> tuple[Values, Flags | None]:
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
-    column = column if column.type == value_type.arrow else column.cast(value_type.arrow)
+    column = column if column.type == wanted else column.cast(wanted)
     known = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     values = pc.fill_null(column, 0).to_numpy() if column.null_count else column.to_numpy()
-    if value_type is ValueType.DOUBLE:
+    if wanted == pa.float64():
         number = values == values
         if not number.all():
             known = number if known is None else known & number

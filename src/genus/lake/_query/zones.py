@@ -77,11 +77,10 @@ def _outcomes_of_test(test: x.Predicate, zone: Zone) -> int:
     if not all(known.may_be_present for known in read):
         return UNKNOWN
     match as_test(test):
-        case (x.AttributeRef(name, type_), op, constant) if not isinstance(type_, FloatType):
+        case (x.AttributeRef(name, type_), op, constant):
+            may_be_nan = isinstance(type_, FloatType)  # NaN is in no statistics
             found = _compared(zone.get(name, ANY), op, constant)
-            return found | UNKNOWN * any(known.may_be_absent for known in read)
-        case (x.AttributeRef(name), op, constant):
-            return _compared(zone.get(name, ANY), op, constant) | UNKNOWN  # NaN is in no statistics
+            return found | UNKNOWN * (may_be_nan or any(known.may_be_absent for known in read))
         case (x.ToFloat(x.AttributeRef(name)), op, constant):
             known = zone.get(name, ANY)
             bounds = known._replace(low=_as_float(known.low), high=_as_float(known.high))

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from genus.lake._analytics.analysis import event_time
 from genus.lake._jobs import folder_name, job_description, parallelism
-from genus.lake._query.lookup import Matches
+from genus.lake._query.number_tables import Matches
 from genus.lake._query.removal import by_table
 from genus.lake._query.route_job import BATCH_ROWS, Batch, RouteJob
 from genus.lake._query.route_plan import FamilyPlan, plan_routes
@@ -190,10 +190,10 @@ def _found(
     for batch in batches:
         waiting: list[Matches] = []
         events: pa.Table | None = None
-        for rows, subscriptions in plan.iter_matches(batch.read(needed)):
+        for rows, subscriptions in plan.iter_matches(batch(needed)):
             once = np.flatnonzero(addresses.is_first[subscriptions])
             waiting.append(Matches(rows[once], subscriptions[once]))
-            events = batch.read(target.columns) if events is None else events
+            events = batch(target.columns) if events is None else events
             if len(found) + sum(len(each.rows) for each in waiting) >= MATCHES_PER_FILE:
                 found.add(events, waiting)
                 yield found

@@ -30,7 +30,7 @@ from genus.lake._analytics.analysis import (
 )
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_events, select_matches
-from genus.lake._query.selection import family_of
+from genus.lake._query.selection import family_of, select_tables
 from genus.lake._stream.increments import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
 from genus.lake._tables.commits import START, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
@@ -173,7 +173,7 @@ class DerivedTable:
         draft = msgspec.structs.replace(self._store.begin("derive"), after=new.after, upto=new.upto)
         notes = {_WATERMARK: watermark.isoformat()}
         waiting, overtaken, late = state.table(WAITING), 0, 0
-        has_events = any(new.parts_of(self._family(each)[0]) for each in self.subscriptions)
+        has_events = any(new.parts_of(self._family(each)) for each in self.subscriptions)
         what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
         with job_description(self.lake.spark, what), self._store.discarding():
             if has_events or (waiting and watermark != before):
@@ -198,7 +198,7 @@ class DerivedTable:
 
         Returns what was written, the numbers of events that are overtaken and late, and the columns of the results.
         """
-        families = {self._family(each)[0] for each in self.subscriptions}
+        families = {self._family(each) for each in self.subscriptions}
         is_small = count_rows([*waiting, *(part for part in new.parts if part.table in families)]) <= SMALL_ROWS
         is_behind = is_overtaken(before) if before else F.lit(False)
         seen = [self._new_events(each, new, is_behind) for each in self.subscriptions]
@@ -216,9 +216,9 @@ class DerivedTable:
         self, subscription: Subscription, new: Increment, is_behind: Column
     ) -> tuple[DataFrame, Observation | None]:
         """The new events of a frame; Spark counts those that are overtaken, and others that are late, as it reads."""
-        family, types = self._family(subscription)
-        vector = self.lake.catalog.vector(family)
-        events = select_matches(new.events(self.lake, family), subscription, types, vector)
+        family = self._family(subscription)
+        table = select_tables(subscription, self.lake.catalog, self.lake.state(), parts=())[family]
+        events = select_matches(new.events(self.lake, family), subscription, table)
         if not new.parts_of(family):
             return events, None
         count, late = Observation(), is_late(self.analysis.lateness) & ~is_behind
@@ -242,12 +242,12 @@ class DerivedTable:
         """Compare the files with the ledger, and with `content` their checksums; an empty list if they agree."""
         return list(self._store.check(content=content))
 
-    def _family(self, subscription: Subscription) -> tuple[str, list[str]]:
-        """The family of the events of a frame, and their types; LakeError if there is another number of families."""
+    def _family(self, subscription: Subscription) -> str:
+        """The family of the events of a frame; LakeError if there are several."""
         families = matching_types(subscription, self.lake.catalog, self.lake.state().shapes.values())
         if len(families) > 1:
             raise LakeError(f"{subscription} has events of {len(families)} families; an analysis takes events of one")
-        return next(iter(families.items()), (family_of(subscription, self.lake.catalog), []))
+        return next(iter(families), family_of(subscription, self.lake.catalog))
 
 
 def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame:

@@ -20,8 +20,8 @@ from genus.lake._tables.commits import Commit, Kind, Part, count_files, count_ro
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.names import table_of
-from genus.lake._tables.state import LedgerState
-from genus.lake._tables.store import Store
+from genus.lake._tables.state import LedgerState, TableStats, table_stats
+from genus.lake._tables.store import Store, StoreProblem
 from genus.model import Span, duration, name_of
 from genus.model._types import micros_of_time
 
@@ -205,6 +205,22 @@ class LakeFolder:
             limit: How many commits; None for all.
         """
         return read_history(self.store.ledger, limit)
+
+    def check(
+        self, *, content: bool = True, progress: Callable[[int, int], object] | None = None
+    ) -> list[StoreProblem]:
+        """Compare the files with the ledger; an empty list if they agree. LakeDamaged if either is damaged.
+
+        Args:
+            content: Also compare the checksums of the files, which reads all of them.
+            progress: Called with the number of folders done and the total.
+        """
+        self.catalog  # noqa: B018 - raises if it is damaged
+        return list(self.store.check(content=content, progress=progress))
+
+    def stats(self) -> list[TableStats]:
+        """Figures of each table, dead letters included; only the ledger is read."""
+        return table_stats(self.state())
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
