@@ -17,7 +17,7 @@ import pyarrow as pa
 from genus._extras import missing_extra
 from genus.errors import LakeError
 from genus.lake._mirror.mirror import MirrorResult
-from genus.lake._mirror.table_log import schemas_of
+from genus.lake._mirror.table_log import file_columns, tables_of
 from genus.lake._tables.files import local_path
 from genus.lake._tables.names import BATCH, table_folder
 from genus.lake._tables.state import LedgerState
@@ -54,11 +54,11 @@ class IcebergTables:
         if found := [sign for sign in _NOT_IN_PATHS if sign in self._root]:
             raise LakeError(f"{self._root}: pyiceberg does not find files in paths with {found[0]!r}; move the lake")
         state = self._store.state()
-        schemas, changed = schemas_of(state.catalog or ""), 0
+        text, changed = state.catalog or "", 0
         with closing(self._catalog(state)) as catalog:
-            tables = [table for table in schemas.tables if state.table(table) or self._has(catalog, table)]
+            tables = [each for each in tables_of(text) if state.table(each) or catalog.table_exists(_name(each))]
             for number, table in enumerate(tables, 1):
-                changed += self._update(_open(catalog, table, schemas.file_schema(table)), table, state)
+                changed += self._update(_open(catalog, table, file_columns(text, table)), table, state)
                 if progress is not None:
                     progress(number, len(tables))
         return MirrorResult(changed, changed, state.version, time.monotonic() - began)
@@ -69,11 +69,12 @@ class IcebergTables:
 
     def metadata_path(self, table: str) -> str:
         """The metadata file of a table; LakeError if there is no such table. Nothing is changed."""
+        missing = LakeError(f"{table} is no Iceberg table yet; call iceberg() or `genus lake mirror --iceberg`")
         if not os.path.exists(f"{self._folder}/{CATALOG}"):
-            raise _no_table(table)
+            raise missing
         with closing(self._open_catalog()) as catalog:
-            if not self._has(catalog, table):
-                raise _no_table(table)
+            if not catalog.table_exists(_name(table)):
+                raise missing
             if not self._is_of(catalog, self._store.state()):
                 raise LakeError(
                     f"the Iceberg tables of {self._store.path} were made for a lake at another place; call iceberg() "
@@ -107,9 +108,6 @@ class IcebergTables:
         except ImportError as missing:
             raise missing_extra("Iceberg tables need pyiceberg", "iceberg") from missing
         return SqlCatalog("genus", uri=f"sqlite:///{self._folder}/{CATALOG}", warehouse=f"file://{self._folder}")
-
-    def _has(self, catalog: "SqlCatalog", table: str) -> bool:
-        return catalog.table_exists(_name(table))
 
     def _update(self, iceberg: "Table", table: str, state: LedgerState) -> bool:
         parts = state.table(table)
@@ -161,10 +159,6 @@ def _change(iceberg: "Table", removed: Iterable["DataFile"], added: list[str], p
                 snapshot.delete_data_file(file)
             for file in parquet_files_to_data_files(iceberg.io, transaction.table_metadata, iter(added)):
                 snapshot.append_data_file(file)
-
-
-def _no_table(table: str) -> LakeError:
-    return LakeError(f"{table} is no Iceberg table yet; call iceberg() or `genus lake mirror --iceberg`")
 
 
 def _name(table: str) -> tuple[str, str]:

@@ -15,7 +15,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, starmap
 
 import msgspec
 
@@ -31,15 +30,7 @@ from genus.lake._tables.commits import (
     fold,
 )
 from genus.lake._tables.file_systems import FileSystem
-from genus.lake._tables.ledger_folder import (
-    LOG_FOLDER,
-    Head,
-    LedgerFolder,
-    Listing,
-    SealedCommit,
-    commit_name,
-    fold_name,
-)
+from genus.lake._tables.ledger_folder import LOG_FOLDER, Head, LedgerFolder, Listing, SealedCommit, file_name
 from genus.lake._tables.sources import TABLE_FROM
 from genus.lake._tables.state import LedgerState
 
@@ -99,7 +90,7 @@ class Ledger:
             raise LakeError(f"{self._folder.path}: there is no version {version}; the last one is {now.version}")
         try:
             found = self._read_listed(LedgerState(), version)
-            if (following := self._folder.commit(version + 1)) is not None:
+            if (following := self._folder.read(version + 1)) is not None:
                 self._after(found, following)  # raises if the fold that was read is of another ledger
             return found
         except LakeDamaged:
@@ -147,7 +138,7 @@ class Ledger:
         return self._sealed_at(version).commit
 
     def _sealed_at(self, version: int) -> SealedCommit:
-        found = self._folder.commit(version)
+        found = self._folder.read(version)
         if found is None:
             if version > min(self._folder.listing().commits, default=0):
                 raise LakeDamaged(f"{self._folder.file(version)} is missing; restore it from a backup")
@@ -159,7 +150,7 @@ class Ledger:
         state = self.state()
         seal = state.seal
         for version in range(state.version, 0, -1):
-            found = self._folder.commit(version)
+            found = self._folder.read(version)
             if found is None:
                 return
             if found.seal != seal:
@@ -169,9 +160,9 @@ class Ledger:
 
     def folds(self) -> Iterator[Commit]:
         """The folds that can be read, those of the latest commits first."""
-        for first, last in sorted(self._folder.listing().fold_ranges, key=lambda each: (-each[0], -each[1])):
+        for span in reversed(self._folder.listing().folds):
             with suppress(LakeDamaged):
-                if found := self._folder.fold(first, last):
+                if found := self._folder.read(*span):
                     yield found.commit
 
     def _open(self) -> LedgerState:
@@ -194,7 +185,7 @@ class Ledger:
 
     def _read_next(self, state: LedgerState) -> LedgerState:
         for _ in range(FOLD_EVERY):
-            found = self._folder.commit(state.version + 1)
+            found = self._folder.read(state.version + 1)
             if found is None:
                 return state
             state = self._after(state, found)
@@ -241,15 +232,15 @@ class Ledger:
     def _step(self, listing: Listing, first: int, last: int) -> SealedCommit | None:
         """The largest fold that begins with a version, or the commit; a damaged fold is passed over if it can be."""
         damage: LakeDamaged | None = None
-        for end in [end for end in listing.folds.get(first, []) if end <= last]:
+        for end in listing.ends.get(first, ()):
             try:
-                if found := self._folder.fold(first, end):
+                if end <= last and (found := self._folder.read(first, end)):
                     return found
             except LakeDamaged as problem:
                 damage = problem
-        if first not in listing.commits and damage is not None:
+        if damage is not None:
             raise damage
-        return self._folder.commit(first) if first in listing.commits else None
+        return None
 
     def _after(self, state: LedgerState, found: SealedCommit) -> LedgerState:
         commit = found.commit
@@ -257,8 +248,9 @@ class Ledger:
             raise self._missing(state.version + 1, commit.since)
         if commit.previous != state.seal or (state.lake and commit.lake != state.lake):
             raise LakeDamaged(
-                f"{self._folder.file_of(commit)} was not made after commit {state.version} of this ledger; the ledger "
-                "was changed, or restored from a backup while it was in use; open it again, and see `genus lake check`"
+                f"{self._folder.file(commit.since, commit.version)} was not made after commit {state.version} of this "
+                "ledger; the ledger was changed, or restored from a backup while it was in use; open it again, and see "
+                "`genus lake check`"
             )
         if commit.first is not None and len(commit.sources) >= TABLE_FROM:
             self._large_folds.add((commit.first, commit.version))
@@ -298,7 +290,7 @@ class Ledger:
         """Raise LakeDamaged if the last commit is not there any more, so that no commit follows a gap."""
         if state.version == 0:
             return
-        found = self._folder.commit(state.version)
+        found = self._folder.read(state.version)
         if found is None or found.seal != state.seal:
             raise LakeDamaged(
                 f"{self._folder.file(state.version)} was removed or replaced since it was read; if the store was "
@@ -311,18 +303,15 @@ class Ledger:
         """Fold the commits up to a version that completes a fold, and remove folds that larger ones cover."""
         size = FOLD_EVERY
         while version % size == 0:
-            small, begin = size // RADIX, version - size
-            if size == FOLD_EVERY:
-                names = [commit_name(each) for each in range(begin + 1, version + 1)]
-            else:
-                names = [fold_name(first, first + small - 1) for first in range(begin + 1, version + 1, small)]
+            small, begin = size // RADIX if size > FOLD_EVERY else 1, version - size
+            names = [file_name(first, first + small - 1) for first in range(begin + 1, version + 1, small)]
             self._create_fold(list(self._steps(begin, version, Listing(names))))
             if size > FOLD_EVERY:  # the newest small folds are kept, because a reader may be opening them
                 for first in range(max(begin - size, 0) + 1, begin + 1, small):
-                    self._folder.delete(self._folder.fold_file(first, first + small - 1))
+                    self._folder.files.delete(self._folder.file(first, first + small - 1))
             size *= RADIX
         while version % FOLD_EVERY == 0 and self._large_folds:
-            if (large := self._folder.fold(*self._large_folds.pop())) is not None:
+            if (large := self._folder.read(*self._large_folds.pop())) is not None:
                 self._create_fold([large])
 
     def _create_fold(self, steps: Sequence[SealedCommit]) -> None:
@@ -342,29 +331,26 @@ class Ledger:
         upto = min(folded - FOLD_EVERY, self._last_at(min(listing.commits), before_us - 1))
         removed = sorted(version for version in listing.commits if version <= upto)
         for version in removed:
-            self._folder.delete(self._folder.file(version))
+            self._folder.files.delete(self._folder.file(version))
         return len(removed)
 
     def _folded_upto(self, listing: Listing) -> int:
         """The last version up to which all commits are in folds that can be read and that follow each other."""
-        state = LedgerState()
+        state, largest = LedgerState(), dict(listing.folds)  # of those with the same begin, it has the last one
         with suppress(LakeDamaged):
-            while ends := listing.folds.get(state.version + 1):
-                found = self._folder.fold(state.version + 1, ends[0])
-                if found is None:
-                    break
+            while (last := largest.get(state.version + 1)) and (found := self._folder.read(state.version + 1, last)):
                 state = self._after(state, found)
-        same = self._folder.commit(state.version)
+        same = self._folder.read(state.version)
         return state.version if same is not None and same.seal == state.seal else 0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """The paths of commits, folds and a head that are not what was written, and why."""
         listing = self._folder.listing()
         seals: dict[int, str] = {}
-        commits = map(self._folder.file, sorted(listing.commits))
-        for path in chain(commits, starmap(self._folder.fold_file, listing.fold_ranges)):
+        for span in [*sorted((each, each) for each in listing.commits), *listing.folds]:
+            path = self._folder.file(*span)
             try:
-                found = self._folder.decode(path)
+                found = self._folder.read(*span)
                 if found is not None and found.table is not None:
                     found.table.check()
                 if found is not None and self._contradicts(found, seals):
@@ -391,7 +377,7 @@ class Ledger:
         head = self._folder.head()
         if head is None:
             return 0
-        last = self._folder.commit(head.version)
+        last = self._folder.read(head.version)
         if last is None or last.commit.lake != state.lake or not of.has(last.commit.cursor):
             raise LakeError(f"{self._folder.path} is not an earlier backup of this store; choose another folder")
         return head.version
@@ -408,7 +394,7 @@ class Ledger:
 
     def id_at(self, version: int) -> str:
         """The id of a commit; if it was forgotten, its first characters, or nothing."""
-        if (found := self._folder.commit(version)) is not None:
+        if (found := self._folder.read(version)) is not None:
             return found.commit.id
         for folded in self.folds():
             if folded.since <= version <= folded.version:
@@ -419,10 +405,9 @@ class Ledger:
     def names_upto(self, version: int) -> list[str]:
         """The names of the files with commits up to a version: the newest first, folds after all commits."""
         listing = self._folder.listing()
-        folds = [each for each in listing.fold_ranges if each[1] <= version]
-        commits = sorted((each for each in listing.commits if each <= version), reverse=True)
-        names = [fold_name(*each) for each in reversed(folds)]
-        return [*map(commit_name, commits), *listing.tables(used=True), *names]
+        commits = [file_name(each, each) for each in sorted(listing.commits, reverse=True) if each <= version]
+        folds = [file_name(*each) for each in reversed(listing.folds) if each[1] <= version]
+        return [*commits, *listing.tables(used=True), *folds]
 
     def unused_tables(self) -> list[str]:
         """The names of files with sources of folds that larger ones have replaced; a process may still search them."""

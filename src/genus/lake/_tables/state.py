@@ -38,8 +38,6 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     """The time of the last commit."""
     parts: GrowingMap[str, Part] = GrowingMap()
     """By folder."""
-    folders: Mapping[str, GrowingMap[str, Part]] = {}
-    """The parts of each table, by folder."""
     sources: Sources = Sources()
     """Ingested files by number."""
     shapes: GrowingMap[int, Shape] = GrowingMap()
@@ -72,7 +70,6 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
             lake=self.lake or commit.lake or commit.id,
             at_us=commit.at_us,
             parts=self.parts.changed(added, commit.removed),
-            folders=self._folders_after(added, commit.removed),
             sources=self.sources.changed(sources, commit.counts, table),
             shapes=self.shapes.changed(new_shapes),
             shape_counts=self._shape_counts_after(new_shapes.values()),
@@ -82,17 +79,6 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
             catalog=self.catalog if commit.catalog is None else commit.catalog,
             notes={**self.notes, **commit.notes},
         )
-
-    def _folders_after(self, added: Mapping[str, Part], removed: Iterable[str]) -> Mapping[str, GrowingMap[str, Part]]:
-        changes: dict[str, tuple[dict[str, Part], list[str]]] = {}
-        for folder in removed:
-            if folder in self.parts:
-                changes.setdefault(self.parts[folder].table, ({}, []))[1].append(folder)
-        for folder, part in added.items():
-            changes.setdefault(part.table, ({}, []))[0][folder] = part
-        nothing: GrowingMap[str, Part] = GrowingMap()
-        changed = {table: self.folders.get(table, nothing).changed(*change) for table, change in changes.items()}
-        return {**self.folders, **changed}
 
     def _shape_counts_after(self, shapes: Iterable[Shape]) -> Mapping[str, int]:
         counts: dict[str, int] = {}
@@ -112,12 +98,20 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     def now(self) -> Cursor:
         return Cursor(self.version, self.commit)
 
+    @cached_property
+    def _by_table(self) -> Mapping[str, list[Part]]:
+        found: dict[str, list[Part]] = {}
+        for part in self.parts.values():
+            found.setdefault(part.table, []).append(part)
+        return found
+
     def table(self, name: str) -> list[Part]:
-        return list(self.folders.get(name, {}).values())
+        return list(self._by_table.get(name, ()))
 
     @property
     def tables(self) -> list[str]:
-        return sorted(name for name, parts in self.folders.items() if parts)
+        """The names of the tables that have rows."""
+        return sorted(self._by_table)
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
