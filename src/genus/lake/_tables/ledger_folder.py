@@ -70,9 +70,6 @@ class Listing:
             self.ends.setdefault(first, []).append(last)
         self._tables = [name for name in names if name.endswith(TABLE_SUFFIX)]
 
-    def without_folds(self) -> "Listing":
-        return Listing([file_name(version, version) for version in self.commits])
-
     @cached_property
     def last(self) -> int:
         return max((last for _, last in self.spans), default=0)
@@ -95,8 +92,10 @@ class LedgerFolder:
         """The path of a commit, or of the fold of several."""
         return f"{self.path}/{file_name(first, last or first)}"
 
-    def listing(self) -> Listing:
-        return Listing([found.name for found in self.files.list_folder(self.path)])
+    def listing(self, *, folds: bool = True) -> Listing:
+        """The files of the ledger, with or without folds."""
+        names = [found.name for found in self.files.list_folder(self.path)]
+        return Listing([name for name in names if folds or FOLD_SUFFIX not in name])
 
     def read(self, first: int, last: int | None = None) -> SealedCommit | None:
         """A commit or fold; None if there is no such file, LakeDamaged if it is not what was written."""

@@ -110,9 +110,6 @@ class SourceTable:
             raise LakeDamaged(f"{self._path}: the content was changed, its checksum differs; restore it from a backup")
         return found
 
-    def check(self) -> None:
-        _ = self.content
-
     @cached_property
     def _columns(self) -> list[memoryview]:
         size = 8 * len(self)

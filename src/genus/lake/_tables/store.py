@@ -293,7 +293,7 @@ class Store:
         for id in self.drafts.ended():
             if all(draft_of(found.path) != id for found in self._commit_folders(self.path)):
                 self.drafts.forget(id)
-        tables = self.ledger.unused_tables()
+        tables = self.ledger.folder.listing().tables(used=False)  # a process may still search new ones
         for found in self.files.list_folder(f"{self.path}/{LOG_FOLDER}"):
             if (found.name.startswith(".") or found.name in tables) and found.modified < time.time() - MAX_WRITE_S:
                 self.files.delete(found.path)
