@@ -44,7 +44,7 @@ from genus.lake._tables.store import StoreProblem
 from genus.model import Span, Vector, seconds
 
 INBOXES = "inboxes"
-ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
+EVENTS_PER_FILE, MAX_FILES = 1_000_000, 64
 _ADDRESS = [StructField(SUBSCRIBER, StringType()), StructField(SUBSCRIPTION, StringType())]
 
 
@@ -220,7 +220,7 @@ class Inboxes:
                 found = found.join(known, [SUBSCRIBER, SUBSCRIPTION, *EVENT_ID], "left_anti").select(*found.columns)
             ordered = self._by_subscriber(found, count_rows(lake.table(family)))
             with job_description(self._store.spark, f"deliver earlier events to {folder_name(self.path)}"):
-                parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
+                parts = self._store.write(ordered, draft, f"{INBOXES}/{family}")
             yield from (msgspec.structs.replace(part, table=family) for part in parts)
 
     def _write(self, route: Matcher, new: Increment, draft: CommitDraft) -> tuple[Part, ...]:

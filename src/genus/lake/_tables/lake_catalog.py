@@ -40,11 +40,14 @@ class CatalogFile:
 
     @property
     def text(self) -> str:
-        content = self._files.read(self.path)
-        if content is None:
+        if (text := self._read()) is None:
             raise LakeDamaged(f"{self.path} is missing; restore it, or call `genus lake check --restore-catalog`")
+        return text
+
+    def _read(self) -> str | None:
+        content = self._files.read(self.path)
         try:
-            return content.decode()
+            return None if content is None else content.decode()
         except UnicodeDecodeError as problem:
             raise LakeDamaged(f"{self.path}: not UTF-8 text") from problem
 
@@ -81,44 +84,35 @@ class CatalogFile:
 
         Registering the same classes again, while the file stays as it is, costs a read of the file.
         """
-        text = None if self._files.read(self.path) is None else self.text
+        text = self._read()
         if text is not None and text == self._registered[0] and self._registered[1].issuperset(what):
             return RegistrationResult()
-        draft = Catalog() if text is None else Catalog.parse(text)
-        added = draft.register(*what)
-        self._write(draft, what, is_changed=text is None or bool(added))
+        while True:
+            draft = Catalog() if text is None else Catalog.parse(text)
+            added = draft.register(*what)
+            _check_families(draft)
+            if (text is not None and not added) or self._write(text, draft, what):
+                break
+            text = self._read()
         classes = [each for each in what if isinstance(each, type)]
         self._catalog.use_classes(*classes)
         self._registered = self.text, frozenset(classes)
         return added
 
-    def _write(self, draft: Catalog, what: Sequence[type | ModuleType], *, is_changed: bool) -> None:
-        """Add types to the file, of which `draft` is what it would be; again, if another writer has changed it."""
-        _check_families(draft)
-        if not is_changed:
-            return
-        if (local := local_path(self.path)) is not None:
-            try:
-                os.makedirs(os.path.dirname(local), exist_ok=True)
-            except OSError as problem:
-                raise file_error("create", os.path.dirname(local), problem) from problem
-            Catalog.update(self.path, *what)
-        elif isinstance(self._files, ObjectFileSystem):
-            self._register_object(self._files, what)
-        else:
-            self._files.replace(self.path, draft.text().encode())
-
-    def _register_object(self, files: ObjectFileSystem, what: Sequence[type | ModuleType]) -> None:
-        """Add types to the present catalog; again, if another writer has changed it meanwhile."""
-        while True:
-            before = files.read(self.path)
-            draft = Catalog() if before is None else Catalog.parse(before.decode())
-            added = draft.register(*what)
-            _check_families(draft)
-            if before is not None and not added:
-                return
-            if files.swap(self.path, before, draft.text().encode()):
-                return
+    def _write(self, before: str | None, draft: Catalog, what: Sequence[type | ModuleType]) -> bool:
+        """Add types to the file, of which `draft` is what it would be; False if another writer has changed it."""
+        content = draft.text().encode()
+        if isinstance(self._files, ObjectFileSystem):
+            return self._files.swap(self.path, None if before is None else before.encode(), content)
+        if (local := local_path(self.path)) is None:
+            self._files.replace(self.path, content)
+            return True
+        try:
+            os.makedirs(os.path.dirname(local), exist_ok=True)
+        except OSError as problem:
+            raise file_error("create", os.path.dirname(local), problem) from problem
+        Catalog.update(self.path, *what)
+        return True
 
     def replace(self, text: str) -> None:
         self._files.replace(self.path, text.encode())
@@ -130,13 +124,13 @@ class CatalogFile:
         """
         given = Catalog.load(Path(source))
         _check_families(given)
-        stored = self._files.read(self.path)
-        known = Catalog() if stored is None else Catalog.parse(stored.decode())
+        stored = self._read()
+        known = Catalog() if stored is None else Catalog.parse(stored)
         if stored is not None and known.extends(given):
             return
         if not given.extends(known):
             raise CatalogConflict(f"{source} lacks types of {self.path}; genus catalog diff shows the differences")
-        self._files.replace(self.path, given.text().encode())
+        self.replace(given.text())
 
 
 def has_names_of(cls: type, catalog: Catalog) -> bool:
@@ -166,9 +160,10 @@ def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterabl
     {'Loop': ['Lidar', 'Loop', 'Radar']}
     """
     codes = [catalog.code(_wanted_name(wanted, subscription, catalog)) for wanted in subscription.types]
-    entries = catalog.entries
+    types = [(each.family or each.name, each.name, each.code) for each in catalog.entries.values() if not each.kind]
+    types += [(shape.family, shape.type, int(shape.code)) for shape in shapes]
     found: dict[str, set[str]] = {}
-    for family, name, code in _known_types(entries, shapes):
+    for family, name, code in types:
         if not any(code % each for each in codes) and _is_direct(subscription, catalog, name):
             found.setdefault(family, set()).add(name)
     return {family: sorted(names) for family, names in sorted(found.items())}
@@ -178,11 +173,6 @@ def _wanted_name(wanted: type, subscription: Subscription, catalog: Catalog) -> 
     """The name of a type; for an exact subscription to a pure class, that of its kind, which others may have."""
     catalog.code(wanted)
     return exact_name(name_of(wanted), catalog) if subscription.exact else name_of(wanted)
-
-
-def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> Iterator[tuple[str, str, int]]:
-    yield from ((each.family or each.name, each.name, each.code) for each in entries.values() if not each.kind)
-    yield from ((shape.family, shape.type, int(shape.code)) for shape in shapes)
 
 
 def _is_direct(subscription: Subscription, catalog: Catalog, name: str) -> bool:
