@@ -89,8 +89,7 @@ class IcebergTables:
         if catalog.namespace_exists(NAMESPACE) and not self._is_of(catalog, state):
             catalog.close()
             self.remove()
-            os.makedirs(self._folder)
-            catalog = self._open_catalog()
+            return self._catalog(state)
         if not catalog.namespace_exists(NAMESPACE):
             catalog.create_namespace(NAMESPACE, self._properties(state))
         return catalog

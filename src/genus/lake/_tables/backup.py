@@ -4,19 +4,16 @@ The data files come first, then the commits, the newest first, and at last the n
 interrupted is thus still at the version before, or says that commits are missing; the same call completes it.
 """
 
-import hashlib
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.commits import StoredFile, checksum
 from genus.lake._tables.file_systems import LocalFileSystem, walk_files
-from genus.lake._tables.files import absolute_path, file_error, hidden_path, local_path, sync
+from genus.lake._tables.files import absolute_path, local_path, sync
 from genus.lake._tables.lake_catalog import CATALOG_FILE
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.ledger_folder import LOG_FOLDER, Listing, file_name
@@ -115,36 +112,20 @@ def _check_strangers(folder: str, source: str) -> None:
 def _copy_files(
     source: str, folder: str, missing: Mapping[str, StoredFile], progress: Callable[[int, int], object] | None
 ) -> None:
-    total, done = sum(file.bytes for file in missing.values()), 0
+    """Copy files that are what was committed."""
+    total, done, files = sum(file.bytes for file in missing.values()), 0, LocalFileSystem()
     for path, file in missing.items():
-        _copy(f"{source}/{path}", f"{folder}/{path}", file)
+        content = files.read(f"{source}/{path}")
+        if content is None:
+            raise LakeError(f"{source}/{path} is missing; if `clean` removed it just now, make the backup again")
+        if checksum(content) != file.checksum:
+            raise LakeDamaged(f"{source}/{path} has another content than was committed; see `genus lake check`")
+        files.replace(f"{folder}/{path}", content)
         done += file.bytes
         if progress is not None:
             progress(done, total)
     for above in folders_above(folder, (os.path.dirname(path) for path in missing)):
         sync(above)
-
-
-def _copy(source: str, target: str, file: StoredFile) -> None:
-    """Copy a file under a hidden name, and rename it if it is what was committed."""
-    made = hidden_path(target)
-    try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copyfile(source, made)
-        sync(made)
-        with open(made, "rb") as copied:
-            if hashlib.file_digest(copied, "sha256").hexdigest()[:32] != file.checksum:
-                raise LakeDamaged(f"{source} has another content than was committed; see `genus lake check`")
-        os.replace(made, target)
-    except FileNotFoundError as problem:
-        if not os.path.exists(source):
-            raise LakeError(f"{source} is missing; if `clean` removed it just now, make the backup again") from problem
-        raise file_error("write", target, problem) from problem
-    except OSError as problem:
-        raise file_error("write", target, problem) from problem
-    finally:
-        with suppress(OSError):
-            os.unlink(made)
 
 
 def _copy_ledger(store: Store, folder: str, state: LedgerState, earlier: int) -> None:

@@ -159,26 +159,20 @@ def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterabl
     >>> matching_types(Subscription(Loop), catalog, [Shape("Loop", "Lidar", str(catalog.code(Loop) * 101), "8")])
     {'Loop': ['Lidar', 'Loop', 'Radar']}
     """
-    codes = [catalog.code(_wanted_name(wanted, subscription, catalog)) for wanted in subscription.types]
+    wanted = [name_of(each) for each in subscription.types]
+    codes = [catalog.code(each) for each in subscription.types]
+    if subscription.exact:  # to a pure class: to its kind, which others may have
+        wanted = [exact_name(name, catalog) for name in wanted]
+        codes = [catalog.code(name) for name in wanted]
     types = [(each.family or each.name, each.name, each.code) for each in catalog.entries.values() if not each.kind]
     types += [(shape.family, shape.type, int(shape.code)) for shape in shapes]
     found: dict[str, set[str]] = {}
     for family, name, code in types:
-        if not any(code % each for each in codes) and _is_direct(subscription, catalog, name):
+        if any(code % each for each in codes):
+            continue
+        if not subscription.exact or (name in catalog and exact_name(name, catalog) == wanted[0]):
             found.setdefault(family, set()).add(name)
     return {family: sorted(names) for family, names in sorted(found.items())}
-
-
-def _wanted_name(wanted: type, subscription: Subscription, catalog: Catalog) -> str:
-    """The name of a type; for an exact subscription to a pure class, that of its kind, which others may have."""
-    catalog.code(wanted)
-    return exact_name(name_of(wanted), catalog) if subscription.exact else name_of(wanted)
-
-
-def _is_direct(subscription: Subscription, catalog: Catalog, name: str) -> bool:
-    """Whether a type satisfies `exact`; a type that is not in the catalog does not."""
-    wanted = name_of(subscription.type)
-    return not subscription.exact or (name in catalog and exact_name(name, catalog) == exact_name(wanted, catalog))
 
 
 def exact_name(name: str, catalog: Catalog) -> str:
@@ -295,18 +289,15 @@ class SubscriptionResolver:
     def _is_outdated(self, cls: type) -> bool:
         """Whether a class lacks attributes, their names, or values of enums that its type has in the catalog."""
         if cls not in self._outdated:
-            self._outdated[cls] = not (has_names_of(cls, self._catalog) and self._has_all(cls))
+            own, scope = {attribute.name for attribute in attributes(cls)}, self._catalog.vector(name_of(cls))
+            choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
+            known = [(there.type, each.type) for each in choices if (there := scope.get(each.name)) is not None]
+            self._outdated[cls] = not (
+                has_names_of(cls, self._catalog)
+                and own.issuperset(attribute_names(name_of(cls), self._catalog.entries))
+                and all(one == two for one, two in known)
+            )
         return self._outdated[cls]
-
-    def _has_all(self, cls: type) -> bool:
-        own, scope = {attribute.name for attribute in attributes(cls)}, self._catalog.vector(name_of(cls))
-        choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
-        known = [(there.type, each.type) for each in choices if (there := scope.get(each.name)) is not None]
-        return own.issuperset(attribute_names(name_of(cls), self._entries)) and all(one == two for one, two in known)
-
-    @cached_property
-    def _entries(self) -> Mapping[str, TypeEntry]:
-        return self._catalog.entries
 
     def _rebind(self, subscription: Subscription) -> Subscription:
         types = tuple(self._generated[name_of(cls)] for cls in subscription.types)

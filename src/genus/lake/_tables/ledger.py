@@ -14,7 +14,6 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 
 import msgspec
 
@@ -26,7 +25,6 @@ from genus.lake._tables.commits import (
     CommitConflict,
     CommitDraft,
     Cursor,
-    IngestedFile,
     fold,
 )
 from genus.lake._tables.file_systems import FileSystem
@@ -266,9 +264,12 @@ class Ledger:
             state = self.state()
             _check(draft, state)
             self._check_last(state)
+            version, added = state.version + 1, draft.added
+            if draft.kind == "ingest":
+                added = tuple(msgspec.structs.replace(part, first=version, last=version) for part in added)
             made = Commit(
-                **msgspec.structs.asdict(_in_order(_numbered(draft, state.version + 1), state)),
-                version=state.version + 1,
+                **(msgspec.structs.asdict(_in_order(draft, state)) | {"added": added}),
+                version=version,
                 counts=state.sources.count(draft.sources) if draft.sources else None,
                 previous=state.seal,
                 lake=state.lake or draft.id,
@@ -383,13 +384,6 @@ class Ledger:
         return ""
 
 
-def _numbered(draft: CommitDraft, version: int) -> CommitDraft:
-    if draft.kind != "ingest":
-        return draft
-    added = tuple(msgspec.structs.replace(part, first=version, last=version) for part in draft.added)
-    return msgspec.structs.replace(draft, added=added)
-
-
 def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:
     """A draft with a time not before that of the last commit, unless the clock of that one was ahead."""
     if draft.at_us >= state.at_us:
@@ -405,8 +399,10 @@ def _set_back(state: LedgerState) -> list[int]:
 
 
 def _check(draft: CommitDraft, state: LedgerState) -> None:
-    if known := next(filter(partial(_is_stale, state), draft.sources), None):
-        raise CommitConflict(f"{known.path} was ingested by another process")
+    for source in draft.sources:
+        known = state.sources.get(source.number)
+        if (known.commit if known else "") != source.commit:  # it was ingested since the commit that the draft knows
+            raise CommitConflict(f"{source.path} was ingested by another process")
     if gone := [folder for folder in draft.removed if folder not in state.parts]:
         raise CommitConflict(f"{min(gone)} was removed by another process")
     if draft.base is not None and draft.base != state.version:
@@ -415,9 +411,3 @@ def _check(draft: CommitDraft, state: LedgerState) -> None:
         raise CommitConflict(f"version {draft.after.version} was processed by another process")
     if draft.deletion is not None and draft.deletion != state.notes.get(DELETION, ""):
         raise CommitConflict("events were deleted by another process")
-
-
-def _is_stale(state: LedgerState, source: IngestedFile) -> bool:
-    """Whether a source was ingested since the commit that the draft is based on."""
-    known = state.sources.get(source.number)
-    return (known.commit if known else "") != source.commit

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from genus.errors import LakeDamaged
-from genus.lake._tables.commits import NO_SOURCES, Commit, SourceTableInfo, checksum, sources_of
+from genus.lake._tables.commits import NO_SOURCES, Commit, SourceTableInfo, checksum, completed
 from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.sources import TABLE_FROM, SourceTable, make_table
 
@@ -114,7 +114,7 @@ class LedgerFolder:
             raise LakeDamaged(f"{path}: the file holds version {commit.version}; restore it from a backup")
         info = commit.table
         table = None if info is None else SourceTable.open(self.files, f"{self.path}/{info.name}", info)
-        return SealedCommit(commit, envelope.last or envelope.seal, table)
+        return SealedCommit(completed(commit), envelope.last or envelope.seal, table)
 
     def create(self, commit: Commit) -> str | None:
         """Write a commit and return its seal; None if another writer has created the file.
@@ -135,7 +135,7 @@ class LedgerFolder:
         """A fold with its sources in a file, if they are many; those that are too old are forgotten."""
         if len(folded.sources) < TABLE_FROM and not any(step.table for step in steps):
             return folded
-        given = [(table or sources_of(commit), commit.at_us) for commit, _, table in steps]
+        given = [(table or commit.sources, commit.at_us) for commit, _, table in steps]
         content, counts, forgotten = make_table(given, folded.at_us)
         folded = msgspec.structs.replace(folded, sources=(), counts=(folded.counts or NO_SOURCES) - forgotten)
         if not counts.sources:

@@ -62,10 +62,7 @@ class Drafts:
     def begin(self, id: str) -> None:
         """Note that this thread writes files of a draft."""
         if id not in self._open:
-            if self._folder is not None:
-                with suppress(OSError):
-                    os.makedirs(self._folder, exist_ok=True)
-            self._open[id] = threading.get_ident(), self._lock(id, os.O_CREAT)
+            self._open[id] = threading.get_ident(), self._lock(id, create=True)
 
     def end(self, id: str) -> None:
         _, lock = self._open.pop(id, (0, None))
@@ -94,12 +91,14 @@ class Drafts:
             with suppress(OSError):
                 yield from filter(self.has_ended, sorted(os.listdir(self._folder)))
 
-    def _lock(self, id: str, flags: int = 0) -> int | None:
+    def _lock(self, id: str, *, create: bool = False) -> int | None:
         """Lock the file of a draft; None where that is not possible: others hold it, or the disk is full."""
         if self._folder is None:
             return None
         with suppress(OSError):
-            descriptor = os.open(f"{self._folder}/{id}", os.O_RDWR | flags, 0o666)
+            if create:
+                os.makedirs(self._folder, exist_ok=True)
+            descriptor = os.open(f"{self._folder}/{id}", os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return descriptor
@@ -244,7 +243,8 @@ class Store:
     def _unused(self, tables: Sequence[str]) -> dict[str, float]:
         """The folders of some tables that the present state does not name, and when they were changed last."""
         parts = self.state().parts
-        found = (each for table in tables for each in self._folders_of(table))
+        commits = (each for table in tables for each in self._commit_folders(f"{self.path}/{table}"))
+        found = (each for commit in commits for each in self._days(commit) or [commit])
         return {
             inner: max((file.modified for file in walk_files(self.files, each.path)), default=each.modified)
             for each in found
@@ -273,11 +273,8 @@ class Store:
         longest = max(older_than_s, MAX_WRITE_S)
         return age > longest or (age >= older_than_s and self.drafts.has_ended(draft_of(folder)))
 
-    def _folders_of(self, table: str) -> Iterator[FileInfo]:
-        """The folders with files of a table: those of days, or those of commits where there are no days."""
-        for commit in self.files.list_folder(f"{self.path}/{table}"):
-            if commit.is_folder and commit_of(commit.path):
-                yield from [found for found in self.files.list_folder(commit.path) if found.is_folder] or [commit]
+    def _days(self, commit: FileInfo) -> list[FileInfo]:
+        return [found for found in self.files.list_folder(commit.path) if found.is_folder]
 
     def _commit_folders(self, folder: str) -> Iterator[FileInfo]:
         for found in self.files.list_folder(folder):
@@ -290,9 +287,8 @@ class Store:
         """Remove the leftover folders of some tables, and commits that old that are folded; counts the folders."""
         leftovers = self.leftovers(tables, older_than_s)
         self.remove(leftovers)
-        for id in self.drafts.ended():
-            if all(draft_of(found.path) != id for found in self._commit_folders(self.path)):
-                self.drafts.forget(id)
+        for id in {*self.drafts.ended()}.difference(draft_of(found.path) for found in self._commit_folders(self.path)):
+            self.drafts.forget(id)
         tables = self.ledger.folder.listing().tables(used=False)  # a process may still search new ones
         for found in self.files.list_folder(f"{self.path}/{LOG_FOLDER}"):
             if (found.name.startswith(".") or found.name in tables) and found.modified < time.time() - MAX_WRITE_S:
