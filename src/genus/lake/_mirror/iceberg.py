@@ -7,7 +7,7 @@ the tables any more, with bounds of their values, so before such files are remov
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ from genus.lake._tables.store import Store
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
 FOLDER, CATALOG, NAMESPACE = "_iceberg", "catalog.db", "lake"
@@ -54,11 +53,12 @@ class IcebergTables:
         if found := [sign for sign in _NOT_IN_PATHS if sign in self._root]:
             raise LakeError(f"{self._root}: pyiceberg does not find files in paths with {found[0]!r}; move the lake")
         state = self._store.state()
-        text, changed = state.catalog or "", 0
+        changed = 0
         with closing(self._catalog(state)) as catalog:
-            tables = [each for each in tables_of(text) if state.table(each) or catalog.table_exists(_name(each))]
+            known = tables_of(state.catalog or "")
+            tables = [each for each in known if state.table(each) or catalog.table_exists(_name(each))]
             for number, table in enumerate(tables, 1):
-                changed += self._update(_open(catalog, table, file_columns(text, table)), table, state)
+                changed += self._update(catalog, table, state)
                 if progress is not None:
                     progress(number, len(tables))
         return MirrorResult(changed, changed, state.version, time.monotonic() - began)
@@ -108,15 +108,29 @@ class IcebergTables:
             raise missing_extra("Iceberg tables need pyiceberg", "iceberg") from missing
         return SqlCatalog("genus", uri=f"sqlite:///{self._folder}/{CATALOG}", warehouse=f"file://{self._folder}")
 
-    def _update(self, iceberg: "Table", table: str, state: LedgerState) -> bool:
+    def _update(self, catalog: "SqlCatalog", table: str, state: LedgerState) -> bool:
+        """Bring a table to a state; whether it has changed."""
+        from pyiceberg.io.pyarrow import parquet_files_to_data_files
+        from pyiceberg.table import TableProperties
+
+        iceberg = _open(catalog, table, file_columns(state.catalog or "", table))
         parts = state.table(table)
         wanted = {f"file://{self._root}/{part.folder}/{file.name}" for part in parts for file in part.files}
         there = {task.file.file_path: task.file for task in iceberg.scan().plan_files()}
-        removed = [file for path, file in there.items() if path not in wanted]
+        if there.keys() == wanted:
+            return False
         added = sorted(wanted - there.keys())
-        if added or removed:
-            _change(iceberg, removed, added, {LEDGER_VERSION: str(state.version), IDENTITY: state.lake})
-        return bool(added or removed)
+        properties = {LEDGER_VERSION: str(state.version), IDENTITY: state.lake}
+        with iceberg.transaction() as transaction:
+            if iceberg.name_mapping() is None:  # files have no numbers of columns
+                mapping = iceberg.schema().name_mapping.model_dump_json()
+                transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+            with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:
+                for path in sorted(there.keys() - wanted):
+                    snapshot.delete_data_file(there[path])
+                for file in parquet_files_to_data_files(iceberg.io, transaction.table_metadata, iter(added)):
+                    snapshot.append_data_file(file)
+        return True
 
 
 @contextmanager
@@ -143,21 +157,6 @@ def _open(catalog: "SqlCatalog", table: str, files: pa.Schema) -> "Table":
         with iceberg.update_schema() as update:
             update.union_by_name(schema)
     return iceberg
-
-
-def _change(iceberg: "Table", removed: Iterable["DataFile"], added: list[str], properties: dict[str, str]) -> None:
-    from pyiceberg.io.pyarrow import parquet_files_to_data_files
-    from pyiceberg.table import TableProperties
-
-    with iceberg.transaction() as transaction:
-        if iceberg.name_mapping() is None:  # files have no numbers of columns
-            mapping = iceberg.schema().name_mapping.model_dump_json()
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-        with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:
-            for file in removed:
-                snapshot.delete_data_file(file)
-            for file in parquet_files_to_data_files(iceberg.io, transaction.table_metadata, iter(added)):
-                snapshot.append_data_file(file)
 
 
 def _name(table: str) -> tuple[str, str]:

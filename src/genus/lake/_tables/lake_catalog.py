@@ -7,6 +7,7 @@ format that buses and brokers use, and may be shared with them.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -258,10 +259,8 @@ class SubscriptionResolver:
         try:
             return self._parse(text, [self._generated[name] for name in named])
         except SubscriptionError:
-            try:
+            with suppress(SubscriptionError):
                 return self._rebind(self._parse(text, own))
-            except SubscriptionError:
-                pass
             raise
 
     def _only_type(self, words: set[str]) -> type | None:
@@ -299,15 +298,9 @@ class SubscriptionResolver:
             )
         return self._outdated[cls]
 
-    def _rebind(self, subscription: Subscription) -> Subscription:
-        types = tuple(self._generated[name_of(cls)] for cls in subscription.types)
-        return rebuild(
-            AllOf(types),
-            exact=subscription.exact,
-            has=subscription.has,
-            lacks=subscription.lacks,
-            where=subscription.where,
-        )
+    def _rebind(self, asked: Subscription) -> Subscription:
+        types = AllOf(tuple(self._generated[name_of(cls)] for cls in asked.types))
+        return rebuild(types, exact=asked.exact, has=asked.has, lacks=asked.lacks, where=asked.where)
 
     def _check(self, subscription: Subscription) -> None:
         for wanted in subscription.types:

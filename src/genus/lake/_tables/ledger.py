@@ -18,15 +18,7 @@ from contextlib import suppress
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import (
-    DELETION,
-    ID_DIGITS,
-    Commit,
-    CommitConflict,
-    CommitDraft,
-    Cursor,
-    fold,
-)
+from genus.lake._tables.commits import DELETION, ID_DIGITS, Commit, CommitConflict, CommitDraft, Cursor, fold
 from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.ledger_folder import LOG_FOLDER, Head, LedgerFolder, Listing, SealedCommit, file_name
 from genus.lake._tables.sources import TABLE_FROM

@@ -113,7 +113,7 @@ class LedgerFolder:
         if (commit.since, commit.version) != (first, last or first):
             raise LakeDamaged(f"{path}: the file holds version {commit.version}; restore it from a backup")
         info = commit.table
-        table = None if info is None else SourceTable.open(self.files, f"{self.path}/{info.name}", info)
+        table = None if info is None else SourceTable(self.files, f"{self.path}/{info.name}", info)
         return SealedCommit(completed(commit), envelope.last or envelope.seal, table)
 
     def create(self, commit: Commit) -> str | None:

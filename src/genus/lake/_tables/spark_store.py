@@ -23,13 +23,7 @@ from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, arrow_opens, no_space, spark_path
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.names import COMMIT
-from genus.lake._tables.part_writer import (
-    RESULT_SCHEMA,
-    FileReport,
-    PartitionWriter,
-    WritePlan,
-    write_uploads,
-)
+from genus.lake._tables.part_writer import RESULT_SCHEMA, FileReport, PartitionWriter, WritePlan, write_uploads
 from genus.lake._tables.store import Store
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -92,8 +86,8 @@ class SparkStore(Store):
         with spark_errors(self.path), job_errors():
             found = list(write_uploads(self.files, rows.toLocalIterator() if upload else rows.collect()))
         reports = sorted((msgspec.json.decode(each, type=FileReport) for each in found), key=lambda each: each.path)
-        for table in tables:
-            self._remove_strays(f"{table}/{folder}", reports)
+        for name in tables:
+            self._remove_strays(f"{name}/{folder}", reports)
         inside: dict[tuple[str, str], list[StoredFile]] = {}
         for each in reports:
             inside.setdefault((each.table, each.folder), []).append(each.file)

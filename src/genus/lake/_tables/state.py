@@ -7,15 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from genus.lake._tables.commits import (
-    Commit,
-    Cursor,
-    Part,
-    count_bytes,
-    count_files,
-    count_rows,
-    latest,
-)
+from genus.lake._tables.commits import Commit, Cursor, Part, count_bytes, count_files, count_rows, latest
 from genus.lake._tables.growing_map import GrowingMap
 from genus.lake._tables.names import DEAD_LETTERS
 from genus.lake._tables.shapes import Shape

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
@@ -341,42 +342,33 @@ class Store:
 
 _SMALL = 1 << 16
 """Files of at most this size are compared as a whole before they are read."""
-_MOST_KNOWN = 200_000
-_known: dict[str, tuple[int, int, int]] = {}
-"""Files that were compared, with number, size and time of the last change."""
 
 
 def _check_file(path: str, file: StoredFile) -> None:
     """Raise LakeDamaged if a file is missing or not what was committed, as far as it can be seen quickly."""
     try:
         status = os.stat(path)
-        found = status.st_ino, status.st_size, status.st_mtime_ns
-        if _known.get(path) == found and status.st_size == file.bytes:
-            return
-        problem = _difference(path, file, status.st_size)
+        _compare(path, file, status.st_size, (status.st_ino, status.st_mtime_ns))
     except OSError as error:
         raise LakeDamaged(
             f"{path} cannot be read ({error.strerror}); it has {file.rows} rows; restore it from a backup"
         ) from error
+
+
+@lru_cache(maxsize=200_000)
+def _compare(path: str, file: StoredFile, size: int, identity: tuple[int, int]) -> None:
+    """Compare a file with what was committed; once, until its number or the time of its last change is another."""
+    problem = "" if size == file.bytes else f"has {size} bytes, not the {file.bytes} that were committed"
+    if not problem and (size <= _SMALL or file.footer):
+        with open(path, "rb") as opened:
+            if size <= _SMALL and checksum(opened.read()) != file.checksum:
+                problem = "has another content than was committed"
+            elif size > _SMALL:
+                opened.seek(-8, os.SEEK_END)
+                opened.seek(-min(size, 8 + int.from_bytes(opened.read(4), "little")), os.SEEK_END)
+                problem = "" if checksum(opened.read()) == file.footer else "has another footer than was committed"
     if problem:
         raise LakeDamaged(f"{path} {problem}; restore it from a backup")
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[path] = found
-
-
-def _difference(path: str, file: StoredFile, size: int) -> str:
-    """What a file has in another way than it was committed; empty if nothing was found."""
-    if size != file.bytes:
-        return f"has {size} bytes, not the {file.bytes} that were committed"
-    if size > _SMALL and not file.footer:
-        return ""
-    with open(path, "rb") as opened:
-        if size <= _SMALL:
-            return "" if checksum(opened.read()) == file.checksum else "has another content than was committed"
-        opened.seek(-8, os.SEEK_END)
-        opened.seek(-min(size, 8 + int.from_bytes(opened.read(4), "little")), os.SEEK_END)
-        return "" if checksum(opened.read()) == file.footer else "has another footer than was committed"
 
 
 def folders_above(root: str, folders: Iterable[str]) -> list[str]:
