@@ -301,8 +301,8 @@ def file_statistics(files: FileSystem, path: str, rows: int, columns: pa.Schema)
     groups = [] if footer is None else [footer.row_group(number) for number in range(footer.num_row_groups)]
     least, most, nulls = dict[str, int | str](), dict[str, int | str](), dict[str, int]()
     for index, name in enumerate(() if footer is None else footer.schema.names):
-        chunks = [group.column(index).statistics for group in groups] if name in wanted else [None]
-        if all(each is not None and each.has_null_count for each in chunks):
+        chunks = [group.column(index).statistics for group in groups]
+        if name in wanted and all(each is not None and each.has_null_count for each in chunks):
             nulls[name] = sum(each.null_count for each in chunks)
             if (bounds := _bounds(chunks, columns.field(name).type)) is not None:
                 least[name], most[name] = bounds

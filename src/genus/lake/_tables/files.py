@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -161,6 +161,9 @@ def file_info(path: str) -> FileInfo:
     return FileInfo(path, int(found.size), False, os.stat(local).st_mtime if local else (found.mtime_ns or 0) / 1e9)
 
 
+Content: TypeAlias = bytes | memoryview
+
+
 class WrittenContent(NamedTuple):
     """Size and checksum of a file that was written."""
 
@@ -170,7 +173,7 @@ class WrittenContent(NamedTuple):
     """The checksum of the end of a Parquet file, which says where which values are."""
 
     @classmethod
-    def of(cls, content: bytes | memoryview) -> "WrittenContent":
+    def of(cls, content: Content) -> "WrittenContent":
         footer = content[-8 - int.from_bytes(content[-8:-4], "little") :]
         return cls(len(content), checksum(content), checksum(footer))
 

@@ -51,7 +51,7 @@ class GrowingMap(Mapping[K, V]):
         return found
 
     def __contains__(self, key: object) -> bool:
-        return self._recent[key] is not None if key in self._recent else key in self._base  # type: ignore[index]
+        return self._recent[key] is not None if key in self._recent else key in self._base
 
     def __iter__(self) -> Iterator[K]:
         if not self._recent:

@@ -299,7 +299,7 @@ class SubscriptionResolver:
         return self._outdated[cls]
 
     def _rebind(self, asked: Subscription) -> Subscription:
-        types = AllOf(tuple(self._generated[name_of(cls)] for cls in asked.types))
+        types: AllOf[Any] = AllOf(tuple(self._generated[name_of(cls)] for cls in asked.types))
         return rebuild(types, exact=asked.exact, has=asked.has, lacks=asked.lacks, where=asked.where)
 
     def _check(self, subscription: Subscription) -> None:
