@@ -45,10 +45,12 @@ class GrowingMap(Mapping[K, V]):
         return made
 
     def __getitem__(self, key: K) -> V:
-        found = self._recent[key] if key in self._recent else self._base[key]
-        if found is None:
+        found = self._recent.get(key)
+        if found is not None:
+            return found
+        if key in self._recent:  # it was removed
             raise KeyError(key)
-        return found
+        return self._base[key]
 
     def __contains__(self, key: object) -> bool:
         return self._recent[key] is not None if key in self._recent else key in self._base

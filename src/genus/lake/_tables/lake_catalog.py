@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -220,8 +220,8 @@ class SubscriptionResolver:
         self._catalog = catalog
         self._parse = parse
         self._declares_subtypes = declares_subtypes
-        self._outdated: dict[type, bool] = {}
-        self._hidden: dict[type, frozenset[str]] = {}
+        self._is_outdated = cache(partial(_is_outdated, catalog))
+        self._hidden_names = cache(partial(_hidden_names, catalog))
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
         if isinstance(what, str):
@@ -254,7 +254,7 @@ class SubscriptionResolver:
             return self._parse(text, [only])
         named = [name for name in words if name in self._own]
         own = [self._own[name] for name in named]
-        if not any(self._is_outdated(cls) or not words.isdisjoint(self._hidden_by(cls)) for cls in own):
+        if not any(self._is_outdated(cls) or not words.isdisjoint(self._hidden_names(cls)) for cls in own):
             return self._parse(text, own or self._own.values())
         try:
             return self._parse(text, [self._generated[name] for name in named])
@@ -272,31 +272,10 @@ class SubscriptionResolver:
         if len(named) != 1:
             return None
         cls = self._catalog.declare(named[0])
-        others = {attribute.name for attribute in self._catalog.vector(named[0])}.difference(
-            attribute.name for attribute in attributes(cls)
+        others = {each.name for each in self._catalog.vector(named[0])}.difference(
+            each.name for each in attributes(cls)
         )
         return cls if words.isdisjoint(others) and not self._is_outdated(cls) else None
-
-    def _hidden_by(self, cls: type) -> frozenset[str]:
-        """The attributes that the family of a type has in the catalog and not in this process."""
-        if cls not in self._hidden:
-            own = {attribute.name for attribute in vector(cls)}
-            known = {attribute.name for attribute in self._catalog.vector(name_of(cls))}
-            self._hidden[cls] = frozenset(known - own)
-        return self._hidden[cls]
-
-    def _is_outdated(self, cls: type) -> bool:
-        """Whether a class lacks attributes, their names, or values of enums that its type has in the catalog."""
-        if cls not in self._outdated:
-            own, scope = {attribute.name for attribute in attributes(cls)}, self._catalog.vector(name_of(cls))
-            choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
-            known = [(there.type, each.type) for each in choices if (there := scope.get(each.name)) is not None]
-            self._outdated[cls] = not (
-                has_names_of(cls, self._catalog)
-                and own.issuperset(attribute_names(name_of(cls), self._catalog.entries))
-                and all(one == two for one, two in known)
-            )
-        return self._outdated[cls]
 
     def _rebind(self, asked: Subscription) -> Subscription:
         types: AllOf[Any] = AllOf(tuple(self._generated[name_of(cls)] for cls in asked.types))
@@ -316,3 +295,19 @@ class SubscriptionResolver:
             raise LakeError(
                 f"the lake's catalog has no attribute {lacking[0]!r} of {scope.scope}; {what} register its type"
             )
+
+
+def _hidden_names(catalog: Catalog, cls: type) -> set[str]:
+    """The attributes that the family of a type has in a catalog and not in this process."""
+    return {each.name for each in catalog.vector(name_of(cls))}.difference(each.name for each in vector(cls))
+
+
+def _is_outdated(catalog: Catalog, cls: type) -> bool:
+    """Whether a class lacks attributes, their names, or values of enums that its type has in a catalog."""
+    own, scope = {each.name for each in attributes(cls)}, catalog.vector(name_of(cls))
+    choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
+    return not (
+        has_names_of(cls, catalog)
+        and own.issuperset(attribute_names(name_of(cls), catalog.entries))
+        and all(there.type == each.type for each in choices if (there := scope.get(each.name)) is not None)
+    )

@@ -288,7 +288,8 @@ class Store:
         """Remove the leftover folders of some tables, and commits that old that are folded; counts the folders."""
         leftovers = self.leftovers(tables, older_than_s)
         self.remove(leftovers)
-        for id in {*self.drafts.ended()}.difference(draft_of(found.path) for found in self._commit_folders(self.path)):
+        ended = set(self.drafts.ended())
+        for id in ended.difference(draft_of(found.path) for found in self._commit_folders(self.path)) if ended else ():
             self.drafts.forget(id)
         tables = self.ledger.folder.listing().tables(used=False)  # a process may still search new ones
         for found in self.files.list_folder(f"{self.path}/{LOG_FOLDER}"):
