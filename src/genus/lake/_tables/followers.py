@@ -6,6 +6,7 @@ lake does not know where they are; those in its folder, beside it and at given p
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Literal, get_args
@@ -57,10 +58,12 @@ class FollowerSearch:
     def find(self, paths: Iterable[str | os.PathLike[str]] = ()) -> list[FollowerStatus]:
         """How far the followers have come, by path; those in the lake's folder, beside it, and at given paths."""
         lake = self._lake.state()
-        wanted = dict.fromkeys([*self._folders(), *map(absolute_path, paths)])
-        opened = {path: self._stores.get(path) or _open(path) for path in wanted if _has_ledger(path)}
-        self._stores = {path: store for path, store in opened.items() if store is not None}
-        found = [self._status(store, lake) for store in [*self._stores.values()]]
+        opened: dict[str, Store] = {}
+        for path in filter(_has_ledger, dict.fromkeys([*self._folders(), *map(absolute_path, paths)])):
+            with suppress(LakeError):  # such as one that only Spark can open
+                opened[path] = self._stores.get(path) or Store(path)
+        self._stores = opened
+        found = [self._status(store, lake) for store in opened.values()]
         return sorted((each for each in found if each is not None), key=lambda each: each.path)
 
     def _folders(self) -> Iterator[str]:
@@ -76,7 +79,7 @@ class FollowerSearch:
         try:
             state = store.state()
         except (LakeError, OSError) as problem:
-            del self._stores[store.path]
+            self._stores = {path: each for path, each in self._stores.items() if each is not store}
             if not store.path.startswith(f"{self._lake.path}/{STREAMS}/"):
                 return None  # only its place can say that it is of this lake
             return FollowerStatus(
@@ -103,13 +106,6 @@ class FollowerSearch:
             about=" of ".join(filter(None, (state.notes.get("analysis"), state.notes.get("subscription")))),
             problem="" if self._lake.ledger.has(state.cursor) else restored,
         )
-
-
-def _open(path: str) -> Store | None:
-    try:
-        return Store(path)
-    except LakeError:
-        return None
 
 
 def _folders_in(place: str) -> list[str]:

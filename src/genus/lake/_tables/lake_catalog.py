@@ -220,8 +220,8 @@ class SubscriptionResolver:
         self._catalog = catalog
         self._parse = parse
         self._declares_subtypes = declares_subtypes
-        self._is_outdated = cache(partial(_is_outdated, catalog))
-        self._hidden_names = cache(partial(_hidden_names, catalog))
+        self._is_outdated: Callable[[type], bool] = cache(partial(_is_outdated, catalog))
+        self._hidden_names: Callable[[type], set[str]] = cache(partial(_hidden_names, catalog))
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
         if isinstance(what, str):
