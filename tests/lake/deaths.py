@@ -75,7 +75,7 @@ def dying(death: Death) -> Iterator[None]:
     patches = [patch.object(os, name, death.around(getattr(os, name))) for name in changes]
     patches += [
         patch.object(job, "write_file", death.around(write)),
-        patch.object(SparkStore, "_write", death.around(SparkStore._write)),
+        patch.object(SparkStore, "write", death.around(SparkStore.write)),
         patch.object(Drafts, "begin", note),
         patch.object(Drafts, "forget", lambda *_: None),
     ]

@@ -1,5 +1,6 @@
 """File systems of a lake: the local one and Hadoop's keep the same guarantees."""
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -12,7 +13,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
-from genus.lake._tables import file_systems
 from genus.lake._tables import files as lake_files
 from genus.lake._tables.file_systems import FileSystem, HadoopFileSystem, LocalFileSystem, file_system_for, walk_files
 from genus.lake._tables.files import (
@@ -171,13 +171,14 @@ def test_a_listing_passes_over_files_that_vanish_meanwhile(tmp_path: Path, monke
     """A temporary file of another writer may vanish between listing and reading its size."""
     (tmp_path / "kept").touch()
     (tmp_path / "vanishing").touch()
-    found = file_systems._file_info
+    scandir = os.scandir
 
-    def late(entry: Any) -> Any:
-        (tmp_path / "vanishing").unlink(missing_ok=True)
-        return found(entry)
+    def late(folder: str) -> list[os.DirEntry[str]]:
+        entries = list(scandir(folder))
+        (tmp_path / "vanishing").unlink()
+        return entries
 
-    monkeypatch.setattr(file_systems, "_file_info", late)
+    monkeypatch.setattr("os.scandir", late)
     assert [each.name for each in LocalFileSystem().list_folder(str(tmp_path))] == ["kept"]
 
 

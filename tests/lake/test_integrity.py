@@ -25,7 +25,7 @@ from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, StoredFi
 from genus.lake._tables.files import put_content
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.state import LedgerState
-from genus.lake._tables.store import Store, _known
+from genus.lake._tables.store import Store, _compare
 from genus.testing import run_command
 from tests.examples import examples
 from tests.lake.roads import ALL, Counter, traffic, write_recording
@@ -254,7 +254,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(folder: Path) -> None:
     for number in range(FLIPS):
         within = (0, footer) if number % 3 else (footer, len(content))
         path.write_bytes(_flip(content, 8 * chosen.randrange(*within) + chosen.randrange(8)))
-        _known.clear()
+        _compare.cache_clear()
         with pytest.raises(LakeDamaged, match=path.name):
             store.file_paths([part])
         assert [problem.path for problem in store.check()] == [str(path)]

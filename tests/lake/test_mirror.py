@@ -774,7 +774,7 @@ def test_bounds_are_forgotten_where_no_part_of_a_table_is_left(
     for _ in range(2):
         plain.ingest("Ünit")
     plain.mirror().follow()
-    assert "Weighbridge" not in Store(plain.path).state().folders
+    assert "Weighbridge" not in Store(plain.path).state().tables
     plain.mirror().forget_bounds()
     logs = {table: plain.path / table_folder(table) / "_delta_log" for table in FAMILIES}
     has_bounds = {table: r"minValues\":{\"" in (log / f"{0:020}.json").read_text() for table, log in logs.items()}

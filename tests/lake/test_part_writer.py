@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
 from genus.lake._tables import part_writer
-from genus.lake._tables.files import WrittenContent, read_content
+from genus.lake._tables.files import WrittenContent
 from genus.lake._tables.part_writer import FileReport, PartitionWriter, WritePlan
 from genus.lake._tables.spark_store import SparkStore
 
@@ -26,8 +26,8 @@ Row = tuple[int, int]
 """A day, and a number."""
 
 
-def plan(root: Path, most: int = 1000, *, upload: bool = False) -> WritePlan:
-    return WritePlan(str(root), "_commit=4f21", {"tables/Loop": STORED}, "_day", most, upload)
+def plan(root: Path, *, upload: bool = False) -> WritePlan:
+    return WritePlan(str(root), "_commit=4f21", {"tables/Loop": STORED}, "_day", upload)
 
 
 def batches(rows: Sequence[Row], size: int) -> list[pa.RecordBatch]:
@@ -51,14 +51,14 @@ def test_every_row_is_in_a_file_of_its_day(
 ) -> None:
     """Also if days are not in order and more are open than fit; reports say what the files have."""
     root, found = tmp_path_factory.mktemp("store"), Tally[Row]()
-    with patch.object(part_writer, "MAX_ROWS", 12), patch.object(part_writer, "ROW_GROUP", 4):
-        reports = written(plan(root, most=7), rows, size)
+    with patch.object(part_writer, "MAX_ROWS", 7), patch.object(part_writer, "ROW_GROUP", 4):
+        reports = written(plan(root), rows, size)
     for report in reports:
         path = f"{root}/{report.path}"
         table = pq.read_table(path, partitioning=None)
         assert table.schema.remove_metadata() == STORED
         assert table.column("pause").equals(table.column("number"))
-        content = WrittenContent.of(read_content(path))
+        content = WrittenContent.of(Path(path).read_bytes())
         assert (report.file.rows, report.file.bytes, report.file.checksum) == (table.num_rows, *content[:2])
         assert 0 < table.num_rows <= 7
         day = (date.fromisoformat(report.folder.rpartition("=")[2]) - DAY0).days
@@ -71,11 +71,11 @@ def test_another_attempt_never_changes_a_file_that_was_reported(tmp_path: Path) 
     """With the rows in the same order it writes the same files, otherwise others."""
     rows = [(0, number) for number in range(50)]
     first = written(plan(tmp_path), rows)
-    before = read_content(f"{tmp_path}/{first[0].path}")
+    before = (tmp_path / first[0].path).read_bytes()
     assert written(plan(tmp_path), rows, size=7) == first
     (other,) = written(plan(tmp_path), rows[::-1])
     assert other.path != first[0].path
-    assert read_content(f"{tmp_path}/{first[0].path}") == before
+    assert (tmp_path / first[0].path).read_bytes() == before
 
 
 def test_the_driver_gets_the_content_where_tasks_cannot_write(tmp_path: Path) -> None:
@@ -97,8 +97,7 @@ def test_spark_reads_what_its_tasks_wrote(spark: SparkSession, tmp_path: Path) -
     frame = spark.sql(
         "SELECT id, timestamp_micros(id * 1000003) AS at, INTERVAL '0.000001' SECOND * id AS pause FROM range(9)"
     )
-    parts = store.write(frame, draft, "t", most=4)
-    assert max(file.rows for part in parts for file in part.files) == 4
+    parts = store.write(frame, draft, "t")
     assert not left.exists()
     read = store.frame(parts, StructType([*frame.schema, StructField("_commit", StringType())]), "t").drop("_commit")
     assert sorted(map(str, read.collect())) == sorted(map(str, frame.collect()))

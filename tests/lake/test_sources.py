@@ -140,5 +140,5 @@ def test_a_table_has_the_last_of_several_sources(tmp_path: Path) -> None:
     assert counts == SourceCounts(2, 11, 0)
     path = tmp_path / "table"
     path.write_bytes(content)
-    table = SourceTable.open(LocalFileSystem(), str(path), SourceTableInfo("table", checksum(content), counts))
+    table = SourceTable(LocalFileSystem(), str(path), SourceTableInfo("table", checksum(content), counts))
     assert (table.get(1), table.of_path("/a")) == (new, new)

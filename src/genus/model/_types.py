@@ -240,6 +240,11 @@ def micros_of_time(moment: datetime) -> int:
     return (moment - _EPOCH) // MICROSECOND
 
 
+def time_of_micros(micros: int) -> datetime:
+    """The time, in UTC, that is so many microseconds after 1970-01-01 UTC."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
 def micros_of_duration(span: timedelta) -> int:
     """A duration in microseconds: its form in predicates, in columns and on the wire."""
     return span // MICROSECOND

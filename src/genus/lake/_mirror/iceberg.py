@@ -7,7 +7,7 @@ the tables any more, with bounds of their values, so before such files are remov
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ import pyarrow as pa
 from genus._extras import missing_extra
 from genus.errors import LakeError
 from genus.lake._mirror.mirror import MirrorResult
-from genus.lake._mirror.table_log import schemas_of
+from genus.lake._mirror.table_log import file_columns, tables_of
 from genus.lake._tables.files import local_path
 from genus.lake._tables.names import BATCH, table_folder
 from genus.lake._tables.state import LedgerState
@@ -25,7 +25,6 @@ from genus.lake._tables.store import Store
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
-    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
 FOLDER, CATALOG, NAMESPACE = "_iceberg", "catalog.db", "lake"
@@ -54,11 +53,12 @@ class IcebergTables:
         if found := [sign for sign in _NOT_IN_PATHS if sign in self._root]:
             raise LakeError(f"{self._root}: pyiceberg does not find files in paths with {found[0]!r}; move the lake")
         state = self._store.state()
-        schemas, changed = schemas_of(state.catalog or ""), 0
+        changed = 0
         with closing(self._catalog(state)) as catalog:
-            tables = [table for table in schemas.tables if state.table(table) or self._has(catalog, table)]
+            known = tables_of(state.catalog or "")
+            tables = [each for each in known if state.table(each) or catalog.table_exists(_name(each))]
             for number, table in enumerate(tables, 1):
-                changed += self._update(_open(catalog, table, schemas.file_schema(table)), table, state)
+                changed += self._update(catalog, table, state)
                 if progress is not None:
                     progress(number, len(tables))
         return MirrorResult(changed, changed, state.version, time.monotonic() - began)
@@ -69,11 +69,12 @@ class IcebergTables:
 
     def metadata_path(self, table: str) -> str:
         """The metadata file of a table; LakeError if there is no such table. Nothing is changed."""
+        missing = LakeError(f"{table} is no Iceberg table yet; call iceberg() or `genus lake mirror --iceberg`")
         if not os.path.exists(f"{self._folder}/{CATALOG}"):
-            raise _no_table(table)
+            raise missing
         with closing(self._open_catalog()) as catalog:
-            if not self._has(catalog, table):
-                raise _no_table(table)
+            if not catalog.table_exists(_name(table)):
+                raise missing
             if not self._is_of(catalog, self._store.state()):
                 raise LakeError(
                     f"the Iceberg tables of {self._store.path} were made for a lake at another place; call iceberg() "
@@ -88,8 +89,7 @@ class IcebergTables:
         if catalog.namespace_exists(NAMESPACE) and not self._is_of(catalog, state):
             catalog.close()
             self.remove()
-            os.makedirs(self._folder)
-            catalog = self._open_catalog()
+            return self._catalog(state)
         if not catalog.namespace_exists(NAMESPACE):
             catalog.create_namespace(NAMESPACE, self._properties(state))
         return catalog
@@ -108,18 +108,29 @@ class IcebergTables:
             raise missing_extra("Iceberg tables need pyiceberg", "iceberg") from missing
         return SqlCatalog("genus", uri=f"sqlite:///{self._folder}/{CATALOG}", warehouse=f"file://{self._folder}")
 
-    def _has(self, catalog: "SqlCatalog", table: str) -> bool:
-        return catalog.table_exists(_name(table))
+    def _update(self, catalog: "SqlCatalog", table: str, state: LedgerState) -> bool:
+        """Bring a table to a state; whether it has changed."""
+        from pyiceberg.io.pyarrow import parquet_files_to_data_files
+        from pyiceberg.table import TableProperties
 
-    def _update(self, iceberg: "Table", table: str, state: LedgerState) -> bool:
+        iceberg = _open(catalog, table, file_columns(state.catalog or "", table))
         parts = state.table(table)
         wanted = {f"file://{self._root}/{part.folder}/{file.name}" for part in parts for file in part.files}
         there = {task.file.file_path: task.file for task in iceberg.scan().plan_files()}
-        removed = [file for path, file in there.items() if path not in wanted]
+        if there.keys() == wanted:
+            return False
         added = sorted(wanted - there.keys())
-        if added or removed:
-            _change(iceberg, removed, added, {LEDGER_VERSION: str(state.version), IDENTITY: state.lake})
-        return bool(added or removed)
+        properties = {LEDGER_VERSION: str(state.version), IDENTITY: state.lake}
+        with iceberg.transaction() as transaction:
+            if iceberg.name_mapping() is None:  # files have no numbers of columns
+                mapping = iceberg.schema().name_mapping.model_dump_json()
+                transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+            with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:
+                for path in sorted(there.keys() - wanted):
+                    snapshot.delete_data_file(there[path])
+                for file in parquet_files_to_data_files(iceberg.io, transaction.table_metadata, iter(added)):
+                    snapshot.append_data_file(file)
+        return True
 
 
 @contextmanager
@@ -146,25 +157,6 @@ def _open(catalog: "SqlCatalog", table: str, files: pa.Schema) -> "Table":
         with iceberg.update_schema() as update:
             update.union_by_name(schema)
     return iceberg
-
-
-def _change(iceberg: "Table", removed: Iterable["DataFile"], added: list[str], properties: dict[str, str]) -> None:
-    from pyiceberg.io.pyarrow import parquet_files_to_data_files
-    from pyiceberg.table import TableProperties
-
-    with iceberg.transaction() as transaction:
-        if iceberg.name_mapping() is None:  # files have no numbers of columns
-            mapping = iceberg.schema().name_mapping.model_dump_json()
-            transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
-        with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:
-            for file in removed:
-                snapshot.delete_data_file(file)
-            for file in parquet_files_to_data_files(iceberg.io, transaction.table_metadata, iter(added)):
-                snapshot.append_data_file(file)
-
-
-def _no_table(table: str) -> LakeError:
-    return LakeError(f"{table} is no Iceberg table yet; call iceberg() or `genus lake mirror --iceberg`")
 
 
 def _name(table: str) -> tuple[str, str]:

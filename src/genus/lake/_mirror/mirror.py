@@ -17,7 +17,15 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from genus.errors import LakeError
-from genus.lake._mirror.table_log import Change, TableLog, encode_entry, file_statistics, schemas_of
+from genus.lake._mirror.table_log import (
+    Change,
+    TableLog,
+    delta_schema,
+    encode_entry,
+    file_columns,
+    file_statistics,
+    tables_of,
+)
 from genus.lake._tables.commits import Commit, Part, StoredFile
 from genus.lake._tables.names import DEAD, TABLES, table_folder
 from genus.lake._tables.state import LedgerState
@@ -128,7 +136,7 @@ class Mirror:
             before, commits, self._logs = LedgerState(), [], {}  # it is not known, or commits were folded and removed
             self._show_all(now)
         changes = _changes(before, commits)
-        others = now.folders if any(commit.catalog is not None for commit in commits) else ()
+        others = self._tables(now) if any(commit.catalog is not None for commit in commits) else ()
         with ThreadPoolExecutor(_THREADS) as pool:
             tables = dict.fromkeys([*changes, *others])
             list(pool.map(lambda table: self._show(table, before, changes.get(table, []), now), tables))
@@ -159,11 +167,11 @@ class Mirror:
             return None
 
     def _forget_bounds(self, now: LedgerState) -> None:
-        for table in now.folders:
+        for table in self._tables(now):
             if self._log(table).exists:
                 self._show(table, now, [], now)  # a checkpoint has the bounds of all files that its table shows
         self._logs = {}  # the tables that have none show another state
-        present = {table_folder(table): _files(table, now.table(table)) for table in now.folders}
+        present = {table_folder(table): _files(table, now.table(table)) for table in now.tables}
         found = self._store.files.list_folder(f"{self._store.path}/{TABLES}")
         for folder in [*(f"{TABLES}/{each.name}" for each in found if each.is_folder), DEAD]:
             TableLog(self._store.files, f"{self._store.path}/{folder}").forget_bounds(present.get(folder, {}))
@@ -171,12 +179,17 @@ class Mirror:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     def _show_all(self, state: LedgerState, progress: Callable[[int, int], object] | None = None) -> None:
-        tables = sorted({*schemas_of(state.catalog or "").tables, *state.folders})
+        tables = self._tables(state)
         for number, table in enumerate(tables, 1):
-            if table not in self._logs and (state.table(table) or self._log(table).exists):
+            if table not in self._logs:
                 self._show(table, state, [], state)
             if progress is not None:
                 progress(number, len(tables))
+
+    def _tables(self, state: LedgerState) -> list[str]:
+        """The tables that have rows, or had some and have a log."""
+        empty = {*tables_of(state.catalog or "")}.difference(state.tables)
+        return sorted([*state.tables, *(table for table in empty if self._log(table).exists)])
 
     def _show(self, table: str, before: LedgerState, changes: Sequence[Change], now: LedgerState) -> None:
         """Make a table show a state, by the changes that led to it from the one before."""
@@ -197,17 +210,16 @@ class Mirror:
         """Write an entry for each change, and one for new columns alone; False if another process has written one."""
         root = f"{self._store.path}/{table_folder(table)}"
         for change in changes or [_difference(set(), {}, now)]:
-            schemas = schemas_of(change.catalog)
-            schema, columns = schemas.delta_schema(table), schemas.file_schema(table)
-            is_new = log.schema != schema.text
+            schema, columns = delta_schema(change.catalog, table), file_columns(change.catalog, table)
+            is_new = log.schema != schema
             if not (is_new or change.removed or change.added):
                 continue
             stats = {
                 path: file_statistics(self._store.files, f"{root}/{unquote(path)}", file.rows, columns)
                 for path, file in change.added.items()
             }
-            entry = encode_entry(now.lake, change, schema if is_new else None, stats, log.version < 0)
-            if not log.append(entry, schema.text, len(change.added) - len(change.removed)):
+            entry = encode_entry(now.lake, table, change, schema if is_new else None, stats, first=log.version < 0)
+            if not log.append(entry, schema, len(change.added) - len(change.removed)):
                 return False
             self._written.append(table)
         return True

@@ -15,8 +15,7 @@ read without its checkpoints; if it still cannot, it is removed and begins anew.
 import uuid
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -35,6 +34,7 @@ from genus.lake._tables.commits import StoredFile
 from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.files import FileInfo, local_path, open_input
 from genus.lake._tables.names import COMMIT, DAY, DEAD_LETTERS
+from genus.model._types import time_of_micros
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -47,9 +47,10 @@ FILES_PER_ENTRY = 100
 _ENTRY, _CHECKPOINT, _LAST = ".json", ".checkpoint.parquet", "_last_checkpoint"
 LONGEST_BOUND = 32
 """Bounds of longer texts are left out."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_OTHER_WRITERS = "genusLedger"
 """A writer feature that nobody else has: others read the table, and refuse to write it, because the ledger decides."""
+_PATH_COLUMNS = [pa.field(COMMIT, pa.string()), pa.field(DAY, pa.date32())]
+"""The columns in the paths of files; those of dead letters have no days."""
 _OPERATIONS: Mapping[str, str] = {"compact": "OPTIMIZE", "delete": "DELETE", "expire": "DELETE"}
 
 
@@ -90,9 +91,10 @@ class TableLog:
         return self._load()
 
     def _load(self) -> set[str]:
-        numbers = [_number(found) for found in self._listed(_ENTRY, _CHECKPOINT)]
+        listed = self._listed(_ENTRY, _CHECKPOINT)
+        numbers = list(map(_number, listed))
         self.version, self.schema, self._size = -1, "", 0
-        self._checkpoint = max(map(_number, self._listed(_CHECKPOINT)), default=-1)
+        self._checkpoint = max((_number(each) for each in listed if each.name.endswith(_CHECKPOINT)), default=-1)
         if not numbers:
             return set()
         with self._opened() as table:
@@ -196,17 +198,9 @@ class Change(NamedTuple):
     added: Mapping[str, StoredFile]
 
 
-class NewSchema(NamedTuple):
-    """The columns of a table, where its log lacks some of them."""
-
-    table: str
-    text: str
-    """As JSON."""
-    partitions: tuple[str, ...]
-    """The columns in the paths of files."""
-
-
-def encode_entry(lake: str, change: Change, schema: NewSchema | None, stats: Mapping[str, str], first: bool) -> bytes:
+def encode_entry(
+    lake: str, table: str, change: Change, schema: str | None, stats: Mapping[str, str], *, first: bool
+) -> bytes:
     """The content of a file of a log; `schema` is given if it has changed, `stats` has those of the added files."""
     at_ms, changes_data = change.at_us // 1000, change.kind != "compact"  # it has the same rows in other files
     parameters = {"ledgerVersion": str(change.version), "commit": change.commit, "kind": change.kind}
@@ -216,7 +210,7 @@ def encode_entry(lake: str, change: Change, schema: NewSchema | None, stats: Map
         features = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": [NO_OTHER_WRITERS]}
         actions.append({"protocol": features})
     if schema is not None:
-        actions.append({"metaData": _metadata(lake, schema)})
+        actions.append({"metaData": _metadata(lake, table, schema)})
     actions.append({"txn": {"appId": lake, "version": change.version, "lastUpdated": at_ms}})
     for path in change.removed:
         actions.append({"remove": {**_file(path, changes_data), "deletionTimestamp": at_ms}})
@@ -226,13 +220,13 @@ def encode_entry(lake: str, change: Change, schema: NewSchema | None, stats: Map
     return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
 
 
-def _metadata(lake: str, schema: NewSchema) -> Mapping[str, Any]:
+def _metadata(lake: str, table: str, schema: str) -> Mapping[str, Any]:
     return {
-        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{lake}/{schema.table}")),
-        "name": schema.table,
+        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{lake}/{table}")),
+        "name": table,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": schema.text,
-        "partitionColumns": schema.partitions,
+        "schemaString": schema,
+        "partitionColumns": [field.name for field in _path_columns(table)],
         "configuration": {},
     }
 
@@ -254,41 +248,35 @@ def _file(path: str, changes_data: bool) -> dict[str, Any]:
 # -- columns -----------------------------------------------------------------------------------------------------------
 
 
-class Schemas:
-    """The schemas of the tables of a lake, by the text of its catalog."""
-
-    def __init__(self, catalog: str) -> None:
-        self._text = catalog
-        self._made: dict[str, NewSchema] = {}
-
-    @cached_property
-    def _catalog(self) -> Catalog:
-        return Catalog.parse(self._text)
-
-    @property
-    def tables(self) -> list[str]:
-        return [*self._catalog.families, DEAD_LETTERS]
-
-    def delta_schema(self, table: str) -> NewSchema:
-        """The schema of a Delta table: the columns of files, and all columns in their paths, as Polars wants it."""
-        if table not in self._made:
-            paths = [pa.field(COMMIT, pa.string()), pa.field(DAY, pa.date32())][: 1 if table == DEAD_LETTERS else 2]
-            columns = pa.schema([*self.file_schema(table), *paths])
-            text = import_deltalake().Schema.from_arrow(columns).to_json()
-            self._made[table] = NewSchema(table, text, tuple(field.name for field in paths))
-        return self._made[table]
-
-    def file_schema(self, table: str) -> pa.Schema:
-        """The columns of the files of a table, which may be NULL; LakeDamaged if the catalog lacks its family."""
-        if table != DEAD_LETTERS and table not in self._catalog.families:
-            raise LakeDamaged(f"the catalog in the ledger lacks the family {table}, which has events")
-        fields = DEAD_SCHEMA if table == DEAD_LETTERS else file_schema(self._catalog.families[table])
-        return pa.schema([field.with_nullable(True) for field in fields])
-
-
 @lru_cache(maxsize=4)
-def schemas_of(catalog: str) -> Schemas:
-    return Schemas(catalog)
+def _parse(catalog: str) -> Catalog:
+    return Catalog.parse(catalog) if catalog else Catalog()
+
+
+def tables_of(catalog: str) -> list[str]:
+    """The tables that a lake with a catalog may have; here and below, `catalog` is its text."""
+    return [*_parse(catalog).families, DEAD_LETTERS]
+
+
+def file_columns(catalog: str, table: str) -> pa.Schema:
+    """The columns of the files of a table, which may be NULL; LakeDamaged if the catalog lacks its family."""
+    families = _parse(catalog).families
+    if table != DEAD_LETTERS and table not in families:
+        raise LakeDamaged(f"the catalog in the ledger lacks the family {table}, which has events")
+    fields = DEAD_SCHEMA if table == DEAD_LETTERS else file_schema(families[table])
+    return pa.schema([field.with_nullable(True) for field in fields])
+
+
+@lru_cache(maxsize=1024)
+def delta_schema(catalog: str, table: str) -> str:
+    """The columns of a Delta table as JSON: those of files, and all columns in their paths, as Polars wants it."""
+    columns = pa.schema([*file_columns(catalog, table), *_path_columns(table)])
+    text: str = import_deltalake().Schema.from_arrow(columns).to_json()
+    return text
+
+
+def _path_columns(table: str) -> list[pa.Field]:
+    return _PATH_COLUMNS[:1] if table == DEAD_LETTERS else _PATH_COLUMNS
 
 
 def import_deltalake() -> ModuleType:
@@ -309,15 +297,15 @@ def file_statistics(files: FileSystem, path: str, rows: int, columns: pa.Schema)
     Bounds are given for columns of integers, times and short texts. They are not given for floating-point numbers: a
     footer does not say whether there are NaNs, which readers take for larger than all numbers.
     """
-    footer = _read_footer(files, path)
-    found = {} if footer is None else _chunks(footer, columns)
-    nulls = {
-        name: sum(each.null_count for each in chunks)
-        for name, chunks in found.items()
-        if all(each is not None and each.has_null_count for each in chunks)
-    }
-    bounds = {name: _bounds(chunks, columns.field(name).type) for name, chunks in found.items() if name in nulls}
-    least, most = ({name: each[end] for name, each in bounds.items() if each is not None} for end in (0, 1))
+    footer, wanted = _read_footer(files, path), set(columns.names)
+    groups = [] if footer is None else [footer.row_group(number) for number in range(footer.num_row_groups)]
+    least, most, nulls = dict[str, int | str](), dict[str, int | str](), dict[str, int]()
+    for index, name in enumerate(() if footer is None else footer.schema.names):
+        chunks = [group.column(index).statistics for group in groups]
+        if name in wanted and all(each is not None and each.has_null_count for each in chunks):
+            nulls[name] = sum(each.null_count for each in chunks)
+            if (bounds := _bounds(chunks, columns.field(name).type)) is not None:
+                least[name], most[name] = bounds
     told = {"numRecords": rows, "minValues": least, "maxValues": most, "nullCount": nulls}
     return msgspec.json.encode(told).decode()
 
@@ -333,12 +321,6 @@ def _read_footer(files: FileSystem, path: str) -> Any:
     except LakeError:  # pyarrow has no file system for the path
         content = files.read(path)
         return None if content is None else pq.read_metadata(pa.BufferReader(content))
-
-
-def _chunks(footer: Any, columns: pa.Schema) -> dict[str, list[Any]]:
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    wanted = [(index, name) for index, name in enumerate(footer.schema.names) if name in columns.names]
-    return {name: [group.column(index).statistics for group in groups] for index, name in wanted}
 
 
 def _bounds(chunks: Sequence[Any], type_: pa.DataType) -> tuple[int | str, int | str] | None:
@@ -362,4 +344,4 @@ def instant(micros: int) -> str:
     >>> instant(1_777_615_200_005_000)
     '2026-05-01T06:00:00.005000Z'
     """
-    return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return time_of_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

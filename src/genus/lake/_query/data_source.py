@@ -115,7 +115,7 @@ class GenusReader(DataSourceReader):
 # -- lakes -------------------------------------------------------------------------------------------------------------
 
 
-class LakeFiles(NamedTuple):
+class LakeFiles(msgspec.Struct, frozen=True):
     """Files of one family that a task reads."""
 
     family: str

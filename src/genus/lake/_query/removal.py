@@ -29,7 +29,6 @@ from genus.lake._tables.columns import DEAD_SCHEMA
 from genus.lake._tables.commits import DELETION, CommitConflict, IngestedFile, Part, count_rows
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import (
-    ROWS_PER_FILE,
     LakeTables,
     in_order,
     spark_schema,
@@ -256,7 +255,7 @@ class _Attempt:
         by_day = self._tables.by_day
         ordered = in_order(left, parts) if by_day else left.sortWithinPartitions(SUBSCRIBER, "time")
         days = DAY if by_day else None
-        return self._store.write(ordered, self._draft, self._tables.folder(family), days=days, most=ROWS_PER_FILE)
+        return self._store.write(ordered, self._draft, self._tables.folder(family), days=days)
 
     def _checked(self, part: Part, replaced: Sequence[Part]) -> Part:
         """A part with what is known of the rows that are left of others; LakeError if it has others."""

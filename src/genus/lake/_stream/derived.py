@@ -207,7 +207,7 @@ class DerivedTable:
             kept = _read_files(self._store, waiting, taken.schema, WAITING) if waiting else None
             rows = union_waiting(kept, taken)
             settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, watermark)
-        parts = self._store.write_several(mark(settled), draft)
+        parts = self._store.write(mark(settled), draft)
         counts = [count.get for _, count in seen if count is not None]
         overtaken, late = (sum(count[name] for count in counts) for name in ("overtaken", "late"))
         return parts, overtaken, late, settled.results.schema

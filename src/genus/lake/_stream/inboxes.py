@@ -45,7 +45,7 @@ from genus.model import Span, Vector, seconds
 
 INBOXES, BACKFILLED = "inboxes", "backfilled"
 """The folder of the tables, and the note with the keys of the entries that have got earlier events."""
-ROWS_PER_FILE, EVENTS_PER_FILE, MAX_FILES = 8_000_000, 1_000_000, 64
+EVENTS_PER_FILE, MAX_FILES = 1_000_000, 64
 _ADDRESS = [StructField(SUBSCRIBER, StringType()), StructField(SUBSCRIPTION, StringType())]
 
 
@@ -301,7 +301,7 @@ class Inboxes:
             left = found.join(delivered, one, "left_anti").select(*found.columns)
             ordered = self._by_subscriber(left, count_rows(state.table(family)))
             with job_description(self._store.spark, f"deliver earlier events to {folder_name(self.path)}"):
-                parts = self._store.write(ordered, draft, f"{INBOXES}/{family}", most=ROWS_PER_FILE)
+                parts = self._store.write(ordered, draft, f"{INBOXES}/{family}")
             yield from (msgspec.structs.replace(part, table=family) for part in parts)
 
     def _by_subscriber(self, matches: DataFrame, events: int) -> DataFrame:

@@ -4,25 +4,21 @@ The data files come first, then the commits, the newest first, and at last the n
 interrupted is thus still at the version before, or says that commits are missing; the same call completes it.
 """
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import StoredFile
-from genus.lake._tables.file_systems import LocalFileSystem
-from genus.lake._tables.files import absolute_path, file_error, hidden_path, local_path, sync
+from genus.lake._tables.commits import StoredFile, checksum
+from genus.lake._tables.file_systems import LocalFileSystem, walk_files
+from genus.lake._tables.files import absolute_path, local_path, sync
 from genus.lake._tables.lake_catalog import CATALOG_FILE
 from genus.lake._tables.ledger import Ledger
-from genus.lake._tables.ledger_folder import LOG_FOLDER
+from genus.lake._tables.ledger_folder import LOG_FOLDER, Listing, file_name
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store, folders_above
-
-_BLOCK = 1 << 20
 
 
 class BackupResult(msgspec.Struct, frozen=True):
@@ -64,12 +60,13 @@ def copy_store(store: Store, target: str, progress: Callable[[int, int], object]
     began = time.monotonic()
     folder = _local_folder(target, store)
     state = store.state()
-    earlier = Ledger(LocalFileSystem(), folder).earlier_version(store.ledger, state)
+    earlier = _earlier_version(Ledger(LocalFileSystem(), folder), store.ledger, state)
     if earlier == 0:
         _check_strangers(folder, store.path)
     files = {f"{part.folder}/{file.name}": file for part in state.parts.values() for file in part.files}
-    missing = {path: file for path, file in files.items() if not _is_there(f"{folder}/{path}", file)}
-    _copy_all(store.path, folder, missing, progress or (lambda done, total: None))
+    there = {found.path: found.size for found in walk_files(LocalFileSystem(), folder)}
+    missing = {path: file for path, file in files.items() if there.get(f"{folder}/{path}") != file.bytes}
+    _copy_files(store.path, folder, missing, progress)
     if (catalog := store.files.read(f"{store.path}/{CATALOG_FILE}")) is not None:  # it may have more types
         LocalFileSystem().replace(f"{folder}/{CATALOG_FILE}", catalog)
     _copy_ledger(store, folder, state, earlier)
@@ -91,6 +88,20 @@ def _local_folder(target: str, store: Store) -> str:
     return folder
 
 
+def _earlier_version(copy: Ledger, of: Ledger, state: LedgerState) -> int:
+    """The version of an earlier backup; 0 if there is none.
+
+    LakeError if it is of another store, or has commits that the store does not have in a state.
+    """
+    head = copy.folder.head()
+    if head is None:
+        return 0
+    last = copy.folder.read(head.version)
+    if last is None or last.commit.lake != state.lake or not of.has(last.commit.cursor):
+        raise LakeError(f"{copy.folder.path} is not an earlier backup of this store; choose another folder")
+    return head.version
+
+
 def _check_strangers(folder: str, source: str) -> None:
     """Raise LakeError if a folder without a backup has anything that an interrupted one cannot have left."""
     names = [{found.name for found in LocalFileSystem().list_folder(path)} for path in (folder, source)]
@@ -98,60 +109,32 @@ def _check_strangers(folder: str, source: str) -> None:
         raise LakeError(f"{folder} has {min(strangers)!r}, which is of no backup; choose another folder")
 
 
-def _is_there(path: str, file: StoredFile) -> bool:
-    with suppress(OSError):
-        return os.stat(path).st_size == file.bytes
-    return False
-
-
-def _copy_all(
-    source: str, folder: str, missing: Mapping[str, StoredFile], progress: Callable[[int, int], object]
+def _copy_files(
+    source: str, folder: str, missing: Mapping[str, StoredFile], progress: Callable[[int, int], object] | None
 ) -> None:
-    total, done = sum(file.bytes for file in missing.values()), 0
+    """Copy files that are what was committed."""
+    total, done, files = sum(file.bytes for file in missing.values()), 0, LocalFileSystem()
     for path, file in missing.items():
-        _copy(f"{source}/{path}", f"{folder}/{path}", file)
+        content = files.read(f"{source}/{path}")
+        if content is None:
+            raise LakeError(f"{source}/{path} is missing; if `clean` removed it just now, make the backup again")
+        if checksum(content) != file.checksum:
+            raise LakeDamaged(f"{source}/{path} has another content than was committed; see `genus lake check`")
+        files.replace(f"{folder}/{path}", content)
         done += file.bytes
-        progress(done, total)
+        if progress is not None:
+            progress(done, total)
     for above in folders_above(folder, (os.path.dirname(path) for path in missing)):
         sync(above)
 
 
-def _copy(source: str, target: str, file: StoredFile) -> None:
-    """Copy a file under a hidden name, and rename it if it is what was committed."""
-    made = hidden_path(target)
-    try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if _copy_content(source, made) != file.checksum:
-            raise LakeDamaged(f"{source} has another content than was committed; see `genus lake check`")
-        os.replace(made, target)
-    except FileNotFoundError as problem:
-        if not os.path.exists(source):
-            raise LakeError(f"{source} is missing; if `clean` removed it just now, make the backup again") from problem
-        raise file_error("write", target, problem) from problem
-    except OSError as problem:
-        raise file_error("write", target, problem) from problem
-    finally:
-        with suppress(OSError):
-            os.unlink(made)
-
-
-def _copy_content(source: str, target: str) -> str:
-    digest = hashlib.sha256()
-    with open(source, "rb") as given, open(target, "xb") as made:
-        while block := given.read(_BLOCK):
-            digest.update(block)
-            made.write(block)
-        made.flush()
-        os.fsync(made.fileno())
-    return digest.hexdigest()[:32]
-
-
 def _copy_ledger(store: Store, folder: str, state: LedgerState, earlier: int) -> None:
     """Copy the commits and folds up to a state, and note it as the newest; those of an earlier backup are there."""
-    files, log = LocalFileSystem(), f"{folder}/{LOG_FOLDER}"
+    files, copy, log = LocalFileSystem(), Ledger(LocalFileSystem(), folder), f"{folder}/{LOG_FOLDER}"
     there = {found.name for found in files.list_folder(log)}
-    known = {*Ledger(files, folder).names_upto(earlier)}
-    made = [f"{log}/{name}" for name in store.ledger.names_upto(state.version) if name not in known]
+    known = {*_names_upto(copy.folder.listing(), earlier)}
+    wanted = _names_upto(store.ledger.folder.listing(), state.version)
+    made = [f"{log}/{name}" for name in wanted if name not in known]
     for path in made:
         content = store.files.read(f"{store.path}/{LOG_FOLDER}/{os.path.basename(path)}")
         if os.path.basename(path) in there and files.read(path) != content:
@@ -160,14 +143,17 @@ def _copy_ledger(store: Store, folder: str, state: LedgerState, earlier: int) ->
             files.replace(path, content, durable=False)
     for path in [*filter(os.path.exists, made), log, folder]:
         sync(path)
-    _check_copied(Ledger(files, folder), state)
-    Ledger(files, folder).note(state)
-
-
-def _check_copied(copy: Ledger, state: LedgerState) -> None:
     try:
         copied = copy.state()
     except LakeDamaged as problem:
         raise LakeError(f"the ledger was cleaned while it was copied; make the backup again ({problem})") from problem
     if copied.seal != state.seal:
         raise LakeError("the folder of the backup has commits of its own; choose another folder")
+    copy.folder.note_head(state.version, state.seal)
+
+
+def _names_upto(listing: Listing, version: int) -> list[str]:
+    """The names of the files with commits up to a version: the newest first, folds after all commits."""
+    commits = [file_name(each, each) for each in sorted(listing.commits, reverse=True) if each <= version]
+    folds = [file_name(*each) for each in reversed(listing.folds) if each[1] <= version]
+    return [*commits, *listing.tables(used=True), *folds]

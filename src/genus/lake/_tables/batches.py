@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from genus.errors import LakeError
-from genus.lake._tables.commits import Part, parts_of
+from genus.lake._tables.commits import Part
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.names import DEAD_LETTERS
 from genus.lake._tables.state import LedgerState
@@ -60,7 +60,7 @@ def find_versions(ledger: Ledger, parts: Sequence[Part], after: int = 0) -> list
             earlier = {"first": after, "last": after, "unsure": after}
             found |= {part.folder: msgspec.structs.replace(part, **earlier) for part in parts if part.folder in wanted}
             break
-        found |= {part.folder: part for part in parts_of(commit) if part.folder in wanted}
+        found |= {part.folder: part for part in commit.added if part.folder in wanted}
         wanted -= found.keys()
         if not wanted:
             break

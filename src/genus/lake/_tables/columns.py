@@ -74,9 +74,8 @@ def event_schema(vector: Vector) -> pa.Schema:
 
 def file_schema(vector: Vector) -> pa.Schema:
     """The Arrow schema of a family's Parquet files, which has the first names of attributes."""
-    columns = [pa.field(attribute.first_name, file_type(attribute.type)) for attribute in vector]
+    columns = [
+        pa.field(each.first_name, pa.int64() if isinstance(each.type, DurationType) else stored_type(each.type))
+        for each in vector
+    ]
     return pa.schema([*columns, *OWN_SCHEMA])
-
-
-def file_type(type_: AttributeType) -> pa.DataType:
-    return pa.int64() if isinstance(type_, DurationType) else stored_type(type_)

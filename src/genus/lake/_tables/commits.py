@@ -5,9 +5,10 @@ and a file that is missing, strange or changed is noticed.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import date
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -21,9 +22,6 @@ ID_DIGITS, MAX_IDS = 4, 1 << 18
 """What folds keep of the ids of commits, to tell the history of a lake from that of a copy; and of how many."""
 _FOLLOWING = ("create", "deliver", "derive", "rewind")
 """Kinds of commits in the stores of followers, whose rows have no numbers."""
-
-
-Value = TypeVar("Value")
 
 
 def checksum(content: bytes | memoryview) -> str:
@@ -204,14 +202,18 @@ def fold(commits: Iterable[Commit]) -> Commit:
     added: dict[str, Part] = {}
     removed: dict[str, None] = {}
     sources: dict[int, IngestedFile] = {}
+    upto, catalog = None, None
+    unknown = any(each.counts is None and (each.sources or each.table) for each in given)
     for commit in given:
         for folder in commit.removed:
             if added.pop(folder, None) is None:
                 removed[folder] = None
-        added |= {part.folder: part for part in parts_of(commit)}
-        for each in sources_of(commit):
+        added |= {part.folder: part for part in commit.added}
+        for each in commit.sources:
             sources.pop(each.number, None)  # the order is that of the last ingests
             sources[each.number] = each
+        upto = upto if commit.upto is None else commit.upto
+        catalog = catalog if commit.catalog is None else commit.catalog
     return Commit(
         id=given[-1].id,
         kind=given[-1].kind,
@@ -220,28 +222,18 @@ def fold(commits: Iterable[Commit]) -> Commit:
         removed=tuple(removed),
         sources=tuple(sources.values()),
         shapes=tuple(dict.fromkeys(shape for commit in given for shape in commit.shapes)),
-        upto=_last([commit.upto for commit in given]),
+        upto=upto,
         newest_us=max((each.newest_us for each in given if each.newest_us is not None), default=None),
         newest=latest(each.newest for each in given),
-        catalog=_last([commit.catalog for commit in given]),
+        catalog=catalog,
         notes={name: text for commit in given for name, text in commit.notes.items()},
         version=given[-1].version,
         previous=given[0].previous,
         first=given[0].since,
         lake=given[0].lake,
-        counts=_sum_counts(given),
+        counts=None if unknown else sum((each.counts for each in given if each.counts), NO_SOURCES),
         ids="".join(map(_ids_of, given))[-ID_DIGITS * MAX_IDS :],
     )
-
-
-def _sum_counts(commits: Iterable[Commit]) -> SourceCounts | None:
-    """What commits add to the figures of sources; None if one of them does not say it."""
-    total = NO_SOURCES
-    for commit in commits:
-        if commit.counts is None and (commit.sources or commit.table):
-            return None
-        total += commit.counts or NO_SOURCES
-    return total
 
 
 def _ids_of(commit: Commit) -> str:
@@ -250,27 +242,20 @@ def _ids_of(commit: Commit) -> str:
     return known.rjust(min(commit.version - commit.since + 1, MAX_IDS) * ID_DIGITS)
 
 
-def sources_of(commit: Commit) -> list[IngestedFile]:
-    """The sources of a commit with its id; those of folded commits and deletions have the ids of theirs."""
-    if commit.first is not None or commit.kind == "delete":
-        return list(commit.sources)
-    return [msgspec.structs.replace(each, commit=commit.id) for each in commit.sources]
+def completed(commit: Commit) -> Commit:
+    """A commit that was read from its file, with what the file leaves out.
 
-
-def parts_of(commit: Commit) -> tuple[Part, ...]:
-    """The parts that a commit adds, with the versions of their rows, which an older Genus did not store."""
-    if commit.kind in _FOLLOWING or all(part.last for part in commit.added):
-        return commit.added
-    version = commit.version
-    unsure = 0 if commit.kind == "ingest" and commit.first is None else version
-    return tuple(
-        part if part.last else msgspec.structs.replace(part, first=version, last=version, unsure=unsure)
-        for part in commit.added
-    )
-
-
-def _last(values: Sequence[Value | None]) -> Value | None:
-    return next((value for value in reversed(values) if value is not None), None)
+    Its sources get its id; those of folded commits and deletions have the ids of theirs. Its parts get the versions of
+    their rows, if an older Genus has made it.
+    """
+    added, sources, version = commit.added, commit.sources, commit.version
+    if commit.first is None and commit.kind != "delete":
+        sources = tuple(msgspec.structs.replace(each, commit=commit.id) for each in sources)
+    if commit.kind not in _FOLLOWING and not all(part.last for part in added):
+        unsure = 0 if commit.kind == "ingest" and commit.first is None else version
+        numbers = {"first": version, "last": version, "unsure": unsure}
+        added = tuple(part if part.last else msgspec.structs.replace(part, **numbers) for part in added)
+    return msgspec.structs.replace(commit, added=added, sources=sources)
 
 
 def latest(times: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -294,13 +279,12 @@ def recorder_of(path: str) -> str:
 
 def sum_counts(counts: Iterable[Mapping[int, int] | None]) -> dict[int, int] | None:
     """The sums of several counts by shape; None if one of them is not known."""
-    total: dict[int, int] = {}
+    total: Counter[int] = Counter()
     for each in counts:
         if each is None:
             return None
-        for shape, rows in each.items():
-            total[shape] = total.get(shape, 0) + rows
-    return total
+        total.update(each)
+    return dict(total)
 
 
 def count_rows(parts: Iterable[Part]) -> int:

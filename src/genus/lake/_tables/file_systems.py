@@ -17,7 +17,7 @@ from genus.errors import LakeError
 from genus.lake._tables.files import FileInfo, file_error, hidden_path, local_path, sync
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta, UpdateVersion
+    from obstore import UpdateVersion
     from obstore.store import S3Store
     from pyspark.sql import SparkSession
 
@@ -117,13 +117,17 @@ class LocalFileSystem:
                 sync(os.path.dirname(path))
 
     def list_folder(self, folder: str) -> list[FileInfo]:
+        found = []
         try:
-            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-            return [found for entry in entries if (found := _file_info(entry)) is not None]
+            for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+                with suppress(FileNotFoundError):  # it was removed meanwhile, as temporary files of writers are
+                    status = entry.stat()
+                    found.append(FileInfo(entry.path, status.st_size, entry.is_dir(), status.st_mtime))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as problem:
             raise file_error("list", folder, problem) from problem
+        return found
 
     def delete(self, path: str) -> None:
         try:
@@ -132,15 +136,6 @@ class LocalFileSystem:
             return
         except OSError as problem:
             raise file_error("remove", path, problem) from problem
-
-
-def _file_info(entry: os.DirEntry[str]) -> FileInfo | None:
-    """An entry of a folder; None if it was removed meanwhile, as temporary files of other writers are."""
-    try:
-        status = entry.stat()
-    except FileNotFoundError:
-        return None
-    return FileInfo(entry.path, status.st_size, entry.is_dir(), status.st_mtime)
 
 
 @contextmanager
@@ -225,7 +220,10 @@ class ObjectFileSystem:
         with _object_errors("list", folder):
             found = self._objects.list_with_delimiter(self._key(folder))
         inside = [FileInfo(self._root + name, 0, True, 0.0) for name in found["common_prefixes"]]
-        inside += [self._info(each) for each in found["objects"]]
+        inside += [
+            FileInfo(self._root + each["path"], each["size"], False, each["last_modified"].timestamp())
+            for each in found["objects"]
+        ]
         return sorted(inside, key=lambda each: each.path)
 
     def delete(self, path: str) -> None:
@@ -238,9 +236,6 @@ class ObjectFileSystem:
         if not f"{path}/".startswith(self._root):
             raise LakeError(f"{path} is not in {self._root}")
         return path[len(self._root) :]
-
-    def _info(self, found: "ObjectMeta") -> FileInfo:
-        return FileInfo(self._root + found["path"], found["size"], False, found["last_modified"].timestamp())
 
 
 @lru_cache(maxsize=8)
@@ -291,20 +286,16 @@ class HadoopFileSystem:
 
     def read(self, path: str) -> bytes | None:
         with _java_errors("read", path):
-            if (stream := self._open(path)) is None:
-                return None
+            try:
+                stream = self._files.open(self._path(path))
+            except Exception as problem:
+                if "FileNotFoundException" in _first_line(problem):
+                    return None
+                raise
             try:
                 return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
             finally:
                 stream.close()
-
-    def _open(self, path: str) -> Any:
-        try:
-            return self._files.open(self._path(path))
-        except Exception as problem:
-            if "FileNotFoundException" in _first_line(problem):
-                return None
-            raise
 
     def create(self, path: str, content: bytes) -> bool:
         with _java_errors("write", path):
@@ -327,7 +318,10 @@ class HadoopFileSystem:
             path = self._path(folder)
             if not self._files.exists(path) or not self._files.getFileStatus(path).isDirectory():
                 return []
-            found = [_hadoop_info(folder.rstrip("/"), status) for status in self._files.listStatus(path)]
+            found = []
+            for status in self._files.listStatus(path):
+                name, modified = status.getPath().getName(), status.getModificationTime() / 1000
+                found.append(FileInfo(f"{folder.rstrip('/')}/{name}", status.getLen(), status.isDirectory(), modified))
         return sorted(found, key=lambda each: each.path)
 
     def delete(self, path: str) -> None:
@@ -336,28 +330,20 @@ class HadoopFileSystem:
 
     def _put(self, path: str, content: bytes, how: str) -> None:
         """Write a file under a hidden name and rename it; `how` is a Hadoop rename option."""
-        made = hidden_path(path)
+        made, rename = hidden_path(path), self._jvm.org.apache.hadoop.fs.Options.Rename
         try:
-            self._write(made, content)
-            self._rename(made, path, how)
+            stream = self._files.create(self._path(made), True)
+            try:
+                for at in range(0, len(content), _CHUNK):  # py4j copies what goes to the JVM several times
+                    stream.write(bytearray(content[at : at + _CHUNK]))
+            finally:
+                stream.close()
+            options = self._gateway.new_array(rename, 1)
+            options[0] = getattr(rename, how)
+            self._context.rename(self._path(made), self._path(path), options)
         except Exception:
             self.delete(made)
             raise
-
-    def _write(self, path: str, content: bytes) -> None:
-        """Write in chunks, because py4j copies what goes to the JVM several times."""
-        stream = self._files.create(self._path(path), True)
-        try:
-            for at in range(0, len(content), _CHUNK):
-                stream.write(bytearray(content[at : at + _CHUNK]))
-        finally:
-            stream.close()
-
-    def _rename(self, made: str, path: str, how: str) -> None:
-        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
-        options = self._gateway.new_array(rename, 1)
-        options[0] = getattr(rename, how)
-        self._context.rename(self._path(made), self._path(path), options)
 
 
 @contextmanager
@@ -371,8 +357,3 @@ def _java_errors(what: str, path: str) -> Iterator[None]:
 def _first_line(problem: Exception) -> str:
     java = getattr(problem, "java_exception", None)
     return str(problem if java is None else java.toString()).strip().partition("\n")[0]
-
-
-def _hadoop_info(folder: str, status: Any) -> FileInfo:
-    path = f"{folder}/{status.getPath().getName()}"
-    return FileInfo(path, status.getLen(), status.isDirectory(), status.getModificationTime() / 1000)

@@ -170,16 +170,12 @@ class WrittenContent(NamedTuple):
     bytes: int
     checksum: str
     footer: str
-    """The checksum of its end; see `footer_of`."""
+    """The checksum of the end of a Parquet file, which says where which values are."""
 
     @classmethod
     def of(cls, content: Content) -> "WrittenContent":
-        return cls(len(content), checksum(content), checksum(footer_of(content)))
-
-
-def footer_of(content: Content) -> Content:
-    """The footer of a Parquet file, by its end or the whole content: what says where which values are."""
-    return content[-8 - int.from_bytes(content[-8:-4], "little") :]
+        footer = content[-8 - int.from_bytes(content[-8:-4], "little") :]
+        return cls(len(content), checksum(content), checksum(footer))
 
 
 def write_file(path: str, write: Callable[[Any], None]) -> WrittenContent:
@@ -221,11 +217,6 @@ def content_of(write: Callable[[Any], None]) -> "pa.Buffer":
     stream = pa.BufferOutputStream()
     write(stream)
     return stream.getvalue()
-
-
-def read_content(path: str) -> bytes:
-    with open_input(path) as file:
-        return file.read()
 
 
 def _move(files: Any, made: str, path: str, size: int) -> None:

@@ -6,7 +6,8 @@ lake does not know where they are; those in its folder, beside it and at given p
 
 import os
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import datetime
 from itertools import islice
 from typing import Literal, get_args
 
@@ -18,13 +19,13 @@ from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import HOLDS, Store
+from genus.model._types import time_of_micros
 
 STREAMS = "_streams"
 """The folder of a lake for what streams keep."""
 MOST_FOLDERS = 1000
 """Folders in one place that are looked at."""
 FollowerKind = Literal["inboxes", "derived", "function"]
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FollowerStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +58,12 @@ class FollowerSearch:
     def find(self, paths: Iterable[str | os.PathLike[str]] = ()) -> list[FollowerStatus]:
         """How far the followers have come, by path; those in the lake's folder, beside it, and at given paths."""
         lake = self._lake.state()
-        wanted = dict.fromkeys([*self._folders(), *map(absolute_path, paths)])
-        opened = {path: self._stores.get(path) or _open(path) for path in wanted if _has_ledger(path)}
-        self._stores = {path: store for path, store in opened.items() if store is not None}
-        found = (self._status(store, lake) for store in self._stores.values())
+        opened: dict[str, Store] = {}
+        for path in filter(_has_ledger, dict.fromkeys([*self._folders(), *map(absolute_path, paths)])):
+            with suppress(LakeError):  # such as one that only Spark can open
+                opened[path] = self._stores.get(path) or Store(path)
+        self._stores = opened
+        found = [self._status(store, lake) for store in opened.values()]
         return sorted((each for each in found if each is not None), key=lambda each: each.path)
 
     def _folders(self) -> Iterator[str]:
@@ -77,41 +80,32 @@ class FollowerSearch:
             state = store.state()
         except (LakeError, OSError) as problem:
             self._stores = {path: each for path, each in self._stores.items() if each is not store}
-            return self._unread(store, problem)
+            if not store.path.startswith(f"{self._lake.path}/{STREAMS}/"):
+                return None  # only its place can say that it is of this lake
+            return FollowerStatus(
+                path=store.path,
+                kind="function",
+                version=0,
+                behind=0,
+                rows=0,
+                at=time_of_micros(0),
+                problem=str(problem),
+            )
         kind = state.notes.get(HOLDS, "lake")
         if kind not in get_args(FollowerKind) or state.notes.get("lake") != lake.lake:
             return None
+        version = state.cursor.version
+        restored = f"it has processed version {version} of before the lake was restored or replaced"
         return FollowerStatus(
             path=store.path,
             kind=kind,  # type: ignore[arg-type]
-            version=state.cursor.version,
-            behind=max(0, lake.version - state.cursor.version),
+            version=version,
+            behind=max(0, lake.version - version),
             rows=count_rows(state.parts.values()),
-            at=_EPOCH + timedelta(microseconds=state.at_us),
+            at=time_of_micros(state.at_us),
             about=" of ".join(filter(None, (state.notes.get("analysis"), state.notes.get("subscription")))),
-            problem=self._problem(state),
+            problem="" if self._lake.ledger.has(state.cursor) else restored,
         )
-
-    def _unread(self, store: Store, problem: Exception) -> FollowerStatus | None:
-        """A store that is damaged, if its place says that it is of this lake."""
-        if not store.path.startswith(f"{self._lake.path}/{STREAMS}/"):
-            return None
-        return FollowerStatus(
-            path=store.path, kind="function", version=0, behind=0, rows=0, at=_EPOCH, problem=str(problem)
-        )
-
-    def _problem(self, state: LedgerState) -> str:
-        cursor = state.cursor
-        if self._lake.ledger.has(cursor):
-            return ""
-        return f"it has processed version {cursor.version} of before the lake was restored or replaced"
-
-
-def _open(path: str) -> Store | None:
-    try:
-        return Store(path)
-    except LakeError:
-        return None
 
 
 def _folders_in(place: str) -> list[str]:

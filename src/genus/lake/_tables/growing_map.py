@@ -1,20 +1,14 @@
 """`GrowingMap`: an immutable mapping of which a slightly larger copy costs little, however large it is."""
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
-from typing import Any, Final, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 RECENT = 1024
 """Changes that are kept apart from the large dictionary; a change copies at most this many entries."""
-
-
-class _Gone:
-    """Stands for a key that was removed."""
-
-
-_GONE: Final = _Gone()
 
 
 class GrowingMap(Mapping[K, V]):
@@ -30,45 +24,42 @@ class GrowingMap(Mapping[K, V]):
 
     def __init__(self, base: dict[K, V] | None = None) -> None:
         self._base: dict[K, V] = {} if base is None else base
-        self._recent: dict[K, V | _Gone] = {}
+        self._recent: dict[K, V | None] = {}
+        """None stands for a key that was removed; no value is None."""
         self._count = len(self._base)
 
     def changed(self, added: Mapping[K, V], removed: Iterable[K] = ()) -> "GrowingMap[K, V]":
-        gone = {key: _GONE for key in removed if key in self}
+        gone = dict.fromkeys(key for key in removed if key in self)
         if not added and not gone:
             return self
-        made: GrowingMap[K, V] = GrowingMap.__new__(GrowingMap)
-        made._base = self._base
+        recent: dict[K, Any] = {**self._recent, **gone, **added}
+        if len(recent) > RECENT:
+            merged = {**self._base, **recent}  # a copy, because iterating takes many times longer
+            for key in [key for key, value in recent.items() if value is None]:
+                del merged[key]
+            return GrowingMap(merged)
+        made = GrowingMap(self._base)
+        made._recent = recent
         known = sum(key in self and key not in gone for key in added) if self._count else 0
         made._count = self._count - len(gone) + len(added) - known
-        made._recent = {**self._recent, **gone, **added}
-        if len(made._recent) > RECENT:
-            made._base, made._recent = made._merged(), {}
         return made
-
-    def _merged(self) -> dict[K, V]:
-        """All entries in one dictionary; made by a copy, because iterating takes many times longer."""
-        merged: dict[K, Any] = {**self._base, **self._recent}
-        for key in [key for key, value in self._recent.items() if value is _GONE]:
-            del merged[key]
-        return merged
 
     def __getitem__(self, key: K) -> V:
         found = self._recent.get(key)
-        if found is None:
-            return self._base[key]
-        if isinstance(found, _Gone):
+        if found is not None:
+            return found
+        if key in self._recent:  # it was removed
             raise KeyError(key)
-        return found
+        return self._base[key]
 
     def __contains__(self, key: object) -> bool:
-        found = self._recent.get(key)  # type: ignore[arg-type]
-        return key in self._base if found is None else found is not _GONE
+        return self._recent[key] is not None if key in self._recent else key in self._base
 
     def __iter__(self) -> Iterator[K]:
         if not self._recent:
             return iter(self._base)
-        return self._iterate()
+        new = [key for key, value in self._recent.items() if value is not None]
+        return chain((key for key in self._base if key not in self._recent), new)
 
     def items(self) -> ItemsView[K, V]:
         """The entries; those of the large dictionary itself if there are no others, which is faster."""
@@ -77,12 +68,5 @@ class GrowingMap(Mapping[K, V]):
     def values(self) -> ValuesView[V]:
         return super().values() if self._recent else self._base.values()
 
-    def _iterate(self) -> Iterator[K]:
-        yield from (key for key in self._base if key not in self._recent)
-        yield from (key for key, value in self._recent.items() if value is not _GONE)
-
     def __len__(self) -> int:
         return self._count
-
-    def __repr__(self) -> str:
-        return f"GrowingMap({dict(self)!r})"

@@ -7,7 +7,8 @@ format that buses and brokers use, and may be shared with them.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from contextlib import suppress
+from functools import cache, cached_property, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,11 +41,14 @@ class CatalogFile:
 
     @property
     def text(self) -> str:
-        content = self._files.read(self.path)
-        if content is None:
+        if (text := self._read()) is None:
             raise LakeDamaged(f"{self.path} is missing; restore it, or call `genus lake check --restore-catalog`")
+        return text
+
+    def _read(self) -> str | None:
+        content = self._files.read(self.path)
         try:
-            return content.decode()
+            return None if content is None else content.decode()
         except UnicodeDecodeError as problem:
             raise LakeDamaged(f"{self.path}: not UTF-8 text") from problem
 
@@ -81,44 +85,35 @@ class CatalogFile:
 
         Registering the same classes again, while the file stays as it is, costs a read of the file.
         """
-        text = None if self._files.read(self.path) is None else self.text
+        text = self._read()
         if text is not None and text == self._registered[0] and self._registered[1].issuperset(what):
             return RegistrationResult()
-        draft = Catalog() if text is None else Catalog.parse(text)
-        added = draft.register(*what)
-        self._write(draft, what, is_changed=text is None or bool(added))
+        while True:
+            draft = Catalog() if text is None else Catalog.parse(text)
+            added = draft.register(*what)
+            _check_families(draft)
+            if (text is not None and not added) or self._write(text, draft, what):
+                break
+            text = self._read()
         classes = [each for each in what if isinstance(each, type)]
         self._catalog.use_classes(*classes)
         self._registered = self.text, frozenset(classes)
         return added
 
-    def _write(self, draft: Catalog, what: Sequence[type | ModuleType], *, is_changed: bool) -> None:
-        """Add types to the file, of which `draft` is what it would be; again, if another writer has changed it."""
-        _check_families(draft)
-        if not is_changed:
-            return
-        if (local := local_path(self.path)) is not None:
-            try:
-                os.makedirs(os.path.dirname(local), exist_ok=True)
-            except OSError as problem:
-                raise file_error("create", os.path.dirname(local), problem) from problem
-            Catalog.update(self.path, *what)
-        elif isinstance(self._files, ObjectFileSystem):
-            self._register_object(self._files, what)
-        else:
-            self._files.replace(self.path, draft.text().encode())
-
-    def _register_object(self, files: ObjectFileSystem, what: Sequence[type | ModuleType]) -> None:
-        """Add types to the present catalog; again, if another writer has changed it meanwhile."""
-        while True:
-            before = files.read(self.path)
-            draft = Catalog() if before is None else Catalog.parse(before.decode())
-            added = draft.register(*what)
-            _check_families(draft)
-            if before is not None and not added:
-                return
-            if files.swap(self.path, before, draft.text().encode()):
-                return
+    def _write(self, before: str | None, draft: Catalog, what: Sequence[type | ModuleType]) -> bool:
+        """Add types to the file, of which `draft` is what it would be; False if another writer has changed it."""
+        content = draft.text().encode()
+        if isinstance(self._files, ObjectFileSystem):
+            return self._files.swap(self.path, None if before is None else before.encode(), content)
+        if (local := local_path(self.path)) is None:
+            self._files.replace(self.path, content)
+            return True
+        try:
+            os.makedirs(os.path.dirname(local), exist_ok=True)
+        except OSError as problem:
+            raise file_error("create", os.path.dirname(local), problem) from problem
+        Catalog.update(self.path, *what)
+        return True
 
     def replace(self, text: str) -> None:
         self._files.replace(self.path, text.encode())
@@ -130,13 +125,13 @@ class CatalogFile:
         """
         given = Catalog.load(Path(source))
         _check_families(given)
-        stored = self._files.read(self.path)
-        known = Catalog() if stored is None else Catalog.parse(stored.decode())
+        stored = self._read()
+        known = Catalog() if stored is None else Catalog.parse(stored)
         if stored is not None and known.extends(given):
             return
         if not given.extends(known):
             raise CatalogConflict(f"{source} lacks types of {self.path}; genus catalog diff shows the differences")
-        self._files.replace(self.path, given.text().encode())
+        self.replace(given.text())
 
 
 def has_names_of(cls: type, catalog: Catalog) -> bool:
@@ -165,30 +160,20 @@ def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterabl
     >>> matching_types(Subscription(Loop), catalog, [Shape("Loop", "Lidar", str(catalog.code(Loop) * 101), "8")])
     {'Loop': ['Lidar', 'Loop', 'Radar']}
     """
-    codes = [catalog.code(_wanted_name(wanted, subscription, catalog)) for wanted in subscription.types]
-    entries = catalog.entries
+    wanted = [name_of(each) for each in subscription.types]
+    codes = [catalog.code(each) for each in subscription.types]
+    if subscription.exact:  # to a pure class: to its kind, which others may have
+        wanted = [exact_name(name, catalog) for name in wanted]
+        codes = [catalog.code(name) for name in wanted]
+    types = [(each.family or each.name, each.name, each.code) for each in catalog.entries.values() if not each.kind]
+    types += [(shape.family, shape.type, int(shape.code)) for shape in shapes]
     found: dict[str, set[str]] = {}
-    for family, name, code in _known_types(entries, shapes):
-        if not any(code % each for each in codes) and _is_direct(subscription, catalog, name):
+    for family, name, code in types:
+        if any(code % each for each in codes):
+            continue
+        if not subscription.exact or (name in catalog and exact_name(name, catalog) == wanted[0]):
             found.setdefault(family, set()).add(name)
     return {family: sorted(names) for family, names in sorted(found.items())}
-
-
-def _wanted_name(wanted: type, subscription: Subscription, catalog: Catalog) -> str:
-    """The name of a type; for an exact subscription to a pure class, that of its kind, which others may have."""
-    catalog.code(wanted)
-    return exact_name(name_of(wanted), catalog) if subscription.exact else name_of(wanted)
-
-
-def _known_types(entries: Mapping[str, TypeEntry], shapes: Iterable[Shape]) -> Iterator[tuple[str, str, int]]:
-    yield from ((each.family or each.name, each.name, each.code) for each in entries.values() if not each.kind)
-    yield from ((shape.family, shape.type, int(shape.code)) for shape in shapes)
-
-
-def _is_direct(subscription: Subscription, catalog: Catalog, name: str) -> bool:
-    """Whether a type satisfies `exact`; a type that is not in the catalog does not."""
-    wanted = name_of(subscription.type)
-    return not subscription.exact or (name in catalog and exact_name(name, catalog) == exact_name(wanted, catalog))
 
 
 def exact_name(name: str, catalog: Catalog) -> str:
@@ -235,8 +220,8 @@ class SubscriptionResolver:
         self._catalog = catalog
         self._parse = parse
         self._declares_subtypes = declares_subtypes
-        self._outdated: dict[type, bool] = {}
-        self._hidden: dict[type, frozenset[str]] = {}
+        self._is_outdated: Callable[[type], bool] = cache(partial(_is_outdated, catalog))
+        self._hidden_names: Callable[[type], set[str]] = cache(partial(_hidden_names, catalog))
 
     def resolve(self, what: Subscription | str | type | AllOf[Any]) -> Subscription:
         if isinstance(what, str):
@@ -269,15 +254,13 @@ class SubscriptionResolver:
             return self._parse(text, [only])
         named = [name for name in words if name in self._own]
         own = [self._own[name] for name in named]
-        if not any(self._is_outdated(cls) or not words.isdisjoint(self._hidden_by(cls)) for cls in own):
+        if not any(self._is_outdated(cls) or not words.isdisjoint(self._hidden_names(cls)) for cls in own):
             return self._parse(text, own or self._own.values())
         try:
             return self._parse(text, [self._generated[name] for name in named])
         except SubscriptionError:
-            try:
+            with suppress(SubscriptionError):
                 return self._rebind(self._parse(text, own))
-            except SubscriptionError:
-                pass
             raise
 
     def _only_type(self, words: set[str]) -> type | None:
@@ -289,44 +272,14 @@ class SubscriptionResolver:
         if len(named) != 1:
             return None
         cls = self._catalog.declare(named[0])
-        others = {attribute.name for attribute in self._catalog.vector(named[0])}.difference(
-            attribute.name for attribute in attributes(cls)
+        others = {each.name for each in self._catalog.vector(named[0])}.difference(
+            each.name for each in attributes(cls)
         )
         return cls if words.isdisjoint(others) and not self._is_outdated(cls) else None
 
-    def _hidden_by(self, cls: type) -> frozenset[str]:
-        """The attributes that the family of a type has in the catalog and not in this process."""
-        if cls not in self._hidden:
-            own = {attribute.name for attribute in vector(cls)}
-            known = {attribute.name for attribute in self._catalog.vector(name_of(cls))}
-            self._hidden[cls] = frozenset(known - own)
-        return self._hidden[cls]
-
-    def _is_outdated(self, cls: type) -> bool:
-        """Whether a class lacks attributes, their names, or values of enums that its type has in the catalog."""
-        if cls not in self._outdated:
-            self._outdated[cls] = not (has_names_of(cls, self._catalog) and self._has_all(cls))
-        return self._outdated[cls]
-
-    def _has_all(self, cls: type) -> bool:
-        own, scope = {attribute.name for attribute in attributes(cls)}, self._catalog.vector(name_of(cls))
-        choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
-        known = [(there.type, each.type) for each in choices if (there := scope.get(each.name)) is not None]
-        return own.issuperset(attribute_names(name_of(cls), self._entries)) and all(one == two for one, two in known)
-
-    @cached_property
-    def _entries(self) -> Mapping[str, TypeEntry]:
-        return self._catalog.entries
-
-    def _rebind(self, subscription: Subscription) -> Subscription:
-        types = tuple(self._generated[name_of(cls)] for cls in subscription.types)
-        return rebuild(
-            AllOf(types),
-            exact=subscription.exact,
-            has=subscription.has,
-            lacks=subscription.lacks,
-            where=subscription.where,
-        )
+    def _rebind(self, asked: Subscription) -> Subscription:
+        types: AllOf[Any] = AllOf(tuple(self._generated[name_of(cls)] for cls in asked.types))
+        return rebuild(types, exact=asked.exact, has=asked.has, lacks=asked.lacks, where=asked.where)
 
     def _check(self, subscription: Subscription) -> None:
         for wanted in subscription.types:
@@ -342,3 +295,19 @@ class SubscriptionResolver:
             raise LakeError(
                 f"the lake's catalog has no attribute {lacking[0]!r} of {scope.scope}; {what} register its type"
             )
+
+
+def _hidden_names(catalog: Catalog, cls: type) -> set[str]:
+    """The attributes that the family of a type has in a catalog and not in this process."""
+    return {each.name for each in catalog.vector(name_of(cls))}.difference(each.name for each in vector(cls))
+
+
+def _is_outdated(catalog: Catalog, cls: type) -> bool:
+    """Whether a class lacks attributes, their names, or values of enums that its type has in a catalog."""
+    own, scope = {each.name for each in attributes(cls)}, catalog.vector(name_of(cls))
+    choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
+    return not (
+        has_names_of(cls, catalog)
+        and own.issuperset(attribute_names(name_of(cls), catalog.entries))
+        and all(there.type == each.type for each in choices if (there := scope.get(each.name)) is not None)
+    )

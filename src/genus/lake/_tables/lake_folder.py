@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain, islice
 from types import ModuleType
@@ -18,16 +18,14 @@ from genus.filters._subscription import rebuild
 from genus.lake._tables.backup import BackupResult, copy_store
 from genus.lake._tables.commits import Commit, Kind, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
-from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.names import table_of
 from genus.lake._tables.state import LedgerState, TableStats, table_stats
 from genus.lake._tables.store import Store, StoreProblem
 from genus.model import Span, duration, name_of
-from genus.model._types import micros_of_time
+from genus.model._types import micros_of_time, time_of_micros
 
 KEEP = "keep"
 """The note with the policy of a lake: ages in seconds, by type."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableChange(msgspec.Struct, frozen=True):
@@ -137,15 +135,13 @@ class LakeFolder:
             yield
         except LakeDamaged as problem:
             now = self.state().parts
-            if not any(self._is_removed(folder) for folder in state.parts if folder not in now):
+            gone = (f"{self.path}/{folder}" for folder in state.parts if folder not in now)
+            if all(self.store.files.list_folder(folder) for folder in gone):
                 raise
             raise LakeError(
                 f"{self.path}: version {state.version} cannot be read any more, because files that were replaced or "
                 "deleted since then were removed by clean; read a later version"
             ) from problem
-
-    def _is_removed(self, folder: str) -> bool:
-        return not self.store.files.list_folder(f"{self.path}/{folder}")
 
     # -- backups -----------------------------------------------------------------------------------------------------
 
@@ -204,7 +200,19 @@ class LakeFolder:
         Args:
             limit: How many commits; None for all.
         """
-        return read_history(self.store.ledger, limit)
+        if limit is not None and limit < 0:
+            raise LakeError(f"history({limit}): the number of commits is negative; give None for all")
+        commits = self.store.ledger.history()
+        shown = list(islice(commits, limit))
+        parts = {part.folder: part for commit in shown for part in commit.added}
+        wanted = {folder for commit in shown for folder in commit.removed} - parts.keys()
+        for earlier in chain(commits, self.store.ledger.folds()):  # they say what was in folders that were removed
+            if not wanted:
+                break
+            found = {part.folder: part for part in earlier.added if part.folder in wanted}
+            parts |= found
+            wanted -= found.keys()
+        return [_entry(commit, parts) for commit in shown]
 
     def check(
         self, *, content: bool = True, progress: Callable[[int, int], object] | None = None
@@ -257,32 +265,11 @@ class LakeFolder:
         return self.subscription(what, strict=strict)
 
 
-def read_history(ledger: Ledger, limit: int | None) -> list[HistoryEntry]:
-    """The last commits, the newest first; as many as are not folded and removed.
-
-    Commits name the folders that they remove; the commits that added them, or folds, say what was in them.
-    """
-    if limit is not None and limit < 0:
-        raise LakeError(f"history({limit}): the number of commits is negative; give None for all")
-    commits = ledger.history()
-    shown = list(islice(commits, limit))
-    parts = {part.folder: part for commit in shown for part in commit.added}
-    wanted = {folder for commit in shown for folder in commit.removed} - parts.keys()
-    for earlier in chain(commits, ledger.folds()):
-        if not wanted:
-            break
-        found = {part.folder: part for part in earlier.added if part.folder in wanted}
-        parts |= found
-        wanted -= found.keys()
-    return [_entry(commit, parts) for commit in shown]
-
-
 def _entry(commit: Commit, parts: Mapping[str, Part]) -> HistoryEntry:
-    at = _EPOCH + timedelta(microseconds=commit.at_us)
+    at, sources = time_of_micros(commit.at_us), len(commit.sources)
     tables = sorted({part.table for part in commit.added} | set(map(table_of, commit.removed)))
     changes = tuple(_change(table, commit, parts) for table in tables)
-    made_by = commit.query, commit.batch
-    return HistoryEntry(commit.version, commit.id, at, commit.kind, len(commit.sources), changes, *made_by)
+    return HistoryEntry(commit.version, commit.id, at, commit.kind, sources, changes, commit.query, commit.batch)
 
 
 def _change(table: str, commit: Commit, parts: Mapping[str, Part]) -> TableChange:

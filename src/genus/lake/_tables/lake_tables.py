@@ -10,11 +10,10 @@ from datetime import date
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, types
+from pyspark.sql import DataFrame, SparkSession, types
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
-from genus.catalog import Catalog
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._tables.batches import find_versions, is_cut
 from genus.lake._tables.columns import DEAD_SCHEMA, file_schema
@@ -25,7 +24,6 @@ from genus.lake._tables.names import BATCH, COMMIT, DAY, DEAD, DEAD_LETTERS, POS
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.store import commit_of
 from genus.model import DurationType, Vector
-from genus.model._vector import Attribute
 from genus.targets.spark._compiler import micros
 
 _VERSION = "_version"
@@ -42,25 +40,18 @@ def table_schema(vector: Vector) -> types.StructType:
 def with_present_names(stored: DataFrame, vector: Vector) -> DataFrame:
     """Rows of files as they are shown: with the present names of attributes, and with durations as intervals."""
     named = stored.withColumnsRenamed({each.first_name: each.name for each in vector if each.first_name != each.name})
-    return _convert(named, {each.name: _interval(each.name) for each in _durations(vector)})
+    second = F.expr("INTERVAL '0.000001' SECOND")
+    return named.withColumns({name: second * F.col(name) for name in _durations(vector)})
 
 
 def with_first_names(shown: DataFrame, vector: Vector) -> DataFrame:
     """Rows as they are in files, the opposite of `with_present_names`."""
-    stored = _convert(shown, {each.name: micros(F.col(each.name)) for each in _durations(vector)})
+    stored = shown.withColumns({name: micros(F.col(name)) for name in _durations(vector)})
     return stored.withColumnsRenamed({each.name: each.first_name for each in vector if each.first_name != each.name})
 
 
-def _durations(vector: Vector) -> list[Attribute]:
-    return [each for each in vector if isinstance(each.type, DurationType)]
-
-
-def _interval(name: str) -> Column:
-    return F.expr("INTERVAL '0.000001' SECOND") * F.col(name)
-
-
-def _convert(frame: DataFrame, columns: dict[str, Column]) -> DataFrame:
-    return frame.withColumns(columns) if columns else frame
+def _durations(vector: Vector) -> list[str]:
+    return [each.name for each in vector if isinstance(each.type, DurationType)]
 
 
 def spark_schema(files: pa.Schema, *paths: str) -> types.StructType:
@@ -149,7 +140,9 @@ def compact_tables(lake: LakeTables, progress: Callable[[int, int], object] | No
     tables_done = before = after = rows = 0
     for number, (table, crowded) in enumerate(todo.items(), 1):
         parts = find_versions(lake.store.ledger, crowded)
-        added = _compact(lake, catalog, table, parts)
+        rows_before = lake.rows_to_rewrite(table, catalog.vector(table), parts).drop(COMMIT)
+        with job_description(lake.spark, f"compact {table} of {folder_name(lake.path)}"):
+            added = lake.store.rewrite(in_order(rows_before, parts), table_folder(table), parts, days=DAY)
         if added != tuple(parts):
             tables_done, rows = tables_done + 1, rows + count_rows(added)
             before, after = before + count_files(parts), after + count_files(added)
@@ -159,22 +152,16 @@ def compact_tables(lake: LakeTables, progress: Callable[[int, int], object] | No
 
 
 def crowded_parts(parts: list[Part]) -> list[Part]:
+    """The parts of days that need one file and have more, or have over twice as many as they need."""
     days: dict[date | None, list[Part]] = {}
     for part in parts:
         days.setdefault(part.day, []).append(part)
-    return [part for found in days.values() if _is_crowded(found) for part in found]
-
-
-def _is_crowded(parts: list[Part]) -> bool:
-    """Whether a day should be rewritten: it needs one file and has more, or has over twice as many as it needs."""
-    files, needed = count_files(parts), max(1, -(-count_rows(parts) // ROWS_PER_FILE))
-    return files > (1 if needed == 1 else 2 * needed)
-
-
-def _compact(lake: LakeTables, catalog: Catalog, table: str, parts: list[Part]) -> tuple[Part, ...]:
-    rows = lake.rows_to_rewrite(table, catalog.vector(table), parts).drop(COMMIT)
-    with job_description(lake.spark, f"compact {table} of {folder_name(lake.path)}"):
-        return lake.store.rewrite(in_order(rows, parts), table_folder(table), parts, days=DAY, most=ROWS_PER_FILE)
+    found: list[Part] = []
+    for inside in days.values():
+        needed = max(1, -(-count_rows(inside) // ROWS_PER_FILE))
+        if count_files(inside) > (1 if needed == 1 else 2 * needed):
+            found += inside
+    return found
 
 
 def in_order(rows: DataFrame, parts: Sequence[Part]) -> DataFrame:

@@ -14,32 +14,13 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import chain, starmap
 
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import (
-    DELETION,
-    ID_DIGITS,
-    Commit,
-    CommitConflict,
-    CommitDraft,
-    Cursor,
-    IngestedFile,
-    fold,
-)
+from genus.lake._tables.commits import DELETION, ID_DIGITS, Commit, CommitConflict, CommitDraft, Cursor, fold
 from genus.lake._tables.file_systems import FileSystem
-from genus.lake._tables.ledger_folder import (
-    LOG_FOLDER,
-    Head,
-    LedgerFolder,
-    Listing,
-    SealedCommit,
-    commit_name,
-    fold_name,
-)
+from genus.lake._tables.ledger_folder import LOG_FOLDER, Head, LedgerFolder, Listing, SealedCommit, file_name
 from genus.lake._tables.sources import TABLE_FROM
 from genus.lake._tables.state import LedgerState
 
@@ -58,7 +39,7 @@ class Ledger:
     """The commits of one store."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
-        self._folder = LedgerFolder(files, path)
+        self.folder = LedgerFolder(files, path)
         self._state = LedgerState()
         self._lock = threading.Lock()
         self._most = MAX_IN_MEMORY
@@ -67,7 +48,7 @@ class Ledger:
 
     @property
     def exists(self) -> bool:
-        return self._folder.head() is not None or self._folder.listing().last > 0
+        return self.folder.head() is not None or self.folder.listing().last > 0
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -96,24 +77,24 @@ class Ledger:
         if version == now.version:
             return now
         if not 0 < version < now.version:
-            raise LakeError(f"{self._folder.path}: there is no version {version}; the last one is {now.version}")
+            raise LakeError(f"{self.folder.path}: there is no version {version}; the last one is {now.version}")
         try:
             found = self._read_listed(LedgerState(), version)
-            if (following := self._folder.commit(version + 1)) is not None:
+            if (following := self.folder.read(version + 1)) is not None:
                 self._after(found, following)  # raises if the fold that was read is of another ledger
             return found
         except LakeDamaged:
-            if version < min(self._folder.listing().commits):
-                raise LakeError(f"{self._folder.path}: version {version} is too old; its commits were folded") from None
+            if version < min(self.folder.listing().commits):
+                raise LakeError(f"{self.folder.path}: version {version} is too old; its commits were folded") from None
             raise
 
     def version_at(self, at_us: int) -> int:
         """The version of the last commit with a time at or before one; LakeError if there is none, or no longer."""
-        first = min(self._folder.listing().commits, default=1)
+        first = min(self.folder.listing().commits, default=1)
         found = self._last_at(first, at_us)
         if found < first:
             what = "the first commit was made later" if first == 1 else "its commits were folded and removed"
-            raise LakeError(f"{self._folder.path}: there is no version at that time; {what}")
+            raise LakeError(f"{self.folder.path}: there is no version at that time; {what}")
         return found
 
     def _last_at(self, first: int, at_us: int) -> int:
@@ -126,7 +107,7 @@ class Ledger:
         for begin in sorted({first, *_set_back(state)}, reverse=True):
             if first <= begin <= last:
                 searched = range(begin, last + 1)
-                found = bisect_right(searched, at_us, key=lambda version: self.commit_at(version).at_us)
+                found = bisect_right(searched, at_us, key=lambda version: self._sealed_at(version).commit.at_us)
                 if found:
                     return begin + found - 1
                 last = begin - 1
@@ -143,15 +124,12 @@ class Ledger:
                 raise self._replaced(each.commit.version)
         return [each.commit for each in found]
 
-    def commit_at(self, version: int) -> Commit:
-        return self._sealed_at(version).commit
-
     def _sealed_at(self, version: int) -> SealedCommit:
-        found = self._folder.commit(version)
+        found = self.folder.read(version)
         if found is None:
-            if version > min(self._folder.listing().commits, default=0):
-                raise LakeDamaged(f"{self._folder.file(version)} is missing; restore it from a backup")
-            raise LakeError(f"{self._folder.path}: version {version} is too old; its commit was folded")
+            if version > min(self.folder.listing().commits, default=0):
+                raise LakeDamaged(f"{self.folder.file(version)} is missing; restore it from a backup")
+            raise LakeError(f"{self.folder.path}: version {version} is too old; its commit was folded")
         return found
 
     def history(self) -> Iterator[Commit]:
@@ -159,7 +137,7 @@ class Ledger:
         state = self.state()
         seal = state.seal
         for version in range(state.version, 0, -1):
-            found = self._folder.commit(version)
+            found = self.folder.read(version)
             if found is None:
                 return
             if found.seal != seal:
@@ -169,32 +147,32 @@ class Ledger:
 
     def folds(self) -> Iterator[Commit]:
         """The folds that can be read, those of the latest commits first."""
-        for first, last in sorted(self._folder.listing().fold_ranges, key=lambda each: (-each[0], -each[1])):
+        for span in reversed(self.folder.listing().folds):
             with suppress(LakeDamaged):
-                if found := self._folder.fold(first, last):
+                if found := self.folder.read(*span):
                     yield found.commit
 
     def _open(self) -> LedgerState:
         """The state by all files in the folder; the head is read first, because writers note it last."""
-        head = self._folder.head()
+        head = self.folder.head()
         state = self._read_listed(LedgerState(), head=head)
         if head is not None and head.version > state.version:
             raise LakeDamaged(
-                f"{self._folder.file(head.version)} is missing; it was the last commit; restore it from a backup. If "
-                f"this is a copy that was made while the lake was written, remove {self._folder.head_file}: commits "
+                f"{self.folder.file(head.version)} is missing; it was the last commit; restore it from a backup. If "
+                f"this is a copy that was made while the lake was written, remove {self.folder.head_file}: commits "
                 f"after {state.version} are not in the copy; `genus lake backup` makes complete ones"
             )
         is_folded = state.version > 0 and state.version % FOLD_EVERY == 0
-        if is_folded and state.version not in self._folder.listing().commits:  # the newest commits are never forgotten
+        if is_folded and state.version not in self.folder.listing().commits:  # the newest commits are never forgotten
             raise LakeDamaged(
-                f"{self._folder.file(state.version)} is missing, and all commits after it; restore `{LOG_FOLDER}` "
+                f"{self.folder.file(state.version)} is missing, and all commits after it; restore `{LOG_FOLDER}` "
                 "from a backup"
             )
         return state
 
     def _read_next(self, state: LedgerState) -> LedgerState:
         for _ in range(FOLD_EVERY):
-            found = self._folder.commit(state.version + 1)
+            found = self.folder.read(state.version + 1)
             if found is None:
                 return state
             state = self._after(state, found)
@@ -202,54 +180,50 @@ class Ledger:
 
     def _read_listed(self, state: LedgerState, upto: int | None = None, head: Head | None = None) -> LedgerState:
         """Add the commits in the folder, up to a version; if a fold is of another ledger, the commits are read."""
-        try:
-            return self._add_steps(state, self._steps(state.version, upto), head)
-        except LakeDamaged as problem:
-            with suppress(LakeError):
-                commits = self._steps(state.version, upto, self._folder.listing().without_folds(), relist=False)
-                return self._add_steps(state, commits, head)
-            raise problem
-
-    def _add_steps(self, state: LedgerState, steps: Iterator[SealedCommit], head: Head | None) -> LedgerState:
-        for step in steps:
-            state = self._after(state, step)
-        if head is not None and head.version == state.version and head.seal != state.seal:
-            raise self._replaced(head.version)
-        return state
+        damage: LakeDamaged | None = None
+        for folds in (True, False):
+            try:
+                found = state
+                for step in self._steps(state.version, upto, folds=folds):
+                    found = self._after(found, step)
+                if head is not None and head.version == found.version and head.seal != found.seal:
+                    raise self._replaced(head.version)
+                return found
+            except LakeDamaged as problem:
+                damage = damage or problem
+        assert damage is not None
+        raise damage
 
     def _steps(
-        self, after: int, upto: int | None = None, expected: Listing | None = None, *, relist: bool = True
+        self, after: int, upto: int | None = None, expected: Listing | None = None, *, folds: bool = True
     ) -> Iterator[SealedCommit]:
         """Folds and commits that follow each other after a version, as few as possible.
 
         With `expected` files, the folder is listed only if one of them is missing; folds may just have been removed.
         """
-        listing, listed_at = expected or self._folder.listing(), -1
-        while True:
-            last = listing.last if upto is None else upto
-            if after >= last:
-                return
+        listing, listed_at = expected or self.folder.listing(folds=folds), -1
+        while after < (last := listing.last if upto is None else upto):
             step = self._step(listing, after + 1, last)
-            if step is None:
-                if listed_at == after or not relist:
-                    raise self._missing(after + 1, listing.last)
-                listing, listed_at = self._folder.listing(), after
-                continue
-            yield step
-            after = step.commit.version
+            if step is not None:
+                yield step
+                after = step.commit.version
+            elif listed_at == after:
+                raise self._missing(after + 1, listing.last)
+            else:
+                listing, listed_at = self.folder.listing(folds=folds), after
 
     def _step(self, listing: Listing, first: int, last: int) -> SealedCommit | None:
         """The largest fold that begins with a version, or the commit; a damaged fold is passed over if it can be."""
         damage: LakeDamaged | None = None
-        for end in [end for end in listing.folds.get(first, []) if end <= last]:
+        for end in listing.ends.get(first, ()):
             try:
-                if found := self._folder.fold(first, end):
+                if end <= last and (found := self.folder.read(first, end)):
                     return found
             except LakeDamaged as problem:
                 damage = problem
-        if first not in listing.commits and damage is not None:
+        if damage is not None:
             raise damage
-        return self._folder.commit(first) if first in listing.commits else None
+        return None
 
     def _after(self, state: LedgerState, found: SealedCommit) -> LedgerState:
         commit = found.commit
@@ -257,20 +231,21 @@ class Ledger:
             raise self._missing(state.version + 1, commit.since)
         if commit.previous != state.seal or (state.lake and commit.lake != state.lake):
             raise LakeDamaged(
-                f"{self._folder.file_of(commit)} was not made after commit {state.version} of this ledger; the ledger "
-                "was changed, or restored from a backup while it was in use; open it again, and see `genus lake check`"
+                f"{self.folder.file(commit.since, commit.version)} was not made after commit {state.version} of this "
+                "ledger; the ledger was changed, or restored from a backup while it was in use; open it again, and see "
+                "`genus lake check`"
             )
         if commit.first is not None and len(commit.sources) >= TABLE_FROM:
             self._large_folds.add((commit.first, commit.version))
         return state.after(commit, found.seal, found.table)
 
     def _replaced(self, version: int) -> LakeDamaged:
-        path = self._folder.file(version)
+        path = self.folder.file(version)
         return LakeDamaged(f"{path} is another commit than the one that was made; restore it from a backup")
 
     def _missing(self, version: int, later: int) -> LakeDamaged:
         return LakeDamaged(
-            f"{self._folder.file(version)}: commit {version} is missing, but {later} exists; restore it from a backup"
+            f"{self.folder.file(version)}: commit {version} is missing, but {later} exists; restore it from a backup"
         )
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -281,16 +256,19 @@ class Ledger:
             state = self.state()
             _check(draft, state)
             self._check_last(state)
+            version, added = state.version + 1, draft.added
+            if draft.kind == "ingest":
+                added = tuple(msgspec.structs.replace(part, first=version, last=version) for part in added)
             made = Commit(
-                **msgspec.structs.asdict(_in_order(_numbered(draft, state.version + 1), state)),
-                version=state.version + 1,
+                **(msgspec.structs.asdict(_in_order(draft, state)) | {"added": added}),
+                version=version,
                 counts=state.sources.count(draft.sources) if draft.sources else None,
                 previous=state.seal,
                 lake=state.lake or draft.id,
             )
-            if (seal := self._folder.create(made)) is not None:
+            if (seal := self.folder.create(made)) is not None:
                 with suppress(LakeError):  # the commit is made; folds and head can be made again
-                    self._folder.note_head(made.version, seal)
+                    self.folder.note_head(made.version, seal)
                     self._fold(made.version)
                 return made
 
@@ -298,10 +276,10 @@ class Ledger:
         """Raise LakeDamaged if the last commit is not there any more, so that no commit follows a gap."""
         if state.version == 0:
             return
-        found = self._folder.commit(state.version)
+        found = self.folder.read(state.version)
         if found is None or found.seal != state.seal:
             raise LakeDamaged(
-                f"{self._folder.file(state.version)} was removed or replaced since it was read; if the store was "
+                f"{self.folder.file(state.version)} was removed or replaced since it was read; if the store was "
                 "restored from a backup, open it again"
             )
 
@@ -311,18 +289,15 @@ class Ledger:
         """Fold the commits up to a version that completes a fold, and remove folds that larger ones cover."""
         size = FOLD_EVERY
         while version % size == 0:
-            small, begin = size // RADIX, version - size
-            if size == FOLD_EVERY:
-                names = [commit_name(each) for each in range(begin + 1, version + 1)]
-            else:
-                names = [fold_name(first, first + small - 1) for first in range(begin + 1, version + 1, small)]
+            small, begin = size // RADIX if size > FOLD_EVERY else 1, version - size
+            names = [file_name(first, first + small - 1) for first in range(begin + 1, version + 1, small)]
             self._create_fold(list(self._steps(begin, version, Listing(names))))
             if size > FOLD_EVERY:  # the newest small folds are kept, because a reader may be opening them
                 for first in range(max(begin - size, 0) + 1, begin + 1, small):
-                    self._folder.delete(self._folder.fold_file(first, first + small - 1))
+                    self.folder.files.delete(self.folder.file(first, first + small - 1))
             size *= RADIX
         while version % FOLD_EVERY == 0 and self._large_folds:
-            if (large := self._folder.fold(*self._large_folds.pop())) is not None:
+            if (large := self.folder.read(*self._large_folds.pop())) is not None:
                 self._create_fold([large])
 
     def _create_fold(self, steps: Sequence[SealedCommit]) -> None:
@@ -331,48 +306,45 @@ class Ledger:
             before = self.state_at(folded.since - 1) if folded.since > 1 else LedgerState()
             counts = self.state_at(folded.version).sources.counts - before.sources.counts
             folded = msgspec.structs.replace(folded, counts=counts)
-        self._folder.create_fold(folded, steps)
+        self.folder.create_fold(folded, steps)
 
     def forget(self, before_us: int) -> int:
         """Remove commits that are older than a time and folded; returns their number."""
-        listing = self._folder.listing()
+        listing = self.folder.listing()
         folded = self._folded_upto(listing)
         if folded <= FOLD_EVERY:
             return 0
         upto = min(folded - FOLD_EVERY, self._last_at(min(listing.commits), before_us - 1))
         removed = sorted(version for version in listing.commits if version <= upto)
         for version in removed:
-            self._folder.delete(self._folder.file(version))
+            self.folder.files.delete(self.folder.file(version))
         return len(removed)
 
     def _folded_upto(self, listing: Listing) -> int:
         """The last version up to which all commits are in folds that can be read and that follow each other."""
-        state = LedgerState()
+        state, largest = LedgerState(), dict(listing.folds)  # of those with the same begin, it has the last one
         with suppress(LakeDamaged):
-            while ends := listing.folds.get(state.version + 1):
-                found = self._folder.fold(state.version + 1, ends[0])
-                if found is None:
-                    break
+            while (last := largest.get(state.version + 1)) and (found := self.folder.read(state.version + 1, last)):
                 state = self._after(state, found)
-        same = self._folder.commit(state.version)
+        same = self.folder.read(state.version)
         return state.version if same is not None and same.seal == state.seal else 0
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """The paths of commits, folds and a head that are not what was written, and why."""
-        listing = self._folder.listing()
+        listing = self.folder.listing()
         seals: dict[int, str] = {}
-        commits = map(self._folder.file, sorted(listing.commits))
-        for path in chain(commits, starmap(self._folder.fold_file, listing.fold_ranges)):
+        for span in [*sorted((each, each) for each in listing.commits), *listing.folds]:
+            path = self.folder.file(*span)
             try:
-                found = self._folder.decode(path)
+                found = self.folder.read(*span)
                 if found is not None and found.table is not None:
-                    found.table.check()
+                    found.table.content  # noqa: B018 - raises if it is damaged
                 if found is not None and self._contradicts(found, seals):
                     yield path, f"was not made after commit {found.commit.since - 1} of this ledger"
             except LakeDamaged as problem:
                 yield path, str(problem).removeprefix(f"{path}: ")
-        if self._folder.head_is_damaged:
-            yield self._folder.head_file, "is damaged; the next commit makes it again"
+        if self.folder.head_is_damaged:
+            yield self.folder.head_file, "is damaged; the next commit makes it again"
 
     def _contradicts(self, found: SealedCommit, seals: dict[int, str]) -> bool:
         """Whether a commit or fold is not of this ledger, by the seals of the commits; those of a commit are noted."""
@@ -381,20 +353,7 @@ class Ledger:
             seals[version] = found.seal
         return (known is not None and known != found.commit.previous) or seals.get(version, found.seal) != found.seal
 
-    # -- backups -----------------------------------------------------------------------------------------------------
-
-    def earlier_version(self, of: "Ledger", state: LedgerState) -> int:
-        """The version of this ledger, as an earlier backup of another one; 0 if it has none.
-
-        LakeError if it is of another store, or has commits that the other one does not have in a state.
-        """
-        head = self._folder.head()
-        if head is None:
-            return 0
-        last = self._folder.commit(head.version)
-        if last is None or last.commit.lake != state.lake or not of.has(last.commit.cursor):
-            raise LakeError(f"{self._folder.path} is not an earlier backup of this store; choose another folder")
-        return head.version
+    # -- followers -----------------------------------------------------------------------------------------------------
 
     def has(self, cursor: Cursor) -> bool:
         """Whether what a follower has processed is in the history of this ledger, as it is not after a restore.
@@ -408,35 +367,13 @@ class Ledger:
 
     def id_at(self, version: int) -> str:
         """The id of a commit; if it was forgotten, its first characters, or nothing."""
-        if (found := self._folder.commit(version)) is not None:
+        if (found := self.folder.read(version)) is not None:
             return found.commit.id
         for folded in self.folds():
             if folded.since <= version <= folded.version:
                 from_end = (folded.version - version + 1) * ID_DIGITS
                 return folded.ids[-from_end:][:ID_DIGITS].strip() if from_end <= len(folded.ids) else ""
         return ""
-
-    def names_upto(self, version: int) -> list[str]:
-        """The names of the files with commits up to a version: the newest first, folds after all commits."""
-        listing = self._folder.listing()
-        folds = [each for each in listing.fold_ranges if each[1] <= version]
-        commits = sorted((each for each in listing.commits if each <= version), reverse=True)
-        names = [fold_name(*each) for each in reversed(folds)]
-        return [*map(commit_name, commits), *listing.tables(used=True), *names]
-
-    def unused_tables(self) -> list[str]:
-        """The names of files with sources of folds that larger ones have replaced; a process may still search them."""
-        return self._folder.listing().tables(used=False)
-
-    def note(self, state: LedgerState) -> None:
-        self._folder.note_head(state.version, state.seal)
-
-
-def _numbered(draft: CommitDraft, version: int) -> CommitDraft:
-    if draft.kind != "ingest":
-        return draft
-    added = tuple(msgspec.structs.replace(part, first=version, last=version) for part in draft.added)
-    return msgspec.structs.replace(draft, added=added)
 
 
 def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:
@@ -454,8 +391,10 @@ def _set_back(state: LedgerState) -> list[int]:
 
 
 def _check(draft: CommitDraft, state: LedgerState) -> None:
-    if known := next(filter(partial(_is_stale, state), draft.sources), None):
-        raise CommitConflict(f"{known.path} was ingested by another process")
+    for source in draft.sources:
+        known = state.sources.get(source.number)
+        if (known.commit if known else "") != source.commit:  # it was ingested since the commit that the draft knows
+            raise CommitConflict(f"{source.path} was ingested by another process")
     if gone := [folder for folder in draft.removed if folder not in state.parts]:
         raise CommitConflict(f"{min(gone)} was removed by another process")
     if draft.base is not None and draft.base != state.version:
@@ -464,9 +403,3 @@ def _check(draft: CommitDraft, state: LedgerState) -> None:
         raise CommitConflict(f"version {draft.after.version} was processed by another process")
     if draft.deletion is not None and draft.deletion != state.notes.get(DELETION, ""):
         raise CommitConflict("events were deleted by another process")
-
-
-def _is_stale(state: LedgerState, source: IngestedFile) -> bool:
-    """Whether a source was ingested since the commit that the draft is based on."""
-    known = state.sources.get(source.number)
-    return (known.commit if known else "") != source.commit

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from genus.errors import LakeDamaged
-from genus.lake._tables.commits import NO_SOURCES, Commit, SourceTableInfo, checksum, sources_of
+from genus.lake._tables.commits import NO_SOURCES, Commit, SourceTableInfo, checksum, completed
 from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.sources import TABLE_FROM, SourceTable, make_table
 
@@ -57,29 +57,26 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Listing:
-    """The commits and folds in the folder of a ledger."""
+    """The commits and folds in the folder of a ledger, each as its first and last version."""
 
     def __init__(self, names: list[str]) -> None:
-        found = [(int(named[1]), int(named[2] or 0)) for named in map(_NAME.fullmatch, names) if named]
-        self.commits = {first for first, last in found if not last}
-        self.fold_ranges = sorted(each for each in found if each[1])
-        """The first and the last version of each fold."""
-        self.folds: dict[int, list[int]] = {}
-        """For each version that folds begin with: the versions they end with, the largest first."""
-        for first, last in reversed(self.fold_ranges):
-            self.folds.setdefault(first, []).append(last)
+        found = (match for match in map(_NAME.fullmatch, names) if match)
+        self.spans = sorted((int(match[1]), int(match[2] or match[1])) for match in found)
+        self.commits = {first for first, last in self.spans if first == last}
+        self.folds = [(first, last) for first, last in self.spans if first < last]
+        self.ends: dict[int, list[int]] = {}
+        """For each version that a commit and folds begin with: the versions they end with, the largest first."""
+        for first, last in reversed(self.spans):
+            self.ends.setdefault(first, []).append(last)
         self._tables = [name for name in names if name.endswith(TABLE_SUFFIX)]
-
-    def without_folds(self) -> "Listing":
-        return Listing([commit_name(version) for version in self.commits])
 
     @cached_property
     def last(self) -> int:
-        return max([*self.commits, *(last for _, last in self.fold_ranges)], default=0)
+        return max((last for _, last in self.spans), default=0)
 
     def tables(self, *, used: bool) -> list[str]:
         """The files with the sources of folds that are there, or of folds that larger ones have replaced."""
-        folds = {fold_name(*each).removesuffix(FOLD_SUFFIX) for each in self.fold_ranges}
+        folds = {file_name(*each).removesuffix(FOLD_SUFFIX) for each in self.folds}
         return [name for name in self._tables if (name.rpartition("-")[0] in folds) == used]
 
 
@@ -87,35 +84,23 @@ class LedgerFolder:
     """Reads and writes the files of a ledger."""
 
     def __init__(self, files: FileSystem, path: str) -> None:
-        self._files = files
+        self.files = files
         self.path = f"{path}/{LOG_FOLDER}"
+        self.head_file = f"{self.path}/head.json"
 
-    def file(self, version: int) -> str:
-        return f"{self.path}/{commit_name(version)}"
+    def file(self, first: int, last: int | None = None) -> str:
+        """The path of a commit, or of the fold of several."""
+        return f"{self.path}/{file_name(first, last or first)}"
 
-    def fold_file(self, first: int, last: int) -> str:
-        return f"{self.path}/{fold_name(first, last)}"
+    def listing(self, *, folds: bool = True) -> Listing:
+        """The files of the ledger, with or without folds."""
+        names = [found.name for found in self.files.list_folder(self.path)]
+        return Listing([name for name in names if folds or FOLD_SUFFIX not in name])
 
-    def file_of(self, commit: Commit) -> str:
-        """The path of a commit, or of a fold."""
-        return self.file(commit.version) if commit.first is None else self.fold_file(commit.first, commit.version)
-
-    @property
-    def head_file(self) -> str:
-        return f"{self.path}/head.json"
-
-    def listing(self) -> Listing:
-        return Listing([found.name for found in self._files.list_folder(self.path)])
-
-    def commit(self, version: int) -> SealedCommit | None:
-        return self.decode(self.file(version))
-
-    def fold(self, first: int, last: int) -> SealedCommit | None:
-        return self.decode(self.fold_file(first, last))
-
-    def decode(self, path: str) -> SealedCommit | None:
-        """The commit or fold in a file; None if there is no such file, LakeDamaged if it is not what was written."""
-        content = self._files.read(path)
+    def read(self, first: int, last: int | None = None) -> SealedCommit | None:
+        """A commit or fold; None if there is no such file, LakeDamaged if it is not what was written."""
+        path = self.file(first, last)
+        content = self.files.read(path)
         if content is None:
             return None
         try:
@@ -125,11 +110,11 @@ class LedgerFolder:
             commit = msgspec.json.decode(envelope.commit, type=Commit)
         except (msgspec.DecodeError, UnicodeDecodeError) as problem:
             raise LakeDamaged(f"{path}: {problem}; restore it from a backup") from problem
-        if path != self.file_of(commit):
+        if (commit.since, commit.version) != (first, last or first):
             raise LakeDamaged(f"{path}: the file holds version {commit.version}; restore it from a backup")
         info = commit.table
-        table = None if info is None else SourceTable.open(self._files, f"{self.path}/{info.name}", info)
-        return SealedCommit(commit, envelope.last or envelope.seal, table)
+        table = None if info is None else SourceTable(self.files, f"{self.path}/{info.name}", info)
+        return SealedCommit(completed(commit), envelope.last or envelope.seal, table)
 
     def create(self, commit: Commit) -> str | None:
         """Write a commit and return its seal; None if another writer has created the file.
@@ -138,38 +123,35 @@ class LedgerFolder:
         """
         content, seal = _sealed(commit)
         path = self.file(commit.version)
-        return seal if self._files.create(path, content) or self._files.read(path) == content else None
+        return seal if self.files.create(path, content) or self.files.read(path) == content else None
 
     def create_fold(self, folded: Commit, steps: Sequence[SealedCommit]) -> None:
         """Write the fold of some commits and folds, unless it is there; of one fold, in its place."""
         content, _ = _sealed(self._with_table(folded, steps), last=steps[-1].seal)
-        write = self._files.create if len(steps) > 1 else self._files.replace
-        write(self.fold_file(folded.since, folded.version), content)
+        write = self.files.create if len(steps) > 1 else self.files.replace
+        write(self.file(folded.since, folded.version), content)
 
     def _with_table(self, folded: Commit, steps: Sequence[SealedCommit]) -> Commit:
         """A fold with its sources in a file, if they are many; those that are too old are forgotten."""
         if len(folded.sources) < TABLE_FROM and not any(step.table for step in steps):
             return folded
-        given = [(table or sources_of(commit), commit.at_us) for commit, _, table in steps]
+        given = [(table or commit.sources, commit.at_us) for commit, _, table in steps]
         content, counts, forgotten = make_table(given, folded.at_us)
         folded = msgspec.structs.replace(folded, sources=(), counts=(folded.counts or NO_SOURCES) - forgotten)
         if not counts.sources:
             return folded
         found = checksum(content)
-        name = fold_name(folded.since, folded.version).replace(FOLD_SUFFIX, f"-{found[:8]}{TABLE_SUFFIX}")
+        name = file_name(folded.since, folded.version).replace(FOLD_SUFFIX, f"-{found[:8]}{TABLE_SUFFIX}")
         info = SourceTableInfo(name, found, counts)
-        self._files.create(f"{self.path}/{info.name}", content)
+        self.files.create(f"{self.path}/{info.name}", content)
         return msgspec.structs.replace(folded, table=info)
 
-    def delete(self, path: str) -> None:
-        self._files.delete(path)
-
     def note_head(self, version: int, seal: str) -> None:
-        self._files.replace(self.head_file, msgspec.json.encode(Head.of(version, seal)), durable=False)
+        self.files.replace(self.head_file, msgspec.json.encode(Head.of(version, seal)), durable=False)
 
     def head(self) -> Head | None:
         """The newest commit that was noted; None if there is no such note, or a damaged one."""
-        content = self._files.read(self.head_file)
+        content = self.files.read(self.head_file)
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             head = None if content is None else msgspec.json.decode(content, type=Head)
             return head if head is not None and head == Head.of(head.version, head.seal) else None
@@ -177,15 +159,12 @@ class LedgerFolder:
 
     @property
     def head_is_damaged(self) -> bool:
-        return self.head() is None and self._files.read(self.head_file) is not None
+        return self.head() is None and self.files.read(self.head_file) is not None
 
 
-def commit_name(version: int) -> str:
-    return f"{version:0{DIGITS}}.json"
-
-
-def fold_name(first: int, last: int) -> str:
-    return f"{first:0{DIGITS}}-{last:0{DIGITS}}{FOLD_SUFFIX}"
+def file_name(first: int, last: int) -> str:
+    """The name of a commit, or of the fold of several."""
+    return f"{first:0{DIGITS}}.json" if first == last else f"{first:0{DIGITS}}-{last:0{DIGITS}}{FOLD_SUFFIX}"
 
 
 def _sealed(commit: Commit, last: str | None = None) -> tuple[bytes, str]:

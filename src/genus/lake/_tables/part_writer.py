@@ -113,8 +113,6 @@ class WritePlan(msgspec.Struct, frozen=True):
     """The columns of the files, by table."""
     days: str | None
     """The column of days, each of which gets a folder."""
-    most: int
-    """Rows of a file."""
     upload: bool
     """Whether the driver writes the files."""
 
@@ -190,10 +188,10 @@ class PartitionWriter:
             if place not in self._open:
                 self._open[place] = _OpenFile(self._plan.tables[place[0]])
             file = self._open[place]
-            room = self._plan.most - file.rows
+            room = MAX_ROWS - file.rows
             file.add(rows.slice(0, room))
             rows = rows.slice(room)
-            if file.rows == self._plan.most:
+            if file.rows == MAX_ROWS:
                 yield from self._close(place)
         if sum(file.rows for file in self._open.values()) > MAX_ROWS:
             yield from self._close(max(self._open, key=lambda each: self._open[each].rows))

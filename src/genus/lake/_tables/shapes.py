@@ -69,10 +69,7 @@ def new_shapes(
             listed[shape.type] = listed.get(shape.type, 0) + 1
             if listed[shape.type] > most:
                 each = Shape(shape.family, shape.type, shape.code, None)
-        _check_same(each, known.get(each.id) or added.setdefault(each.id, each))
+        same = known.get(each.id) or added.setdefault(each.id, each)
+        if (each.type, each.tag) != (same.type, same.tag):
+            raise LakeError(f"two shapes have the same number, {each} and {same}; rename one of the types")
     return tuple(added.values())
-
-
-def _check_same(shape: Shape, known: Shape) -> None:
-    if (shape.type, shape.tag) != (known.type, known.tag):
-        raise LakeError(f"two shapes have the same number, {shape} and {known}; rename one of the types")

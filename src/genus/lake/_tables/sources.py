@@ -11,7 +11,7 @@ they have dead letters; a file that is older and lies in a landing folder still 
 import mmap
 import tempfile
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -84,34 +84,21 @@ class RecentSources:
 
 
 class SourceTable:
-    """Sources in a file; LakeDamaged if it is not the one that a fold names, as soon as it is searched."""
+    """Sources in a file; LakeDamaged if it is not the one that a fold names, as soon as it is searched.
 
-    def __init__(self, info: SourceTableInfo, path: str, load: "Callable[[], mmap.mmap]") -> None:
-        self.info, self._path, self._load = info, path, load
+    A local file is mapped at once, because it may be removed; others are copied to the local disk when searched first.
+    """
 
-    @classmethod
-    def open(cls, files: FileSystem, path: str, info: SourceTableInfo) -> "SourceTable":
-        """The table in a file; elsewhere than on a local disk it is copied there when it is searched first."""
-        if not isinstance(files, LocalFileSystem):
-            return cls(info, path, lambda: _copy(files, path))
-        try:
-            with open(path, "rb") as opened:
-                found = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
-        except FileNotFoundError as problem:
-            raise _missing(path) from problem
-        except (OSError, ValueError) as problem:
-            raise LakeDamaged(f"{path} cannot be read ({problem}); restore it from a backup") from problem
-        return cls(info, path, lambda: found)
+    def __init__(self, files: FileSystem, path: str, info: SourceTableInfo) -> None:
+        self._files, self._path, self.info = files, path, info
+        self._mapped = _map(path) if isinstance(files, LocalFileSystem) else None
 
     @cached_property
     def content(self) -> memoryview:
-        found = memoryview(self._load())
+        found = memoryview(self._mapped or _copy(self._files, self._path))
         if checksum(found) != self.info.checksum:
             raise LakeDamaged(f"{self._path}: the content was changed, its checksum differs; restore it from a backup")
         return found
-
-    def check(self) -> None:
-        _ = self.content
 
     @cached_property
     def _columns(self) -> list[memoryview]:
@@ -163,6 +150,16 @@ class SourceTable:
 
 def _missing(path: str) -> LakeDamaged:
     return LakeDamaged(f"{path} is missing; if a later fold has replaced it, open the lake again, else restore it")
+
+
+def _map(path: str) -> mmap.mmap:
+    try:
+        with open(path, "rb") as opened:
+            return mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError as problem:
+        raise _missing(path) from problem
+    except (OSError, ValueError) as problem:
+        raise LakeDamaged(f"{path} cannot be read ({problem}); restore it from a backup") from problem
 
 
 def _copy(files: FileSystem, path: str) -> mmap.mmap:

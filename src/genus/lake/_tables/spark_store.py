@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -23,14 +23,7 @@ from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, arrow_opens, no_space, spark_path
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.names import COMMIT
-from genus.lake._tables.part_writer import (
-    MAX_ROWS,
-    RESULT_SCHEMA,
-    FileReport,
-    PartitionWriter,
-    WritePlan,
-    write_uploads,
-)
+from genus.lake._tables.part_writer import RESULT_SCHEMA, FileReport, PartitionWriter, WritePlan, write_uploads
 from genus.lake._tables.store import Store
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
@@ -72,44 +65,29 @@ class SparkStore(Store):
         self,
         frame: DataFrame,
         draft: CommitDraft,
-        table: str,
+        table: str | None = None,
         *,
         days: str | None = None,
-        most: int = 0,
         folder: str = "",
     ) -> tuple[Part, ...]:
         """Write a frame into folders of a draft and return them as parts; tasks write the files and report them.
 
-        `days` names the column to partition by, `most` limits the rows of a file, `folder` is another one than that of
-        the draft.
+        Without `table`, each column has the rows of the table of its name as structs, NULL in rows of the others.
+        `days` names the column to partition by, `folder` is another one than that of the draft.
         """
-        stored = StructType([field for field in frame.schema if field.name != days])
-        return self._write(frame, draft, {table: _stored_schema(stored)}, days, most, folder)
-
-    def write_several(self, frame: DataFrame, draft: CommitDraft) -> tuple[Part, ...]:
-        """Write the rows of several tables in one job; each is a column of structs, NULL in rows of the others."""
-        return self._write(
-            frame, draft, {name: _stored_schema(frame.select(f"{name}.*").schema) for name in frame.columns}
-        )
-
-    def _write(
-        self,
-        frame: DataFrame,
-        draft: CommitDraft,
-        tables: Mapping[str, pa.Schema],
-        days: str | None = None,
-        most: int = 0,
-        folder: str = "",
-    ) -> tuple[Part, ...]:
+        if table is None:
+            tables = {name: _stored_schema(frame.select(f"{name}.*").schema) for name in frame.columns}
+        else:
+            tables = {table: _stored_schema(StructType([field for field in frame.schema if field.name != days]))}
         self.drafts.begin(draft.id)
         upload, folder = not arrow_opens(self.path), folder or f"{COMMIT}={draft.id}"
-        plan = WritePlan(self.path, folder, tables, days, min(most or MAX_ROWS, MAX_ROWS), upload)
+        plan = WritePlan(self.path, folder, tables, days, upload)
         rows = frame.mapInArrow(partial(_write_partition, plan), RESULT_SCHEMA)
         with spark_errors(self.path), job_errors():
             found = list(write_uploads(self.files, rows.toLocalIterator() if upload else rows.collect()))
         reports = sorted((msgspec.json.decode(each, type=FileReport) for each in found), key=lambda each: each.path)
-        for table in tables:
-            self._remove_strays(f"{table}/{folder}", reports)
+        for name in tables:
+            self._remove_strays(f"{name}/{folder}", reports)
         inside: dict[tuple[str, str], list[StoredFile]] = {}
         for each in reports:
             inside.setdefault((each.table, each.folder), []).append(each.file)
@@ -123,7 +101,7 @@ class SparkStore(Store):
                 self.files.delete(found.path)
 
     def rewrite(
-        self, frame: DataFrame, folder: str, parts: Sequence[Part], *, days: str | None = None, most: int = 0
+        self, frame: DataFrame, folder: str, parts: Sequence[Part], *, days: str | None = None
     ) -> tuple[Part, ...]:
         """Replace parts of a table by a frame with the same rows, in one commit; returns the parts that hold them now.
 
@@ -131,7 +109,7 @@ class SparkStore(Store):
         """
         with self.discarding():
             draft = self.begin("compact")
-            written = self.write(frame, draft, folder, days=days, most=most)
+            written = self.write(frame, draft, folder, days=days)
             added = tuple(with_contents_of(part, [each for each in parts if each.day == part.day]) for part in written)
             draft = msgspec.structs.replace(draft, added=added, removed=tuple(part.folder for part in parts))
             if count_rows(added) != count_rows(parts):

@@ -1,23 +1,13 @@
 """The state of a store, the result of all its commits up to a version, and figures of its tables."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import date
 from functools import cached_property
 
 import msgspec
 
-from genus.lake._tables.commits import (
-    Commit,
-    Cursor,
-    Part,
-    count_bytes,
-    count_files,
-    count_rows,
-    latest,
-    parts_of,
-    sources_of,
-)
+from genus.lake._tables.commits import Commit, Cursor, Part, count_bytes, count_files, count_rows, latest
 from genus.lake._tables.growing_map import GrowingMap
 from genus.lake._tables.names import DEAD_LETTERS
 from genus.lake._tables.shapes import Shape
@@ -38,8 +28,6 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     """The time of the last commit."""
     parts: GrowingMap[str, Part] = GrowingMap()
     """By folder."""
-    folders: Mapping[str, GrowingMap[str, Part]] = {}
-    """The parts of each table, by folder."""
     sources: Sources = Sources()
     """Ingested files by number."""
     shapes: GrowingMap[int, Shape] = GrowingMap()
@@ -61,10 +49,12 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
 
         `seal` is the checksum of the commit, or of the last one.
         """
-        sources = {each.number: each for each in sources_of(commit)}
-        added = {part.folder: part for part in parts_of(commit)}
+        sources = {each.number: each for each in commit.sources}
+        added = {part.folder: part for part in commit.added}
         known: Mapping[int, Shape] = self.shapes or {}  # a plain dictionary answers faster
         new_shapes = {number: shape for shape in commit.shapes if (number := shape.id) not in known}
+        shape_counts = Counter(self.shape_counts)
+        shape_counts.update(shape.type for shape in new_shapes.values())
         return LedgerState(
             version=commit.version,
             commit=commit.id,
@@ -72,33 +62,15 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
             lake=self.lake or commit.lake or commit.id,
             at_us=commit.at_us,
             parts=self.parts.changed(added, commit.removed),
-            folders=self._folders_after(added, commit.removed),
             sources=self.sources.changed(sources, commit.counts, table),
             shapes=self.shapes.changed(new_shapes),
-            shape_counts=self._shape_counts_after(new_shapes.values()),
+            shape_counts=shape_counts,
             cursor=self.cursor if commit.upto is None else commit.upto,
             newest_us=max((each for each in (self.newest_us, commit.newest_us) if each is not None), default=None),
             newest=latest((self.newest, commit.newest)) if commit.newest else self.newest,
             catalog=self.catalog if commit.catalog is None else commit.catalog,
             notes={**self.notes, **commit.notes},
         )
-
-    def _folders_after(self, added: Mapping[str, Part], removed: Iterable[str]) -> Mapping[str, GrowingMap[str, Part]]:
-        changes: dict[str, tuple[dict[str, Part], list[str]]] = {}
-        for folder in removed:
-            if folder in self.parts:
-                changes.setdefault(self.parts[folder].table, ({}, []))[1].append(folder)
-        for folder, part in added.items():
-            changes.setdefault(part.table, ({}, []))[0][folder] = part
-        nothing: GrowingMap[str, Part] = GrowingMap()
-        changed = {table: self.folders.get(table, nothing).changed(*change) for table, change in changes.items()}
-        return {**self.folders, **changed}
-
-    def _shape_counts_after(self, shapes: Iterable[Shape]) -> Mapping[str, int]:
-        counts: dict[str, int] = {}
-        for shape in shapes:
-            counts[shape.type] = counts.get(shape.type, self.shape_counts.get(shape.type, 0)) + 1
-        return {**self.shape_counts, **counts} if counts else self.shape_counts
 
     @cached_property
     def shapes_of(self) -> Mapping[str, list[tuple[int, Shape]]]:
@@ -112,12 +84,20 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     def now(self) -> Cursor:
         return Cursor(self.version, self.commit)
 
+    @cached_property
+    def _by_table(self) -> Mapping[str, list[Part]]:
+        found: dict[str, list[Part]] = {}
+        for part in self.parts.values():
+            found.setdefault(part.table, []).append(part)
+        return found
+
     def table(self, name: str) -> list[Part]:
-        return list(self.folders.get(name, {}).values())
+        return list(self._by_table.get(name, ()))
 
     @property
     def tables(self) -> list[str]:
-        return sorted(name for name, parts in self.folders.items() if parts)
+        """The names of the tables that have rows."""
+        return sorted(self._by_table)
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------
@@ -141,33 +121,33 @@ class TableStats(msgspec.Struct, frozen=True):
 
 
 def table_stats(state: LedgerState) -> list[TableStats]:
-    return [_stats(name, state) for name in state.tables if name != DEAD_LETTERS or state.sources.counts.dead]
-
-
-def _stats(table: str, state: LedgerState) -> TableStats:
-    parts = state.table(table)
-    shapes = [shape for shape in state.shapes.values() if shape.family == table]
-    days, types = {part.day for part in parts if part.day is not None}, {shape.type for shape in shapes}
-    return TableStats(
-        table,
-        state.sources.counts.dead if table == DEAD_LETTERS else count_rows(parts),
-        count_files(parts),
-        count_bytes(parts),
-        len(days),
-        len(types),
-        len(shapes),
-        tuple(sorted(types)),
-        min(days, default=None),
-        max(days, default=None),
-    )
+    dead = state.sources.counts.dead
+    found = []
+    for table in state.tables if dead else [each for each in state.tables if each != DEAD_LETTERS]:
+        parts = state.table(table)
+        shapes = [shape for shape in state.shapes.values() if shape.family == table]
+        days, types = {part.day for part in parts if part.day is not None}, {shape.type for shape in shapes}
+        stats = TableStats(
+            table=table,
+            rows=dead if table == DEAD_LETTERS else count_rows(parts),
+            files=count_files(parts),
+            bytes=count_bytes(parts),
+            days=len(days),
+            types=len(types),
+            shapes=len(shapes),
+            type_names=tuple(sorted(types)),
+            first_day=min(days, default=None),
+            last_day=max(days, default=None),
+        )
+        found.append(stats)
+    return found
 
 
 def type_counts(state: LedgerState) -> dict[str, int]:
     """The number of events of each type; parts whose shapes were not counted are left out."""
     found: Counter[int] = Counter()
     for part in state.parts.values():
-        if part.shapes is not None:
-            found.update(part.shapes)
+        found.update(part.shapes or {})
     counts: Counter[str] = Counter()
     for number, rows in found.items():
         if number in state.shapes:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from itertools import islice
 
 import msgspec
@@ -62,10 +63,7 @@ class Drafts:
     def begin(self, id: str) -> None:
         """Note that this thread writes files of a draft."""
         if id not in self._open:
-            if self._folder is not None:
-                with suppress(OSError):
-                    os.makedirs(self._folder, exist_ok=True)
-            self._open[id] = threading.get_ident(), self._lock(id, os.O_CREAT)
+            self._open[id] = threading.get_ident(), self._lock(id, create=True)
 
     def end(self, id: str) -> None:
         _, lock = self._open.pop(id, (0, None))
@@ -94,12 +92,14 @@ class Drafts:
             with suppress(OSError):
                 yield from filter(self.has_ended, sorted(os.listdir(self._folder)))
 
-    def _lock(self, id: str, flags: int = 0) -> int | None:
+    def _lock(self, id: str, *, create: bool = False) -> int | None:
         """Lock the file of a draft; None where that is not possible: others hold it, or the disk is full."""
         if self._folder is None:
             return None
         with suppress(OSError):
-            descriptor = os.open(f"{self._folder}/{id}", os.O_RDWR | flags, 0o666)
+            if create:
+                os.makedirs(self._folder, exist_ok=True)
+            descriptor = os.open(f"{self._folder}/{id}", os.O_RDWR | (os.O_CREAT if create else 0), 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return descriptor
@@ -244,7 +244,8 @@ class Store:
     def _unused(self, tables: Sequence[str]) -> dict[str, float]:
         """The folders of some tables that the present state does not name, and when they were changed last."""
         parts = self.state().parts
-        found = (each for table in tables for each in self._folders_of(table))
+        commits = (each for table in tables for each in self._commit_folders(f"{self.path}/{table}"))
+        found = (each for commit in commits for each in self._days(commit) or [commit])
         return {
             inner: max((file.modified for file in walk_files(self.files, each.path)), default=each.modified)
             for each in found
@@ -273,11 +274,8 @@ class Store:
         longest = max(older_than_s, MAX_WRITE_S)
         return age > longest or (age >= older_than_s and self.drafts.has_ended(draft_of(folder)))
 
-    def _folders_of(self, table: str) -> Iterator[FileInfo]:
-        """The folders with files of a table: those of days, or those of commits where there are no days."""
-        for commit in self.files.list_folder(f"{self.path}/{table}"):
-            if commit.is_folder and commit_of(commit.path):
-                yield from [found for found in self.files.list_folder(commit.path) if found.is_folder] or [commit]
+    def _days(self, commit: FileInfo) -> list[FileInfo]:
+        return [found for found in self.files.list_folder(commit.path) if found.is_folder]
 
     def _commit_folders(self, folder: str) -> Iterator[FileInfo]:
         for found in self.files.list_folder(folder):
@@ -290,10 +288,10 @@ class Store:
         """Remove the leftover folders of some tables, and commits that old that are folded; counts the folders."""
         leftovers = self.leftovers(tables, older_than_s)
         self.remove(leftovers)
-        for id in self.drafts.ended():
-            if all(draft_of(found.path) != id for found in self._commit_folders(self.path)):
-                self.drafts.forget(id)
-        tables = self.ledger.unused_tables()
+        ended = set(self.drafts.ended())
+        for id in ended.difference(draft_of(found.path) for found in self._commit_folders(self.path)) if ended else ():
+            self.drafts.forget(id)
+        tables = self.ledger.folder.listing().tables(used=False)  # a process may still search new ones
         for found in self.files.list_folder(f"{self.path}/{LOG_FOLDER}"):
             if (found.name.startswith(".") or found.name in tables) and found.modified < time.time() - MAX_WRITE_S:
                 self.files.delete(found.path)
@@ -345,42 +343,33 @@ class Store:
 
 _SMALL = 1 << 16
 """Files of at most this size are compared as a whole before they are read."""
-_MOST_KNOWN = 200_000
-_known: dict[str, tuple[int, int, int]] = {}
-"""Files that were compared, with number, size and time of the last change."""
 
 
 def _check_file(path: str, file: StoredFile) -> None:
     """Raise LakeDamaged if a file is missing or not what was committed, as far as it can be seen quickly."""
     try:
         status = os.stat(path)
-        found = status.st_ino, status.st_size, status.st_mtime_ns
-        if _known.get(path) == found and status.st_size == file.bytes:
-            return
-        problem = _difference(path, file, status.st_size)
+        _compare(path, file, status.st_size, (status.st_ino, status.st_mtime_ns))
     except OSError as error:
         raise LakeDamaged(
             f"{path} cannot be read ({error.strerror}); it has {file.rows} rows; restore it from a backup"
         ) from error
+
+
+@lru_cache(maxsize=200_000)
+def _compare(path: str, file: StoredFile, size: int, identity: tuple[int, int]) -> None:
+    """Compare a file with what was committed; once, until its number or the time of its last change is another."""
+    problem = "" if size == file.bytes else f"has {size} bytes, not the {file.bytes} that were committed"
+    if not problem and (size <= _SMALL or file.footer):
+        with open(path, "rb") as opened:
+            if size <= _SMALL and checksum(opened.read()) != file.checksum:
+                problem = "has another content than was committed"
+            elif size > _SMALL:
+                opened.seek(-8, os.SEEK_END)
+                opened.seek(-min(size, 8 + int.from_bytes(opened.read(4), "little")), os.SEEK_END)
+                problem = "" if checksum(opened.read()) == file.footer else "has another footer than was committed"
     if problem:
         raise LakeDamaged(f"{path} {problem}; restore it from a backup")
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
-    _known[path] = found
-
-
-def _difference(path: str, file: StoredFile, size: int) -> str:
-    """What a file has in another way than it was committed; empty if nothing was found."""
-    if size != file.bytes:
-        return f"has {size} bytes, not the {file.bytes} that were committed"
-    if size > _SMALL and not file.footer:
-        return ""
-    with open(path, "rb") as opened:
-        if size <= _SMALL:
-            return "" if checksum(opened.read()) == file.checksum else "has another content than was committed"
-        opened.seek(-8, os.SEEK_END)
-        opened.seek(-min(size, 8 + int.from_bytes(opened.read(4), "little")), os.SEEK_END)
-        return "" if checksum(opened.read()) == file.footer else "has another footer than was committed"
 
 
 def folders_above(root: str, folders: Iterable[str]) -> list[str]:
