@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from io import StringIO
+from itertools import chain
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -18,7 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from genus import Event, Maybe, Subscription, all_of, this
 from genus.bus import read_recording
 from genus.errors import LakeDamaged, LakeError, NotRegistered, SubscriptionError, SubscriptionWarning
-from genus.lake import Lake
+from genus.lake import Lake, LakeReader
+from genus.lake._ingest import ingest as ingest_module
+from genus.lake._ingest import job
 from genus.lake._tables import store
 from genus.lake._tables.commits import CommitConflict, Part, StoredFile, checksum
 from genus.lake._tables.shapes import Shape
@@ -68,10 +73,46 @@ def test_the_same_file_twice_adds_nothing(lake: Lake, tmp_path: Path) -> None:
     again = lake.ingest([file, shutil.copy(file, tmp_path / "b.genus")])
     assert (again.events, again.files, again.skipped) == (0, 0, 2)
     assert lake.read(Streetside).count() == 50
-    larger = write_recording(tmp_path / "c.genus", traffic(70, first=100))
-    mixed = lake.ingest([shutil.copy(file, tmp_path / "d.genus"), larger])
-    assert (mixed.events, mixed.files, mixed.skipped) == (70, 1, 1), "one task reads both, the known one first"
-    assert lake.read(Streetside).count() == 120
+
+
+@pytest.mark.parametrize("seed", [29, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(29))])
+def test_any_mixture_of_new_known_and_equal_files_brings_each_content_once(
+    lake: Lake, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an ingest or a stream, whole or in splits, in any number of tasks: events, files and counts add up."""
+
+    class Unknown(Event): ...
+
+    random, known = Random(seed), set[int]()
+    contents = [traffic(random.choice([1, 5, 60]) if number else 0, first=1000 * number) for number in range(12)]
+    dead = [random.randrange(3) if number % 3 else 0 for number in range(12)]
+    for number, events in enumerate(contents):
+        write_recording(tmp_path / f"{number}.genus", [*events, *[Unknown(source=f"{number}")] * dead[number]])
+    for turn in range(6):
+        landing = tmp_path / "landing" if turn % 2 else tmp_path / f"turn-{turn}"
+        landing.mkdir(exist_ok=True)
+        chosen = random.choices(range(12), k=random.randint(1, 8))
+        for place, number in enumerate(chosen):
+            shutil.copy(tmp_path / f"{number}.genus", landing / f"{turn}-{random.randrange(99)}-{place}.genus")
+        new = set(chosen) - known
+        expected = len(new), len(chosen) - len(new), sum(len(contents[each]) for each in new)
+        with monkeypatch.context() as patched:
+            patched.setattr(job, "MIN_TASK_BYTES", random.choice([1, 4000, 1 << 18]))
+            if turn % 2:
+                done: Any = lake.stream(landing, files_per_batch=random.randint(1, 9)).run()
+            else:
+                split = random.choice([500, 1 << 25])
+                patched.setattr(job, "SPLIT_BYTES", split)
+                patched.setattr(ingest_module, "run_ingest", partial(job.run_ingest, split_bytes=split))
+                done = lake.ingest(landing)
+        assert (done.files, done.skipped, done.events) == expected
+        assert done.dead == sum(dead[each] for each in new)
+        known |= new
+    events = [event.time for each in known for event in contents[each]]
+    found = [LakeReader(lake.path).read(cls).to_arrow().column("time").to_pylist() for cls in (Counter, Gate)]
+    assert sorted(chain(*found)) == sorted(filter(None, events))
+    assert sum(source.rows for source in map(lake.state().sources.get, lake.state().sources) if source) == len(events)
+    assert lake.check() == []
 
 
 def test_folders_and_patterns_stand_for_their_files(lake: Lake, tmp_path: Path) -> None:
