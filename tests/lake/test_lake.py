@@ -108,10 +108,10 @@ def test_any_mixture_of_new_known_and_equal_files_brings_each_content_once(
         assert (done.files, done.skipped, done.events) == expected
         assert done.dead == sum(dead[each] for each in new)
         known |= new
-    events = [event.time for each in known for event in contents[each]]
+    happened = [event.time for each in known for event in contents[each]]
     found = [LakeReader(lake.path).read(cls).to_arrow().column("time").to_pylist() for cls in (Counter, Gate)]
-    assert sorted(chain(*found)) == sorted(filter(None, events))
-    assert sum(source.rows for source in map(lake.state().sources.get, lake.state().sources) if source) == len(events)
+    assert sorted(chain(*found)) == sorted(filter(None, happened))
+    assert sum(source.rows for source in map(lake.state().sources.get, lake.state().sources) if source) == len(happened)
     assert lake.check() == []
 
 
