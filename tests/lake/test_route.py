@@ -247,7 +247,7 @@ def test_where_shapes_would_take_too_much_space_types_are_looked_up(
 ) -> None:
     """Attributes are then tested on candidates, and wide subscriptions looked up apart from narrow ones."""
     subscriptions = [*keyed_subscriptions(15, 300), *Generator(16).subscriptions(200)]
-    for name in ("UNKEYED_ROOM", "KEYED_ROOM", "REPEATS"):
+    for name in ("UNKEYED_ROOM", "KEYED_ROOM", "UNKEYED_REPEATS", "KEYED_REPEATS"):
         monkeypatch.setattr(route_plan, name, 1)
     plan = stored.plan(subscriptions)
     assert any(each.tests_masks and each.by_type for each in lookups(plan, "Sampler"))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 UNKEYED_ROOM, KEYED_ROOM = 4_000_000, 50_000
 """Entries that the table of a lookup may always have, without and with a key."""
-REPEATS = 8
+UNKEYED_REPEATS, KEYED_REPEATS = 16, 8
 """Entries per subscription that a larger table may have."""
 OF_SHAPE, ALL_OF_SHAPE = "__shape", "__subscriptions"
 """The columns of `FamilyPlan.plain_table`."""
@@ -95,7 +95,8 @@ def _lookups(
     listed += [(np.array(keys.subscriptions, np.int64), keys) for keys in decomposed.keyed.values()]
     for every, keys in listed:
         rows = np.flatnonzero(is_possible[every])
-        most = max(UNKEYED_ROOM if keys is None else KEYED_ROOM, REPEATS * len(rows))
+        room, repeats = (UNKEYED_ROOM, UNKEYED_REPEATS) if keys is None else (KEYED_ROOM, KEYED_REPEATS)
+        most = max(room, repeats * len(rows))
         for which, groups in group_shapes(matches, profile[every[rows]], most) if len(rows) else ():
             if not len(groups):
                 continue
