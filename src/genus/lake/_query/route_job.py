@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from genus.errors import LakeDamaged, LakeError
+from genus.lake._jobs import parallelism
 from genus.lake._query.lookup import gather
 from genus.lake._query.number_tables import Ints, Matches
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
@@ -44,9 +45,9 @@ BATCH_ROWS = 512 * 1024
 """Events that are matched at once, if a task has so many."""
 MAX_OPEN = 200
 """Small files that a task has open at once."""
-TASK_BYTES = 16 * 1024 * 1024
-"""A task reads at least this much, so that small files do not become a task each."""
-MIN_TASKS, MAX_TASKS = 8, 4096
+TASK_BYTES = 64 * 1024 * 1024
+"""A task reads about this much, if there is more than all tasks that run at once read."""
+MAX_TASKS = 4096
 OUTPUT_ROWS = 192 * 1024
 
 _COUNT = pa.schema([(MATCHES, pa.int64())])
@@ -154,20 +155,22 @@ class RouteJob:
         output: StructType | str,
         columns: Mapping[str, Sequence[str]],
         *,
-        least: int = MIN_TASKS,
+        least: int | None = None,
         above: int = 0,
     ) -> list[DataFrame]:
         """Frames of what tasks return for the events in some parts: one frame, or one per family if Spark reads them.
 
         `columns` are those of events that the work reads in addition to those of the plan, by family. There are at
-        least so many tasks, and only events of commits after `above` are read, see `FileShare`.
+        least so many tasks, by default as many as run at once, because starting one takes longer than it takes for few
+        events. Only events of commits after `above` are read, see `FileShare`.
         """
         spark = self.lake.spark
         plans = {family: plan for family, parts in tables.items() if parts and (plan := self.plan.family(family))}
         if not plans:
             return [spark.createDataFrame([], output)]
         if arrow_opens(self.lake.path):
-            tasks = share_files(self.lake, [part for family in plans for part in tables[family]], least, above)
+            parts = [part for family in plans for part in tables[family]]
+            tasks = share_files(self.lake, parts, least or parallelism(spark), above)
             vectors = {family: self.lake.catalog.vector(family) for family in plans}
             stored = {family: {each.name: each.first_name for each in vector} for family, vector in vectors.items()}
             run = partial(_run_shares, tasks, stored, self._sent, work)
@@ -195,10 +198,11 @@ def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int
 
 
 def share_files(lake: LakeTables, parts: Sequence[Part], least: int, above: int = 0) -> list[list[FileShare]]:
-    """The work of each task: neighbouring shares of files, in at least so many tasks of about equal size."""
+    """The work of each task: neighbouring shares of files, in `least` tasks of about equal size or a multiple of it."""
     owners = [(part, file) for part in parts for file in part.files]
     total = sum(file.bytes for _, file in owners)
-    target = max(total // min(max(least, total // TASK_BYTES), MAX_TASKS), 1)
+    rounds = max(total // (least * TASK_BYTES), 1)
+    target = max(total // min(rounds * least, MAX_TASKS), 1)
     tasks: list[list[FileShare]] = []
     room = 0
     for (part, file), path in zip(owners, lake.store.file_paths(parts), strict=True):
