@@ -41,12 +41,14 @@ def with_present_names(stored: DataFrame, vector: Vector) -> DataFrame:
     """Rows of files as they are shown: with the present names of attributes, and with durations as intervals."""
     named = stored.withColumnsRenamed({each.first_name: each.name for each in vector if each.first_name != each.name})
     second = F.expr("INTERVAL '0.000001' SECOND")
-    return named.withColumns({name: second * F.col(name) for name in _durations(vector)})
+    durations = {name: second * F.col(name) for name in _durations(vector)}
+    return named.withColumns(durations) if durations else named  # Spark Connect refuses none
 
 
 def with_first_names(shown: DataFrame, vector: Vector) -> DataFrame:
     """Rows as they are in files, the opposite of `with_present_names`."""
-    stored = shown.withColumns({name: micros(F.col(name)) for name in _durations(vector)})
+    durations = {name: micros(F.col(name)) for name in _durations(vector)}
+    stored = shown.withColumns(durations) if durations else shown
     return stored.withColumnsRenamed({each.name: each.first_name for each in vector if each.first_name != each.name})
 
 
