@@ -15,7 +15,7 @@ from genus.bus import Bus, NonReal
 from genus.errors import GrantsError
 from genus.model import is_event_type
 from genus.net import Grants, NetLink, Sending, read_grants
-from genus.net._acl import control_patterns, kept_pattern
+from genus.net._acl import control_patterns, kept_pattern, new_pattern
 from genus.net._grants_file import parse_grants
 from genus.targets import topics
 from genus.targets.topics import MQTT, ZENOH, Dialect, EventKeys
@@ -162,7 +162,10 @@ def test_control_keys_are_no_events_and_the_other_way_round(dialect: Dialect) ->
         assert not any(dialect.matches(pattern, f"@genus/city/{what}") for pattern in keys.subscribe)
 
 
-class Gauge(Event):
+class Fluid(Kind): ...
+
+
+class Gauge(Event, Fluid):
     flow: Maybe[Annotated[float, Unit("l/s")]] = None
 
 
@@ -198,6 +201,7 @@ def test_all_that_a_link_uses_is_in_the_lists(dialect: Dialect) -> None:
     made = (NetLink(Spied(network, used), "city", medium="memory", runs=False, now=lambda: now[0]) for _ in range(2))
     with Bus(next(made)) as one, Bus(next(made)) as other:
         other.subscribe(Subscription(Gauge, where="flow > 1"), lambda event: None)
+        other.subscribe(Fluid, lambda event: None)
         kept = one.channel(Gauge, NonReal(), keep=True)
         kept.announce()
         kept.publish(Gauge(flow=2.0))
@@ -212,12 +216,13 @@ def test_all_that_a_link_uses_is_in_the_lists(dialect: Dialect) -> None:
                 now[0] += 0.1
                 bus.link.tick()
                 network.deliver()
-    assert {"lost", "units", "want", "gate"} <= {key.split("/")[2] for key in used if key[0] == "@"}, (
+    assert {"lost", "types", "new", "want", "gate"} <= {key.split("/")[2] for key in used if key[0] == "@"}, (
         "it should be used"
     )
     rules = [*control_patterns(dialect, "city")]
     granted_keys = granted(["Event"]).patterns(dialect, "city")["ann"].subscribe
     rules += [*granted_keys, *(kept_pattern(dialect, "city", pattern) for pattern in granted_keys)]
+    rules += [new_pattern(dialect, "city", pattern) for pattern in granted_keys]
     assert {key for key in used if not any(dialect.includes(rule, key) for rule in rules)} == set()
 
 

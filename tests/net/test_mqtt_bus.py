@@ -185,7 +185,7 @@ def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBro
     stack.callback(transport.close)
     transport.subscribe("@genus/gusts/#", kept=True)
     wait_for(lambda: any("/last/" in key for key, _, _ in heard.packets))
-    assert len([key for key, _, _ in heard.packets if "/units/" in key]) == 1
+    assert len([key for key, _, _ in heard.packets if "/types/" in key]) == 1
     (listener,) = opened(stack, address(broker, "gusts"), 1)
     inbox = listener.collection(declare("m/s")).inbox()
     assert inbox.get(timeout=PATIENCE_S).speed == pytest.approx(30.0)  # its sender is gone

@@ -12,6 +12,7 @@ from genus.errors import BusError, EventError
 from genus.model import Unit
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._envelope import ENVELOPE, Origin
+from genus.catalog._statement import digest_of
 from genus.net._link.control import encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.payload import encode_payload
@@ -149,7 +150,7 @@ def test_a_batch_is_delivered_event_by_event(city: City) -> None:
     link_of(here).send_all(sent)
     city.run()
     assert got == sent
-    assert transport_of(here).sent - before == 3
+    assert transport_of(here).sent - before == 1 + 3  # one of them states the type
 
 
 def test_the_consumers_of_a_queue_are_told_of_losses() -> None:
@@ -428,7 +429,7 @@ def test_types_that_are_declared_while_events_flow(seed: int) -> None:
     assert "lost" not in there.traffic().link
 
 
-def test_statements_of_units_are_one_for_each_choice_of_units_and_survive_no_lie(city: City) -> None:
+def test_statements_are_one_for_each_version_of_a_type_and_survive_no_lie(city: City) -> None:
     def declare(unit: str) -> type[Any]:
         class Breeze(Event):
             speed: Annotated[float, Unit(unit)]
@@ -441,15 +442,22 @@ def test_statements_of_units_are_one_for_each_choice_of_units_and_survive_no_lie
         bus.publish(cls(speed=36.0))
     keys = [set(transport_of(bus).kept) for bus in buses]
     assert keys[1] == keys[2] != keys[0]
-    (key,), (other_key,) = keys[0], keys[1]
-    lie = transport_of(buses[0]).kept[key][1]
+    (key,) = keys[0]
+    text = transport_of(buses[0]).kept[key][1]
     listener = city.bus()
+    liar = city.network.transport()
+    liar.open(link_of(buses[0]))
+    root = "@genus/city/types"
+    for wrong in (f"{root}/zz/Breeze", f"{root}/{digest_of(b'other')}/Breeze"):
+        liar.put(wrong, b"", text)
+    for lie in (b"\x80", b"{}", text.replace(b"float64", b"float65"), b"[" * 70_000):
+        liar.put(f"{root}/{digest_of(lie)}/Breeze", b"", lie)
+    liar.put(f"{root}/{digest_of(text)}/Storm", b"", text)
+    liar.close()
     city.run()
-    for wrong in (other_key, f"{key}/more", key.replace(key.split("/")[3], "zz")):
-        transport_of(buses[0]).put(wrong, b"", lie)
-    transport_of(buses[0]).put(key, b"", b"\x80")
-    city.run()
-    assert listener.traffic().link["rejected: units that cannot be read"] == 4
+    counts = listener.traffic().link
+    assert counts["rejected: a statement of a type that is damaged"] == 2
+    assert sum(count for name, count in counts.items() if name.startswith("rejected: a statement")) == 6
     metric = declare("m/s")
     got: list[Any] = []
     listener.collection(metric).subscribe(got.append)

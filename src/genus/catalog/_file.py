@@ -155,7 +155,9 @@ def _unavailable(path: str, verb: str, problem: OSError) -> CatalogUnavailable:
     return CatalogUnavailable(f"{path}: cannot be {verb}: {problem.strerror or problem}")
 
 
-FORMAT = "genus catalog"
+FORMAT: Literal["genus catalog"] = "genus catalog"
+STATEMENT: Literal["genus type"] = "genus type"
+"""What a text says that it is: a catalog, or the statement of one type."""
 VERSION, VERSION_WITH_NAMES, VERSION_WITHOUT_ETAGS, VERSION_WITH_DEPRECATED = VERSIONS = 1, 2, 3, 4
 
 
@@ -166,17 +168,17 @@ class Damage(Exception):
         super().__init__(f"{where}: {text}")
 
 
-class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     parents: tuple[str, ...]
-    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=MAX_CODE_DIGITS)]
+    code: Annotated[str, msgspec.Meta(pattern="^[1-9][0-9]*$", max_length=MAX_CODE_DIGITS)] = ""
     kind: bool = False
     etags: tuple[tuple[int, int], ...] = ()
     attributes: dict[str, Literal["required", "optional"]] = {}
     deprecated: str | None = None
 
 
-class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     type: str | dict[str, Any]
     unit: str | None = None
@@ -184,14 +186,14 @@ class _Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     deprecated: str | None = None
 
 
-class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Family(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: str
     vector: tuple[_Attribute, ...]
     tagged: tuple[str, ...] = ()
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    format: Literal["genus catalog"]
+    format: Literal["genus catalog", "genus type"]
     version: int
     types: tuple[_Type, ...]
     families: tuple[_Family, ...]
@@ -208,6 +210,28 @@ def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagg
     families = ",\n".join(_format_family(vector, tagged.get(vector.scope, ())) for vector in vectors)
     head = f'  "format": "{FORMAT}",\n  "version": {version},\n'
     return f'{{\n{head}  "types": [\n{types}\n  ],\n  "families": [\n{families}\n  ]\n}}\n'
+
+
+def format_statement(table: TypeTable) -> bytes:
+    """The text of a catalog without numbers, in one line: the same bytes for the same types."""
+    types = [
+        _Type(
+            each.name,
+            each.parents,
+            kind=each.kind,
+            attributes={name: "required" if must else "optional" for name, must in each.attributes.items()},
+        )
+        for each in table.types.values()
+    ]
+    families = [
+        _Family(
+            name,
+            tuple(_Attribute(a.name, a.type.describe(), a.unit, a.names) for a in vector.values()),
+            table.tagged.get(name, ()),
+        )
+        for name, vector in table.vectors.items()
+    ]
+    return msgspec.json.encode(_File(STATEMENT, VERSION, tuple(types), tuple(families)))
 
 
 def _version_for(entries: Iterable[TypeEntry], vectors: Iterable[Vector]) -> int:
@@ -256,17 +280,34 @@ def _line(value: object) -> str:
 
 def parse_catalog(text: str) -> tuple[TypeTable, NumberAllocator]:
     """The type table and the numbers of a catalog text; Damage says what is wrong and where."""
-    file = _read_file(_read_json(text))
+    file = _read_file(_read_json(text), FORMAT)
+    for index, stored in enumerate(file.types):
+        if not stored.code:
+            raise Damage(f"types[{index}]", "Object missing required field `code`")
+    table = _read_table(file)
+    return table, _restore_numbers(file.types, table)
+
+
+def parse_statement(text: str) -> TypeTable:
+    """The type table of a statement: the text of a catalog without numbers; Damage says what is wrong and where."""
+    file = _read_file(_read_json(text), STATEMENT)
+    for index, stored in enumerate(file.types):
+        if stored.code or stored.etags:
+            raise Damage(f"types[{index}]", "has numbers, which only a catalog gives")
+    return _read_table(file)
+
+
+def _read_table(file: _File) -> TypeTable:
     table = TypeTable({}, {})
     for index, family in enumerate(file.families):
         _read_family(table, family, f"families[{index}]")
     for index, stored in enumerate(file.types):
-        _read_type(table, stored, f"types[{index}]", file.version)
+        _read_type(table, stored, f"types[{index}]", file)
     for index, family in enumerate(file.families):
         if getattr(table.types.get(family.name), "family", None) != family.name:
             raise Damage(f"families[{index}].name", f"{family.name!r} is no type directly below {ROOT}")
         _read_tagged(table, family, f"families[{index}].tagged")
-    return table, _restore_numbers(file.types, table)
+    return table
 
 
 def _read_json(text: str) -> object:
@@ -289,15 +330,18 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _read_file(data: object) -> _File:
+def _read_file(data: object, form: str) -> _File:
     version = data.get("version", VERSION) if isinstance(data, dict) else VERSION
     if version not in VERSIONS:
         raise Damage("version", f"is {version!r}; this Genus reads versions {VERSIONS[0]} to {VERSIONS[-1]}")
     try:
-        return msgspec.convert(data, _File)
+        file = msgspec.convert(data, _File)
     except msgspec.ValidationError as problem:
         what, _, path = str(problem).partition(" - at ")
         raise Damage(path.strip("`").removeprefix("$.") or "top", what) from None
+    if file.format != form:
+        raise Damage("format", f"Invalid enum value {file.format!r}")
+    return file
 
 
 def _read_family(table: TypeTable, family: _Family, where: str) -> None:
@@ -350,8 +394,8 @@ def _attribute_type(stored: _Attribute, where: str) -> AttributeType:
     return found
 
 
-def _read_type(table: TypeTable, stored: _Type, where: str, version: int) -> None:
-    _check_parents(table, stored, where, version)
+def _read_type(table: TypeTable, stored: _Type, where: str, file: _File) -> None:
+    _check_parents(table, stored, where, file)
     line = stored.parents[0] if stored.parents and not stored.kind else None
     family = None if stored.kind else table.family_of(stored.name, line)
     own = {name: word == "required" for name, word in stored.attributes.items()}
@@ -360,7 +404,7 @@ def _read_type(table: TypeTable, stored: _Type, where: str, version: int) -> Non
     table.put(TypeRecord(stored.name, stored.parents, stored.kind, family, own, stored.deprecated))
 
 
-def _check_parents(table: TypeTable, stored: _Type, where: str, version: int) -> None:
+def _check_parents(table: TypeTable, stored: _Type, where: str, file: _File) -> None:
     """A type's name is new, its parents came before it, all but the first are kinds, and only types have event tags."""
 
     def wrong(field: str, text: str) -> NoReturn:
@@ -379,7 +423,8 @@ def _check_parents(table: TypeTable, stored: _Type, where: str, version: int) ->
         wrong("parents", "an event type first, then kinds, each once" if wanted else "only kinds, each once")
     if stored.kind and (stored.etags or stored.attributes):
         wrong("etags" if stored.etags else "attributes", "a kind has none")
-    if not stored.kind and not stored.etags and (version < VERSION_WITHOUT_ETAGS or stored.name == ROOT):
+    has_none = file.format == FORMAT and not stored.kind and not stored.etags
+    if has_none and (file.version < VERSION_WITHOUT_ETAGS or stored.name == ROOT):
         wrong("etags", "an event type has at least one block")
 
 

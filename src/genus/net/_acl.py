@@ -12,12 +12,12 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.control import LAST, NEW, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL = ("here", "want", "gate", "tokens", "units", "beat", "lost", "late", "ping", "pong")
-"""Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, are granted as
-events are."""
+CONTROL = ("here", "want", "gate", "tokens", "types", "beat", "lost", "late", "ping", "pong")
+"""Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, and copies of
+events of new classes, under `new`, are granted as events are."""
 
 Identity: TypeAlias = Literal["certificate", "user"]
 """By what a zenoh router knows a user: the common name of its certificate, or the user name that it gives."""
@@ -41,6 +41,15 @@ def kept_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
     _, *rest = dialect.split(pattern)
     any_value = [] if rest and rest[-1] == dialect.rest else [dialect.one]
     return dialect.join([ROOT, realm, LAST, *rest, *any_value])
+
+
+def new_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
+    """The pattern of the keys of copies of events that match a pattern, as long as their class is new.
+
+    >>> new_pattern(ZENOH, "city", "city/Edge/*/Loop")
+    '@genus/city/new/Edge/*/Loop'
+    """
+    return dialect.join([ROOT, realm, NEW, *dialect.split(pattern)[1:]])
 
 
 def control_patterns(dialect: Dialect, realm: str) -> tuple[str, ...]:
@@ -103,9 +112,10 @@ def _user_rules(user: str, realm: str, keys: UserKeys) -> Iterator[dict[str, Any
 
 
 def _with_kept(realm: str, patterns: Iterable[str]) -> list[str]:
-    """The patterns of events, of kept ones, and of the caches of both, which have a suffix that `**` does not match."""
-    both = [found for pattern in patterns for found in (pattern, kept_pattern(ZENOH, realm, pattern))]
-    return [*both, *(ZENOH.join([pattern, "@adv", ZENOH.rest]) for pattern in both)]
+    """The patterns of events, kept ones, copies, and their caches, which have a suffix that `**` does not match."""
+    made = (kept_pattern, new_pattern)
+    every = [found for each in patterns for found in (each, *(make(ZENOH, realm, each) for make in made))]
+    return [*every, *(ZENOH.join([pattern, "@adv", ZENOH.rest]) for pattern in every)]
 
 
 def _rule(name: str, messages: Iterable[str], flows: list[str], keys: Iterable[str]) -> dict[str, Any]:
@@ -128,6 +138,7 @@ def _user_lines(user: str, realm: str, keys: UserKeys) -> Iterator[str]:
         access = _access(pattern in keys.publish, pattern in keys.subscribe)
         yield f"topic {access} {pattern}"
         yield f"topic {access} {kept_pattern(MQTT, realm, pattern)}"
+        yield f"topic {access} {new_pattern(MQTT, realm, pattern)}"
 
 
 def _access(writes: bool, reads: bool) -> str:

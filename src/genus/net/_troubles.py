@@ -17,6 +17,19 @@ class EventsLost(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
+class EventsUnread(msgspec.Struct, frozen=True):
+    """Events arrived that could not be read, and were not delivered.
+
+    `type` is the name of their type, `count` the number of packets, and `reason` says what is wrong with them; the
+    link's `examples()` have the last packet of each reason. With a `count` of 0 no event was rejected yet: what another
+    participant states about the type contradicts this program, or another one that was there before.
+    """
+
+    type: str
+    count: int
+    reason: str
+
+
 class EventsLate(msgspec.Struct, frozen=True):
     """Events of a soft channel arrived after their deadline; those that had expired were not delivered.
 

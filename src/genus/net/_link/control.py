@@ -11,7 +11,8 @@ speaker lives; the others are packets.
 | `@genus/REALM/beat` | the newest numbers of a sender's keys |
 | `@genus/REALM/lost/UID`, `late/UID` | to a sender: packets that did not arrive, or arrived late |
 | `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |
-| `@genus/REALM/units/DIGEST/TYPE` | kept: the units of a type |
+| `@genus/REALM/types/DIGEST/TYPE` | kept: a type, with all above it |
+| `@genus/REALM/new/FAMILY/.../TYPE` | copies of the first events of a class, for those who asked for one of its kinds |
 | `@genus/REALM/last/FAMILY/.../TYPE/=KEY` | events of which the newest is kept |
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 import msgspec
 
 ROOT = "@genus"
-LAST = "last"
+LAST, NEW = "last", "new"
 MOST_TEXT = 2000
 """The longest subscription, in characters of its text, that is shown to others as it is."""
 

@@ -5,25 +5,31 @@ decoder, where its events go. `IncomingKeys` finds it, or the reason why the pac
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
 from genus.bus._attribute_map import UnreadValues, units_of
+from genus.catalog._statement import is_stand_in, known_above
+from genus.errors import DeclarationError
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
+from genus.model._signature import is_generated
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
-from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest
+from genus.net._link.types import DIGEST_BYTES, StatedTypes, units_digest
 from genus.net._relay import Arrival
-from genus.records._rejected import Rejections
-from genus.targets.topics import Dialect, EventKeys, parse_key
+from genus.records._rejected import OTHER, Rejections
+from genus.targets.topics import Dialect, EventKeys, ParsedKey, parse_key
 
 MOST_KEYS = 20_000
 """The largest number of keys that are known; the oldest is forgotten for a new one."""
+MOST_UNTOLD = 1000
+"""The largest number of keys and reasons of packets that could not be read, until those concerned are told."""
 MOST_PARTICIPANTS = 4096
 """The largest number of senders, and of origins, that are known of a key."""
 
@@ -47,7 +53,7 @@ class Reception(Protocol):
     """Where the events of incoming packets go."""
 
     uid: bytes
-    units: StatedUnits
+    stated: StatedTypes
 
     @property
     def relays(self) -> Sequence[object]:
@@ -66,8 +72,8 @@ class Reception(Protocol):
     def deliverer(self, cls: type[Event]) -> Deliver:
         """The function that delivers events of a class on the bus."""
 
-    def is_subscribed(self, cls: type[Event]) -> bool:
-        """Whether a subscription accepts events of a class; of several classes with one name, that one is meant."""
+    def count_subscriptions(self, cls: type[Event]) -> int:
+        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
 
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
@@ -111,6 +117,8 @@ class IncomingKey:
         self._reader = reader
         self._read_event = reader.read
         self._deliver = reception.deliverer(reader.type)
+        if is_stand_in(reader.type):
+            self._deliver = _counting(self._deliver, reader.type, counts)
         self._keys = keys if len(keys.keys) > 1 else None
         self._event_key = event_key
         self._kept = kept
@@ -203,8 +211,8 @@ class IncomingKey:
     def _reader_for(self, envelope: bytes) -> PayloadReader | None:
         """What reads the payloads of a packet, by the digest of its units; None if they are not known."""
         digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
-        is_same = not digest or digest == self._digest
-        return self._reader if is_same else self._reception.units.reader(self.type, digest)
+        is_same = not digest or not self._digest or digest == self._digest
+        return self._reader if is_same else self._reception.stated.reader(self.type, digest)
 
     def _accept(
         self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
@@ -319,8 +327,27 @@ class IncomingKey:
         made = self.senders[sender] = SenderNumbers(newest, self._reception.turn)
         return made
 
+    def is_seen(self, envelope: bytes) -> bool:
+        """Whether the event of a packet was seen before, or is this participant's own; nothing is noted."""
+        if len(envelope) < ENVELOPE.size:
+            return True
+        origin, number, *_ = _unpack_from(envelope)
+        seen = self.origins.get(origin)
+        return origin == self._uid or (seen is not None and seen.was_seen(number))
+
     def _reject(self, reason: str, payload: bytes) -> None:
-        self._counts.rejections.add(reason, self.key, payload)
+        self._counts.reject(reason, self.key, payload)
+
+
+def _counting(deliver: Deliver, cls: type[Event], counts: "Counts") -> Deliver:
+    """Delivers events as another function does, and counts them as of a type that is not known."""
+    label = f"delivered as {known_above(cls)}: {name_of(cls)} is not known"
+
+    def counted(event: Event) -> object:
+        counts.not_known[label] += 1
+        return deliver(event)
+
+    return counted
 
 
 class Counts:
@@ -333,6 +360,25 @@ class Counts:
         """Last values that came after a newer one."""
         self.rejections = Rejections()
         self.unread = UnreadValues()
+        self.not_known: Counter[str] = Counter()
+        """Events that were delivered without what their own type has, by type."""
+        self._untold: Counter[tuple[str, str]] = Counter()
+        self._lock = threading.Lock()
+
+    def reject(self, reason: str, key: str, payload: bytes = b"") -> None:
+        """Count a packet of events that cannot be read, and remember to tell those who subscribed to its key."""
+        self.rejections.add(reason, key, payload)
+        with self._lock:
+            if len(self._untold) < MOST_UNTOLD or (key, reason) in self._untold:
+                self._untold[key, reason] += 1
+            else:
+                self._untold[key, OTHER] += 1
+
+    def take_untold(self) -> list[tuple[str, str, int]]:
+        """The keys, reasons and numbers of packets that were rejected since the last call."""
+        with self._lock:
+            found, self._untold = self._untold, Counter()
+        return [(key, reason, count) for (key, reason), count in found.items()]
 
 
 class IncomingKeys:
@@ -347,6 +393,8 @@ class IncomingKeys:
         self._unreadable: dict[str, str] = {}
         self._ambiguous: set[str] = set()
         """Keys of types of which several are declared under one name."""
+        self._former: dict[str, IncomingKey] = {}
+        """Keys whose class has to be found again: their numbers go on."""
 
     def __iter__(self) -> Iterator[IncomingKey]:
         return iter(list(self._keys.values()))
@@ -355,35 +403,45 @@ class IncomingKeys:
         """What reads the packets of a key that arrived before."""
         return self._keys.get(key)
 
-    def find(self, key: str) -> IncomingKey | None:
-        """What reads the packets of a key; None, and the reason is counted, if they cannot be read."""
-        found = self._keys.get(key) or self._make(key)
-        if isinstance(found, IncomingKey):
-            return found
-        self.counts.rejections.add(found, key)
-        return None
+    def find(self, key: str) -> IncomingKey | str:
+        """What reads the packets of a key, or the reason why they cannot be read."""
+        known = self._keys.get(key) or self._unreadable.get(key)
+        if known is None:
+            known = self.make(key)
+            self.put(key, known)
+        return known
 
-    def _make(self, key: str) -> IncomingKey | str:
-        known = self._unreadable.get(key)
-        if known is not None:
-            return known
+    def make(self, key: str) -> IncomingKey | str:
+        """The same, and `put` makes it known."""
         made = self._read_key(key)
+        if not isinstance(made, str) and (former := self._former.pop(key, None)) is not None:
+            made.senders, made.origins = former.senders, former.origins
+        return made
+
+    def put(self, key: str, made: IncomingKey | str) -> None:
+        """Read packets of a key with this from now on."""
         if isinstance(made, str):
             _make_room(self._unreadable, MOST_KEYS)
             self._unreadable[key] = made
-        else:
-            if len(self._keys) >= MOST_KEYS:
-                self.counts.rejections.add(f"more than {MOST_KEYS} keys: losses of the oldest are not found", key)
-            _make_room(self._keys, MOST_KEYS)
-            self._keys[key] = made
-        return made
+            return
+        if len(self._keys) >= MOST_KEYS:
+            self.counts.rejections.add(f"more than {MOST_KEYS} keys: losses of the oldest are not found", key)
+        _make_room(self._keys, MOST_KEYS)
+        self._keys[key] = made
+
+    def is_unknown(self, key: str) -> bool:
+        """Whether a key names a type of which nothing is known here, so that its statement may still come."""
+        if key in self._keys or key in self._unreadable:
+            return False
+        parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
+        return parsed is not None and all(map(is_stand_in, find_types(parsed.type)))
 
     def _read_key(self, key: str) -> IncomingKey | str:
         event_key, kept = self.split(key)
         parsed = parse_key(event_key, self._dialect, self._realm)
         if parsed is None:
             return "a key that names no type of this realm"
-        named = find_types(parsed.type)
+        named = find_types(parsed.type) or self._stand_in(parsed)
         if not named:
             return f"unknown type {parsed.type}"
         possible = [EventKeys(cls, self._dialect, self._realm) for cls in named]
@@ -392,11 +450,17 @@ class IncomingKeys:
             return f"a key of another catalog: {parsed.type} has other bases or tagged attributes here"
         if len(named) > 1:
             self._ambiguous.add(key)
-        wanted = [each for each in possible if self._reception.is_subscribed(each.cls)]
-        keys = (wanted or possible)[-1]
-        cls = keys.cls
-        reader = PayloadReader(cls, self.counts.unread)
+        keys = max(reversed(possible), key=lambda each: self._reception.count_subscriptions(each.cls))
+        reader = PayloadReader(keys.cls, self.counts.unread)
         return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
+
+    def _stand_in(self, parsed: ParsedKey) -> list[type[Event]]:
+        """A class for a type that is not known, below the nearest one of its line that is; none if there is none."""
+        try:
+            made = self._reception.stated.classes.stand_in(parsed.line, len(parsed.bits))
+        except DeclarationError:
+            return []
+        return [] if made is None else [made]
 
     def split(self, key: str) -> tuple[str, str | None]:
         """The key of the event itself, and the value under which the newest is kept, None if it is not."""
@@ -408,6 +472,7 @@ class IncomingKeys:
     def forget(self, key: str) -> None:
         """Forget what arrived under a key."""
         self._keys.pop(key, None)
+        self._former.pop(key, None)
 
     def type_in(self, key: str) -> str:
         """The name of the type that a key names."""
@@ -418,17 +483,26 @@ class IncomingKeys:
         """Find the types of keys again: some were unknown, or are declared anew."""
         self._unreadable.clear()
         for key in [each.key for each in self if find_types(name_of(each.type))[-1:] != [each.type]]:
-            self._keys.pop(key, None)
+            self._find_again(key)
+
+    def _find_again(self, key: str) -> None:
+        if (known := self._keys.pop(key, None)) is not None:
+            _make_room(self._former, MOST_KEYS)
+            self._former[key] = known
 
     def subscriptions_changed(self) -> None:
         """Find the types of keys again of which several are declared under one name."""
         while self._ambiguous:
-            self._keys.pop(self._ambiguous.pop(), None)
+            self._find_again(self._ambiguous.pop())
 
 
 def find_types(name: str) -> list[type[Event]]:
-    """The event types of a name, in the order of their declaration; a program should have one."""
-    return [cls for cls in declared_types(name) if is_event_type(cls)]
+    """The event types of a name, in the order of their declaration, those that the program has written last.
+
+    A program should have one.
+    """
+    found = [cls for cls in declared_types(name) if is_event_type(cls)]
+    return sorted(found, key=lambda cls: (not is_generated(cls), not is_stand_in(cls)))
 
 
 def _make_room(table: dict[Any, Any], most: int = MOST_PARTICIPANTS) -> None:

@@ -5,17 +5,18 @@ senders tell their newest numbers in beats.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message
-from genus.net._link.incoming import IncomingKeys
+from genus.net._link.incoming import IncomingKey, IncomingKeys
 from genus.net._link.lateness import LateEvents
 from genus.net._link.outgoing import OutgoingKeys
 from genus.net._link.telling import Tellings
 from genus.net._transport import Sending, Transport
-from genus.net._troubles import EventsLate, EventsLost
+from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 BEAT_S = 0.5
 BEAT_KEYS = 1000
@@ -48,6 +49,9 @@ class TroubleOwner(Protocol):
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""
+
+    def read_with(self, incoming: IncomingKeys, key: str, read: Callable[[IncomingKey | str], None]) -> None:
+        """Call a function with what reads the packets of a key, once that is known."""
 
 
 class Losses:
@@ -90,9 +94,12 @@ class Losses:
         return None if at is None else self._owner.now() - at
 
     def _compare(self, sender: bytes, key: str, before: int, newest: int) -> None:
-        since = self._owner.subscribed_since(key)
-        known = self._incoming.find(key) if since is not None else None
-        if since is None or known is None:
+        if self._owner.subscribed_since(key) is not None:
+            self._owner.read_with(self._incoming, key, partial(self._compare_key, sender, before, newest))
+
+    def _compare_key(self, sender: bytes, before: int, newest: int, known: IncomingKey | str) -> None:
+        since = None if isinstance(known, str) else self._owner.subscribed_since(known.key)
+        if since is None or isinstance(known, str):
             return
         now = self._owner.now()
         numbers = known.senders.get(sender)
@@ -204,8 +211,15 @@ class Losses:
     # -- both --------------------------------------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Call the trouble handlers."""
+        """Call the trouble handlers, also with what could not be read."""
+        for key, reason, count in self._incoming.counts.take_untold():
+            unread = EventsUnread(self._incoming.type_in(key), count, reason)
+            self._tellings.add(unread, self._owner.listeners_of(key))
         self._tellings.tell()
+
+    def refuse_type(self, type_: str, reason: str, handlers: Iterable[TroubleHandler]) -> None:
+        """Tell that what another participant states about a type contradicts this program."""
+        self._tellings.add(EventsUnread(type_, 0, reason), handlers)
 
     def counts(self) -> dict[str, int]:
         """Numbers of events that were lost or late, by what is known about it."""

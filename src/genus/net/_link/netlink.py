@@ -7,7 +7,8 @@ losses, troubles) is done by one thread, every 0.1 s.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
@@ -20,18 +21,18 @@ from genus.bus._link import Capabilities, Delivery, Link, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS, Soft
 from genus.errors import BusError
 from genus.filters import Subscription
-from genus.model import Event, name_of, subtypes
+from genus.model import Event, is_event_type, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
-from genus.net._link.control import control_key
+from genus.net._link.control import NEW, control_key
 from genus.net._link.foreign import ForeignMessages, ForeignSource
 from genus.net._link.foreign_outgoing import ForeignOutgoing
-from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
+from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText
 from genus.net._link.kept import KeptEvents
 from genus.net._link.lateness import LateEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
-from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
+from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys, kinds_of
 from genus.net._link.patterns import Patterns
 from genus.net._link.presence import Participant, Presence
 from genus.net._link.publisher import NetPublisher
@@ -39,7 +40,7 @@ from genus.net._link.relays import NetRelay
 from genus.net._link.round_trips import RoundTrips
 from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
-from genus.net._link.units import StatedUnits
+from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
 from genus.targets.topics import TopicFilter
@@ -90,7 +91,13 @@ class NetLink(Link, RelayLink):
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         self._foreign = ForeignMessages(foreign, transport, realm, self._incoming.counts, self._deliver_foreign)
-        self.units = StatedUnits(transport, realm, self._incoming.counts.unread)
+        self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
+        self._held = HeldPackets()
+        self._new_root = control_key(realm, NEW) + "/"
+        self._hears_new = False
+        self._unstated: deque[type] = deque()
+        """Types that were subscribed to and are still to be stated."""
+        self._are_types_due = False
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
         self._patterns = Patterns(transport, realm, now)
@@ -123,7 +130,7 @@ class NetLink(Link, RelayLink):
         self._types_seen.update(subtypes(Event))
         self.transport.open(self)
         self._outgoing = OutgoingKeys(
-            self.transport, self.uid, self.realm, self.units, self._encode_cloud, self._forget_sent
+            self.transport, self.uid, self.realm, self.stated, self._encode_cloud, self._forget_sent, self.now
         )
         self._losses = Losses(self, self._incoming, self._outgoing, self._late)
         self._round_trips = RoundTrips(self.transport, self.realm, self._hex)
@@ -136,7 +143,7 @@ class NetLink(Link, RelayLink):
         }
         for key in self._control:
             self.transport.subscribe(key)
-        self.transport.subscribe(self.units.pattern, kept=True)
+        self.transport.subscribe(self.stated.pattern, kept=True)
         self._foreign.subscribe()
         self.transport.watch(self._key("want", self.transport.dialect.rest))
         self._presence.open()
@@ -181,14 +188,22 @@ class NetLink(Link, RelayLink):
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
         listening = Listening(subscription, on_trouble)
+        self._hear_new([subscription])
         listening.filter = self._compile(subscription)
         self._patterns.add(listening.filter.patterns)
         with self._lock:
             self._listenings[listening] = None
         self._incoming.subscriptions_changed()
         self._own_wants.add(subscription)
+        self._unstated.extend(subscription.types)
         self._wants_changed()
         return lambda: self._unlisten(listening)
+
+    def _hear_new(self, asked: Iterable[Subscription]) -> None:
+        """Receive copies of the first events of new classes if a subscription may match classes that are not known."""
+        if not self._hears_new and any(map(_asks_for_kind, asked)):
+            self._hears_new = True
+            self.transport.subscribe(self._new_root + self.transport.dialect.rest)
 
     def _unlisten(self, listening: Listening) -> None:
         with self._lock:
@@ -221,7 +236,7 @@ class NetLink(Link, RelayLink):
         group = group_of(subscription, self.transport.dialect)
         rejections = self._incoming.counts.rejections
         types = subscription.types
-        reception = SharedReception(deliver, self.now, self.units, self.is_on_time, rejections, types)
+        reception = SharedReception(deliver, self.now, self.stated, self.is_on_time, rejections, types)
         compile = partial(self._compile_again, subscription)
         sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
         self._begin_share(sharing, subscription)
@@ -283,6 +298,7 @@ class NetLink(Link, RelayLink):
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
+            **counts.not_known,
         }
         carried = {_OF_PACKETS.get(name, name): count for name, count in self.transport.counters().items()}
         return {name: count for name, count in own.items() if count} | carried
@@ -302,6 +318,11 @@ class NetLink(Link, RelayLink):
             self._losses.beat()
             self._losses.tell()
         self.transport.close()
+
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The classes of the types that others have stated and this program has not declared, by name."""
+        return self.stated.classes.named()
 
     # -- channels ----------------------------------------------------------------------------------------------------
 
@@ -407,9 +428,13 @@ class NetLink(Link, RelayLink):
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
         patterns, wants, kept = self._patterns, self._own_wants, self._kept.all
-        relay = NetRelay(receive, patterns, wants, self._compile_again, kept, self._drop_kept, self._end_relay)
+        relay = NetRelay(receive, patterns, wants, self._compile_wanted, kept, self._drop_kept, self._end_relay)
         self.relays.append(relay)
         return relay
+
+    def _compile_wanted(self, subscription: Subscription) -> TopicFilter:
+        self._hear_new([subscription])
+        return self._compile_again(subscription)
 
     def _end_relay(self, relay: NetRelay) -> None:
         if relay in self.relays:
@@ -445,7 +470,7 @@ class NetLink(Link, RelayLink):
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
-        elif known is not None and not known.is_new(origin.uid, origin.number):
+        elif not isinstance(known, str) and not known.is_new(origin.uid, origin.number):
             known.count_copy(origin.uid, origin.number)
         elif kept is not None and arrival.is_forgotten:
             outgoing.forget_for(event, origin, kept)
@@ -488,12 +513,91 @@ class NetLink(Link, RelayLink):
         if control is not None:
             control(payload)
         elif key.startswith(SHARE):
-            self._shared.packet(key, envelope, payload)
-        elif key.startswith(self._key("units", "")):
-            if problem := self.units.on_statement(key, payload):
-                self._incoming.counts.rejections.add(problem, key, payload)
-        elif not self._foreign.packet(key, payload) and (known := self._incoming.find(key)) is not None:
+            self._shared.packet(key, envelope, payload, self._read_packet)
+        elif self.stated.is_statement(key):
+            self._take_statement(key, payload)
+        elif key.startswith(self._new_root):
+            event_key = f"{self.realm}/{key.removeprefix(self._new_root)}"
+            self.read_with(self._incoming, event_key, partial(self._read_copy, envelope, payload), len(payload))
+        elif not self._foreign.packet(key, payload):
+            self._read_packet(self._incoming, key, envelope, payload)
+
+    # -- types that are not known yet --------------------------------------------------------------------------------
+
+    def _read_packet(self, incoming: IncomingKeys, key: str, envelope: bytes, payload: bytes) -> None:
+        def read(known: IncomingKey | str) -> None:
+            if isinstance(known, str):
+                incoming.counts.reject(known, key, payload)
+            else:
+                known.read(envelope, payload)
+
+        self.read_with(incoming, key, read, len(payload))
+
+    def _read_copy(self, envelope: bytes, payload: bytes, known: IncomingKey | str) -> None:
+        """Read a copy of an event of a new class, if it is wanted and did not come by itself."""
+        if isinstance(known, str) or known.is_seen(envelope):
+            return
+        if self.count_subscriptions(known.type) or any(relay.wants_type(known.type) for relay in list(self.relays)):
             known.read(envelope, payload)
+
+    def read_with(
+        self, incoming: IncomingKeys, key: str, read: Callable[[IncomingKey | str], None], size: int = 0
+    ) -> None:
+        """Call a function with what reads the packets of a key, or with the reason why they cannot be read.
+
+        If the type of the key is not known, that is done when it has been stated, or after a short time.
+        """
+        known: IncomingKey | str | None = incoming.get(key)
+        if known is None:
+            with self._held.lock:
+                if (incoming, key) in self._held or incoming.is_unknown(key):
+                    self._held.add((incoming, key), read, size, self.now())
+                    if self._held.is_full:
+                        self._release(self._held.find())
+                    return
+                known = incoming.find(key)
+        read(known)
+
+    def _release(self, keys: Iterable[HeldKey]) -> None:
+        """Read what was held of some keys, in its order and before anything that comes meanwhile."""
+        for incoming, key in keys:
+            with self._held.lock:
+                if (incoming, key) not in self._held:
+                    continue
+                known = incoming.make(key)
+                for read in self._held.waiting((incoming, key)):
+                    try:
+                        read(known)
+                    except Exception:
+                        _log().exception("a packet of %r could not be read", key)
+                incoming.put(key, known)
+                self._held.remove((incoming, key))
+
+    def _release_known(self) -> None:
+        """Read what was held for types that are known by now."""
+        self._release([(incoming, key) for incoming, key in self._held.find() if not incoming.is_unknown(key)])
+
+    def _take_statement(self, key: str, payload: bytes) -> None:
+        taken = self.stated.take(key, payload)
+        if isinstance(taken, str):
+            self._incoming.counts.rejections.add(taken, key, payload)
+        elif isinstance(taken, Conflict):
+            reason = f"what is stated about {taken.type} contradicts this program: {taken.text}"
+            self._incoming.counts.rejections.add(reason, key, payload)
+            self._losses.refuse_type(taken.type, reason, self._concerned_by(taken.types))
+        elif taken is not None:
+            self._incoming.types_changed()
+            self._release_known()
+            self._are_types_due = True
+
+    def _concerned_by(self, types: Collection[str]) -> list[TroubleHandler]:
+        """The trouble handlers of subscriptions to one of some types, and of their channels."""
+        with self._lock:
+            listenings = list(self._listenings)
+        asked = [each for each in listenings if any(name_of(cls) in types for cls in each.subscription.types)]
+        published = [each for each in list(self._publishers) if name_of(each.type) in types]
+        handlers = [*(each.on_trouble for each in asked), *(each.on_trouble for each in published)]
+        return [each for each in handlers if each is not None]
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
         """Take what was read from a message without an envelope: an event, or the reason why there is none."""
@@ -533,11 +637,11 @@ class NetLink(Link, RelayLink):
         assert self._deliver is not None
         return self._deliver.for_class(cls)
 
-    def is_subscribed(self, cls: type[Event]) -> bool:
-        """Whether a subscription accepts events of a class; of several classes with one name, that one is meant."""
+    def count_subscriptions(self, cls: type[Event]) -> int:
+        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
         with self._lock:
             asked = {each.subscription.types for each in self._listenings}
-        return any(all(issubclass(cls, each) for each in types) for types in asked)
+        return sum(all(issubclass(cls, each) for each in types) for types in asked)
 
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
@@ -608,10 +712,15 @@ class NetLink(Link, RelayLink):
     def tick(self) -> None:
         """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
         now = self.now()
+        while self._unstated:
+            self.stated.state(self._unstated.popleft())
+        self._release(self._held.find(before=now - HOLD_S))
+        if now - self._beat_at >= BEAT_S or self._are_types_due:
+            self._are_types_due = False
+            self._check_types()
         if now - self._beat_at >= BEAT_S:
             self._beat_at = now
             self._losses.beat()
-            self._check_types()
         self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
         self._losses.report_lateness()
         self._losses.tell()
@@ -623,6 +732,7 @@ class NetLink(Link, RelayLink):
             return
         self._types_seen.update(new)
         self._incoming.types_changed()
+        self._release_known()
         with self._lock:
             listenings = list(self._listenings)
         for listening in listenings:
@@ -641,6 +751,12 @@ class NetLink(Link, RelayLink):
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
+
+
+def _asks_for_kind(subscription: Subscription) -> bool:
+    """Whether a subscription is compiled to the keys of all classes that have a kind."""
+    types = subscription.types
+    return any(not is_event_type(cls) or (subscription.exact and kinds_of(cls)) for cls in types)
 
 
 def _log() -> Any:

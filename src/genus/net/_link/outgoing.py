@@ -1,6 +1,7 @@
 """Packets that are sent: numbered per key, in the order in which they are sent."""
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
@@ -8,16 +9,15 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from genus.bus._attribute_map import units_of
 from genus.bus._qos import Keep
 from genus.errors import EventError
-from genus.model import Event, name_of
+from genus.model import Event, Kind, is_event_type, is_type, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.control import LAST, NEW, ROOT, control_key
 from genus.net._link.kept import kept_text, kept_value
 from genus.net._link.payload import encode_batch, encode_payload, payload_encoder
-from genus.net._link.units import StatedUnits, units_digest
+from genus.net._link.types import StatedTypes
 from genus.net._transport import Sending, Transport
 from genus.targets.topics import EventKeys
 
@@ -25,12 +25,19 @@ EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] 
 """Makes a CloudEvent of an event, its origin and its key: attributes and data, or no attributes and all in one."""
 _pack = ENVELOPE.pack
 _MASK = NUMBERS - 1
+NEW_S = 3.0
+"""How long the events of a class with kinds, from the first on, are also sent as those of a new class."""
 BATCH = 1000
 """The largest number of events that are sent in one packet."""
 
 
 BATCH_BYTES = 1 << 20
 """The largest size of a packet with several events."""
+
+
+def kinds_of(cls: type) -> list[type]:
+    """The kinds of a class."""
+    return [each for each in cls.__mro__ if each is not Kind and is_type(each) and not is_event_type(each)]
 
 
 class Batch(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +84,7 @@ class Outgoing:
         self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
-        self._digest = units_digest(units_of(cls))
+        self._digest = keys.stated.state(cls)
         self._encode = payload_encoder(cls)
 
     def send(self, event: Event, times: bytes = b"") -> int:
@@ -209,7 +216,7 @@ class Outgoing:
         return kept_value(event, self.keep)
 
     def _open(self, key: str) -> Way:
-        way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending))
+        way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending), self.type)
         return way
 
     def close(self) -> None:
@@ -267,18 +274,22 @@ class OutgoingKeys:
         transport: Transport,
         uid: bytes,
         realm: str,
-        units: StatedUnits,
+        stated: StatedTypes,
         encode_cloud: EncodeCloud | None = None,
         on_forgotten: Callable[[str, int | None], None] = lambda key, number: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.transport, self.uid, self.realm = transport, uid, realm
+        self.stated = stated
         self.on_forgotten = on_forgotten
         """Is called with each key whose newest event is kept no more, and the number of that if it was said here."""
         self.kept_keys: dict[tuple[type, str], str] = {}
         """The key of the newest event that was sent, of each type whose keys differ and each value it is kept under."""
         self.encode = encode_payload
         self._encode_cloud = encode_cloud
-        self._units = units
+        self._now = now
+        self._new_until: dict[type, float] = {}
+        """Until when events of classes with kinds are also sent as those of a new class."""
         self.largest = transport.abilities.largest
         self._numbers: dict[str, KeyNumbers] = {}
         self._made: dict[tuple[type, Sending, Keep | None], Outgoing] = {}
@@ -286,7 +297,7 @@ class OutgoingKeys:
 
     def outgoing(self, cls: type[Event], sending: Sending, keep: Keep | None = None) -> Outgoing:
         """What sends the events of a class in a manner."""
-        self._units.state(cls)
+        self.stated.state(cls)
         with self._lock:
             made = self._made.get((cls, sending, keep))
             if made is None:
@@ -303,10 +314,34 @@ class OutgoingKeys:
         assert self._encode_cloud is not None
         return self._encode_cloud(event, origin, key)
 
-    def open(self, key: str, sending: Sending) -> Way:
+    def open(self, key: str, sending: Sending, cls: type[Event]) -> Way:
         """Prepare to send packets of a key; they are numbered with those that are sent in other manners."""
         sender = self.transport.sender(key, sending)
-        return Way(self.numbers(key), sender.put, sender.close)
+        way = Way(self.numbers(key), sender.put, sender.close)
+        if kinds_of(cls) and not key.startswith(ROOT):
+            until = self._new_until.setdefault(cls, self._now() + NEW_S)
+            if self._now() < until:
+                self._copy_first(way, key, sending, until)
+        return way
+
+    def _copy_first(self, way: Way, key: str, sending: Sending, until: float) -> None:
+        """Send packets also as those of a new class, up to a time.
+
+        Who asked for a kind subscribes to the keys of the classes that it knows. Until it has learned of a new one, it
+        gets these copies; the numbers in their envelopes tell which events it has already.
+        """
+        line = key.partition("/")[2]
+        put, copies = way.put, self.transport.sender(control_key(self.realm, NEW, line), sending)
+
+        def put_both(payload: bytes, envelope: bytes) -> None:
+            put(payload, envelope)
+            if self._now() < until:
+                copies.put(payload, envelope)
+            else:
+                way.put = put
+                copies.close()
+
+        way.put = put_both
 
     def numbers(self, key: str) -> KeyNumbers:
         """The numbers of a key."""

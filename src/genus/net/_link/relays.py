@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from genus.filters import Subscription
+from genus.model import Event
 from genus.net._link.interest import OwnWants
 from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival, Want
@@ -61,6 +62,10 @@ class NetRelay:
         )
         self._patterns.add(self._subscribed)
         self._patterns.remove(before)
+
+    def wants_type(self, cls: type[Event]) -> bool:
+        """Whether the gateway wants some events of a class."""
+        return any(want.subscription.accepts(cls) for want in self._wants)
 
     def give(self, arrival: Arrival) -> None:
         """Give the gateway an event if it wants it."""

@@ -6,7 +6,7 @@ A participant sees part of a sender's numbers only, so that gaps are no losses h
 import hashlib
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from genus.bus._link import TroubleHandler
 from genus.filters import Subscription
@@ -16,7 +16,7 @@ from genus.net._link.control import LAST, ROOT
 from genus.net._link.incoming import Counts, IncomingKeys, SoftTimes
 from genus.net._link.patterns import last_pattern
 from genus.net._link.payload import is_batch, split_batch
-from genus.net._link.units import StatedUnits
+from genus.net._link.types import StatedTypes
 from genus.net._relay import Arrival
 from genus.net._transport import SharingTransport
 from genus.records._rejected import Rejections
@@ -24,6 +24,7 @@ from genus.targets.topics import Dialect, TopicFilter
 
 SHARE = "$share/"
 """The first chunk of the keys of packets that came by a shared subscription; the second one says which."""
+ReadPacket: TypeAlias = Callable[[IncomingKeys, str, bytes, bytes], None]
 NOT_TAKEN = "an event of a queue that no consumer here took"
 
 
@@ -39,17 +40,17 @@ class SharedReception:
         self,
         deliver: Callable[[Event], bool],
         now: Callable[[], float],
-        units: StatedUnits,
+        stated: StatedTypes,
         is_on_time: Callable[[str, bytes, SoftTimes], bool],
         rejections: Rejections,
         types: tuple[type, ...],
     ) -> None:
-        self.now, self.units, self.is_on_time = now, units, is_on_time
+        self.now, self.stated, self.is_on_time = now, stated, is_on_time
         self._types = types
         self._deliver = deliver
         self._rejections = rejections
 
-    def is_subscribed(self, cls: type[Event]) -> bool:
+    def count_subscriptions(self, cls: type[Event]) -> int:
         """Whether the shared subscription accepts events of a class."""
         return all(issubclass(cls, each) for each in self._types)
 
@@ -119,8 +120,8 @@ class SharedKeys:
 
         return end
 
-    def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
-        """A packet came by a shared subscription."""
+    def packet(self, key: str, envelope: bytes, payload: bytes, read: ReadPacket) -> None:
+        """A packet came by a shared subscription: have it read by what reads the packets of that."""
         share, _, event_key = key.removeprefix(SHARE).partition("/")
         if not payload and event_key.startswith(self._last_root):
             return  # a last value is kept no more
@@ -128,8 +129,8 @@ class SharedKeys:
         if incoming is None:
             events = split_batch(payload) if is_batch(payload) else None
             self._counts.rejections.add(NOT_TAKEN, event_key, payload, count=len(events or (payload,)))
-        elif (found := incoming.find(event_key)) is not None:
-            found.read(envelope, payload)
+        else:
+            read(incoming, event_key, envelope, payload)
 
 
 class Sharing:
