@@ -8,11 +8,11 @@ import pytest
 
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.bus import Bus, Hard, Keep, NonReal, Soft
+from genus.catalog._statement import digest_of
 from genus.errors import BusError, EventError
 from genus.model import Unit
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._envelope import ENVELOPE, Origin
-from genus.catalog._statement import digest_of
 from genus.net._link.control import encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.payload import encode_payload

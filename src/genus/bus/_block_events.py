@@ -243,7 +243,13 @@ def repack(found: StoredEvents, head: Head) -> bytes:
     kinds = {found.places(number)[row]: at for at, (number, each) in enumerate(left) for row in each.rows}
     order = sorted(kinds)
     groups = [
-        EventGroup(each.group.name, each.group.units, len(each.rows), *bundle(encode_raw_into, each.take_raw_maps()))
+        EventGroup(
+            each.group.name,
+            each.group.units,
+            len(each.rows),
+            *bundle(encode_raw_into, each.take_raw_maps()),
+            each.group.statement,
+        )
         for _, each in left
     ]
     times = [found.times[place] for place in order]

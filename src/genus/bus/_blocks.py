@@ -4,7 +4,8 @@ A file is a header of eight bytes and then blocks, each of which can be read by 
 
 * a head of 64 bytes: how many bytes the block has, how many events it has and how many the file has before it, which
   times they are of, and checksums. So a time is found, and what damage cost is known, without reading payloads,
-* a directory of the types in the block with their units and numbers of events,
+* a directory of the types in the block with their units and numbers of events, and a statement of each type that the
+  blocks before have no events of, so that its events can be read without its class,
 * a checksum for every page of 4096 bytes of the payload,
 * the payload, which may be compressed: the times of recording; if there are several types, the number of each event's
   type; where each bundle of 64 events of a type ends; and for each type a msgpack array of bundles, which are arrays
@@ -94,6 +95,8 @@ class Group(msgspec.Struct, array_like=True, frozen=True):
     size: int
     """Bytes of the bundles."""
     units: dict[str, str]
+    statement: bytes = b""
+    """The type as it was declared (`genus.catalog._statement`), in the first block of a file that has events of it."""
 
     @property
     def bundles(self) -> int:
@@ -147,6 +150,7 @@ class EventGroup(NamedTuple):
     """Where each of the bundles ends."""
     bundles: bytes | bytearray
     """Msgpack arrays of maps of attributes, one after the other."""
+    statement: bytes = b""
 
 
 def bundle(encode_into: Callable[[Any, bytearray, int], None], events: Sequence[Any]) -> tuple[list[int], bytearray]:
@@ -176,7 +180,7 @@ def pack_events(
     columns += [struct.pack(f"<{len(each.ends)}I", *each.ends) for each in groups]
     for each in groups:
         columns += [ARRAY.pack(ARRAY_32, len(each.ends)), each.bundles]
-    directory = [Group(each.name, each.events, len(each.bundles), each.units) for each in groups]
+    directory = [Group(each.name, each.events, len(each.bundles), each.units, each.statement) for each in groups]
     head = Head(EVENTS, packing, 0, len(times), 0, 0, 0, 0, 0, before, times[0], max(latest_us, max(times)))
     return pack_block(head, encode(directory), b"".join(columns))
 

@@ -9,6 +9,7 @@ Encoding and decoding accept the values that `genus.check` accepts, and no other
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Annotated
@@ -16,7 +17,8 @@ from typing import Annotated
 import msgspec
 
 from genus.bus._attribute_map import UNITS_OF, MapReader, UnreadValues, decode_units
-from genus.errors import EventError
+from genus.catalog._statement import StatedClasses, read_statement
+from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError, EventError
 from genus.model import Event, is_event_type, micros_of_time, name_of, subtypes
 from genus.model._check import (
     describe_invalid,
@@ -93,6 +95,9 @@ def encoding_problem(event: Event) -> str:
 class EventDecoder:
     """Decodes packets of the given types and their subtypes, or of all declared types.
 
+    A type that the program has not declared gets a class that is generated from its statements, if `statements` gives
+    some for its name.
+
     State: the units stated so far, and in `unread` how many values were left out, because the class has no attribute
     for them.
 
@@ -106,8 +111,13 @@ class EventDecoder:
     Rejected(reason='not a packet')
     """
 
-    def __init__(self, types: Iterable[type] | None = None) -> None:
-        self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
+    def __init__(
+        self, types: Iterable[type] | None = None, statements: Callable[[str], Iterable[bytes]] = lambda name: ()
+    ) -> None:
+        self._roots = None if types is None else tuple(types)
+        self._given = None if self._roots is None else [cls for root in self._roots for cls in subtypes(root)]
+        self._statements = statements
+        self._classes = StatedClasses()
         self._open = msgspec.msgpack.Decoder(tuple[str, _RECORDED_AT, msgspec.Raw]).decode
         self._decoders: dict[str, msgspec.msgpack.Decoder[Event] | MapReader] = {}
         self._lists: dict[str, Callable[[bytes], list[list[Event]]]] = {}
@@ -207,13 +217,22 @@ class EventDecoder:
         if name in self._unknown:
             return None
         known = self._given if self._given is not None else subtypes(Event)
-        found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name]
+        found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name] or self._find_stated(name)
         if not found:
             if self._given is not None and len(self._unknown) < MOST_UNKNOWN:
                 self._unknown.add(name)
             return None
         self._use(MapReader(found[-1], self.unread))
         return self._decoders[name]
+
+    def _find_stated(self, name: str) -> list[type[Event]]:
+        """The class of a type by its statements, if it is one of the given types or below one."""
+        found: list[type[Event]] = []
+        for text in self._statements(name):
+            with suppress(CatalogConflict, CatalogDamaged, DeclarationError):
+                found.append(self._classes.take(read_statement(text)))
+        fitting = [cls for cls in found if is_event_type(cls) and name_of(cls) == name]
+        return fitting if self._roots is None else [cls for cls in fitting if issubclass(cls, self._roots)]
 
 
 def _checked(event: Event) -> Event | Rejected:

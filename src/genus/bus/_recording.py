@@ -17,12 +17,12 @@ from time import monotonic
 
 from genus.bus._attribute_map import UnreadValues
 from genus.bus._block_events import StoredEvents, StoredGroup, events_in
-from genus.bus._blocks import HEADER, find_block
+from genus.bus._blocks import HEADER, blocks_in, find_block
 from genus.bus._bus import Bus
 from genus.bus._codec import FIRST_US, LAST_US, EventDecoder, Recorded, Rejected
 from genus.bus._delivery import log
 from genus.bus._formats import BLOCKS, find_format
-from genus.bus._frames import Frame, FrameFormat, Gap, frames_in
+from genus.bus._frames import Frame, FrameFormat, Gap, Octets, frames_in
 from genus.bus._recording_index import IndexBuilder, RecordingIndex, frames_from, index_blocks
 from genus.errors import RecordingError
 from genus.filters import Subscription
@@ -104,10 +104,11 @@ class Recording:
 
     def _batches(self, time_us: int | None) -> Iterator[list[Recorded]]:
         """The events of a recording, or those from a time on, some at a time."""
-        decoder = EventDecoder(self.types)
-        self.events, self.lost, self.problems, self.damage, self.unread = 0, 0, Counter(), [], decoder.unread
+        self.events, self.lost, self.problems, self.damage = 0, 0, Counter(), []
         with self._open() as (data, check):
             form = find_format(data) or BLOCKS
+            decoder = EventDecoder(self.types, Statements(data).named)
+            self.unread = decoder.unread
             if isinstance(form, FrameFormat):
                 yield from self._read_frames(data, form, decoder, check, time_us)
             else:
@@ -229,6 +230,24 @@ def _decode_group(decoder: EventDecoder, stored: StoredGroup) -> "list[Event | R
     return found
 
 
+class Statements:
+    """State: what a file states about its types; looked for when a type is not known, by one pass over directories."""
+
+    def __init__(self, data: Octets) -> None:
+        self._data = data
+        self._found: dict[str, list[bytes]] | None = None
+
+    def named(self, name: str) -> Sequence[bytes]:
+        """The statements of a type, the oldest first."""
+        if self._found is None:
+            self._found = {}
+            for block in blocks_in(self._data) if find_format(self._data) is BLOCKS else ():
+                for group in () if isinstance(block, Gap) else block.groups:
+                    if group.statement:
+                        self._found.setdefault(group.name, []).append(group.statement)
+        return self._found.get(name, ())
+
+
 class SizeCheck:
     """State: when it was last looked whether a file that is read was cut meanwhile.
 
@@ -265,7 +284,9 @@ def as_subscription(given: Subscription | str | None) -> Subscription:
 def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = None) -> Recording:
     """Open a recording; RecordingError if the file is none.
 
-    Events of types that are not among `types` (default: all declared types) are counted in `problems` and skipped.
+    Events of types that are not among `types` or below one of them (default: all types) are counted in `problems` and
+    skipped. Of a type that the program has not declared, they have a class that is generated from what the recording
+    states about it, below the program's own classes; older recordings state nothing, and such events are skipped.
     """
     recording = Recording(Path(path), types)
     try:

@@ -38,6 +38,7 @@ from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map
 from genus.bus._delivery import log
 from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FrameFormat
+from genus.catalog._statement import encode_statement, is_stand_in, statement_of
 from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
 from genus.model._check import FindInvalid, invalid_finders
@@ -291,6 +292,8 @@ class BlockPacker:
             load_zstd()  # so that it is missed now, and not when events wait
         self._packing = ZSTD if compress else PLAIN
         self._index = index or BlockIndex()
+        self._statements: dict[type, bytes] = {}
+        self._stated: set[bytes] = set()
         self._before, self._latest_us = (
             (0, EARLIEST_US) if last is None else (last.before + last.events, last.latest_us)
         )
@@ -298,15 +301,23 @@ class BlockPacker:
     def pack(self, times: Sequence[int], events: Grouped) -> bytes:
         """The block of some events."""
         groups = [
-            EventGroup(name_of(cls), units_of(cls), len(own), *bundle(encode_into, own))
+            EventGroup(name_of(cls), units_of(cls), len(own), *bundle(encode_into, own), self._statement(cls))
             for cls, own in events.groups.items()
         ]
         return pack_events(times, events.kinds, groups, self._before, self._latest_us, self._packing)
+
+    def _statement(self, cls: type) -> bytes:
+        """The statement of a class, unless a block before has it."""
+        if cls not in self._statements:
+            self._statements[cls] = b"" if is_stand_in(cls) else encode_statement(statement_of(cls)) or b""
+        text = self._statements[cls]
+        return b"" if text in self._stated else text
 
     def wrote(self, data: bytes, end: int) -> None:
         """Add the block to the index."""
         block = block_at(data, 0)
         assert block is not None, "what was packed can be read"
+        self._stated.update(group.statement for group in block.groups)
         self._index.add(block._replace(start=end - len(data)))
         self._before, self._latest_us = block.head.before + block.head.events, block.head.latest_us
 

@@ -170,6 +170,7 @@ class StatedClasses:
         record = table.types[name]
         if not record.kind and record.family in table.vectors and above[0] is not Event:
             _align(table, record.family, vector(above[0]))
+            record = _complete(record, above[0], table)
         made = generate_class(record, above, table)
         self._hold(made)
         return made
@@ -264,7 +265,18 @@ def _agree(cls: type, table: TypeTable) -> TypeTable:
         first = registration.problems[0]
         raise CatalogConflict(f"{first.subject} {first.text}")
     table.vectors = aligned.vectors
+    if (known := family_of(cls)) is not None:
+        known.learn_names(aligned.vectors[known.name].values())
     return registration.table
+
+
+def _complete(record: TypeRecord, above: type, table: TypeTable) -> TypeRecord:
+    """A record that also has what types above it were stated to have, and the class above, an older one, has not."""
+    inherited, stated = Vector(name_of(above), attributes(above)), table.vectors[record.family or ROOT]
+    missing = {
+        name: must for name, must in table.attributes_of(record.name).items() if not inherited.match(stated[name])
+    }
+    return msgspec.structs.replace(record, attributes=missing | dict(record.attributes))
 
 
 def _align(table: TypeTable, family: str, known: Vector) -> None:

@@ -232,6 +232,15 @@ class Family(msgspec.Struct, eq=False):
         """Append the attributes that the vector does not have yet."""
         self.vector = self._grown(attributes)
 
+    def learn_names(self, attributes: Iterable[Attribute]) -> None:
+        """Take further names of attributes that were renamed elsewhere: values under them are read here, too."""
+        for renamed in filter(_was_renamed, attributes):
+            own = self.vector.match(renamed)
+            if own is not None and (new := set(renamed.names) - {own.name, *own.names, *(a.name for a in self.vector)}):
+                named = own.with_names(name for name in renamed.names if name in new)
+                rest = tuple(named if each is own else each for each in self.vector)
+                self.vector = Vector(self.name, rest)
+
     def _grown(self, attributes: Iterable[Attribute]) -> Vector:
         new = tuple(attribute for attribute in attributes if self.vector.get(attribute.name) is None)
         return Vector(self.name, (*self.vector.attributes, *new))

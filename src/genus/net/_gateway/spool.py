@@ -22,6 +22,7 @@ import msgspec
 
 from genus.bus._codec import EventDecoder, Recorded, encode_event
 from genus.bus._frames import FORMAT, Frame, FrameFormat, frames_in
+from genus.catalog._statement import digest_of, encode_statement, statement_of
 from genus.errors import BusError
 from genus.net._envelope import Origin
 from genus.net._relay import Arrival
@@ -56,7 +57,8 @@ class Spool:
         self.most_bytes = most_bytes
         self.damaged = 0
         """Parts of files that could not be read, and events of types that are unknown."""
-        self._decoder = EventDecoder(None)
+        self._stated: set[type] = set()
+        self._decoder = EventDecoder(None, lambda name: [file.read_bytes() for file in self.folder.glob("*.type")])
         self._lock = self._open_folder()
         self._counts: dict[int, int] = {}
         """By file: the events that wait in it."""
@@ -119,6 +121,7 @@ class Spool:
 
     def append(self, arrival: Arrival) -> list[Arrival]:
         """Add an event; returns old ones that were dropped for it. OSError if it cannot be written."""
+        self._state(type(arrival.event))
         frame = _FORM.frame(_encode(arrival, time.time_ns() // 1000))
         file = self._file_for(len(frame))
         file.write(frame)
@@ -126,6 +129,12 @@ class Spool:
         self._sizes[self._newest] += len(frame)
         self._counts[self._newest] += 1
         return self._drop_oldest()
+
+    def _state(self, cls: type) -> None:
+        """Keep the statement of a class beside its events: a later process may not know its type."""
+        if cls not in self._stated and (text := encode_statement(statement_of(cls))) is not None:
+            (self.folder / f"{digest_of(text)}.type").write_bytes(text)
+        self._stated.add(cls)
 
     def _file_for(self, size: int) -> BinaryIO:
         """The file to write to; a new one if the last is full."""

@@ -16,7 +16,7 @@ from genus.catalog._statement import is_stand_in, known_above
 from genus.errors import DeclarationError
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
-from genus.model._signature import is_generated
+from genus.model._signature import family_of, is_generated
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
@@ -479,11 +479,13 @@ class IncomingKeys:
         parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
         return parsed.type if parsed is not None else "?"
 
-    def types_changed(self) -> None:
-        """Find the types of keys again: some were unknown, or are declared anew."""
+    def types_changed(self, family: str | None = None) -> None:
+        """Find the types of keys again: some were unknown, are declared anew, or are of a family that learned names."""
         self._unreadable.clear()
-        for key in [each.key for each in self if find_types(name_of(each.type))[-1:] != [each.type]]:
-            self._find_again(key)
+        for each in self:
+            known = family_of(each.type)
+            if find_types(name_of(each.type))[-1:] != [each.type] or (known is not None and known.name == family):
+                self._find_again(each.key)
 
     def _find_again(self, key: str) -> None:
         if (known := self._keys.pop(key, None)) is not None:

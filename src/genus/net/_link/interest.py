@@ -14,7 +14,7 @@ import msgspec
 from genus.errors import GenusError
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import parse_again, rebuild
-from genus.model import Event, Kind
+from genus.model import Event, Kind, is_event_type, pure_kind
 from genus.net._envelope import MOST_HOPS
 from genus.net._link.control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
 from genus.net._relay import Want
@@ -94,6 +94,12 @@ class OwnWants:
             self._shown.pop(entry)()
 
 
+def asks_for_kind(subscription: Subscription) -> bool:
+    """Whether a subscription is compiled to the keys of all classes that have a kind."""
+    types = subscription.types
+    return any(not is_event_type(cls) or (subscription.exact and pure_kind(cls) is not None) for cls in types)
+
+
 def _types_only(subscription: Subscription) -> Subscription:
     return rebuild(AllOf(subscription.types), exact=subscription.exact)
 
@@ -166,6 +172,13 @@ class OtherWants:
             unread = [key for key in self._texts if key not in self._wants]
             read = [key for key in unread if self._read(key)]
             return bool(read)
+
+    def may_want_kind(self, key: str) -> bool:
+        """Whether a token may be of a subscription to a kind, whose classes are not all known to its speaker."""
+        with self._lock:
+            want = self._wants.get(key)
+            is_unread = want is None and key in self._texts
+        return is_unread or (want is not None and asks_for_kind(want.subscription))
 
     def texts(self) -> list[WantText]:
         """What the others want, as they say it; also of types that are unknown here."""

@@ -21,18 +21,18 @@ from genus.bus._link import Capabilities, Delivery, Link, TroubleHandler
 from genus.bus._qos import Keep, NonReal, QoS, Soft
 from genus.errors import BusError
 from genus.filters import Subscription
-from genus.model import Event, is_event_type, name_of, subtypes
+from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
 from genus.net._link.control import NEW, control_key
 from genus.net._link.foreign import ForeignMessages, ForeignSource
 from genus.net._link.foreign_outgoing import ForeignOutgoing
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, SoftTimes
-from genus.net._link.interest import OtherWants, OwnWants, WantText
+from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
 from genus.net._link.lateness import LateEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
-from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys, kinds_of
+from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.presence import Participant, Presence
 from genus.net._link.publisher import NetPublisher
@@ -201,7 +201,7 @@ class NetLink(Link, RelayLink):
 
     def _hear_new(self, asked: Iterable[Subscription]) -> None:
         """Receive copies of the first events of new classes if a subscription may match classes that are not known."""
-        if not self._hears_new and any(map(_asks_for_kind, asked)):
+        if not self._hears_new and any(map(asks_for_kind, asked)):
             self._hears_new = True
             self.transport.subscribe(self._new_root + self.transport.dialect.rest)
 
@@ -586,7 +586,7 @@ class NetLink(Link, RelayLink):
             self._incoming.counts.rejections.add(reason, key, payload)
             self._losses.refuse_type(taken.type, reason, self._concerned_by(taken.types))
         elif taken is not None:
-            self._incoming.types_changed()
+            self._incoming.types_changed(taken.table.types[taken.name].family)
             self._release_known()
             self._are_types_due = True
 
@@ -619,6 +619,8 @@ class NetLink(Link, RelayLink):
         is_want = key.startswith(self._key("want") + "/")
         if (self._other_wants if is_want else self._presence).token(key, is_present):
             self._wants_changed()
+        if is_want and is_present and self._control and self._other_wants.may_want_kind(key):
+            self._outgoing.copy_again()
 
     def dropped(self, key: str, count: int, reason: str) -> None:
         """Packets of this participant were not sent."""
@@ -751,12 +753,6 @@ class NetLink(Link, RelayLink):
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
-
-
-def _asks_for_kind(subscription: Subscription) -> bool:
-    """Whether a subscription is compiled to the keys of all classes that have a kind."""
-    types = subscription.types
-    return any(not is_event_type(cls) or (subscription.exact and kinds_of(cls)) for cls in types)
 
 
 def _log() -> Any:

@@ -26,7 +26,8 @@ EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] 
 _pack = ENVELOPE.pack
 _MASK = NUMBERS - 1
 NEW_S = 3.0
-"""How long the events of a class with kinds, from the first on, are also sent as those of a new class."""
+"""How long events of a class with kinds are also sent as those of a new class: from the first on, and when somebody
+new asks for a kind."""
 BATCH = 1000
 """The largest number of events that are sent in one packet."""
 
@@ -64,10 +65,10 @@ class KeyNumbers:
 class Way:
     """State: how packets of one key are sent."""
 
-    __slots__ = ("close", "numbers", "put")
+    __slots__ = ("close", "numbers", "put", "put_once")
 
     def __init__(self, numbers: KeyNumbers, put: Callable[[bytes, bytes], None], close: Callable[[], None]) -> None:
-        self.numbers, self.put, self.close = numbers, put, close
+        self.numbers, self.put, self.put_once, self.close = numbers, put, put, close
 
 
 class Outgoing:
@@ -288,8 +289,8 @@ class OutgoingKeys:
         self.encode = encode_payload
         self._encode_cloud = encode_cloud
         self._now = now
-        self._new_until: dict[type, float] = {}
-        """Until when events of classes with kinds are also sent as those of a new class."""
+        self._with_kinds: list[tuple[Way, Callable[[bytes, bytes], None]]] = []
+        """How events of classes with kinds are sent, and their copies as those of a new class."""
         self.largest = transport.abilities.largest
         self._numbers: dict[str, KeyNumbers] = {}
         self._made: dict[tuple[type, Sending, Keep | None], Outgoing] = {}
@@ -319,27 +320,35 @@ class OutgoingKeys:
         sender = self.transport.sender(key, sending)
         way = Way(self.numbers(key), sender.put, sender.close)
         if kinds_of(cls) and not key.startswith(ROOT):
-            until = self._new_until.setdefault(cls, self._now() + NEW_S)
-            if self._now() < until:
-                self._copy_first(way, key, sending, until)
+            copies = self.transport.sender(control_key(self.realm, NEW, key.partition("/")[2]), sending)
+            with self._lock:
+                self._with_kinds.append((way, copies.put))
+            with way.numbers.lock:
+                self._copy(way, copies.put)
         return way
 
-    def _copy_first(self, way: Way, key: str, sending: Sending, until: float) -> None:
-        """Send packets also as those of a new class, up to a time.
+    def copy_again(self) -> None:
+        """Send events of classes with kinds also as those of new classes for a time: somebody new asks for a kind."""
+        with self._lock:
+            ways = list(self._with_kinds)
+        for way, put_copy in ways:
+            with way.numbers.lock:
+                self._copy(way, put_copy)
+
+    def _copy(self, way: Way, put_copy: Callable[[bytes, bytes], None]) -> None:
+        """Send packets also as those of a new class, for a time.
 
         Who asked for a kind subscribes to the keys of the classes that it knows. Until it has learned of a new one, it
         gets these copies; the numbers in their envelopes tell which events it has already.
         """
-        line = key.partition("/")[2]
-        put, copies = way.put, self.transport.sender(control_key(self.realm, NEW, line), sending)
+        until = self._now() + NEW_S
 
         def put_both(payload: bytes, envelope: bytes) -> None:
-            put(payload, envelope)
+            way.put_once(payload, envelope)
             if self._now() < until:
-                copies.put(payload, envelope)
+                put_copy(payload, envelope)
             else:
-                way.put = put
-                copies.close()
+                way.put = way.put_once
 
         way.put = put_both
 

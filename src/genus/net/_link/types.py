@@ -122,6 +122,7 @@ class StatedTypes:
         if self._transport.dialect.unescape(chunk) != statement.name:
             return "a statement of another type than its key says"
         self._remember_units(statement)
+        self._readers.clear()
         try:
             self.classes.take(statement)
         except (CatalogConflict, DeclarationError) as problem:
