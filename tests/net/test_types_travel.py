@@ -1,16 +1,30 @@
 """Types travel with events: programs of any age that share a network get every event that conforms to what they ask."""
 
+import itertools
+import json
 import os
 import random
+import subprocess
+import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from genus import Event, Kind, Maybe, NonReal, Subscription, read_recording, this
+from genus.bus import Bus
+from genus.errors import SyntaxProblem
+from genus.model import name_of
+from genus.net import NetLink
+from genus.net._envelope import ENVELOPE
+from genus.net._link.types import MOST_HELD
+from genus.net._troubles import EventsLost, EventsUnread
+from genus.targets.topics import ZENOH
+from genus.testing._network import MemoryNetwork
 from tests.net.evolving_process import Program
 from tests.net.mqtt_servers import Mosquitto, running
 from tests.net.zenoh_network import free_port
@@ -239,3 +253,273 @@ def broker(tmp_path: Path) -> Iterator[int]:
 @pytest.mark.parametrize("seed", seeds(1))
 def test_programs_of_any_age_get_all_that_conforms_over_mosquitto(broker: int, tmp_path: Path, seed: int) -> None:
     run_law(f"mqtt://127.0.0.1:{broker}/types", tmp_path, seed)
+
+
+# -- packets of types that this program does not have ------------------------------------------------------------------
+
+
+class TravWet(Kind): ...
+
+
+class TravProbe(Event, tagged=("place",)):
+    value: Maybe[float] = None
+
+
+ELSEWHERE = """
+import json, sys
+from genus import Event, Kind, Maybe
+from genus.bus import Bus
+from genus.net import NetLink
+from genus.targets.topics import ZENOH
+from genus.testing._network import MemoryNetwork, MemoryTransport
+
+{types}
+
+sent = []
+
+class Spy(MemoryTransport):
+    def put(self, key, envelope, payload):
+        sent.append((key, envelope.hex(), payload.hex()))
+
+now = [100.0]
+link = NetLink(Spy(MemoryNetwork(ZENOH)), "city", medium="memory", now=lambda: now[0], runs=False)
+with Bus(link) as bus:
+    for number in range({count}):
+        bus.publish({event})
+    now[0] += 1
+    link.tick()
+print(json.dumps(sent))
+"""
+PROBE = "class TravProbe(Event, tagged=('place',)):\n    value: Maybe[float] = None\n"
+WET = "class TravWet(Kind): ...\n"
+Packet = tuple[str, bytes, bytes]
+
+
+def packets_of(types: str, event: str, count: int = 5) -> list[Packet]:
+    """The packets that a program with other types sends: statements, events and copies, a beat."""
+    code = ELSEWHERE.format(types=types, event=event, count=count)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [
+        (key, bytes.fromhex(envelope), bytes.fromhex(payload)) for key, envelope, payload in json.loads(done.stdout)
+    ]
+
+
+class Thermo:
+    """A type below `TravProbe` that only the sender has; each time another, as generated classes stay in caches."""
+
+    _numbers = itertools.count()
+
+    def __init__(self) -> None:
+        self.name = f"TravThermo{next(self._numbers)}"
+        self.text = f"{WET}{PROBE}class {self.name}(TravProbe, TravWet):\n    humidity: Maybe[float] = None\n"
+        made = packets_of(self.text, f"{self.name}(value=float(number), humidity=2.0 * number, place='x')")
+        self.statements, self.events, self.copies, self.beats = parts(made)
+
+
+@pytest.fixture
+def thermo() -> Thermo:
+    return Thermo()
+
+
+def parts(packets: list[Packet]) -> tuple[list[Packet], list[Packet], list[Packet], list[Packet]]:
+    """Statements, events, copies of events, and beats."""
+    roots = ("@genus/city/types/", "city/", "@genus/city/new/", "@genus/city/beat")
+    statements, events, copies, beats = ([each for each in packets if each[0].startswith(root)] for root in roots)
+    return statements, events, copies, beats
+
+
+class Reader:
+    """A program that has `TravProbe` and `TravWet`, in virtual time."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        network = MemoryNetwork(ZENOH)
+        self.transport = network.transport()
+        self.link = NetLink(self.transport, "city", medium="memory", now=lambda: self.time, runs=False)
+        self.bus = Bus(self.link)
+        self.troubles: list[Any] = []
+
+    def take(self, packets: Iterable[Packet]) -> None:
+        for packet in packets:
+            self.transport.give(*packet)
+
+    def run(self, seconds: float) -> None:
+        end = self.time + seconds
+        while self.time < end:
+            self.time += 0.1
+            self.link.tick()
+
+    def subscribe(self, what: Any) -> list[Any]:
+        got: list[Any] = []
+        self.bus.subscribe(what, got.append, on_trouble=self.troubles.append)
+        return got
+
+
+@pytest.fixture
+def reader() -> Iterator[Reader]:
+    made = Reader()
+    with made.bus:
+        yield made
+
+
+def test_events_wait_for_the_statement_of_their_type_and_are_delivered_in_order(reader: Reader, thermo: Thermo) -> None:
+    got, exact = reader.subscribe(TravProbe), reader.subscribe("exact TravProbe")
+    reader.take(thermo.events[:3] + thermo.beats)
+    reader.run(0.5)
+    assert got == []
+    reader.take(thermo.statements + thermo.events[3:])
+    assert [(event.value, event.humidity, event.place) for event in got] == [(n, 2.0 * n, "x") for n in range(5)]
+    assert isinstance(got[0], TravProbe)
+    assert isinstance(got[0], TravWet)
+    assert exact == []
+    reader.run(10)
+    assert reader.troubles == []
+    assert reader.bus.types[thermo.name] is type(got[0])
+
+
+def test_losses_of_a_type_that_is_not_known_are_told(reader: Reader, thermo: Thermo) -> None:
+    got = reader.subscribe(TravProbe)
+    reader.run(4)
+    reader.take([thermo.events[1], thermo.events[3], *thermo.beats, *thermo.statements])
+    reader.run(3)
+    assert [event.value for event in got] == [1.0, 3.0]
+    assert sum(each.count for each in reader.troubles) == 2  # they count from the first packet of a key
+    assert {type(each) for each in reader.troubles} == {EventsLost}
+
+
+def test_without_a_statement_events_are_delivered_with_what_the_nearest_known_type_has(
+    reader: Reader, thermo: Thermo
+) -> None:
+    got, exact = reader.subscribe(TravProbe), reader.subscribe("exact TravProbe")
+    reader.take(thermo.events[:4])
+    reader.run(1.3)
+    assert [(name_of(type(event)), event.value, event.place) for event in got] == [
+        (thermo.name, float(n), "x") for n in range(4)
+    ]
+    assert exact == []  # they are of a type below it
+    counts = reader.bus.traffic().link
+    assert counts[f"delivered as TravProbe: {thermo.name} is not known"] == 4
+    assert thermo.name not in reader.bus.types
+    reader.take(thermo.statements + thermo.events[3:])
+    assert [getattr(event, "humidity", None) for event in got] == [None] * 4 + [8.0]  # once: numbers went on
+
+
+def test_what_does_not_fit_is_not_held_and_nothing_is_dropped(reader: Reader, thermo: Thermo) -> None:
+    got = reader.subscribe(TravProbe)
+    key, envelope, payload = thermo.events[0]
+    origin, _, hops, sender, _ = ENVELOPE.unpack_from(envelope)
+    for number in range(1, MOST_HELD + 100):
+        reader.take([(key, ENVELOPE.pack(origin, number, hops, sender, number), payload)])
+    assert len(got) == MOST_HELD + 99
+    reader.run(3)
+    assert reader.troubles == []
+
+
+def test_a_wider_version_of_a_type_is_read_whole(reader: Reader, thermo: Thermo) -> None:
+    got = reader.subscribe(TravProbe)
+    reader.take(thermo.statements + thermo.events)
+    wider = packets_of(f"{thermo.text}    dew: Maybe[float] = None\n", f"{thermo.name}(value=1.0, dew=3.0)", 2)
+    reader.take(wider)
+    assert [event.dew for event in got[5:]] == [3.0, 3.0]
+    assert got[-1].humidity is None
+    reader.take(thermo.statements)  # the older statement again, as from a broker, changes nothing
+    assert reader.bus.types[thermo.name] is type(got[-1])
+
+
+def test_who_asks_for_a_kind_gets_the_first_events_of_a_new_class(reader: Reader) -> None:
+    puddle = packets_of(f"{WET}class TravPuddle(Event, TravWet):\n    depth: float\n", "TravPuddle(depth=1.0)", 3)
+    statements, events, copies, _ = parts(puddle)
+    assert len(copies) == len(events) == 3
+    got, other = reader.subscribe(TravWet), reader.subscribe(TravProbe)
+    assert any(ZENOH.matches(pattern, copies[0][0]) for pattern in reader.transport.patterns)
+    reader.take([copies[0], *statements, copies[1]])
+    assert len(got) == 2
+    reader.run(0.2)
+    assert any(ZENOH.matches(pattern, events[0][0]) for pattern in reader.transport.patterns)
+    reader.take([events[1], copies[1], events[2], copies[2]])
+    assert [name_of(type(event)) for event in got] == ["TravPuddle"] * 3
+    assert other == []
+
+
+def test_predicates_name_attributes_that_only_the_wire_knows(reader: Reader, thermo: Thermo) -> None:
+    with pytest.raises(SyntaxProblem, match=f"no event type is called {thermo.name}"):
+        reader.subscribe(f"{thermo.name} where humidity > 3")
+    reader.take(thermo.statements)
+    by_text = reader.subscribe(f"{thermo.name} where humidity > 3")
+    by_class = reader.subscribe(Subscription(reader.bus.types[thermo.name], where=this.humidity > 3))
+    above = reader.subscribe("TravProbe where humidity > 3")
+    reader.take(thermo.events)
+    assert [event.humidity for event in by_text] == [4.0, 6.0, 8.0]
+    assert by_text == by_class == above
+
+
+@pytest.mark.parametrize(
+    ("types", "event", "what"),
+    [
+        (
+            "class TravProbe(Event, tagged=('place',)):\n    value: Maybe[str] = None\n",
+            "TravProbe()",
+            "TravProbe.value",
+        ),
+        ("class TravProbe(Event):\n    value: Maybe[float] = None\n", "TravProbe()", "tagged"),
+        (f"{WET}class TravProbe(Event, TravWet):\n    value: Maybe[float] = None\n", "TravProbe()", "derives from"),
+        (f"{PROBE}class Sub(TravProbe):\n    unknown: int\nclass TravWet(Sub): ...", "TravWet(unknown=1)", "kind"),
+    ],
+    ids=["another type", "another tag", "other parents", "a kind became a type"],
+)
+def test_a_statement_that_contradicts_the_program_is_refused_and_told(
+    reader: Reader, caplog: pytest.LogCaptureFixture, types: str, event: str, what: str
+) -> None:
+    reader.subscribe(TravProbe)
+    channel = reader.bus.channel(TravProbe, NonReal(), on_trouble=reader.troubles.append)
+    channel.announce()
+    packets = packets_of(types, event, 1)
+    reader.take(parts(packets)[0])
+    reader.run(1)
+    reader.take(parts(packets)[0])
+    reader.run(1)
+    assert {(type(each), each.count) for each in reader.troubles} == {(EventsUnread, 0)}
+    assert len(reader.troubles) == 2  # the subscription and the channel, once each
+    assert what in reader.troubles[0].reason
+    assert len([entry for entry in caplog.records if what in entry.getMessage()]) == 1
+
+
+def test_what_cannot_be_read_is_told_to_the_subscriptions_concerned(
+    reader: Reader, thermo: Thermo, caplog: pytest.LogCaptureFixture
+) -> None:
+    other: list[Any] = []
+    reader.subscribe(TravProbe)
+    reader.bus.subscribe("exact TravProbe", other.append, on_trouble=other.append)
+    reader.take(thermo.statements)
+    reader.take((key, envelope, b"\x81\xa5value\xa3bad") for key, envelope, _ in thermo.events)
+    reader.run(1)
+    assert [(type(each), each.type, each.count) for each in reader.troubles] == [(EventsUnread, thermo.name, 5)]
+    assert other == []
+    assert len([entry for entry in caplog.records if "EventsUnread" in entry.getMessage()]) == 1
+    assert any(thermo.name in reason for reason in reader.link.examples())
+
+
+def test_a_recording_is_read_by_programs_that_never_had_its_types(tmp_path: Path, thermo: Thermo) -> None:
+    file = tmp_path / "thermo.genus"
+    program = f"""
+import sys
+from genus import Event, Kind, Maybe
+from genus.bus import RecordingWriter
+{thermo.text}
+with RecordingWriter(sys.argv[1]) as writer:
+    for number in range(20_000):
+        writer.write({thermo.name}(value=float(number), humidity=1.0), at_us=number)
+"""
+    subprocess.run([sys.executable, "-c", program, str(file)], check=True)
+    recording = read_recording(file)
+    events = [each.event for each in recording]
+    assert len(events) == 20_000
+    assert {type(event).__mro__[1] for event in events} == {TravProbe}
+    assert [each.event.humidity for each in read_recording(file).read_from(19_999)] == [1.0]
+    assert len(list(read_recording(file, [TravProbe]))) == 20_000
+    others = read_recording(file, [TravWetOnly])
+    assert list(others) == []
+    assert others.problems == {f"unknown type {thermo.name}": 20_000}
+
+
+class TravWetOnly(Event): ...

@@ -58,11 +58,18 @@ class Statement(msgspec.Struct, frozen=True):
     name: str
     table: TypeTable
 
+    def _attributes(self) -> list[Attribute]:
+        found = self.table.vectors.get(self.table.types[self.name].family or ROOT, {})
+        return [found[name] for name in self.table.attributes_of(self.name)]
+
     def units(self) -> dict[str, str]:
         """The units of the type's attributes that have one."""
-        found = self.table.vectors.get(self.table.types[self.name].family or ROOT, {})
-        units = {name: found[name].unit for name in self.table.attributes_of(self.name)}
-        return {name: unit for name, unit in units.items() if unit is not None}
+        return {each.name: each.unit for each in self._attributes() if each.unit is not None}
+
+    def terms(self) -> list[tuple[str, str | None, tuple[str, ...]]]:
+        """What must be known to understand values: the attributes that have a unit or other names, with these."""
+        stated = ((each.name, each.unit, each.former) for each in self._attributes())
+        return sorted(each for each in stated if each[1] is not None or each[2])
 
 
 def statement_of(cls: type) -> Statement:

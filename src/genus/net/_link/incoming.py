@@ -7,6 +7,7 @@ decoder, where its events go. `IncomingKeys` finds it, or the reason why the pac
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -21,7 +22,7 @@ from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_T
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import OriginNumbers, SenderNumbers
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
-from genus.net._link.types import DIGEST_BYTES, StatedTypes, units_digest
+from genus.net._link.types import DIGEST_BYTES, StatedTypes
 from genus.net._relay import Arrival
 from genus.records._rejected import OTHER, Rejections
 from genus.targets.topics import Dialect, EventKeys, ParsedKey, parse_key
@@ -75,6 +76,9 @@ class Reception(Protocol):
     def count_subscriptions(self, cls: type[Event]) -> int:
         """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
 
+    def hold(self, key: str, read: Callable[["IncomingKey | str"], None], size: int) -> bool:
+        """Call a function later, when more was stated about types, or after a short time; whether that is done."""
+
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
 
@@ -112,7 +116,7 @@ class IncomingKey:
         self._uid = reception.uid
         self._now = reception.now
         self._relays = reception.relays
-        self._digest = units_digest(units_of(reader.type))
+        self._digest = reception.stated.digest(reader.type)
         self._length = ENVELOPE.size + len(self._digest)
         self._reader = reader
         self._read_event = reader.read
@@ -123,6 +127,8 @@ class IncomingKey:
         self._event_key = event_key
         self._kept = kept
         self._counts = counts
+        self.waits = True
+        """Whether packets in terms that are not known wait for these."""
         self._lock = threading.Lock()
         """Of `origins`: gateways forward events from other threads."""
 
@@ -183,11 +189,15 @@ class IncomingKey:
             self._reception.take_foreign(self.key, self._reader.read_binary(attributes)(payload), payload)
 
     def _read_with(self, envelope: bytes, payload: bytes, read_of: Callable[[PayloadReader], ReadEvent]) -> None:
-        """Read a packet with the units of its sender, unless it has expired."""
+        """Read a packet in the terms of its sender, unless it has expired."""
         origin, number, hops, sender, sent = _unpack_from(envelope)
         if sender == self._uid:
             return
         reader = self._reader_for(envelope)
+        if reader is None and self.waits and self._hold(envelope, payload):
+            return
+        if reader is None and not units_of(self.type):
+            reader = self._reader
         if reader is None:
             self._count_number(sender, sent, 1)
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
@@ -196,6 +206,9 @@ class IncomingKey:
         else:
             self._count_number(sender, sent, 1)
             self.is_new(origin, number)
+
+    def _hold(self, envelope: bytes, payload: bytes) -> bool:
+        return self._reception.hold(self.key, partial(_read_again, envelope, payload), len(payload))
 
     def _is_copy(self, origin: bytes, number: int) -> bool:
         """Whether a packet does not come from its publishing: it came before, or was kept for those that come later."""
@@ -209,9 +222,9 @@ class IncomingKey:
         return self._reception.is_on_time(self.key, sender, times)
 
     def _reader_for(self, envelope: bytes) -> PayloadReader | None:
-        """What reads the payloads of a packet, by the digest of its units; None if they are not known."""
+        """What reads the payloads of a packet, by the digest of its terms; None if they are not known."""
         digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
-        is_same = not digest or not self._digest or digest == self._digest
+        is_same = not digest or digest == self._digest
         return self._reader if is_same else self._reception.stated.reader(self.type, digest)
 
     def _accept(
@@ -337,6 +350,12 @@ class IncomingKey:
 
     def _reject(self, reason: str, payload: bytes) -> None:
         self._counts.reject(reason, self.key, payload)
+
+
+def _read_again(envelope: bytes, payload: bytes, known: "IncomingKey | str") -> None:
+    """Read a packet that was held."""
+    if not isinstance(known, str):
+        known.read(envelope, payload)
 
 
 def _counting(deliver: Deliver, cls: type[Event], counts: "Counts") -> Deliver:

@@ -558,24 +558,34 @@ class NetLink(Link, RelayLink):
                 known = incoming.find(key)
         read(known)
 
-    def _release(self, keys: Iterable[HeldKey]) -> None:
+    def hold(self, key: str, read: Callable[[IncomingKey | str], None], size: int) -> bool:
+        """Call a function later, when more was stated about types, or after a short time; whether that is done."""
+        with self._held.lock:
+            if self._held.is_full:
+                return False
+            self._held.add((self._incoming, key), read, size, self.now())
+            return True
+
+    def _release(self, keys: Iterable[HeldKey], *, waits: bool = False) -> None:
         """Read what was held of some keys, in its order and before anything that comes meanwhile."""
         for incoming, key in keys:
             with self._held.lock:
-                if (incoming, key) not in self._held:
+                if (held := self._held.take((incoming, key))) is None:
                     continue
-                known = incoming.make(key)
-                for read in self._held.waiting((incoming, key)):
+                known = incoming.get(key) or incoming.make(key)
+                if not isinstance(known, str):
+                    known.waits = waits
+                for read in held:
                     try:
                         read(known)
                     except Exception:
                         _log().exception("a packet of %r could not be read", key)
                 incoming.put(key, known)
-                self._held.remove((incoming, key))
 
     def _release_known(self) -> None:
         """Read what was held for types that are known by now."""
-        self._release([(incoming, key) for incoming, key in self._held.find() if not incoming.is_unknown(key)])
+        known = [(incoming, key) for incoming, key in self._held.find() if not incoming.is_unknown(key)]
+        self._release(known, waits=True)
 
     def _take_statement(self, key: str, payload: bytes) -> None:
         taken = self.stated.take(key, payload)

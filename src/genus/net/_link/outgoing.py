@@ -85,7 +85,7 @@ class Outgoing:
         self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
         self._uid = keys.uid
-        self._digest = keys.stated.state(cls)
+        self._digest = keys.stated.digest(cls)
         self._encode = payload_encoder(cls)
 
     def send(self, event: Event, times: bytes = b"") -> int:

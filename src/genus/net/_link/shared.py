@@ -66,6 +66,10 @@ class SharedReception:
         if not self._deliver(event):
             self._rejections.add(NOT_TAKEN)
 
+    def hold(self, key: str, read: object, size: int) -> bool:
+        """Nothing waits here for the terms of its sender: another participant may understand it."""
+        return False
+
     def give_relays(self, arrival: Arrival) -> None:
         """There are none."""
 

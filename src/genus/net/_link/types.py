@@ -6,14 +6,15 @@ statement, so that where a broker keeps statements there is one for each version
 and go; and last values are understood after their sender is gone. What a statement says is taken in while a program
 runs: a type that the program does not have gets a generated class.
 
-Packets of a class with units carry a digest of them behind the envelope. If it is not that of the class here, values
-are converted from the units of the statement that has this digest. Without one a packet is rejected, as its values
-could not be understood.
+Packets of a class with units or renamed attributes carry a digest of these, its terms, behind the envelope. If it is
+not that of the class here, names and values are converted from the terms of the statement that has this digest. Until
+it has come, packets wait. Without one, a packet is rejected if the class here has units, as its values could not be
+understood.
 """
 
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import msgspec
@@ -45,15 +46,16 @@ MOST_HELD, MOST_HELD_BYTES = 1000, 8 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def units_digest(units: Mapping[str, str]) -> bytes:
-    """The digest of units that packets carry; nothing if there are none.
+def terms_digest(statement: Statement) -> bytes:
+    """The digest that packets of a type carry; nothing if it has neither units nor renamed attributes.
 
-    >>> units_digest({}), len(units_digest({"speed": "km/h"}))
-    (b'', 4)
+    >>> class Lamp(Event):
+    ...     on: bool
+    >>> terms_digest(statement_of(Lamp))
+    b''
     """
-    if not units:
-        return b""
-    return zlib.crc32(_encode(sorted(units.items()))).to_bytes(DIGEST_BYTES, "big")
+    terms = statement.terms()
+    return zlib.crc32(_encode(terms)).to_bytes(DIGEST_BYTES, "big") if terms else b""
 
 
 class Conflict(msgspec.Struct, frozen=True):
@@ -70,8 +72,9 @@ class StatedTypes:
     def __init__(self, transport: Transport, realm: str, unread: UnreadValues) -> None:
         self._transport, self._unread = transport, unread
         self._root = control_key(realm, "types") + "/"
-        self._stated: dict[type, bytes] = {}
-        """The digest of the units of each class that was stated here."""
+        self._digests: dict[type, bytes] = {}
+        """The digest of the terms of each class here."""
+        self._stated: set[type] = set()
         self._known: dict[str, None] = {}
         """The digests of statements that need not be read again."""
         self._units: dict[tuple[bytes, str], dict[str, str]] = {}
@@ -88,24 +91,26 @@ class StatedTypes:
         """Whether a packet with a key states a type."""
         return key.startswith(self._root)
 
-    def state(self, cls: type) -> bytes:
-        """State a class, once, before its events are sent; returns the digest of its units."""
-        with self._lock:
-            known = self._stated.get(cls)
-            if known is not None:
-                return known
+    def digest(self, cls: type) -> bytes:
+        """The digest of the terms of a class here."""
+        digest = self._digests.get(cls)
+        if digest is None:
             statement = statement_of(cls)
-            digest = self._stated[cls] = units_digest(statement.units())
-            self._units.setdefault((digest, statement.name), statement.units())
-            text = None if is_stand_in(cls) or cls is Event else encode_statement(statement)
-        if text is not None:
-            self._send(statement.name, text)
+            digest = self._digests[cls] = terms_digest(statement)
+            self._remember_units(statement)
         return digest
 
-    def _send(self, type_: str, text: bytes) -> None:
-        digest, chunk = digest_of(text), self._transport.dialect.escape(type_)
-        self._remember(digest)
-        self._transport.sender(f"{self._root}{digest}/{chunk}", Sending(keep=True)).put(text, b"")
+    def state(self, cls: type) -> None:
+        """State a class, once, before its events are sent."""
+        with self._lock:
+            if cls in self._stated or cls is Event or is_stand_in(cls):
+                return
+            self._stated.add(cls)
+        text = encode_statement(statement_of(cls))
+        if text is not None:
+            digest, chunk = digest_of(text), self._transport.dialect.escape(name_of(cls))
+            self._remember(digest)
+            self._transport.sender(f"{self._root}{digest}/{chunk}", Sending(keep=True)).put(text, b"")
 
     def take(self, key: str, text: bytes) -> Statement | Conflict | str | None:
         """Take in what another participant stated: returns it, if it is new; or why it is refused or cannot be read."""
@@ -136,16 +141,16 @@ class StatedTypes:
 
     def _remember_units(self, statement: Statement) -> None:
         """Of two statements with the same digest, which chance does not make, the first holds."""
-        if not (units := statement.units()):
+        if not (digest := terms_digest(statement)):
             return
         with self._lock:
             if len(self._units) >= MOST_STATED:
                 del self._units[next(iter(self._units))]
                 self._readers.clear()
-            self._units.setdefault((units_digest(units), statement.name), units)
+            self._units.setdefault((digest, statement.name), statement.units())
 
     def reader(self, cls: type[Event], digest: bytes) -> PayloadReader | None:
-        """What reads the events of a class in units with a digest; None if these have not been stated."""
+        """What reads the events of a class in terms with a digest; None if these have not been stated."""
         with self._lock:
             made = self._readers.get((digest, cls))
             units = self._units.get((digest, name_of(cls)))
@@ -189,12 +194,10 @@ class HeldPackets:
         with self.lock:
             return [key for key, since in self._since.items() if before is None or since <= before]
 
-    def waiting(self, key: "HeldKey") -> list[Callable[[Any], None]]:
-        """What waits for a key."""
-        return [read for read, _ in self._waiting.get(key, ())]
-
-    def remove(self, key: "HeldKey") -> None:
-        """Nothing waits for a key any more."""
-        sizes = [size for _, size in self._waiting.pop(key, ())]
-        self._count, self._bytes = self._count - len(sizes), self._bytes - sum(sizes)
+    def take(self, key: "HeldKey") -> list[Callable[[Any], None]] | None:
+        """What waits for a key, which waits no more; None if nothing does."""
+        if (found := self._waiting.pop(key, None)) is None:
+            return None
+        self._count, self._bytes = self._count - len(found), self._bytes - sum(size for _, size in found)
         self._since.pop(key, None)
+        return [read for read, _ in found]
