@@ -42,6 +42,7 @@ from genus.catalog._statement import encode_statement, is_stand_in, statement_of
 from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
 from genus.model._check import FindInvalid, invalid_finders
+from genus.model._unread import unread_types, unread_values
 
 BLOCK_EVENTS, BLOCK_BYTES = 4096, 1 << 18
 """A block is written with so many events, or about so many bytes, at the latest."""
@@ -143,6 +144,9 @@ class RecordingWriter:
             return
         if not is_valid or not FIRST_US <= at_us <= LAST_US:
             encode_map(event, at_us)  # which raises the error
+        if unread_types and unread_values(event):
+            self._write_encoded(event, at_us)
+            return
         self._add((at_us, event))
         if len(self._waiting) >= self._limit:
             self.flush()

@@ -378,7 +378,7 @@ class Counts:
         self.superseded = 0
         """Last values that came after a newer one."""
         self.rejections = Rejections()
-        self.unread = UnreadValues()
+        self.unread = UnreadValues(is_logged=True)
         self.not_known: Counter[str] = Counter()
         """Events that were delivered without what their own type has, by type."""
         self._untold: Counter[tuple[str, str]] = Counter()
