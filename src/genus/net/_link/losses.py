@@ -18,6 +18,8 @@ from genus.net._transport import Sending, Transport
 from genus.net._troubles import EventsLate, EventsLost
 
 BEAT_S = 0.5
+BEATS_MORE = 2
+"""How often the newest number of a key is told again, so that one beat may be lost."""
 BEAT_KEYS = 1000
 """The largest number of keys in one beat."""
 SETTLE_S = 1.0
@@ -40,6 +42,10 @@ class TroubleOwner(Protocol):
     transport: Transport
     realm: str
 
+    @property
+    def turn(self) -> int:
+        """The number of subscriptions that were made so far."""
+
     def subscribed_since(self, key: str) -> float | None:
         """When this participant first subscribed to a key; None if it does not."""
 
@@ -57,7 +63,8 @@ class Losses:
         self._owner, self._incoming, self._outgoing, self._late = owner, incoming, outgoing, late
         self._tellings = Tellings(owner.now)
         self._hex = owner.uid.hex()
-        self._beat_again: list[str] = []
+        self._beat_again: dict[str, int] = {}
+        """Keys that are told again, and how often."""
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
         self._counts: dict[str, int] = {}
@@ -95,20 +102,19 @@ class Losses:
         if since is None or known is None:
             return
         now = self._owner.now()
-        numbers = known.senders.get(sender)
+        numbers = known.numbers.get(sender)
         if numbers is not None and known.has_been_interrupted(numbers):
-            known.senders.pop(sender, None)
-            numbers = None
+            numbers.begin_again(self._owner.turn)
         if numbers is None and before != newest and now - since > JOIN_S:
-            numbers = known.start(sender, before)
+            numbers = known.start(sender, before, is_accounted=True)
         if numbers is not None:
-            numbers.miss_until(newest, now)
+            numbers.claim(before, newest, now)
 
     def settle(self, after_s: float) -> None:
         """Count what has been missing for so long as lost, and tell both ends."""
         before = self._owner.now() - after_s
         for known in self._incoming:
-            for sender, numbers in list(known.senders.items()):
+            for sender, numbers in list(known.numbers.items()):
                 if numbers.has_missing and (lost := numbers.settle(before)):
                     self._lose(known.key, sender, lost)
 
@@ -135,7 +141,7 @@ class Losses:
     # -- at the sender -----------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Tell the newest numbers of the keys that were used; once more after that, should the first be lost.
+        """Tell the newest numbers of the keys that were used; and twice more, as a beat holds if another one follows.
 
         As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
         must learn of all that it missed when it does.
@@ -147,12 +153,14 @@ class Losses:
             if len(numbers) < BEAT_KEYS:
                 break
         again = self._outgoing.newest(key for key in self._beat_again if key not in told)
-        self._beat_again = [*told, *again] if self._is_beat_dropped else list(told)
-        self._is_beat_dropped = False
         keys = list(again)
         for start in range(0, len(keys), BEAT_KEYS):
             part = {key: again[key] for key in keys[start : start + BEAT_KEYS]}
             self._send("beat", None, Beat(self._owner.uid, part))
+        spent = not self._is_beat_dropped
+        left = {key: self._beat_again[key] - spent for key in keys} | dict.fromkeys(told, BEATS_MORE)
+        self._beat_again = {key: count for key, count in left.items() if count}
+        self._is_beat_dropped = False
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

@@ -276,6 +276,8 @@ class NetLink(Link, RelayLink):
             "sent": self._outgoing.sent() if self._control else 0,
             "received": counts.received,
             "duplicates": counts.duplicates,
+            "too old": counts.too_old,
+            "conflicting numbers": counts.conflicts,
             "superseded": counts.superseded,
             "late": self._late.late,
             "expired": self._late.expired,
@@ -300,6 +302,7 @@ class NetLink(Link, RelayLink):
             self._ticker.join(2)
         if self._control:
             self._losses.beat()
+            self._losses.beat()  # a beat holds if another one follows
             self._losses.tell()
         self.transport.close()
 
@@ -446,7 +449,7 @@ class NetLink(Link, RelayLink):
         if origin.hops > MOST_HOPS:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
         elif known is not None and not known.is_new(origin.uid, origin.number):
-            known.count_copy(origin.uid, origin.number)
+            return
         elif kept is not None and arrival.is_forgotten:
             outgoing.forget_for(event, origin, kept)
         else:
