@@ -11,12 +11,13 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from genus.bus._attribute_map import UnreadValues, units_of
+from genus.errors import EventError
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
 from genus.net._link.numbers import Numbers, Verdict
-from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
+from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest
 from genus.net._relay import Arrival
 from genus.records._rejected import Rejections
@@ -180,8 +181,8 @@ class IncomingKey:
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
         elif len(envelope) < _SOFT_LENGTH or self._is_copy(origin, number) or self._is_on_time(sender, envelope):
             self._accept(origin, number, hops, sender, sent, payload, read_of(reader))
-        elif isinstance(read_of(reader)(payload), self.type):
-            self._note(origin, number, hops, sender, sent, None)
+        elif isinstance(event := read_of(reader)(payload), self.type):
+            self._note(event, hash(payload), Origin(origin, number, hops), sender, sent)
 
     def _is_copy(self, origin: bytes, number: int) -> bool:
         """Whether a packet does not come from its publishing: it came before, or was kept for those that come later."""
@@ -257,8 +258,8 @@ class IncomingKey:
             self._reject(event.reason, bytes(payload))
         elif event is not None and self._keys is not None and self._keys.key(event) != self._event_key:
             self._reject(f"the attributes of a {name_of(self.type)} are not those that its key says", bytes(payload))
-        elif self._note(origin, number, hops, sender, sent, mark):
-            self._deliver_event(event, Origin(origin, number, hops))
+        elif self._note(event, mark, found := Origin(origin, number, hops), sender, sent):
+            self._deliver_event(event, found)
 
     def _deliver_event(self, event: Event | None, origin: Origin) -> None:
         """Deliver an event that is new; None if the event of the key is kept no more."""
@@ -273,37 +274,36 @@ class IncomingKey:
         if self._relays:
             self._reception.give_relays(Arrival(event, origin, self._kept))
 
-    def _note(self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, mark: int | None) -> bool:
+    def _note(self, event: Event | None, mark: int, origin: Origin, sender: bytes, sent: int) -> bool:
         """Note the numbers of an event that can be read; returns whether it is to be delivered."""
-        if origin == sender and not hops:
-            return self._judge(self._note_sent(sender, sent, mark), origin, number)
-        verdict = self._note_sent(sender, sent, None)
-        if verdict is not Verdict.NEW:
-            return self._judge(verdict, origin, number)
-        return self.is_new(origin, number)
-
-    def _note_sent(self, sender: bytes, sent: int, mark: int | None) -> Verdict:
         with self._lock:
             numbers = self.numbers.get(sender)
             if numbers is None:
-                self.start(sender, sent, mark)
-                return Verdict.NEW
-            if sent != numbers.last + 1 and self.has_been_interrupted(numbers):
-                numbers.begin_again(self._reception.turn)
-            return numbers.arrive(sent, mark, self._now())
+                numbers, verdict = self.start(sender, sent, mark), Verdict.NEW
+            else:
+                if sent != numbers.last + 1 and self.has_been_interrupted(numbers):
+                    numbers.begin_again(self._reception.turn)
+                verdict = numbers.arrive(sent, mark, self._now())
+            if verdict is Verdict.CONFLICT and numbers.mark_of(sent) == _content_mark(event):
+                verdict = Verdict.SEEN  # it came by a gateway, which has encoded it again
+        is_direct = origin.uid == sender and not origin.hops
+        if is_direct or verdict is Verdict.SEEN or verdict is Verdict.OLD:
+            return self._judge(verdict, sender, sent)
+        return self.is_new(origin, event)
 
-    def is_new(self, origin: bytes, number: int) -> bool:
+    def is_new(self, origin: Origin, event: Event | None) -> bool:
         """Whether an event was not seen here before; from now on it was. Those published here are not new."""
+        mark = _content_mark(event)
         with self._lock:
-            seen = self.numbers.get(origin)
-            if origin == self._uid:
+            seen = self.numbers.get(origin.uid)
+            if origin.uid == self._uid:
                 verdict = Verdict.SEEN
             elif seen is None:
-                self.start(origin, number)
+                self.start(origin.uid, origin.number, mark)
                 return True
             else:
-                verdict = seen.arrive(number)
-        return self._judge(verdict, origin, number)
+                verdict = seen.arrive(origin.number, mark, compares=False)
+        return self._judge(verdict, origin.uid, origin.number)
 
     def _judge(self, verdict: Verdict, origin: bytes, number: int) -> bool:
         """Whether an event is to be delivered; what is not is counted.
@@ -447,6 +447,14 @@ class IncomingKeys:
 def find_types(name: str) -> list[type[Event]]:
     """The event types of a name, in the order of their declaration; a program should have one."""
     return [cls for cls in declared_types(name) if is_event_type(cls)]
+
+
+def _content_mark(event: Event | None) -> int | None:
+    """The hash of an event, however it was encoded; None if it is not known."""
+    try:
+        return hash(encode_payload(event)) if event is not None else 0
+    except EventError:
+        return None
 
 
 def _make_room(table: dict[Any, Any], most: int) -> None:

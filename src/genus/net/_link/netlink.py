@@ -448,7 +448,7 @@ class NetLink(Link, RelayLink):
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
-        elif known is not None and not known.is_new(origin.uid, origin.number):
+        elif known is not None and not known.is_new(origin, event):
             return
         elif kept is not None and arrival.is_forgotten:
             outgoing.forget_for(event, origin, kept)

@@ -77,7 +77,7 @@ class Run:
     def mark_of(self, number: int) -> int | None:
         """The mark of a number in the run; None if it is not known."""
         back = self.last - number
-        return self.marks[-1 - back] if back < len(self.marks) else None
+        return self.marks[-1 - back] if 0 <= back < len(self.marks) else None
 
 
 class Numbers:
@@ -101,6 +101,7 @@ class Numbers:
         run = Run(first, 0)
         run.marks.append(mark)
         self._runs = [run]
+        self.last = first
         self._floor = first - NUMBERS
         """Numbers up to this one are not remembered. Numbers are unwrapped here: they go on beyond 2^32."""
         self._touches = 0
@@ -130,8 +131,8 @@ class Numbers:
 
     # -- what was seen -------------------------------------------------------------------------------------------------
 
-    def arrive(self, number: int, mark: int | None = None, now: float = 0.0) -> Verdict:
-        """Note a number, with the hash of its content if it can be compared; returns what was known of it."""
+    def arrive(self, number: int, mark: int | None = None, now: float = 0.0, *, compares: bool = True) -> Verdict:
+        """Note a number, with the hash of its content, which is compared if it `compares`; returns what was known."""
         at = self._position(number)
         filled = bool(self._gaps) and self._fill(at, now)
         if at <= self._floor:
@@ -139,7 +140,7 @@ class Numbers:
         place = bisect_right(self._runs, at, key=_first_of)
         below = self._runs[place - 1] if place else None
         if below is not None and at <= below.last:
-            known = None if mark is None else below.mark_of(at)
+            known = below.mark_of(at) if compares and mark is not None else None
             return Verdict.SEEN if known is None or known == mark else Verdict.CONFLICT
         self._touches += 1
         if below is not None and at == below.last + 1:
@@ -161,6 +162,12 @@ class Numbers:
         self._current.marks.extend(range(mark, mark + count))
         self.last = number + count - 1
         return True
+
+    def mark_of(self, number: int) -> int | None:
+        """The hash of the content of a number; None if it is not known."""
+        at = self._position(number)
+        place = bisect_right(self._runs, at, key=_first_of)
+        return self._runs[place - 1].mark_of(at) if place else None
 
     def has(self, number: int) -> bool:
         """Whether a number was received; nothing is noted."""
