@@ -1,7 +1,9 @@
 """A bus on any transport: each event once, losses told to both ends, wants, last values, contracts."""
 
+import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -12,7 +14,7 @@ from genus.errors import BusError, EventError
 from genus.model import Unit
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._envelope import ENVELOPE, Origin
-from genus.net._link.control import encode_text
+from genus.net._link.control import Loss, control_key, encode_message, encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.payload import encode_payload
 from genus.net._relay import Arrival, Want
@@ -197,6 +199,26 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     assert sum(trouble.count for trouble in told["there"]) == lost
     assert sum(trouble.count for trouble in told["here"]) == lost
     assert there.traffic().link["lost"] == here.traffic().link["lost by receivers"] == lost
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_is_told_to_its_publisher_once_whether_the_drop_or_the_report_comes_first(seed: int) -> None:
+    city = City(MemoryNetwork(ZENOH))
+    here, chance = city.bus(), random.Random(seed)
+    told: list[EventsLost] = []
+    link = link_of(here)
+    with here.channel(SeaTide, on_trouble=told.append) as tides:
+        tides.publish(SeaTide(level=1))
+        (key,) = link._outgoing.beat(10)
+        lost = control_key("city", "lost", link.uid.hex())
+        counts = [chance.randint(1, 9) for _ in range(6)]
+        report = [partial(link.packet, lost, b"", encode_message(Loss("r", key, count))) for count in counts]
+        drop = [partial(link.dropped, key, 1, "full") for _ in range(sum(counts))]
+        for call in chance.sample([*report, *drop], len(report) + len(drop)):
+            call()
+        link.tick()
+        assert sum(trouble.count for trouble in told) == sum(counts)
+    here.close()
 
 
 def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:

@@ -27,7 +27,7 @@ SETTLE_S = 1.0
 SETTLE_RELIABLE_S = 5.0
 """The same where lost packets are sent again."""
 REPORT_S = 10.0
-"""How long a receiver may take to report what this sender has dropped and told; after that it is told twice."""
+"""How far a drop of the transport and the report of it by a receiver may be apart; after that it is told twice."""
 MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
@@ -68,8 +68,8 @@ class Losses:
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
         self._counts: dict[str, int] = {}
-        self._dropped: dict[str, tuple[int, float]] = {}
-        """Packets that the transport dropped and receivers have not reported yet, by key."""
+        self._balances: dict[str, tuple[int, float]] = {}
+        """By key: packets that the transport dropped and receivers have not reported yet, or the reverse (negative)."""
         self._heard: dict[bytes, float] = {}
         """When the last beat of each sender came."""
         self._lock = threading.Lock()
@@ -168,19 +168,21 @@ class Losses:
         if loss is None:
             return
         self._count("lost by receivers", loss.count)
-        if untold := loss.count - self._already_told(loss.key, loss.count):
+        if untold := self._untold(loss.key, loss.count, -1):
             type_ = self._incoming.type_in(loss.key)
             trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "did not arrive")
             self._tellings.add(trouble, self._owner.publishers_of(type_))
 
-    def _already_told(self, key: str, count: int) -> int:
-        """How many of the losses that a receiver reports were told here when the transport dropped them."""
+    def _untold(self, key: str, count: int, sign: int) -> int:
+        """How many packets were not told to publishers yet: a drop of the transport (1) is reported by receivers (-1),
+        too, before it or after it."""
         with self._lock:
-            dropped, until = self._dropped.pop(key, (0, 0.0))
-            told = min(count, dropped) if self._owner.now() < until else 0
-            if dropped > told:
-                self._dropped[key] = dropped - told, until
-            return told
+            balance, until = self._balances.pop(key, (0, 0.0))
+            if self._owner.now() >= until:
+                balance = 0
+            if balance + sign * count:
+                self._balances[key] = balance + sign * count, self._owner.now() + REPORT_S
+            return count - min(count, max(0, -sign * balance))
 
     def on_late(self, payload: bytes) -> None:
         """A receiver got packets of this sender after their deadline."""
@@ -205,9 +207,8 @@ class Losses:
         type_ = self._incoming.type_in(key)
         if type_ == "?":
             return  # a control packet: nobody misses it
-        with self._lock:
-            self._dropped[key] = self._dropped.get(key, (0, 0.0))[0] + count, self._owner.now() + REPORT_S
-        self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
+        if untold := self._untold(key, count, 1):
+            self._tellings.add(EventsLost(type_, untold, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------
 
