@@ -10,8 +10,8 @@ import pytest
 
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.bus import Bus, Hard, Keep, NonReal, Soft
-from genus.errors import BusError, EventError
-from genus.model import Unit
+from genus.errors import BusError, EventError, NoReceiver, RequestTimeout
+from genus.model import UInt32, Unit
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._envelope import ENVELOPE, Origin
 from genus.net._link.control import Loss, control_key, encode_message, encode_text
@@ -32,6 +32,15 @@ class SeaTide(Event, tagged=("place",)):
 
 class SeaFlood(SeaTide, SeaWet):
     street: Maybe[str] = None
+
+
+class SeaAsk(Event):
+    level: int
+    request: Maybe[UInt32] = None
+
+
+class SeaAnswer(Event):
+    request: UInt32 = 0
 
 
 class City:
@@ -199,6 +208,22 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     assert sum(trouble.count for trouble in told["there"]) == lost
     assert sum(trouble.count for trouble in told["here"]) == lost
     assert there.traffic().link["lost"] == here.traffic().link["lost by receivers"] == lost
+
+
+def test_who_asks_nobody_is_told_as_soon_as_the_link_knows_it(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    city.run(0.5)
+    assert 0.3 < link_of(here).interest_delay_s < 0.6
+    city.run(2)
+    assert link_of(here).interest_delay_s < 0.1
+    there.collection(SeaAsk).serve(lambda event: None, where=this.level > 5)
+    city.run()
+    with pytest.raises(NoReceiver, match="does not match what others ask for: SeaAsk where level > 5"):
+        here.collection(SeaAsk).request(SeaAsk(level=1), SeaAnswer, timeout="60s")
+    with pytest.raises(RequestTimeout):
+        here.collection(SeaAsk).request(SeaAsk(level=6), SeaAnswer, timeout="10ms")
+    link_of(here).connected(False)
+    assert link_of(here).interest_delay_s == 1
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -2,8 +2,8 @@
 
 A seal is a keyed BLAKE2b of key, envelope and payload, 16 bytes behind the envelope; a CloudEvent in binary mode has it
 as an attribute. It proves that the sender has the key of the realm, so that uids, numbers, beats and reports are not
-invented by others; a packet that is sent once more is recognised by its numbers. Nothing is encrypted, tokens of presence
-and interest have no seal, and messages of other systems, outside of the realm, need none.
+invented by others; a packet that is sent once more is recognised by its numbers. Nothing is encrypted; tokens (of
+presence and interest) have no seal, and messages of other systems, outside of the realm, need none.
 """
 
 import base64
