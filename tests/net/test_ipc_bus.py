@@ -207,9 +207,30 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
             go_on.set()
             wait_for(lambda: len(got) + sum(trouble.count for trouble in there) == 100)
             wait_for(lambda: bus.traffic().link.get("lost by receivers") == 100 - len(got))
+            wait_for(lambda: sum(trouble.count for trouble in here) >= 100 - len(got))
         assert sum(trouble.count for trouble in here) == 100 - len(got) > 0
         assert len(set(got)) == len(got)
         assert {trouble.type for trouble in (*here, *there)} == {"Film"}
+
+
+def test_a_receiver_takes_packets_again_however_much_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("genus.net._ipc.mailbox.MOST_BYTES", 1 << 20)
+    held, got = threading.Event(), []
+
+    def handle(event: Film) -> None:
+        assert held.wait(60)
+        got.append(len(event.frames))
+
+    with open_bus("ipc:test") as bus, open_bus("ipc:test?receive_full=drop_newest&receive_capacity=4") as other:
+        other.collection(Film).subscribe(handle)
+        for _ in range(40):
+            bus.publish(Film(frames=bytes(1 << 17)))
+        wait_for(lambda: other.traffic().link.get("dropped: the mailbox is full", 0) > 10)
+        held.set()
+        wait_for(lambda: len(got) + other.traffic().link["dropped: the mailbox is full"] >= 40)
+        before = len(got)
+        bus.publish(Film(frames=b"1"))
+        wait_for(lambda: got[before:] == [1])
 
 
 def publish_films(bus: Bus) -> None:

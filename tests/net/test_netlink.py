@@ -1,7 +1,9 @@
 """A bus on any transport: each event once, losses told to both ends, wants, last values, contracts."""
 
+import random
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -9,11 +11,11 @@ import pytest
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.bus import Bus, Hard, Keep, NonReal, Soft
 from genus.catalog._statement import digest_of
-from genus.errors import BusError, EventError
-from genus.model import Unit
+from genus.errors import BusError, EventError, NoReceiver, RequestTimeout
+from genus.model import UInt32, Unit
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._envelope import ENVELOPE, Origin
-from genus.net._link.control import encode_text
+from genus.net._link.control import Loss, control_key, encode_message, encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.payload import encode_payload
 from genus.net._relay import Arrival, Want
@@ -31,6 +33,15 @@ class SeaTide(Event, tagged=("place",)):
 
 class SeaFlood(SeaTide, SeaWet):
     street: Maybe[str] = None
+
+
+class SeaAsk(Event):
+    level: int
+    request: Maybe[UInt32] = None
+
+
+class SeaAnswer(Event):
+    request: UInt32 = 0
 
 
 class City:
@@ -198,6 +209,42 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     assert sum(trouble.count for trouble in told["there"]) == lost
     assert sum(trouble.count for trouble in told["here"]) == lost
     assert there.traffic().link["lost"] == here.traffic().link["lost by receivers"] == lost
+
+
+def test_who_asks_nobody_is_told_as_soon_as_the_link_knows_it(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    city.run(0.5)
+    assert 0.3 < link_of(here).interest_delay_s < 0.6
+    city.run(2)
+    assert link_of(here).interest_delay_s < 0.1
+    there.collection(SeaAsk).serve(lambda event: None, where=this.level > 5)
+    city.run()
+    with pytest.raises(NoReceiver, match="does not match what others ask for: SeaAsk where level > 5"):
+        here.collection(SeaAsk).request(SeaAsk(level=1), SeaAnswer, timeout="60s")
+    with pytest.raises(RequestTimeout):
+        here.collection(SeaAsk).request(SeaAsk(level=6), SeaAnswer, timeout="10ms")
+    link_of(here).connected(False)
+    assert link_of(here).interest_delay_s == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_is_told_to_its_publisher_once_whether_the_drop_or_the_report_comes_first(seed: int) -> None:
+    city = City(MemoryNetwork(ZENOH))
+    here, chance = city.bus(), random.Random(seed)
+    told: list[EventsLost] = []
+    link = link_of(here)
+    with here.channel(SeaTide, on_trouble=told.append) as tides:
+        tides.publish(SeaTide(level=1))
+        (key,) = link._outgoing.beat(10)
+        lost = control_key("city", "lost", link.uid.hex())
+        counts = [chance.randint(1, 9) for _ in range(6)]
+        report = [partial(link.packet, lost, b"", encode_message(Loss("r", key, count))) for count in counts]
+        drop = [partial(link.dropped, key, 1, "full") for _ in range(sum(counts))]
+        for call in chance.sample([*report, *drop], len(report) + len(drop)):
+            call()
+        link.tick()
+        assert sum(trouble.count for trouble in told) == sum(counts)
+    here.close()
 
 
 def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:

@@ -230,6 +230,10 @@ class ClassRoute:
             found, _ = match_each(self._listeners(), event)
         return [listener for listener in found if listener.takes(event)]
 
+    def listeners(self) -> list[Listener[Any]]:
+        """The listeners that accept the class, whatever else they ask."""
+        return self._listeners()
+
     def _misfit(self, event: Event) -> None:
         """Deliver an event on which generated code failed."""
         self._events += 1

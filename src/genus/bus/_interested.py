@@ -33,6 +33,16 @@ class Interested:
         others = self._link.wanted_by(event)
         return None if others is None else bool(others)
 
+    @property
+    def delay_s(self) -> float | None:
+        """How long it may take until `there` is known; None if that is not known."""
+        return 0.0 if self._link is None else self._link.interest_delay_s
+
+    def asked_of(self, cls: type[Event], is_server: Callable[[Listener[Any]], bool]) -> list[str]:
+        """The servers of a type on this bus, and the subscriptions of others to it, as text, whatever else they ask."""
+        here = [asked for each in self._route(cls).listeners() if is_server(each) for asked in each.asked()]
+        return list(dict.fromkeys([*map(str, here), *([] if self._link is None else self._link.asked_of(cls))]))
+
     def on_listeners(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function when a listener comes or goes; returns a function that ends it."""
         key = object()

@@ -161,6 +161,15 @@ class Link(ABC):
         """Return the names of the participants that subscribed to an event; None if the medium cannot know."""
         return None
 
+    def asked_of(self, cls: type[Event]) -> list[str]:
+        """Return the subscriptions of others to a type, as text, whatever else they ask; none if it cannot know."""
+        return []
+
+    @property
+    def interest_delay_s(self) -> float | None:
+        """How long it may take now until what others want is known here; None if that is not known."""
+        return None
+
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function after each change of what others want; returns a function that ends it.
 

@@ -138,6 +138,10 @@ class Listener(Generic[T]):
             self._filter = PythonFilter(self.subscription)
         return self._filter.for_class(cls)
 
+    def asked(self) -> list[Subscription]:
+        """What it asks for."""
+        return [self.subscription]
+
     def takes(self, event: Event) -> bool:
         """Whether an event that the subscription matches would be handled; others may decide that too."""
         return not self.is_cancelled
@@ -552,6 +556,11 @@ class RoundRobin(Listener[Any]):
             return not isinstance(problem, QueueFull)
         self.counted += is_settled
         return is_settled
+
+    def asked(self) -> list[Subscription]:
+        """What the consumers ask for."""
+        with self._lock:
+            return [consumer.subscription for consumer in self._consumers]
 
     def takes(self, event: Event) -> bool:
         """Whether a consumer matches."""

@@ -28,7 +28,9 @@ from genus.model import Event, IntType, Maybe, Span, UInt32, attributes, is_even
 from genus.model._types import type_text
 
 GRACE_S = 1.0
-"""How long others may take to become known: the receiver of a request, and the requester to its server."""
+"""How long others may take to become known, where the link does not know it better."""
+MOST_NAMED = 3
+"""Subscriptions that an error names."""
 SEQUENCE = 1 << 12
 """Numbers of one bus, and so the largest number of requests that wait at a time."""
 PARTICIPANTS = 1 << 20
@@ -303,7 +305,8 @@ class Requester:
         """What a request does, without the waiting: yields what to wait for, and gets whether it came true."""
         until = self._now() + timeout_s
         if not self._has_receiver(exchange):
-            yield from self._find_receiver(exchange, min(timeout_s, GRACE_S))
+            delay_s = self._bus.interested.delay_s
+            yield from self._find_receiver(exchange, min(timeout_s, GRACE_S if delay_s is None else delay_s))
         if not exchange.is_closed:
             publish(exchange.event)
         if not (yield lambda: exchange.is_over, max(0, until - self._now())):
@@ -327,10 +330,14 @@ class Requester:
             finally:
                 end()
         if not (self._has_receiver(exchange) or interested.here(exchange.event)):
-            name = name_of(type(exchange.event))
-            raise NoReceiver(
-                f"nobody subscribed to {exchange.event!r}; a program answers it by bus.collection({name}).serve(...)"
-            )
+            raise NoReceiver(f"nobody subscribed to {exchange.event!r}; {self._advise(type(exchange.event))}")
+
+    def _advise(self, cls: type[Event]) -> str:
+        asked = self._bus.interested.asked_of(cls, is_server)
+        if not asked:
+            return f"a program answers it by bus.collection({name_of(cls)}).serve(...)"
+        more = f" and {len(asked) - MOST_NAMED} more" if len(asked) > MOST_NAMED else ""
+        return f"it does not match what others ask for: {', '.join(asked[:MOST_NAMED])}{more}"
 
 
 def _participant_number(link: Link | None) -> int:

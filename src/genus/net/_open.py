@@ -4,6 +4,7 @@ Options that all networks have are read here; each transport reads its own.
 
 | option | says |
 |---|---|
+| `realm_key=FILE` | seal packets with the key of the realm, and drop those of others; all participants need it |
 | `grants=FILE`, `user=NAME` | refuse what the grants do not allow this user, instead of leaving it to the network |
 | `format=cloudevents`, `cloudevents-binary` | send events as CloudEvents, which other systems read, too |
 | `cloudevents=PATTERN` | read CloudEvents of others from topics (zenoh: keys); may be given several times |
@@ -24,12 +25,13 @@ from genus.net._ipc.transport import IpcTransport
 from genus.net._link.foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._link.netlink import NetLink
 from genus.net._link.outgoing import EncodeCloud
+from genus.net._link.sealed import SealedTransport, read_realm_key
 from genus.net._transport import Transport
 
 if TYPE_CHECKING:
     from genus.net._coap.link import CoapLink
 
-COMMON = ("grants", "user", "format", "cloudevents")
+COMMON = ("realm_key", "grants", "user", "format", "cloudevents")
 FORMATS = ("", "cloudevents", "cloudevents-binary")
 
 
@@ -40,6 +42,7 @@ class Common(msgspec.Struct, frozen=True):
     user: str | None = None
     format: str = ""
     cloudevents: tuple[str, ...] = ()
+    realm_key: str | None = None
 
     def granted(self) -> dict[str, str]:
         """The options about grants."""
@@ -137,7 +140,7 @@ def take_common(rest: str) -> tuple[str, Common]:
     """An address without the options that all networks have, and those.
 
     >>> take_common("city?connect=tcp/host:7447&format=cloudevents")
-    ('city?connect=tcp/host:7447', Common(grants=None, user=None, format='cloudevents', cloudevents=()))
+    ('city?connect=tcp/host:7447', Common(grants=None, user=None, format='cloudevents', cloudevents=(), realm_key=None))
     """
     name, mark, query = rest.partition("?")
     pieces = [piece for piece in query.split("&") if piece]
@@ -150,7 +153,7 @@ def take_common(rest: str) -> tuple[str, Common]:
             given[option] = value
     patterns = tuple(value for _, option, value in pairs if option == "cloudevents")
     own = "&".join(piece for piece, option, _ in pairs if option not in COMMON)
-    common = Common(given.get("grants"), given.get("user"), given.get("format", ""), patterns)
+    common = Common(given.get("grants"), given.get("user"), given.get("format", ""), patterns, given.get("realm_key"))
     return f"{name}{mark if own else ''}{own}", common
 
 
@@ -163,6 +166,8 @@ def _link(
     foreign: Sequence[ForeignSource] = (),
 ) -> NetLink:
     permit = take_permit(common.granted(), realm)
+    if common.realm_key is not None:
+        transport = SealedTransport(transport, realm, read_realm_key(common.realm_key))
     clouds = [CloudTopics(common.cloudevents, transport.dialect)] if common.cloudevents else []
     return NetLink(
         transport,

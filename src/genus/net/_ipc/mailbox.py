@@ -70,14 +70,13 @@ class Mailbox:
 
     def put(self, items: list[Item], kept: int) -> bool:
         """Add packets, by the policy; whether reading may go on. Kept packets do not count towards the capacity."""
-        size = sum(len(payload) for _, _, payload in items)
         with self._lock:
             self.received += len(items)
             self._beyond += kept
             if self._full == "drop_newest":
                 items = self._fitting(items)
             self._items.extend(items)
-            self._size += size
+            self._size += sum(len(payload) for _, _, payload in items)
             if self._full == "drop_oldest":
                 self._drop_oldest()
             self._filled.notify()

@@ -14,14 +14,14 @@ import msgspec
 
 from genus.bus._attribute_map import UnreadValues, units_of
 from genus.catalog._statement import is_stand_in, known_above
-from genus.errors import DeclarationError
+from genus.errors import DeclarationError, EventError
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.model._signature import family_of, is_generated
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, ROOT
-from genus.net._link.numbers import OriginNumbers, SenderNumbers
-from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, is_batch, split_batch
+from genus.net._link.numbers import Numbers, Verdict
+from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.types import DIGEST_BYTES, StatedTypes
 from genus.net._relay import Arrival
 from genus.records._rejected import OTHER, Rejections
@@ -32,7 +32,7 @@ MOST_KEYS = 20_000
 MOST_UNTOLD = 1000
 """The largest number of keys and reasons of packets that could not be read, until those concerned are told."""
 MOST_PARTICIPANTS = 4096
-"""The largest number of senders, and of origins, that are known of a key."""
+"""The largest number of senders and origins that are known of a key."""
 
 Deliver: TypeAlias = Callable[[Event], object]
 ReadEvent: TypeAlias = Callable[[Any], Any]
@@ -110,8 +110,8 @@ class IncomingKey:
     ) -> None:
         self.key = key
         self.type = reader.type
-        self.senders: dict[bytes, SenderNumbers] = {}
-        self.origins: dict[bytes, OriginNumbers] = {}
+        self.numbers: dict[bytes, Numbers] = {}
+        """Of each participant: of its packets, and of its events, as one that sends its own events counts them so."""
         self._reception = reception
         self._uid = reception.uid
         self._now = reception.now
@@ -130,10 +130,10 @@ class IncomingKey:
         self.waits = True
         """Whether packets in terms that are not known wait for these."""
         self._lock = threading.Lock()
-        """Of `origins`: gateways forward events from other threads."""
+        """Of `numbers`: gateways forward events from other threads."""
 
     def read(self, envelope: bytes, payload: bytes) -> None:
-        """Read a packet and deliver its events; never raises.
+        """Read a packet and deliver its events; never raises. A number counts only with an event that can be read.
 
         Most packets have one event and the next number of their sender, who is its origin: they take the short way.
         """
@@ -142,33 +142,29 @@ class IncomingKey:
             self._read_other(envelope, payload)
             return
         origin, number, hops, sender, sent = _unpack_from(envelope)
-        numbers = self.senders.get(sender)
+        numbers = self.numbers.get(sender)
         if (
             numbers is None
             or sent != numbers.last + 1
+            or sent >= numbers.limit
+            or number != sent
             or origin != sender
             or hops
             or not payload
             or payload[0] in FIRST_OF_ARRAY
+            or self._kept is not None
+            or self._relays
         ):
             self._accept(origin, number, hops, sender, sent, payload, self._read_event)
             return
-        numbers.last = sent
-        seen = self.origins.get(origin)
-        if seen is not None and number == seen.newest + 1 and not self._relays:
-            seen.newest = number
-        elif not self.is_new(origin, number):
-            self.count_copy(origin, number)
-            return
-        if self._kept is not None or self._relays:
-            self._deliver_payload(payload, origin, number, hops, self._read_event)
-            return
         event = self._read_event(payload)
         if event.__class__ is self.type and (self._keys is None or self._keys.key(event) == self._event_key):
+            numbers.last = sent
+            numbers.mark(hash(payload))
             self._counts.received += 1
             self._deliver(event)
         else:
-            self._deliver_payload(payload, origin, number, hops, self._read_event)
+            self._accept(origin, number, hops, sender, sent, payload, self._read_event)
 
     def _read_other(self, envelope: bytes, payload: bytes) -> None:
         """Read a packet of a soft channel, a sender with other units or a CloudEvent, or reject it for its envelope."""
@@ -199,23 +195,21 @@ class IncomingKey:
         if reader is None and not units_of(self.type):
             reader = self._reader
         if reader is None:
-            self._count_number(sender, sent, 1)
             self._reject(f"a {name_of(self.type)} in units that its sender has not stated", payload)
         elif len(envelope) < _SOFT_LENGTH or self._is_copy(origin, number) or self._is_on_time(sender, envelope):
             self._accept(origin, number, hops, sender, sent, payload, read_of(reader))
-        else:
-            self._count_number(sender, sent, 1)
-            self.is_new(origin, number)
+        elif isinstance(event := read_of(reader)(payload), self.type):
+            self._note(event, hash(payload), Origin(origin, number, hops), sender, sent)
 
     def _hold(self, envelope: bytes, payload: bytes) -> bool:
         return self._reception.hold(self.key, partial(_read_again, envelope, payload), len(payload))
 
     def _is_copy(self, origin: bytes, number: int) -> bool:
         """Whether a packet does not come from its publishing: it came before, or was kept for those that come later."""
-        seen = self.origins.get(origin)
-        if self._kept is not None:
-            return seen is None or not seen.is_newer(number)
-        return seen is not None and seen.was_seen(number)
+        seen = self.numbers.get(origin)
+        if seen is None:
+            return self._kept is not None
+        return seen.has(number) or (self._kept is not None and seen.has_newer(number))
 
     def _is_on_time(self, sender: bytes, envelope: bytes) -> bool:
         times = SoftTimes(*SOFT_TIMES.unpack_from(envelope, ENVELOPE.size))
@@ -232,112 +226,131 @@ class IncomingKey:
     ) -> None:
         if sender == self._uid:
             return
-        if hops > MOST_HOPS:
-            self._count_number(sender, sent, 1)
-            self._reject(f"more than {MOST_HOPS} hops", payload)
+        if hops > MOST_HOPS or (origin == sender and not hops and number != sent):
+            self._reject(f"more than {MOST_HOPS} hops" if hops else "two numbers for one event", payload)
             return
-        if is_batch(payload):
-            self._accept_batch(origin, number, hops, sender, sent, payload, read)
+        if not is_batch(payload):
+            self._take(payload, hash(payload), origin, number, hops, sender, sent, read)
             return
-        self._count_number(sender, sent, 1)
-        if not self.is_new(origin, number):
-            self.count_copy(origin, number)
-            return
-        self._deliver_payload(payload, origin, number, hops, read)
-
-    def _accept_batch(
-        self, origin: bytes, number: int, hops: int, sender: bytes, sent: int, payload: bytes, read: ReadEvent
-    ) -> None:
-        events = self._reader.read_all(payload) if read is self._read_event and not self._relays else None
-        if events is not None and self._accept_all(events, origin, number, sender, sent):
+        if read is self._read_event and self._take_all(origin, number, sender, sent, hops, payload):
             return
         payloads = split_batch(payload)
         if payloads is None:
             self._reject("a damaged batch", payload)
             return
-        self._count_number(sender, sent, len(payloads))
-        fresh = [place for place in range(len(payloads)) if self.is_new(origin, (number + place) % NUMBERS)]
-        self._counts.duplicates += len(payloads) - len(fresh)
-        for place in fresh:
-            self._deliver_payload(payloads[place], origin, (number + place) % NUMBERS, hops, read)
+        mark = hash(payload)
+        for place, each in enumerate(payloads):
+            at = (number + place) % NUMBERS, (sent + place) % NUMBERS
+            self._take(each, mark + place, origin, at[0], hops, sender, at[1], read)
 
-    def _accept_all(self, events: Sequence[Event], origin: bytes, number: int, sender: bytes, sent: int) -> bool:
-        """Deliver the events of a batch if all are new and of this key; whether they are."""
-        seen = self.origins.get(origin)
-        if self._kept is not None or seen is None or origin == self._uid:
+    def _take_all(self, origin: bytes, number: int, sender: bytes, sent: int, hops: int, payload: bytes) -> bool:
+        """Deliver the events of a batch if all are the next ones of their sender and of this key; whether they are."""
+        numbers = self.numbers.get(sender)
+        if self._kept is not None or self._relays or numbers is None or origin != sender or hops:
+            return False
+        events = self._reader.read_all(payload) if sent == numbers.last + 1 else None
+        if events is None:
             return False
         if self._keys is not None and list(map(self._keys.key, events)).count(self._event_key) != len(events):
             return False
-        if not seen.are_next(number, len(events)):
+        if not numbers.arrive_all(sent, len(events), hash(payload)):
             return False
-        self._count_number(sender, sent, len(events))
         self._counts.received += len(events)
         deliver = self._deliver
         for event in events:
             deliver(event)
         return True
 
-    def _deliver_payload(self, payload: Any, origin: bytes, number: int, hops: int, read: ReadEvent) -> None:
-        if self._kept is not None and not payload:
-            self._reception.forgotten(self.key, Origin(origin, number, hops))
-            return
-        event = read(payload)
-        if event.__class__ is not self.type:
+    def _take(
+        self,
+        payload: Any,
+        mark: int,
+        origin: bytes,
+        number: int,
+        hops: int,
+        sender: bytes,
+        sent: int,
+        read: ReadEvent,
+    ) -> None:
+        """Deliver an event if it can be read and is new."""
+        event = read(payload) if payload or self._kept is None else None
+        if event is not None and event.__class__ is not self.type:
             self._reject(event.reason, bytes(payload))
-            return
-        if self._keys is not None and self._keys.key(event) != self._event_key:
+        elif event is not None and self._keys is not None and self._keys.key(event) != self._event_key:
             self._reject(f"the attributes of a {name_of(self.type)} are not those that its key says", bytes(payload))
+        elif self._note(event, mark, found := Origin(origin, number, hops), sender, sent):
+            self._deliver_event(event, found)
+
+    def _deliver_event(self, event: Event | None, origin: Origin) -> None:
+        """Deliver an event that is new; None if the event of the key is kept no more."""
+        if event is None:
+            self._reception.forgotten(self.key, origin)
             return
-        if self._kept is not None and not self._reception.keep(
-            self.key, Arrival(event, Origin(origin, number, hops), self._kept)
-        ):
+        if self._kept is not None and not self._reception.keep(self.key, Arrival(event, origin, self._kept)):
             self._counts.superseded += 1
             return
         self._counts.received += 1
         self._deliver(event)
         if self._relays:
-            self._reception.give_relays(Arrival(event, Origin(origin, number, hops), self._kept))
+            self._reception.give_relays(Arrival(event, origin, self._kept))
 
-    def is_new(self, origin: bytes, number: int) -> bool:
-        """Whether an event was not seen here before; from now on it was. Those published here are not new.
-
-        Of last values, one that is older than the newest is not new either: it came by a longer way.
-        """
-        if origin == self._uid:
-            return False
+    def _note(self, event: Event | None, mark: int, origin: Origin, sender: bytes, sent: int) -> bool:
+        """Note the numbers of an event that can be read; returns whether it is to be delivered."""
         with self._lock:
-            seen = self.origins.get(origin)
-            if seen is None:
-                _make_room(self.origins)
-                self.origins[origin] = OriginNumbers(number)
+            numbers = self.numbers.get(sender)
+            if numbers is None:
+                numbers, verdict = self.start(sender, sent, mark), Verdict.NEW
+            else:
+                if sent != numbers.last + 1 and self.has_been_interrupted(numbers):
+                    numbers.begin_again(self._reception.turn)
+                verdict = numbers.arrive(sent, mark, self._now())
+            if verdict is Verdict.CONFLICT and numbers.mark_of(sent) == _content_mark(event):
+                verdict = Verdict.SEEN  # it came by a gateway, which has encoded it again
+        is_direct = origin.uid == sender and not origin.hops
+        if is_direct or verdict is Verdict.SEEN or verdict is Verdict.OLD:
+            return self._judge(verdict, sender, sent)
+        return self.is_new(origin, event)
+
+    def is_new(self, origin: Origin, event: Event | None) -> bool:
+        """Whether an event was not seen here before; from now on it was. Those published here are not new."""
+        mark = _content_mark(event)
+        with self._lock:
+            seen = self.numbers.get(origin.uid)
+            if origin.uid == self._uid:
+                verdict = Verdict.SEEN
+            elif seen is None:
+                self.start(origin.uid, origin.number, mark)
                 return True
-            return (self._kept is None or seen.is_newer(number)) and seen.is_new(number)
+            else:
+                verdict = seen.arrive(origin.number, mark, compares=False)
+        return self._judge(verdict, origin.uid, origin.number)
 
-    def count_copy(self, origin: bytes, number: int) -> None:
-        """Count an event that is not new: a copy, or a last value that came after a newer one."""
-        seen = self.origins.get(origin)
-        with self._lock:
-            is_superseded = self._kept is not None and seen is not None and seen.is_new(number)
-        if is_superseded:
-            self._counts.superseded += 1
-        else:
-            self._counts.duplicates += 1
+    def _judge(self, verdict: Verdict, origin: bytes, number: int) -> bool:
+        """Whether an event is to be delivered; what is not is counted.
 
-    def _count_number(self, sender: bytes, sent: int, count: int) -> None:
-        numbers = self.senders.get(sender)
-        if numbers is None or (sent != numbers.last + 1 and self.has_been_interrupted(numbers)):
-            self.start(sender, (sent + count - 1) % NUMBERS)
-        else:
-            numbers.arrive(sent, count, self._now())
+        Of last values, one that is older than the newest is not: it came by a longer way. Of two events with one
+        number, both are: one of them is not from its sender, and nobody here knows which.
+        """
+        counts = self._counts
+        if verdict is Verdict.NEW or verdict is Verdict.CONFLICT:
+            counts.conflicts += verdict is Verdict.CONFLICT
+            is_superseded = self._kept is not None and self.numbers[origin].has_newer(number)
+            counts.superseded += is_superseded
+            return not is_superseded
+        counts.duplicates += verdict is Verdict.SEEN
+        counts.too_old += verdict is Verdict.OLD
+        return False
 
-    def has_been_interrupted(self, numbers: SenderNumbers) -> bool:
+    def has_been_interrupted(self, numbers: Numbers) -> bool:
         """Whether the key was not subscribed to for a time since numbers were counted: a gap is no loss then."""
         return self._reception.has_been_interrupted(self.key, numbers.turn)
 
-    def start(self, sender: bytes, newest: int) -> SenderNumbers:
-        """Expect the packets of a sender after a number."""
-        _make_room(self.senders)
-        made = self.senders[sender] = SenderNumbers(newest, self._reception.turn)
+    def start(self, sender: bytes, number: int, mark: int | None = None, *, is_accounted: bool = False) -> Numbers:
+        """Know the numbers of a participant from one on."""
+        if len(self.numbers) >= MOST_PARTICIPANTS:  # rather an invented one than one that beats
+            unknown = (uid for uid, each in self.numbers.items() if not each.is_accounted)
+            del self.numbers[next(unknown, next(iter(self.numbers)))]
+        made = self.numbers[sender] = Numbers(number, self._reception.turn, mark, is_accounted=is_accounted)
         return made
 
     def is_seen(self, envelope: bytes) -> bool:
@@ -345,8 +358,8 @@ class IncomingKey:
         if len(envelope) < ENVELOPE.size:
             return True
         origin, number, *_ = _unpack_from(envelope)
-        seen = self.origins.get(origin)
-        return origin == self._uid or (seen is not None and seen.was_seen(number))
+        seen = self.numbers.get(origin)
+        return origin == self._uid or (seen is not None and seen.has(number))
 
     def _reject(self, reason: str, payload: bytes) -> None:
         self._counts.reject(reason, self.key, payload)
@@ -375,6 +388,10 @@ class Counts:
     def __init__(self) -> None:
         self.received = 0
         self.duplicates = 0
+        self.too_old = 0
+        """Events with numbers that are older than what is remembered: they were seen, or told as lost."""
+        self.conflicts = 0
+        """Events with the number of another event, which was delivered too."""
         self.superseded = 0
         """Last values that came after a newer one."""
         self.rejections = Rejections()
@@ -434,7 +451,7 @@ class IncomingKeys:
         """The same, and `put` makes it known."""
         made = self._read_key(key)
         if not isinstance(made, str) and (former := self._former.pop(key, None)) is not None:
-            made.senders, made.origins = former.senders, former.origins
+            made.numbers = former.numbers
         return made
 
     def put(self, key: str, made: IncomingKey | str) -> None:
@@ -526,7 +543,15 @@ def find_types(name: str) -> list[type[Event]]:
     return sorted(found, key=lambda cls: (not is_generated(cls), not is_stand_in(cls)))
 
 
-def _make_room(table: dict[Any, Any], most: int = MOST_PARTICIPANTS) -> None:
+def _content_mark(event: Event | None) -> int | None:
+    """The hash of an event, however it was encoded; None if it is not known."""
+    try:
+        return hash(encode_payload(event)) if event is not None else 0
+    except EventError:
+        return None
+
+
+def _make_room(table: dict[Any, Any], most: int) -> None:
     """Forget the oldest entry of a table that is full."""
     if len(table) >= most:
         del table[next(iter(table))]

@@ -189,13 +189,20 @@ class OtherWants:
         """The participants that want an event, by uid."""
         return {want.speaker for want in self.texts() if self._is_wanted(want.text, event)}
 
-    def _is_wanted(self, text: str, event: Event) -> bool:
-        cls = type(event)
+    def asked_of(self, cls: type[Event]) -> list[str]:
+        """The texts of subscriptions to a type, or to one above it that is not all events."""
+        texts = dict.fromkeys(want.text for want in self.texts())
+        return [text for text in texts if text.partition(" ")[0] != "Event" and self._filter(text, cls) is not None]
+
+    def _filter(self, text: str, cls: type[Event]) -> PythonFilter | None:
         if (cls, text) not in self._filters:
             if len(self._filters) >= MOST_FILTERS:
                 self._filters.clear()
             self._filters[cls, text] = _filter_of(text, cls)
-        test = self._filters[cls, text]
+        return self._filters[cls, text]
+
+    def _is_wanted(self, text: str, event: Event) -> bool:
+        test = self._filter(text, type(event))
         try:
             return test is not None and test(event)
         except Exception:  # a value of an undeclared type: the subscriber's own test decides

@@ -19,6 +19,8 @@ from genus.net._transport import Sending, Transport
 from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 BEAT_S = 0.5
+BEATS_MORE = 2
+"""How often the newest number of a key is told again, so that one beat may be lost."""
 BEAT_KEYS = 1000
 """The largest number of keys in one beat."""
 SETTLE_S = 1.0
@@ -26,7 +28,7 @@ SETTLE_S = 1.0
 SETTLE_RELIABLE_S = 5.0
 """The same where lost packets are sent again."""
 REPORT_S = 10.0
-"""How long a receiver may take to report what this sender has dropped and told; after that it is told twice."""
+"""How far a drop of the transport and the report of it by a receiver may be apart; after that it is told twice."""
 MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
@@ -40,6 +42,10 @@ class TroubleOwner(Protocol):
     now: Callable[[], float]
     transport: Transport
     realm: str
+
+    @property
+    def turn(self) -> int:
+        """The number of subscriptions that were made so far."""
 
     def subscribed_since(self, key: str) -> float | None:
         """When this participant first subscribed to a key; None if it does not."""
@@ -61,12 +67,13 @@ class Losses:
         self._owner, self._incoming, self._outgoing, self._late = owner, incoming, outgoing, late
         self._tellings = Tellings(owner.now)
         self._hex = owner.uid.hex()
-        self._beat_again: list[str] = []
+        self._beat_again: dict[str, int] = {}
+        """Keys that are told again, and how often."""
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
         self._counts: dict[str, int] = {}
-        self._dropped: dict[str, tuple[int, float]] = {}
-        """Packets that the transport dropped and receivers have not reported yet, by key."""
+        self._balances: dict[str, tuple[int, float]] = {}
+        """By key: packets that the transport dropped and receivers have not reported yet, or the reverse (negative)."""
         self._heard: dict[bytes, float] = {}
         """When the last beat of each sender came."""
         self._lock = threading.Lock()
@@ -102,20 +109,19 @@ class Losses:
         if since is None or isinstance(known, str):
             return
         now = self._owner.now()
-        numbers = known.senders.get(sender)
+        numbers = known.numbers.get(sender)
         if numbers is not None and known.has_been_interrupted(numbers):
-            known.senders.pop(sender, None)
-            numbers = None
+            numbers.begin_again(self._owner.turn)
         if numbers is None and before != newest and now - since > JOIN_S:
-            numbers = known.start(sender, before)
+            numbers = known.start(sender, before, is_accounted=True)
         if numbers is not None:
-            numbers.miss_until(newest, now)
+            numbers.claim(before, newest, now)
 
     def settle(self, after_s: float) -> None:
         """Count what has been missing for so long as lost, and tell both ends."""
         before = self._owner.now() - after_s
         for known in self._incoming:
-            for sender, numbers in list(known.senders.items()):
+            for sender, numbers in list(known.numbers.items()):
                 if numbers.has_missing and (lost := numbers.settle(before)):
                     self._lose(known.key, sender, lost)
 
@@ -142,7 +148,7 @@ class Losses:
     # -- at the sender -----------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Tell the newest numbers of the keys that were used; once more after that, should the first be lost.
+        """Tell the newest numbers of the keys that were used; and twice more, as a beat holds if another one follows.
 
         As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
         must learn of all that it missed when it does.
@@ -154,12 +160,14 @@ class Losses:
             if len(numbers) < BEAT_KEYS:
                 break
         again = self._outgoing.newest(key for key in self._beat_again if key not in told)
-        self._beat_again = [*told, *again] if self._is_beat_dropped else list(told)
-        self._is_beat_dropped = False
         keys = list(again)
         for start in range(0, len(keys), BEAT_KEYS):
             part = {key: again[key] for key in keys[start : start + BEAT_KEYS]}
             self._send("beat", None, Beat(self._owner.uid, part))
+        spent = not self._is_beat_dropped
+        left = {key: self._beat_again[key] - spent for key in keys} | dict.fromkeys(told, BEATS_MORE)
+        self._beat_again = {key: count for key, count in left.items() if count}
+        self._is_beat_dropped = False
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""
@@ -167,19 +175,21 @@ class Losses:
         if loss is None:
             return
         self._count("lost by receivers", loss.count)
-        if untold := loss.count - self._already_told(loss.key, loss.count):
+        if untold := self._untold(loss.key, loss.count, -1):
             type_ = self._incoming.type_in(loss.key)
             trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "did not arrive")
             self._tellings.add(trouble, self._owner.publishers_of(type_))
 
-    def _already_told(self, key: str, count: int) -> int:
-        """How many of the losses that a receiver reports were told here when the transport dropped them."""
+    def _untold(self, key: str, count: int, sign: int) -> int:
+        """How many packets were not told to publishers yet: a drop of the transport (1) is reported by receivers (-1),
+        too, before it or after it."""
         with self._lock:
-            dropped, until = self._dropped.pop(key, (0, 0.0))
-            told = min(count, dropped) if self._owner.now() < until else 0
-            if dropped > told:
-                self._dropped[key] = dropped - told, until
-            return told
+            balance, until = self._balances.pop(key, (0, 0.0))
+            if self._owner.now() >= until:
+                balance = 0
+            if balance + sign * count:
+                self._balances[key] = balance + sign * count, self._owner.now() + REPORT_S
+            return count - min(count, max(0, -sign * balance))
 
     def on_late(self, payload: bytes) -> None:
         """A receiver got packets of this sender after their deadline."""
@@ -204,9 +214,8 @@ class Losses:
         type_ = self._incoming.type_in(key)
         if type_ == "?":
             return  # a control packet: nobody misses it
-        with self._lock:
-            self._dropped[key] = self._dropped.get(key, (0, 0.0))[0] + count, self._owner.now() + REPORT_S
-        self._tellings.add(EventsLost(type_, count, self._hex, "", reason), self._owner.publishers_of(type_))
+        if untold := self._untold(key, count, 1):
+            self._tellings.add(EventsLost(type_, untold, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------
 

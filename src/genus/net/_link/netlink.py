@@ -47,6 +47,10 @@ from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
 TICK_S = 0.1
+INTEREST_S = 1.0
+"""How long after the connection was made it takes at most until what others want is known."""
+MOMENT_S = 0.05
+"""How long a token is under way."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
 
@@ -83,6 +87,7 @@ class NetLink(Link, RelayLink):
         self.realm, self.medium, self.transport = realm, medium, transport
         self.now = now
         self._is_connected = True
+        self._connected_at = now()
         self._reliable = reliable
         self._runs = runs
         self._may_publish, self._may_subscribe = may_publish, may_subscribe
@@ -291,6 +296,8 @@ class NetLink(Link, RelayLink):
             "sent": self._outgoing.sent() if self._control else 0,
             "received": counts.received,
             "duplicates": counts.duplicates,
+            "too old": counts.too_old,
+            "conflicting numbers": counts.conflicts,
             "superseded": counts.superseded,
             "late": self._late.late,
             "expired": self._late.expired,
@@ -318,6 +325,7 @@ class NetLink(Link, RelayLink):
             self._ticker.join(2)
         if self._control:
             self._losses.beat()
+            self._losses.beat()  # a beat holds if another one follows
             self._losses.tell()
         self.transport.close()
 
@@ -392,6 +400,15 @@ class NetLink(Link, RelayLink):
     def wanted_by(self, event: Event) -> Collection[str]:
         """The other participants that want an event, by uid."""
         return self._other_wants.wanted_by(event)
+
+    def asked_of(self, cls: type[Event]) -> list[str]:
+        """The subscriptions of others to a type, as text."""
+        return self._other_wants.asked_of(cls)
+
+    @property
+    def interest_delay_s(self) -> float:
+        """What others want is known soon after the connection was made; later, what they say takes a moment."""
+        return max(MOMENT_S, INTEREST_S - (self.now() - self._connected_at)) if self._is_connected else INTEREST_S
 
     def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
@@ -472,8 +489,8 @@ class NetLink(Link, RelayLink):
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
             self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
-        elif not isinstance(known, str) and not known.is_new(origin.uid, origin.number):
-            known.count_copy(origin.uid, origin.number)
+        elif not isinstance(known, str) and not known.is_new(origin, event):
+            return
         elif kept is not None and arrival.is_forgotten:
             outgoing.forget_for(event, origin, kept)
         else:
@@ -641,6 +658,7 @@ class NetLink(Link, RelayLink):
     def connected(self, is_connected: bool) -> None:
         """The connection to the network was made, or lost."""
         self._is_connected = is_connected
+        self._connected_at = self.now()
         for changed in list(self._on_connected):
             changed(is_connected)
 

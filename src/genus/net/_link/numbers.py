@@ -1,106 +1,314 @@
-"""Numbers of packets: what is missing of a sender, and what of an origin was seen before. Time is an input.
+"""Numbers of packets and events: what was seen before, and what is missing. Time is an input.
 
-Numbers count from 1 for each key, modulo 2^32. A gap in the numbers of a sender is a loss, unless the packets come
-later: they may be on another way, or be sent again. So a gap is told as a loss only after it has settled.
+Numbers count from 1 for each key, modulo 2^32. Those of one participant that were received are kept as runs of
+consecutive numbers: a number is new if it is in none of them, however far it is from the others. So a number that
+somebody invents moves nothing, and costs the numbers around it nothing.
+
+What is missing is found by what the sender says, not by jumps of its numbers: a beat tells its newest number, and holds
+if the next beat begins with it. The numbers up to there that are in no run are a gap, which is a loss unless they come
+later (on another way, or sent again) before it has settled.
 """
 
 import threading
-from itertools import islice
+from bisect import bisect_right
+from collections import deque
+from enum import Enum
+from typing import Final
+
+import msgspec
 
 from genus.net._envelope import NUMBERS
 
-WINDOW = 1024
-"""How many numbers before the newest one are remembered of each origin and key."""
-MOST_GAPS = 4096
-"""How many gaps of one sender and key may still be filled; of more, the oldest is a loss at once."""
+MOST_RUNS: Final = 2048
+"""Runs of one participant and key that are remembered; of more, the half that was touched the longest ago goes."""
+MOST_GAPS: Final = 4096
+"""Gaps of one sender and key that may still be filled; of more, the oldest is a loss at once."""
+MOST_CLAIMS: Final = 64
+"""Beats of one sender and key that no other has confirmed yet."""
+BEAT_LEAST_S: Final = 0.2
+"""What a sender had not reached at a beat so long after it came was invented."""
+MOST_MARKS: Final = 256
+"""Numbers at the end of a run of which the content is known, so that another content is recognised."""
+NEARBY: Final = 1024
+"""A last value is not given if one with a number that is larger by at most this was."""
 
-_MASK = NUMBERS - 1
-_HALF = NUMBERS >> 1
-_SEEN = (1 << WINDOW) - 1
+_MASK: Final = NUMBERS - 1
+_HALF: Final = NUMBERS >> 1
 
 
-class Gap:
+class Verdict(Enum):
+    """What is known of a number that arrives."""
+
+    NEW = "new"
+    SEEN = "seen"
+    OLD = "old"
+    """Older than what is remembered: it was seen, or is lost."""
+    CONFLICT = "conflict"
+    """It was seen with another content: one of the two is not from the sender."""
+
+
+class Gap(msgspec.Struct):
     """State: numbers that are missing, from `first` on, and since when nothing of them has come."""
 
-    __slots__ = ("count", "first", "since")
+    first: int
+    count: int
+    since: float
 
-    def __init__(self, first: int, count: int, since: float) -> None:
-        self.first, self.count, self.since = first, count, since
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a beat said: the newest number at the beat before, the newest, and when it came."""
+
+    before: int
+    newest: int
+    time: float
+    touches: int
 
 
-class SenderNumbers:
-    """State: the numbers that arrived from one sender under one key, and the gaps between them.
+class Run:
+    """State: consecutive numbers that were received, and marks of the content of the last ones."""
 
-    A gap that is being filled, as by packets that are sent again, is no loss yet.
+    __slots__ = ("first", "last", "marks", "touched")
 
-    >>> numbers = SenderNumbers(1)
-    >>> numbers.arrive(2, 1, 0.0), numbers.arrive(5, 1, 0.0), numbers.missing
-    (0, 2, 2)
-    >>> numbers.arrive(4, 1, 0.1), numbers.settle(0.5)
-    (0, 1)
+    def __init__(self, number: int, touched: int) -> None:
+        self.first = self.last = number
+        self.touched = touched
+        self.marks: deque[int | None] = deque(maxlen=MOST_MARKS)
+
+    def mark_of(self, number: int) -> int | None:
+        """The mark of a number in the run; None if it is not known."""
+        back = self.last - number
+        return self.marks[-1 - back] if 0 <= back < len(self.marks) else None
+
+
+class Numbers:
+    """State: the numbers of one participant under one key that were received, and the gaps between them.
+
+    A packet that follows the last one is noted by its reader: `last` is set to its number, if that is below `limit`,
+    and `mark` called with the hash of its content. All others are noted by `arrive`.
+
+    >>> numbers = Numbers(1)
+    >>> [numbers.arrive(number).value for number in (2, 2**30, 3, 5, 3, 4)]
+    ['new', 'new', 'new', 'new', 'seen', 'new']
+    >>> numbers.claim(0, 6, 0.0), numbers.claim(6, 6, 0.5), numbers.settle(1.0)
+    (None, None, 1)
     """
 
-    __slots__ = ("_gaps", "_lock", "_overflow", "found", "last", "turn")
+    __slots__ = ("_accounted", "_claims", "_current", "_first", "_floor", "_gaps", "_lock", "_overflow", "_runs",
+                 "_touches", "last", "limit", "mark", "turn")  # fmt: skip
 
-    def __init__(self, last: int, turn: int = 0) -> None:
-        self.last = last
-        self.turn = turn
-        """The subscriptions that there were when the first packet came; see `Patterns.turn`."""
-        self.found = 0
-        """Packets that came after they had been counted as lost, or twice."""
+    def __init__(self, first: int, turn: int = 0, mark: int | None = None, *, is_accounted: bool = False) -> None:
+        """Begin with a number; `is_accounted` if it is known that all after it are to come."""
+        run = Run(first, 0)
+        run.marks.append(mark)
+        self._runs = [run]
+        self.last = first
+        self._floor = first - NUMBERS
+        """Numbers up to this one are not remembered. Numbers are unwrapped here: they go on beyond 2^32."""
+        self._touches = 0
         self._gaps: list[Gap] = []
         self._overflow = 0
         self._lock = threading.Lock()
         """Of the gaps: they settle in another thread than packets arrive in."""
+        self._point(run)
+        self.turn = turn
+        """The subscriptions that there were when counting began; see `Patterns.turn`."""
+        self._first: int | None = first
+        self._accounted = first if is_accounted else None
+        """All up to this number was received, is in a gap, or is lost; None if no beat has shown where that begins."""
+        self._claims: dict[int, Claim] = {}
+        """What beats said and no other has confirmed yet, by the newest number; those that come in between are junk."""
+
+    def begin_again(self, turn: int) -> None:
+        """Count losses from the next number on; what was received stays known."""
+        self.turn, self._accounted = turn, None
+        self._claims.clear()
+        self._begin_with_next()
+        with self._lock:
+            self._gaps, self._overflow = [], 0
+
+    def _begin_with_next(self) -> None:
+        self._first, self.limit = None, 0  # so that the next number comes to `arrive`
+
+    # -- what was seen -------------------------------------------------------------------------------------------------
+
+    def arrive(self, number: int, mark: int | None = None, now: float = 0.0, *, compares: bool = True) -> Verdict:
+        """Note a number, with the hash of its content, which is compared if it `compares`; returns what was known."""
+        at = self._position(number)
+        filled = bool(self._gaps) and self._fill(at, now)
+        if at <= self._floor:
+            return Verdict.NEW if filled else Verdict.OLD
+        place = bisect_right(self._runs, at, key=_first_of)
+        below = self._runs[place - 1] if place else None
+        if below is not None and at <= below.last:
+            known = below.mark_of(at) if compares and mark is not None else None
+            return Verdict.SEEN if known is None or known == mark else Verdict.CONFLICT
+        self._touches += 1
+        if below is not None and at == below.last + 1:
+            below.last = at
+            below.marks.append(mark)
+            self._join_above(place)
+            below.touched = self._touches
+            self._point(below)
+        else:
+            self._insert(place, at, mark)
+        if self._first is None:
+            self._first = at
+        return Verdict.NEW
+
+    def arrive_all(self, number: int, count: int, mark: int) -> bool:
+        """Note so many numbers if they follow the last one; returns whether they do."""
+        if number != self.last + 1 or number + count > self.limit:
+            return False
+        self._current.marks.extend(range(mark, mark + count))
+        self.last = number + count - 1
+        return True
+
+    def mark_of(self, number: int) -> int | None:
+        """The hash of the content of a number; None if it is not known."""
+        at = self._position(number)
+        place = bisect_right(self._runs, at, key=_first_of)
+        return self._runs[place - 1].mark_of(at) if place else None
+
+    def has(self, number: int) -> bool:
+        """Whether a number was received; nothing is noted."""
+        at = self._position(number)
+        place = bisect_right(self._runs, at, key=_first_of)
+        return at <= self._floor or bool(place and at <= self._runs[place - 1].last)
+
+    def has_newer(self, number: int) -> bool:
+        """Whether a number was received that is larger by at most `NEARBY`."""
+        at = self._position(number)
+        place = bisect_right(self._runs, at, key=_first_of)
+        is_above = place < len(self._runs) and self._runs[place].first - at <= NEARBY
+        return is_above or bool(place and at < self._runs[place - 1].last)
+
+    def _position(self, number: int) -> int:
+        """The number unwrapped, near to those that came last."""
+        current = self._current
+        ahead = (self.last - current.last) & _MASK
+        if ahead:
+            current.last += ahead
+            self._touches += 1
+            current.touched = self._touches
+        offset = (number - current.last) & _MASK
+        return current.last + (offset if offset < _HALF else offset - NUMBERS)
+
+    def _point(self, run: Run) -> None:
+        """Let the reader extend a run; one with a single number is not, as anybody may have invented it."""
+        self._current = run
+        self.last = run.last & _MASK
+        self.mark = run.marks.append
+        place = bisect_right(self._runs, run.last, key=_first_of)
+        self.limit = self._runs[place].first & _MASK if place < len(self._runs) else NUMBERS
+        """The number, on the wire, at which the reader must not go on: there is another run."""
+
+    def _join_above(self, place: int) -> None:
+        run = self._runs[place - 1]
+        if place < len(self._runs) and self._runs[place].first == run.last + 1:
+            above = self._runs.pop(place)
+            run.last = above.last
+            if len(above.marks) < above.last - above.first + 1:
+                run.marks.clear()
+            run.marks.extend(above.marks)
+            if self._current is above:
+                self._current = run
+
+    def _insert(self, place: int, at: int, mark: int | None) -> None:
+        if place < len(self._runs) and at + 1 == self._runs[place].first:
+            run = self._runs[place]
+            if len(run.marks) == run.last - run.first + 1 < MOST_MARKS:
+                run.marks.appendleft(mark)
+            run.first, run.touched = at, self._touches
+        else:
+            run = Run(at, self._touches)
+            run.marks.append(mark)
+            self._runs.insert(place, run)
+            if len(self._runs) > MOST_RUNS:
+                self._forget_half()
+        self._point(self._current)
+
+    def _forget_half(self) -> None:
+        """Forget the runs that were touched the longest ago; what is below the lowest of the others is old then."""
+        limit = sorted(run.touched for run in self._runs)[len(self._runs) // 2]
+        for run in self._runs:
+            if run.touched >= limit:
+                break
+            self._floor = run.last
+        self._runs = [run for run in self._runs if run.touched >= limit]
+        if self._current.touched < limit:
+            self._current = max(self._runs, key=_touched)
+
+    # -- what is missing -----------------------------------------------------------------------------------------------
 
     @property
-    def missing(self) -> int:
-        """How many packets are missing that may still come."""
-        return sum(gap.count for gap in self._gaps)
+    def is_accounted(self) -> bool:
+        """Whether beats have shown where the numbers are."""
+        return self._accounted is not None
 
     @property
     def has_missing(self) -> bool:
         """Whether anything is missing."""
         return bool(self._gaps or self._overflow)
 
-    def arrive(self, number: int, count: int, now: float) -> int:
-        """Packets with numbers from `number` on arrived; returns how many before them are newly missing."""
-        ahead = (number - self.last - 1) & _MASK
-        if ahead >= _HALF:
-            for each in range(number, number + count):
-                self._arrive_late(each & _MASK, now)
-            return 0
-        if ahead:
-            self.miss_until((number - 1) & _MASK, now)
-        self.last = (number + count - 1) & _MASK
-        return ahead
+    def claim(self, before: int, newest: int, now: float) -> None:
+        """The sender says that it had sent up to `before` at its last beat, and up to `newest` now.
 
-    def miss_until(self, number: int, now: float) -> int:
-        """The sender has sent up to this number; returns how many are newly missing."""
-        behind = (number - self.last) & _MASK
-        if behind == 0 or behind >= _HALF:
-            return 0
+        A claim holds if the next one begins with it: a beat that somebody invents moves nothing.
+        """
+        made = Claim(self._position(before), self._position(newest), now, self._touches)
+        if self._accounted is not None and made.newest < self._accounted:
+            return  # an old one
+        confirmed = self._claims.get(made.before)
+        if confirmed is not None:
+            self._miss(confirmed)
+            self._claims = {each: claim for each, claim in self._claims.items() if each > confirmed.newest}
+            if made.time - confirmed.time > BEAT_LEAST_S:
+                self._forget_invented(max(made.newest, self._accounted or made.newest), confirmed.touches)
+        elif len(self._claims) >= MOST_CLAIMS:
+            del self._claims[next(iter(self._claims))]
+        self._claims.setdefault(made.newest, made)
+
+    def _forget_invented(self, newest: int, touches: int) -> None:
+        """Forget runs of numbers that the sender has not reached, a beat later."""
+        real = [run for run in self._runs if run.first <= newest or run.touched > touches]
+        if not real or len(real) == len(self._runs):
+            return
+        is_first_real = self._first is None or any(run.first <= self._first <= run.last for run in real)
+        self._runs = real
+        self._point(self._current if self._current in real else max(real, key=_touched))
+        if not is_first_real:
+            self._begin_with_next()
+
+    def _miss(self, claim: Claim) -> None:
+        if self._accounted is None:
+            if self._first is None or self._first > claim.newest:
+                return  # what came first was sent after that, or was invented
+            self._accounted = self._first
+        after = max(self._accounted, self._floor)
+        for run in self._runs[max(0, bisect_right(self._runs, after, key=_first_of) - 1) :]:
+            self._miss_between(after, min(run.first, claim.newest + 1), claim.time)
+            after = max(after, run.last)
+        self._miss_between(after, claim.newest + 1, claim.time)
+        self._accounted = max(self._accounted, claim.newest)
+
+    def _miss_between(self, after: int, before: int, now: float) -> None:
+        if before - after > 1:
+            with self._lock:
+                self._gaps.append(Gap(after + 1, before - after - 1, now))
+                if len(self._gaps) > MOST_GAPS:
+                    self._overflow += self._gaps.pop(0).count
+
+    def _fill(self, at: int, now: float) -> bool:
         with self._lock:
-            self._gaps.append(Gap((self.last + 1) & _MASK, behind, now))
-            if len(self._gaps) > MOST_GAPS:
-                self._overflow += self._gaps.pop(0).count
-        self.last = number
-        return behind
-
-    def _arrive_late(self, number: int, now: float) -> None:
-        with self._lock:
-            self._fill(number, now)
-
-    def _fill(self, number: int, now: float) -> None:
-        for place, gap in enumerate(self._gaps):
-            offset = (number - gap.first) & _MASK
-            if offset < gap.count:
-                rest = gap.count - offset - 1
-                before = [Gap(gap.first, offset, now)] if offset else []
-                after = [Gap((number + 1) & _MASK, rest, now)] if rest else []
-                self._gaps[place : place + 1] = [*before, *after]
-                return
-        self.found += 1
+            for place, gap in enumerate(self._gaps):
+                offset = at - gap.first
+                if 0 <= offset < gap.count:
+                    rest = gap.count - offset - 1
+                    before = [Gap(gap.first, offset, now)] if offset else []
+                    after = [Gap(at + 1, rest, now)] if rest else []
+                    self._gaps[place : place + 1] = [*before, *after]
+                    return True
+        return False
 
     def settle(self, before: float) -> int:
         """How many packets are lost: those that have been missing since before a time. Each is counted once."""
@@ -111,69 +319,32 @@ class SenderNumbers:
         return lost
 
 
-class OriginNumbers:
-    """State: the numbers of one origin and key that were seen: the newest, and which before it were not.
+def _first_of(run: Run) -> int:
+    return run.first
+
+
+def _touched(run: Run) -> int:
+    return run.touched
+
+
+class OriginNumbers(Numbers):
+    """State: the numbers of the events of one origin that were seen, for those who look for copies only.
 
     >>> seen = OriginNumbers(1)
-    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 4)]
-    [False, True, False, True, False, True]
+    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 2**30, 4)]
+    [False, True, False, True, False, True, True]
     """
 
-    __slots__ = ("_early", "_first", "_unseen", "newest")
+    __slots__ = ("newest",)
 
     def __init__(self, first: int) -> None:
+        super().__init__(first)
         self.newest = first
-        self._first: int | None = first
-        """Numbers before this one were not seen, but for those in `_early`; None if it is out of the window."""
-        self._early: set[int] = set()
-        self._unseen: dict[int, None] = {}
-
-    def is_newer(self, number: int) -> bool:
-        """Whether a number is newer than all that were seen before."""
-        return 0 < (number - self.newest) & _MASK < _HALF
+        """The newest number; one that is far from all others is not taken for it."""
 
     def is_new(self, number: int) -> bool:
-        """Whether a number was not seen before; one that is too old to be remembered was."""
-        ahead = (number - self.newest) & _MASK
-        if ahead == 1:
+        """Whether a number was not seen before; it is from now on."""
+        is_new = self.arrive(number) is Verdict.NEW
+        if is_new and 0 < (number - self.newest) & _MASK <= NEARBY:
             self.newest = number
-            return True
-        if 0 < ahead < _HALF:
-            self._skip(number, min(ahead, WINDOW))
-            return True
-        return -ahead & _MASK < WINDOW and self._is_unseen(number)
-
-    def was_seen(self, number: int) -> bool:
-        """Whether a number was seen before, or is too old to be remembered; nothing is noted."""
-        if self.is_newer(number) or number in self._unseen:
-            return False
-        if self._first is None or (number - self._first) & _MASK < _HALF:
-            return True
-        return (self.newest - self._first) & _MASK >= WINDOW or number in self._early
-
-    def are_next(self, number: int, count: int) -> bool:
-        """Whether so many numbers from `number` on follow the newest; they are seen then."""
-        if number != self.newest + 1 or number + count > _MASK:
-            return False
-        self.newest = number + count - 1
-        return True
-
-    def _skip(self, number: int, ahead: int) -> None:
-        self._unseen |= dict.fromkeys((number - back) & _MASK for back in range(ahead - 1, 0, -1))
-        excess = len(self._unseen) - WINDOW
-        for old in list(islice(self._unseen, excess)) if excess > 0 else ():
-            del self._unseen[old]
-        self.newest = number
-
-    def _is_unseen(self, number: int) -> bool:
-        if number in self._unseen:
-            del self._unseen[number]
-            return True
-        if self._first is None or (number - self._first) & _MASK < _HALF:
-            return False
-        if (self.newest - self._first) & _MASK >= WINDOW:
-            self._first, self._early = None, set()
-            return False
-        is_new = number not in self._early
-        self._early.add(number)
         return is_new
