@@ -199,8 +199,9 @@ class Numbers:
         self.last = run.last & _MASK
         self.mark = run.marks.append
         place = bisect_right(self._runs, run.last, key=_first_of)
-        self.limit = self._runs[place].first & _MASK if place < len(self._runs) else NUMBERS
-        """The number, on the wire, at which the reader must not go on: there is another run."""
+        above = self._runs[place].first & _MASK if place < len(self._runs) else NUMBERS
+        self.limit = 0 if self._gaps else above
+        """The number, on the wire, at which the reader must not go on: there is another run, or a gap to fill."""
 
     def _join_above(self, place: int) -> None:
         run = self._runs[place - 1]
@@ -295,6 +296,7 @@ class Numbers:
         if before - after > 1:
             with self._lock:
                 self._gaps.append(Gap(after + 1, before - after - 1, now))
+                self.limit = 0  # a beat may come before the packets that it counts: these go to `arrive`
                 if len(self._gaps) > MOST_GAPS:
                     self._overflow += self._gaps.pop(0).count
 
