@@ -173,7 +173,7 @@ REFUSED = {
     "DELETE": (DELETE, [segment(LOOP)], b"", "4.05"),
     "FETCH": (FETCH, [segment(LOOP)], b"", "4.05"),
     "a method that is none": (31, [segment(LOOP)], b"", "4.05"),
-    "catalog that is none": (POST, [segment("c")], b"no catalog", "4.09"),
+    "catalog that is none": (POST, [segment("types")], b"no catalog", "4.09"),
     "put to wants": (PUT, [segment("w")], b"x", "4.05"),
 }
 

@@ -38,6 +38,7 @@ from genus.model._types import (
     micros_of_time,
 )
 from genus.net._coap.wire import Unreadable, write_cbor
+from genus.net._envelope import Origin
 from genus.net._link.payload import PayloadReader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -53,6 +54,21 @@ class _Field(NamedTuple):
     number: int
     name: str
     convert: Convert
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """An event on its way, with its code, presence bits and attributes as a catalog has them, and its origin.
+
+    `written_by` is what wrote it, None if the catalog does not have its type yet.
+    """
+
+    event: Event
+    code: int
+    tag: int
+    attributes: bytes
+    origin: Origin
+    expires_at: float | None = None
+    written_by: "EventWriter | None" = None
 
 
 class EventWriter:
