@@ -102,7 +102,8 @@ class CoapLink(Link, RelayLink):
     def _ensure(self, cls: type[Event]) -> None:
         """Let all catalogs have a type; BusError if one cannot. A server that is away is asked when it is back."""
         if self.hub is not None:
-            self.hub.shared.register([cls], [cls])
+            self.hub.shared.register([cls])
+            self.hub.shared.use_classes([cls])
         for peer in self.peers:
             if cls not in peer.outbox.types:
                 try:
@@ -119,7 +120,8 @@ class CoapLink(Link, RelayLink):
         self._check_open()
         subscription = listening.subscription
         if self.hub is not None:
-            self.hub.shared.register(subscription.types, subscription.classes())
+            self.hub.shared.register(subscription.types)
+            self.hub.shared.use_subscription(subscription)
         for peer in self.peers:
             observation = self._wait(peer.observe(subscription, listening.want))
             listening.observations.append((peer, observation))

@@ -265,7 +265,7 @@ class Peer(Upstream):
         """Observe, with as many tests at the server as it takes; BusError if it refuses."""
         observation.stop()
         await self.ensure([*observation.subscription.types])
-        self.shared.use_classes(observation.subscription.classes())
+        self.shared.use_subscription(observation.subscription)
         for made in observation.compilations(self.shared.catalog):
             if made.path is None:
                 return

@@ -18,7 +18,9 @@ import cbor2
 from genus.bus._attribute_map import UnreadValues
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogConflict, CatalogDamaged, GenusError, NotRegistered
+from genus.filters import Subscription
 from genus.model import Event, Kind, is_type, name_of
+from genus.model._signature import is_generated
 from genus.net._coap.values import EventReader, EventWriter, Outgoing
 from genus.net._coap.wire import Unreadable, read_cbor
 from genus.net._envelope import Origin
@@ -121,8 +123,13 @@ class SharedCatalog:
                 raise BusError(f"{name_of(cls)} contradicts the catalog of the CoAP server: {problem}") from problem
         return found
 
-    def register(self, types: Iterable[type], classes: Iterable[type] = ()) -> None:
-        """Add types to the catalog, and use classes; BusError if it is contradicted, or a file without the types."""
+    def use_subscription(self, subscription: Subscription) -> None:
+        """Use the classes that a subscription matches; generated ones only if the program subscribes to such."""
+        generated = tuple(filter(is_generated, subscription.types))
+        self.use_classes(cls for cls in subscription.classes() if not is_generated(cls) or issubclass(cls, generated))
+
+    def register(self, types: Iterable[type]) -> None:
+        """Add types to the catalog; BusError if they contradict it, or it is a file that does not have them."""
         if missing := self.missing(types):
             if self.is_fixed:
                 names = ", ".join(map(name_of, missing))
@@ -135,8 +142,6 @@ class SharedCatalog:
                 self._digest = None
                 self._writers.clear()
                 self._readers.clear()
-        if classes:
-            self.use_classes(classes)
 
     def merge(self, body: bytes) -> str | None:
         """Add the types of a document; returns why that cannot be done, None if it is done."""
@@ -144,7 +149,7 @@ class SharedCatalog:
             other = read_document(body)
             if len(other.types) + len(self.catalog.types) > MOST_TYPES:
                 return f"more than {MOST_TYPES} types"
-            self.register([other.declare(name) for name in other.types])
+            self.register([other.declare(name, generated=True) for name in other.types])
         except (GenusError, RecursionError, ValueError) as problem:
             return str(problem).splitlines()[0][:300]
         return None

@@ -25,7 +25,7 @@ from genus.net._gateway.routes import AnyOf, Route, declared, merged
 from genus.net._gateway.scope import SideRules
 from genus.net._gateway.standby import HELD_S, StandbyBuffer, node_of, renumbered
 from genus.net._gateway.status import SideCounters
-from genus.net._link.dedup import SeenEvents, line_of
+from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 
 MOST_KEPT = 10_000

@@ -8,7 +8,7 @@ import msgspec
 
 from genus.errors import BusError
 from genus.model import Span, nanoseconds, seconds
-from genus.net._link.dedup import line_of
+from genus.net._gateway.window import line_of
 from genus.net._relay import Arrival
 
 WhenLimited: TypeAlias = Literal["drop", "newest"]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from genus.model import Event, name_of
 from genus.net._envelope import NUMBERS, Origin
-from genus.net._link.dedup import line_of
+from genus.net._gateway.window import line_of
 from genus.net._relay import Arrival
 
 MOST_HELD = 10_000
