@@ -1,8 +1,11 @@
 """The map of attributes in a packet, read by a class that is older or newer than the one that wrote it.
 
-msgspec decodes a packet whose names and units are those of the class, and refuses one with a name that the class does
-not have. Only then, or if units differ, the map is read here, name by name: former names become present ones, values
-are converted, and those of unknown names are left out and counted.
+msgspec decodes a packet whose names, values and units are those of the class, and refuses any other. Only then the map
+is read here, name by name: former names become present ones, values are converted, and those that the class cannot
+read are left out, counted and kept with the event (`genus.model._unread`), so that it is forwarded whole.
+
+Kept values go on under the names of attributes. One that is in a unit which the class does not state is wrapped
+together with that unit, as an extension of msgpack: who can read the attribute, unwraps and converts it.
 """
 
 from collections import Counter
@@ -14,44 +17,94 @@ import msgspec
 from msgspec.structs import replace
 
 from genus.errors import EventError, did_you_mean
-from genus.model import Attribute, Event, FloatType, IntType, attributes, name_of, vector
+from genus.model import (
+    Attribute,
+    BytesType,
+    ChoiceType,
+    Event,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    attributes,
+    name_of,
+    vector,
+)
+from genus.model._check import describe_invalid, invalid_decoded_finders
+from genus.model._event import create_event
 from genus.model._types import type_text
 from genus.model._units import describe_units, unit_conversion
+from genus.model._unread import keep_unread
 
 UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""
+IN_UNIT = 0x75
+"""The code of the extension with a unit and a value in it."""
+MOST_LABELS = 500
+"""Names of values that are told apart; others choose what arrives."""
+OTHER_VALUES = "other values"
+SHOWN = 200
+"""The most characters of a name or a reason, and bytes of an example."""
+NO_ATTRIBUTE = "the class has no attribute of that name"
 
 NIL = msgspec.Raw(b"\xc0")
 Convert = Callable[[Any], object]
 """A function that converts a number from one unit to another; it raises EventError if that cannot be done."""
 
+_NUMBERS = frozenset((*range(0x80), *range(0xE0, 0x100), *range(0xCA, 0xD4)))
+_TEXTS = frozenset((*range(0xA0, 0xC0), *range(0xD9, 0xDC)))
+_BYTES = frozenset(range(0xC4, 0xC7))
+_EXTENSIONS = frozenset((*range(0xC7, 0xCA), *range(0xD4, 0xD9)))
+"""The first bytes of values of a sort in msgpack."""
+
 _open = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.msgpack.Encoder().encode
-_DECODERS: dict[type, Callable[[Any], object]] = {
+_DECODERS: dict[type, Callable[[Any], Any]] = {
     FloatType: msgspec.msgpack.Decoder(float).decode,
     IntType: msgspec.msgpack.Decoder(int).decode,
 }
-_decode_any: Callable[[Any], object] = msgspec.msgpack.Decoder().decode
+_decode_any: Callable[[Any], Any] = msgspec.msgpack.Decoder().decode
+_decode_in_unit = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw]).decode
 _decode_units = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 class UnreadValues(Counter[str]):
-    """The number of values that a class has no attribute for, by type and name, such as `Loop.speed`.
+    """The number of values that a class cannot read, by type and name, such as `Loop.speed`.
 
-    `hints` says for some which attribute may have replaced them.
+    `reasons` says why, and for some which attribute may have replaced them; `examples` has the last value of each, in
+    msgpack. With `is_logged`, the first of each is logged.
     """
 
-    def __init__(self, counts: Mapping[str, int] | Iterable[str] = ()) -> None:
+    def __init__(self, counts: Mapping[str, int] | Iterable[str] = (), *, is_logged: bool = False) -> None:
         super().__init__(counts)
-        self.hints: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+        self.examples: dict[str, bytes] = {}
+        self._is_logged = is_logged
+
+    def add(self, type_name: str, name: str, value: bytes, why: Callable[[], str]) -> None:
+        """Count a value; `why` is asked for the reason when there was none before of that name."""
+        label = f"{type_name}.{name[:SHOWN]}"
+        if label not in self and len(self) >= MOST_LABELS:
+            label = OTHER_VALUES
+        self[label] += 1
+        self.examples[label] = value[:SHOWN]
+        if label not in self.reasons:
+            self.reasons[label] = "they have too many names" if label is OTHER_VALUES else why()[: 2 * SHOWN]
+            if self._is_logged:
+                _log_unread(label, self.reasons[label])
 
     def lines(self) -> list[str]:
         """What was not read, a line for each name."""
         return [
-            f"{count} value(s) of {label} were not read: the class has no attribute of that name"
-            + (f"; {hint}" if (hint := self.hints.get(label)) else "")
+            f"{count} value(s) of {label} were not read: {self.reasons.get(label, NO_ATTRIBUTE)}"
             for label, count in self.most_common()
         ]
+
+
+def _log_unread(label: str, reason: str) -> None:
+    import logging
+
+    logging.getLogger("genus.bus").warning("values of %s cannot be read here, and are absent: %s", label, reason)
 
 
 class MapReader:
@@ -60,48 +113,86 @@ class MapReader:
     def __init__(self, cls: type[Event], unread: UnreadValues, units: Mapping[str, str] | None = None) -> None:
         self.type = cls
         self._unread = unread
+        self._units = units or {}
         self._decode = msgspec.msgpack.Decoder(cls).decode
         self._own = {attribute.name: attribute for attribute in attributes(cls)}
         known = [attribute for attribute in vector(cls) if attribute.name in self._own]
         self._renamed = {old: attribute.name for attribute in known for old in attribute.former}
-        self._converters = dict(self._find_converters(units or {}))
+        self._converters = dict(self._find_converters())
+        self._types = {field.name: field.type for field in msgspec.structs.fields(cls)}
 
     @property
     def converts(self) -> bool:
         """Whether values have other units than in the class."""
         return bool(self._converters)
 
-    def _find_converters(self, units: Mapping[str, str]) -> list[tuple[str, Convert]]:
-        named = [(name, self._own.get(self._renamed.get(name, name)), unit) for name, unit in units.items()]
-        return [
-            (name, converter(name_of(self.type), attribute, unit))
-            for name, attribute, unit in named
-            if attribute is not None and attribute.unit not in (None, unit)
-        ]
+    def _find_converters(self) -> Iterable[tuple[str, Convert]]:
+        for name, unit in self._units.items():
+            attribute = self._own.get(self._renamed.get(name, name))
+            if attribute is not None and attribute.unit not in (None, unit):
+                yield name, converter(name_of(self.type), attribute, unit)
 
-    def decode(self, body: bytes | memoryview | msgspec.Raw, problem: Exception | None = None) -> Event:
-        """The event of a map; raises what msgspec or the class raises if it is none.
-
-        A given problem is that of decoding the map as it is; it is raised if all names in the map are present ones.
-        """
+    def decode(self, body: bytes | memoryview | msgspec.Raw) -> Event:
+        """The event of a map; raises what msgspec or the class raises, or EventError, if it is none."""
         given = _open(body)
-        if problem is not None and given.keys() <= self._own.keys():
-            raise problem
-        fields, strange = self._rename(given)
-        for name, convert in self._converters.items():
-            present = self._renamed.get(name, name)
-            if given.get(name, NIL) != NIL and fields.get(present) is given[name]:
-                decode = _DECODERS.get(type(self._own[present].type), _decode_any)
-                fields[present] = convert(decode(given[name]))
+        sent, strange = self._rename(given)
+        fields = {name: self._convert(name, old, given[old]) for name, old in sent.items()}
         try:
-            event = self._decode(_encode(fields))
+            event, refused = self._read(fields)
         except EventError as wrong:
             missing = [each for each in self._own if each not in fields and not self._own[each].optional]
             hints = filter(None, (self._hint(name, given[name], missing) for name in strange))
             raise EventError("; ".join([str(wrong), *hints])) from None
-        for name in strange:
-            self._count(name, given[name], event)
+        if strange or refused:
+            kept = {name: self._with_unit(name, given[name]) for name in strange}
+            for name in refused:
+                was_read = self._own[name].unit is not None  # in the unit of the class
+                kept[name] = fields[name] if was_read else self._with_unit(sent[name], given[sent[name]])
+            keep_unread(event, kept)
+            self._count(kept, refused, event)
         return event
+
+    def _count(self, kept: Mapping[str, msgspec.Raw], refused: Mapping[str, str], event: Event) -> None:
+        for name, value in kept.items():
+            self._unread.add(name_of(self.type), name, bytes(value), partial(self._why, name, value, refused, event))
+
+    def _why(self, name: str, value: msgspec.Raw, refused: Mapping[str, str], event: Event) -> str:
+        if name in refused:
+            return refused[name]
+        hint = self._hint(name, value, [each for each in self._own if getattr(event, each) is None])
+        return f"{NO_ATTRIBUTE}; {hint}" if hint else NO_ATTRIBUTE
+
+    def _read(self, fields: dict[str, msgspec.Raw]) -> tuple[Event, dict[str, str]]:
+        """The event of values by present names, and why it is without some of them."""
+        refused: dict[str, str] = {}
+        try:
+            event = self._decode(_encode(fields))
+        except EventError:  # an attribute is missing
+            raise
+        except msgspec.ValidationError as problem:
+            event, refused = self._read_each(fields, problem)
+        while (name := invalid_decoded_finders[self.type](event)) is not None:
+            refused[name] = reason = describe_invalid(event, name).reason
+            if not is_wider(self._own[name], fields[name]):
+                raise EventError(reason)
+            event = replace(event, **{name: None})
+        return event, refused
+
+    def _read_each(self, fields: Mapping[str, msgspec.Raw], problem: Exception) -> tuple[Event, dict[str, str]]:
+        """Read the values one by one; raises the problem if one is not of its attribute's sort, or all can be read."""
+        values: dict[str, object] = {}
+        refused: dict[str, str] = {}
+        for name, value in fields.items():
+            try:
+                values[name] = msgspec.msgpack.decode(value, type=self._types[name])
+            except msgspec.ValidationError as why:
+                if not is_wider(self._own[name], value):
+                    raise problem from None
+                values[name], refused[name] = None, str(why)
+        if not refused:
+            raise problem
+        event: Event = create_event(self.type, **values)
+        return event, refused
 
     def convert(self, event: Event) -> Event:
         """An event of the class with its values converted; EventError if one cannot be."""
@@ -109,30 +200,43 @@ class MapReader:
         present = {name: getattr(event, name) for name in given if getattr(event, name) is not None}
         return replace(event, **{name: given[name](value) for name, value in present.items()}) if present else event
 
-    def _rename(self, given: Mapping[str, msgspec.Raw]) -> tuple[dict[str, Any], list[str]]:
-        """The values by present names, and the names of values without an attribute; a present name goes first."""
-        fields: dict[str, Any] = {name: given[name] for name in given if name in self._own}
+    def _rename(self, given: Mapping[str, msgspec.Raw]) -> tuple[dict[str, str], list[str]]:
+        """The names that were sent by present names, and those without an attribute; a present name goes first."""
+        sent = {name: name for name in given if name in self._own}
         strange = []
-        for name in given:
+        for name, value in given.items():
             present = self._renamed.get(name)
-            if present is not None and fields.get(present, NIL) == NIL:
-                fields[present] = given[name]
-            elif name not in self._own and given[name] != NIL:
+            if present is not None and (present not in sent or given[sent[present]] == NIL):
+                sent[present] = name
+            elif name not in self._own and value != NIL:
                 strange.append(name)
-        return fields, strange
+        return sent, strange
 
-    def _count(self, name: str, value: msgspec.Raw, event: Event) -> None:
-        label = f"{name_of(self.type)}.{name}"
-        self._unread[label] += 1
-        if self._unread[label] == 1:
-            absent = [each for each in self._own if getattr(event, each) is None]
-            self._unread.hints |= {label: hint} if (hint := self._hint(name, value, absent)) else {}
+    def _convert(self, name: str, sent: str, value: msgspec.Raw) -> msgspec.Raw:
+        """A value in the unit of its attribute; EventError if it cannot be converted."""
+        if value == NIL:
+            return value
+        attribute, convert = self._own[name], self._converters.get(sent)
+        if (wrapped := _unwrap(value)) is not None:
+            unit, value = wrapped
+            is_same = attribute.unit in (None, unit)
+            convert = None if is_same else converter(name_of(self.type), attribute, unit)
+        if convert is None:
+            return value
+        decode = _DECODERS.get(type(attribute.type), _decode_any)
+        return msgspec.Raw(_encode(convert(decode(value))))
+
+    def _with_unit(self, sent: str, value: msgspec.Raw) -> msgspec.Raw:
+        """A value together with the unit that its sender stated."""
+        unit = self._units.get(sent)
+        if unit is None or _unwrap(value) is not None:
+            return value
+        return msgspec.Raw(_encode(msgspec.msgpack.Ext(IN_UNIT, _encode((unit, value)))))
 
     def _hint(self, name: str, value: msgspec.Raw, absent: list[str]) -> str:
         """A question about the attribute that may have replaced a name: one that is absent and could have the value."""
         context = {attribute.name for attribute in attributes(Event)}
-        types = {field.name: field.type for field in msgspec.structs.fields(self.type)}
-        fitting = [each for each in absent if each not in context and _fits(value, types[each])]
+        fitting = [each for each in absent if each not in context and _fits(value, self._types[each])]
         likely = fitting if len(fitting) == 1 else [each for each in fitting if did_you_mean(name, [each])]
         return f"did {likely[0]} replace {name}? Declare it with Renamed({name!r})" if len(likely) == 1 else ""
 
@@ -143,6 +247,40 @@ def _fits(value: msgspec.Raw, annotation: Any) -> bool:
     except Exception:  # msgspec's errors, UnicodeDecodeError, OverflowError
         return False
     return True
+
+
+def is_wider(attribute: Attribute, value: msgspec.Raw) -> bool:
+    """Whether a value that an attribute cannot have is of its sort, as a newer declaration may allow more of them.
+
+    A number for a number, a text for a text, and for an enumeration what its values are; in lists and structs anything
+    may have grown. Any other value contradicts the declaration.
+    """
+    first = memoryview(value)[0]
+    match attribute.type:
+        case IntType() | FloatType():
+            return first in _NUMBERS
+        case ChoiceType(values):
+            return first in (_TEXTS if isinstance(values[0], str) else _NUMBERS)
+        case TextType():
+            return first in _TEXTS
+        case BytesType():
+            return first in _BYTES
+        case OpaqueType():
+            return value != NIL
+    return False
+
+
+def _unwrap(value: msgspec.Raw) -> tuple[str, msgspec.Raw] | None:
+    """The unit and the value of one that was kept with its unit; None for any other value."""
+    if memoryview(value)[0] not in _EXTENSIONS:
+        return None
+    try:
+        found = _decode_any(value)
+        if found.__class__ is msgspec.msgpack.Ext and found.code == IN_UNIT:
+            return _decode_in_unit(found.data)
+    except Exception:  # msgspec's errors, UnicodeDecodeError, times out of range
+        pass
+    return None
 
 
 # -- units -------------------------------------------------------------------------------------------------------------

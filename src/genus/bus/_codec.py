@@ -25,6 +25,7 @@ from genus.model._check import (
     invalid_finders,
 )
 from genus.model._plain import encodable_value
+from genus.model._unread import unread_types, with_unread
 
 FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
 """The times of recording that a packet may have: the years 1 to 9999."""
@@ -60,12 +61,13 @@ class Rejected(msgspec.Struct, frozen=True):
 
 def encode_event(event: Event, at_us: int) -> bytes:
     """Encode an event as a packet; EventError names the value that could not be read back."""
-    return _checked_encode(event, at_us, (event.__class__.__genus_name__, at_us, event))  # type: ignore[attr-defined]
+    name: str = event.__class__.__genus_name__  # type: ignore[attr-defined]
+    return _checked_encode(event, at_us, (name, at_us, with_unread(event) if unread_types else event))
 
 
 def encode_map(event: Event, at_us: int) -> bytes:
     """Encode the attributes of an event that is recorded at a time, as a map; EventError as of `encode_event`."""
-    return _checked_encode(event, at_us, event)
+    return _checked_encode(event, at_us, with_unread(event) if unread_types else event)
 
 
 def _checked_encode(event: Event, at_us: int, what: object) -> bytes:
@@ -93,8 +95,7 @@ def encoding_problem(event: Event) -> str:
 class EventDecoder:
     """Decodes packets of the given types and their subtypes, or of all declared types.
 
-    State: the units stated so far, and in `unread` how many values were left out, because the class has no attribute
-    for them.
+    State: the units stated so far, and in `unread` how many values were left out, because the class cannot read them.
 
     >>> from genus import Event
     >>> class Lamp(Event):
@@ -109,7 +110,8 @@ class EventDecoder:
     def __init__(self, types: Iterable[type] | None = None) -> None:
         self._given = None if types is None else [cls for root in types for cls in subtypes(root)]
         self._open = msgspec.msgpack.Decoder(tuple[str, _RECORDED_AT, msgspec.Raw]).decode
-        self._decoders: dict[str, msgspec.msgpack.Decoder[Event] | MapReader] = {}
+        self._decoders: dict[str, Callable[[bytes | msgspec.Raw], Event]] = {}
+        """By type: what decodes events of the class and units here."""
         self._lists: dict[str, Callable[[bytes], list[list[Event]]]] = {}
         self._maps: dict[str, MapReader] = {}
         self._units: dict[str, Mapping[str, str]] = {}
@@ -125,10 +127,9 @@ class EventDecoder:
             name, at_us, body = self._open(packet)
         except Exception:
             return Rejected("not a packet")
-        decoder = self._decoders.get(name) or self._find(name)
-        if decoder is None:
+        if name not in self._maps and not self._find(name):
             return self._state_units(name, body) or Rejected(f"unknown type {name}")
-        event = self._decode_event(decoder, name, body)
+        event = self._decode_event(name, body)
         return event if isinstance(event, Rejected) else Recorded(at_us, event)
 
     def decode_all(
@@ -146,8 +147,7 @@ class EventDecoder:
         """
         if self._units.get(name, NO_UNITS) != units:
             self._use_units(name, units)
-        decoder = self._decoders.get(name) or self._find(name)
-        if decoder is None:
+        if name not in self._maps and not self._find(name):
             self.rejected += count
             return [Rejected(f"unknown type {name}")] * count
         if array and name in self._lists:
@@ -157,29 +157,23 @@ class EventDecoder:
                 events = []
             if len(events) == count and invalid_decoded_finders_in[self._maps[name].type](events) is None:
                 return events  # type: ignore[return-value]
-        found = [self._decode_event(decoder, name, each) for each in maps()]
+        found = [self._decode_event(name, each) for each in maps()]
         self.rejected += sum(isinstance(each, Rejected) for each in found)
         return found  # type: ignore[return-value]
 
-    def _decode_event(
-        self, decoder: "msgspec.msgpack.Decoder[Event] | MapReader", name: str, body: bytes | msgspec.Raw
-    ) -> Event | Rejected:
+    def _decode_event(self, name: str, body: bytes | msgspec.Raw) -> Event | Rejected:
+        reader, decode = self._maps[name], self._decoders.get(name)
+        if decode is not None:
+            try:
+                event = decode(body)
+                if invalid_decoded_finders[reader.type](event) is None:
+                    return event
+            except Exception:  # also what a class's own __post_init__ raises
+                pass
         try:
-            event = decoder.decode(body)
-        except Exception as problem:  # also what a class's own __post_init__ raises
-            return self._decode_map(name, body, problem)
-        return _checked(event)
-
-    def _decode_map(self, name: str, body: bytes | msgspec.Raw, problem: Exception) -> Event | Rejected:
-        """Decode an event of a class of another age; the given problem is the reason if it is of the same."""
-        reader = self._maps[name]
-        if reader.converts:  # it was read by its map
+            return reader.decode(body)
+        except Exception as problem:
             return Rejected(f"not a {name}: {problem}")
-        try:
-            event = reader.decode(body, problem)
-        except Exception as other:
-            return Rejected(f"not a {name}: {other}")
-        return _checked(event)
 
     def _state_units(self, name: str, body: msgspec.Raw) -> UnitsStated | None:
         """Convert values of a type from these units from now on; None if the packet states none."""
@@ -191,34 +185,28 @@ class EventDecoder:
         return UnitsStated(type_, units)
 
     def _use_units(self, name: str, units: Mapping[str, str]) -> None:
-        if (self._decoders.get(name) or self._find(name)) is not None:
+        if name in self._maps or self._find(name):
             self._units[name] = units
             self._use(MapReader(self._maps[name].type, self.unread, units))
 
     def _use(self, reader: MapReader) -> None:
         name = name_of(reader.type)
         self._maps[name] = reader
-        self._decoders[name] = reader if reader.converts else msgspec.msgpack.Decoder(reader.type)
         self._lists.pop(name, None)
+        self._decoders.pop(name, None)
         if not reader.converts:
+            self._decoders[name] = msgspec.msgpack.Decoder(reader.type).decode
             self._lists[name] = msgspec.msgpack.Decoder(list[list[reader.type]]).decode  # type: ignore[name-defined]
 
-    def _find(self, name: str) -> "msgspec.msgpack.Decoder[Event] | MapReader | None":
+    def _find(self, name: str) -> bool:
+        """Prepare to read a type; whether it is known."""
         if name in self._unknown:
-            return None
+            return False
         known = self._given if self._given is not None else subtypes(Event)
         found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name]
         if not found:
             if self._given is not None and len(self._unknown) < MOST_UNKNOWN:
                 self._unknown.add(name)
-            return None
+            return False
         self._use(MapReader(found[-1], self.unread))
-        return self._decoders[name]
-
-
-def _checked(event: Event) -> Event | Rejected:
-    """A decoded event, unless it has a value that msgspec accepts and its attribute does not."""
-    invalid = invalid_decoded_finders[type(event)](event)
-    if invalid is None:
-        return event
-    return Rejected(f"not a {name_of(type(event))}: {describe_invalid(event, invalid).reason}")
+        return True

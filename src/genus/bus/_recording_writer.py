@@ -41,6 +41,7 @@ from genus.bus._frames import FrameFormat
 from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
 from genus.model._check import FindInvalid, invalid_finders
+from genus.model._unread import unread_types, unread_values
 
 BLOCK_EVENTS, BLOCK_BYTES = 4096, 1 << 18
 """A block is written with so many events, or about so many bytes, at the latest."""
@@ -142,6 +143,9 @@ class RecordingWriter:
             return
         if not is_valid or not FIRST_US <= at_us <= LAST_US:
             encode_map(event, at_us)  # which raises the error
+        if unread_types and unread_values(event):
+            self._write_encoded(event, at_us)
+            return
         self._add((at_us, event))
         if len(self._waiting) >= self._limit:
             self.flush()

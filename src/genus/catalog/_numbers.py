@@ -19,6 +19,7 @@ from genus.codes._etags import Block, EtagSpace, Grant, merge_blocks, power_of_t
 from genus.codes._prime_schemes import LinePrimes
 from genus.codes._topological import children_of
 from genus.errors import EtagsExhausted, HierarchyError
+from genus.model._unread import unread_types, unread_values
 
 FAMILY_ROOM = 16
 """The least number of types that a family gets event tags for, as long as there are few families."""
@@ -183,18 +184,23 @@ def _sizes(
     return sizes
 
 
-def tag_reader(bits: Mapping[str, int], base: int = 0) -> Callable[[Any], int]:
+def tag_reader(bits: Mapping[str, int], base: int = 0, *, as_sent: bool = False) -> Callable[[Any], int]:
     """A compiled function that gives the presence bits of an event, or-ed to a base.
 
-    `bits` has the bit of each attribute of the event's class.
+    `bits` has the bit of each attribute of the event's class. With `as_sent`, attributes whose values cannot be read
+    here count as present, as they do for the sender of the event.
 
     >>> from types import SimpleNamespace
     >>> tag_reader({"time": 0, "lane": 5})(SimpleNamespace(time=None, lane=2))
     32
     """
-    lines = [f"    if event.{name} is not None: tag |= {1 << bit}" for name, bit in bits.items()]
+    lines = []
+    for name, bit in bits.items():
+        lines.append(f"    if event.{name} is not None: tag |= {1 << bit}")
+        if as_sent:
+            lines.append(f"    elif unread_types and {name!r} in unread_values(event): tag |= {1 << bit}")
     source = "\n".join(["def read(event):", f"    tag = {base}", *lines, "    return tag"])
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"unread_types": unread_types, "unread_values": unread_values}
     exec(compile(source, "<tag>", "exec"), scope)
     reader: Callable[[Any], int] = scope["read"]
     return reader

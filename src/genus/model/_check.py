@@ -17,6 +17,7 @@ from genus.errors import EventError
 from genus.model._event import Event
 from genus.model._signature import attributes, name_of
 from genus.model._types import DurationType, IntType, TimeType
+from genus.model._unread import unread_values
 from genus.model._values import NAMES, InvalidValue, ValueTest, describe_value, own_bounds, usual_test, value_test
 from genus.model._vector import Attribute
 
@@ -57,11 +58,12 @@ def _invalid_finder(cls: type) -> FindInvalid:
 
 
 def _invalid_decoded_finder(cls: type) -> FindInvalid:
-    return _generate(_tests_left_out(cls))
+    return _generate(_tests_left_out(cls), is_decoded=True)
 
 
 def _invalid_decoded_finder_in(cls: type) -> FindInvalidIn:
-    find: FindInvalidIn = _generate(_tests_left_out(cls), ["def find_invalid(es):", " for e in es:"], " return None")
+    opening = ["def find_invalid(es):", " for e in es:"]
+    find: FindInvalidIn = _generate(_tests_left_out(cls), opening, " return None", is_decoded=True)
     return find
 
 
@@ -96,26 +98,37 @@ def _generate(
     tests: Iterable[tuple[Attribute, ValueTest]],
     opening: Iterable[str] = ("def find_invalid(e):",),
     closing: str = "    return None",
+    *,
+    is_decoded: bool = False,
 ) -> Callable[[Any], str | None]:
-    names: dict[str, object] = dict(NAMES)
+    """A function of these tests; a required attribute may be None if its value could not be read, and is kept."""
+    names: dict[str, object] = {**NAMES, "is_unread": _is_unread}
     lines = list(opening)
     for number, (attribute, (code, own, usual)) in enumerate(tests):
         names |= {f"{name}{number}": value for name, value in own.items()}
         lines.append(f"    v = e.{attribute.name}")
         indent = "    "
-        if attribute.optional:
+        if attribute.optional or is_decoded:
             lines.append("    if v is not None:")
             indent *= 2
+            unless = ""
+        else:
+            unless = f" and not (v is None and is_unread(e, {attribute.name!r}))"
         refuse = f"return {attribute.name!r}"
         if usual is not None:  # most values have the usual class, which is tested once
             lines.append(f"{indent}if v.__class__ is base{number}:")
             lines.append(f"{indent}    if not ({usual.format(n=number)}): {refuse}" if usual else f"{indent}    pass")
-            lines.append(f"{indent}elif not ((v := plain(v)) is not None and {code.format(n=number)}): {refuse}")
+            test = f"(v := plain(v)) is not None and {code.format(n=number)}"
+            lines.append(f"{indent}elif not ({test}){unless}: {refuse}")
         else:
-            lines.append(f"{indent}if not ({code.format(n=number)}): {refuse}")
+            lines.append(f"{indent}if not ({code.format(n=number)}){unless}: {refuse}")
     exec(compile("\n".join([*lines, closing]), "<genus check>", "exec"), names)
     found: Callable[[Any], str | None] = names["find_invalid"]  # type: ignore[assignment]
     return found
+
+
+def _is_unread(event: Event, name: str) -> bool:
+    return name in unread_values(event)
 
 
 def _is_left_out(cls: type, attribute: Attribute) -> bool:

@@ -1,8 +1,9 @@
 """`Event` and `Kind`: how event types are declared, and what is refused when a class is created.
 
 Events are msgspec structs: frozen, keyword-only, without a dictionary and outside the garbage collector, which makes
-them cheap to decode, compare and hash. Creating one in Python goes through a function that names what is given wrongly
-and makes values plain, and costs about as much as a frozen dataclass. The metaclass checks the rules that keep codes
+them cheap to decode, compare and hash. `_unread` gives them a slot for values that this process cannot read. Creating
+one in Python goes through a function that names what is given wrongly and makes values plain, and costs about as much
+as a frozen dataclass. The metaclass checks the rules that keep codes
 and vectors prefix-stable: fields come from one base only, and an attribute name has one type within its family.
 """
 
@@ -31,6 +32,7 @@ from genus.model._types import (
     read_annotation,
     with_one_bound,
 )
+from genus.model._unread import UnreadSlot
 from genus.model._values import describe_value, is_valid
 from genus.model._vector import RETYPABLE, Attribute, Family, Vector, own_first
 
@@ -86,7 +88,8 @@ def _state_base(name: str, bases: tuple[type, ...]) -> type | None:
             f"{name} derives from {' and '.join(base.__name__ for base in events)}: attributes may come from one base "
             "only. Keep the one whose attributes it extends and make the others kinds (class X(Kind))"
         )
-    if others := [base.__name__ for base in bases if not isinstance(base, KindMeta) and base is not msgspec.Struct]:
+    own = (msgspec.Struct, UnreadSlot)
+    if others := [base.__name__ for base in bases if not isinstance(base, KindMeta) and base not in own]:
         raise DeclarationError(f"{name} derives from {', '.join(others)}; derive from Event and kinds only")
     if events and bases[0] is not events[0]:
         raise DeclarationError(f"{name} must name {events[0].__name__} before its kinds")
@@ -409,7 +412,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
 
 
 @typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Event(msgspec.Struct, metaclass=EventMeta):
+class Event(UnreadSlot, msgspec.Struct, metaclass=EventMeta):
     """The root of all event types, with the context and quality attributes every event may carry.
 
     Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen,

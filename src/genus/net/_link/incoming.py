@@ -332,7 +332,7 @@ class Counts:
         self.superseded = 0
         """Last values that came after a newer one."""
         self.rejections = Rejections()
-        self.unread = UnreadValues()
+        self.unread = UnreadValues(is_logged=True)
 
 
 class IncomingKeys:

@@ -288,8 +288,10 @@ class NetLink(Link, RelayLink):
         return {name: count for name, count in own.items() if count} | carried
 
     def examples(self) -> Mapping[str, Any]:
-        """The last packet that was rejected, for each reason."""
-        return self._incoming.counts.rejections.examples
+        """The last packet that was rejected for each reason, and the last value of each attribute that was not read."""
+        counts = self._incoming.counts
+        unread = {f"not read: {label}": value for label, value in dict(counts.unread.examples).items()}
+        return {**counts.rejections.examples, **unread}
 
     def close(self) -> None:
         """Say goodbye and leave the network; a second call does nothing."""

@@ -15,6 +15,7 @@ from genus.errors import EventError
 from genus.model import Event, name_of
 from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
 from genus.model._plain import encodable_value
+from genus.model._unread import unread_types, with_unread
 from genus.net._cloudevents import CloudEvent, CloudEventReader
 from genus.records import Rejected as CloudRejected
 
@@ -31,7 +32,7 @@ def encode_payload(event: Event) -> bytes:
     if (name := invalid_finders[event.__class__](event)) is not None:
         raise EventError(describe_invalid(event, name).message)
     try:
-        return _encode(event)
+        return _encode(with_unread(event) if unread_types else event)
     except Exception as problem:  # of msgspec, and of a value that another thread changes
         raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
 
@@ -41,7 +42,7 @@ def payload_encoder(cls: type[Event]) -> Callable[[Event], bytes]:
     find_invalid, encode = invalid_finders[cls], _encode
 
     def encode_one(event: Event) -> bytes:
-        if find_invalid(event) is None:
+        if find_invalid(event) is None and not unread_types:
             try:
                 return encode(event)
             except Exception as problem:  # of msgspec, and of a value that another thread changes
@@ -58,7 +59,7 @@ def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
         if (name := find_invalid(event)) is not None:
             raise EventError(describe_invalid(event, name).message)
     try:
-        return _encode(events)
+        return _encode([with_unread(event) for event in events] if unread_types else events)
     except Exception as problem:  # of msgspec, and of a value that another thread changes
         raise EventError(f"a batch of {name_of(cls)} cannot be encoded: {problem}") from problem
 
@@ -108,9 +109,11 @@ class PayloadReader:
         """The event in a payload, or the reason why there is none (`Rejected`)."""
         try:
             event = self._decode(payload)
-        except Exception as problem:  # also what a class's own __post_init__ raises
-            return self._read_map(payload, problem)
-        return event if self._find_invalid(event) is None else self._reject(event)
+            if self._find_invalid(event) is None:
+                return event
+        except Exception:  # also what a class's own __post_init__ raises
+            pass
+        return self._read_map(payload)
 
     def read_all(self, payload: bytes) -> Sequence[Event] | None:
         """The events of a batch, if they can be read at once and all are valid; None if not."""
@@ -124,17 +127,14 @@ class PayloadReader:
         is_valid = 0 < count <= MOST_EVENTS and list(map(self._find_invalid, events)).count(None) == count
         return events if is_valid else None
 
-    def _read_map(self, payload: Any, problem: Exception) -> Event | Rejected:
-        """Read a CloudEvent, or an event of a class of another age."""
+    def _read_map(self, payload: Any) -> Event | Rejected:
+        """Read a CloudEvent, or an event of a class of another age or with other units."""
         if (text := bytes(payload))[:1] == b"{":
             return self.read_cloud(self._clouds.read_structured(text))
-        if self._map.converts:  # it was read by its map
-            return Rejected(f"not a {name_of(self.type)}: {problem}")
         try:
-            event = self._map.decode(payload, problem)
-        except Exception as other:
-            return Rejected(f"not a {name_of(self.type)}: {other}")
-        return event if self._find_invalid(event) is None else self._reject(event)
+            return self._map.decode(payload)
+        except Exception as problem:
+            return Rejected(f"not a {name_of(self.type)}: {problem}")
 
     def read_cloud(self, read: CloudEvent | CloudRejected) -> Event | Rejected:
         """The event of a CloudEvent that was read, if it is of the type that the key says."""
@@ -150,7 +150,3 @@ class PayloadReader:
     def read_binary(self, attributes: Mapping[str, str]) -> Callable[[Any], Any]:
         """What reads the data of a CloudEvent in binary mode."""
         return lambda data: self.read_cloud(self._clouds.read_binary(attributes, bytes(data)))
-
-    def _reject(self, event: Event) -> Rejected:
-        invalid = self._find_invalid(event)
-        return Rejected(f"not a {name_of(self.type)}: {describe_invalid(event, invalid or '').reason}")

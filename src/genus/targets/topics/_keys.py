@@ -129,7 +129,7 @@ def _key_reader(cls: type[Event], tagged: Sequence[str], keys: Sequence[str]) ->
         key = keys[0]
         return lambda event: key
     own = vector(cls).pair(attributes(cls))
-    read = tag_reader({own[name].name: bit for bit, name in enumerate(reversed(tagged))})
+    read = tag_reader({own[name].name: bit for bit, name in enumerate(reversed(tagged))}, as_sent=True)
     return lambda event: keys[read(event)]
 
 
