@@ -156,8 +156,7 @@ REFUSED = {
     "put of a wrong type": (PUT, [segment(LOOP)], write_cbor({5: "three"}), "4.00"),
     "put of names": (PUT, [segment(LOOP)], write_cbor({"lane": 3}), "4.00"),
     "put of too large a number": (PUT, [segment(LOOP)], write_cbor({5: 1 << 70}), "4.00"),
-    "put of an unknown choice": (PUT, [segment(LOOP)], write_cbor({5: 1, 7: 9}), "4.00"),
-    "put of a time out of range": (PUT, [segment(LOOP)], write_cbor({5: 1, 0: 1 << 62}), "4.00"),
+    "put of no choice": (PUT, [segment(LOOP)], write_cbor({5: 1, 7: -1}), "4.00"),
     "put of a pair that is not below": (PUT, [segment(LOOP)], join_pairs([(5, b"\xa0")]), "4.00"),
     "put of no pair": (PUT, [segment(LOOP)], write_cbor([[1, 2, 3]]), "4.00"),
     "option of Genus that is damaged": (PUT, [segment(LOOP), (65_052, b"\x01")], ONE_LOOP, "4.00"),
@@ -176,6 +175,25 @@ REFUSED = {
     "catalog that is none": (POST, [segment("types")], b"no catalog", "4.09"),
     "put to wants": (PUT, [segment("w")], b"x", "4.05"),
 }
+
+
+def test_values_that_cannot_be_read_are_absent_and_counted_by_few_names() -> None:
+    heard = Heard()
+    with server() as (hub, port), raw_client(port) as raw:
+        hub.subscribe(Subscription(CoapLoop), heard)
+        for strange in ({7: 9}, {0: 1 << 62}, dict.fromkeys(range(100, 300), 1)):
+            assert raw.ask(PUT, [segment(LOOP)], write_cbor({5: 1, **strange}))[0] == "2.04"
+        for first in range(300, 3000, 100):
+            assert (
+                raw.ask(PUT, [segment(LOOP)], write_cbor(dict.fromkeys((5, *range(first, first + 100)), 1)))[0]
+                == "2.04"
+            )
+        assert wait_for(lambda: len(heard) == 30)
+        assert set(heard) == {CoapLoop(lane=1)}
+        found = hub.traffic().link
+        assert found["not read: CoapLoop.vehicle"] == found["not read: CoapLoop.time"] == 1
+        assert len(found) < 600
+        assert sums(hub, "not read") == 2 + 2900
 
 
 def test_requests_that_are_wrong_get_an_error_and_are_counted() -> None:
