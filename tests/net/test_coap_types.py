@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from enum import Enum
 from random import Random
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import aiocoap
 import cbor2
@@ -253,9 +253,14 @@ class Evolution:
         for each in attributes(cls):
             match each.type:
                 case ChoiceType(enum=enum) if enum is not None:
-                    values[each.name] = self.random.choice([None, *cast(type[Enum], enum)])
+                    values[each.name] = self.random.choice([None, *enum])
                 case IntType() | FloatType() | TextType() | BoolType() if each.name not in ("source", "place"):
-                    pool = {IntType: [1, -5], FloatType: [0.5, 2.0], TextType: ["a", "é"], BoolType: [True, False]}
+                    pool: dict[type, list[Any]] = {
+                        IntType: [1, -5],
+                        FloatType: [0.5, 2.0],
+                        TextType: ["a", "é"],
+                        BoolType: [True, False],
+                    }
                     values[each.name] = self.random.choice([None, *pool[type(each.type)]])
         return cls(**{**values, "number": number})
 

@@ -12,6 +12,7 @@ from aiocoap.numbers import codes
 from genus.codes import encode_path_segment, parse_path_segment
 from genus.model import name_of
 from genus.net._coap.upstream import DEFAULT_AGE_S, NO_ANSWER, Observation, Upstream
+from genus.net._coap.values import SCALARS
 from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
 from genus.targets.coap import CoapFilter
@@ -19,7 +20,6 @@ from genus.targets.coap import CoapFilter
 FRESH_S = 128.0
 """After so long a notification is new whatever its number is (RFC 7641, section 3.4)."""
 _LINK = re.compile(r"<([^>]*)>")
-_SCALARS = (bool, int, float, str, bytes)
 
 Pairs = list[tuple[int, dict[Any, Any]]]
 
@@ -260,8 +260,8 @@ class PlainDevice:
 
 
 def _scalars(attributes: dict[Any, Any]) -> bytes:
-    """What tells two values apart; arrays and maps are none of attributes that are known."""
-    known = {number: value for number, value in attributes.items() if type(value) in _SCALARS}
+    """What tells two values apart."""
+    known = {number: value for number, value in attributes.items() if type(value) in SCALARS}
     try:
         return write_cbor(known)
     except Exception:  # keys that cannot be sorted

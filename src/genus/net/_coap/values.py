@@ -53,6 +53,8 @@ _DECODED: dict[type, Any] = {TimeType: datetime, DurationType: timedelta, Opaque
 """What the values of an attribute that are kept in msgpack are decoded as, where msgpack does not say it."""
 
 Convert = Callable[[Any], Any]
+SCALARS = (bool, int, float, str, bytes)
+"""What the values of attributes are in CBOR; arrays and maps are none."""
 
 
 class _Field(NamedTuple):
@@ -160,7 +162,8 @@ class EventReader:
             if isinstance(found, Unreadable):
                 return Unreadable(f"not a {name_of(self.type)}: {name} {found.reason}")
             if isinstance(found, Unread):
-                self._unread.add(name_of(self.type), name, repr(value)[:80].encode(), partial(str, found.reason))
+                shown = write_cbor(value) if value.__class__ in SCALARS else b""  # others may grow when written
+                self._unread.add(name_of(self.type), name, shown, partial(str, found.reason))
             else:
                 fields[name] = found
         return self._check(fields)
