@@ -11,6 +11,7 @@ import pytest
 from genus import Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
+from genus.net import EventsLost
 from genus.net._coap.datagrams import Malformed, WellFormed, check_datagram
 from genus.net._coap.wire import (
     Notified,
@@ -28,7 +29,7 @@ from genus.net._coap.wire import (
 )
 from genus.net._envelope import Origin
 
-from .coap_network import CoapLoop, Heard, client, link_of, server, sums, wait_for
+from .coap_network import CoapLamp, CoapLoop, Heard, client, link_of, server, sums, wait_for
 
 CON, NON, ACK, RST = range(4)
 GET, POST, PUT, DELETE, FETCH = range(1, 6)
@@ -304,6 +305,26 @@ def test_a_client_counts_what_a_server_says_wrongly() -> None:
         assert sums(one, "rejected: ") == len(cases)
         hub.publish(CoapLoop(lane=5))
         assert wait_for(lambda: heard.lanes() == [5])
+
+
+def test_an_event_that_cannot_be_read_is_told_and_kept_as_an_example() -> None:
+    heard, told, other = Heard(), Heard(), Heard()
+    with server() as (_, port), client(port) as one:
+        one.subscribe(Subscription(CoapLoop), heard, on_trouble=told)
+        one.subscribe(Subscription(CoapLamp), heard, on_trouble=other)
+        peer = link_of(one).peers[0]
+        observation = next(iter(peer.observations.values()))
+        notified = Notified(peer.received.session, peer.received.last + 1, (Origin(b"12345678", 1),))
+        peer.received.take(observation, notified, write_cbor([[observation.code, {5: "three"}]]))
+        assert wait_for(lambda: bool(told))
+        reason = "not a CoapLoop: lane is no int"
+        assert told == [
+            EventsLost("CoapLoop", 1, b"12345678".hex(), link_of(one).uid.hex(), f"it could not be read: {reason}")
+        ]
+        assert one.traffic().link[f"rejected: {reason}"] == 1
+        assert link_of(one).examples()[reason].topic == hex(observation.code)
+        assert not other
+        assert not heard
 
 
 # -- the strict test itself --------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 from aiocoap.numbers import codes
 
 from genus.codes import encode_path_segment, parse_path_segment
-from genus.model import name_of
+from genus.model import Event, name_of
 from genus.net._coap.upstream import DEFAULT_AGE_S, NO_ANSWER, Observation, Upstream
 from genus.net._coap.values import SCALARS
 from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
@@ -109,10 +109,12 @@ class ReceivedEvents:
 
 
 def deliver(upstream: Upstream, code: int, attributes: dict[Any, Any], origin: Origin) -> None:
-    """Give an event to the bus if it can be read."""
+    """Give an event to the bus; one that cannot be read is lost, and told so."""
     event = upstream.shared.read(code, attributes)
     if isinstance(event, Unreadable):
         upstream.rejections.add(event.reason, hex(code), _scalars(attributes))
+        type_ = upstream.shared.type_of(code) or name_of(Event)
+        upstream.inbox.missed(type_, 1, origin.uid.hex(), f"it could not be read: {event.reason}")
     else:
         upstream.counts["received"] += 1
         upstream.inbox.receive(event, origin)
