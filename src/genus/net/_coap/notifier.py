@@ -320,6 +320,8 @@ class Notifier:
             in_flight = session.in_flight.entries if session.in_flight else ()
             lost = [entry.outgoing for entry in (*session.queue, *in_flight)]
             self._tell_lost(session, lost, "the server was closed")
+            session.queue.clear()
+            session.in_flight = None
             for observer in list(session.observers.values()):
                 if observer.send is not None:
                     observer.send(respond(b"the server ends", None, code=codes.SERVICE_UNAVAILABLE))

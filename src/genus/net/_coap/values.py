@@ -116,24 +116,21 @@ class EventWriter:
                     yield bit, _writer(attribute)(msgspec.msgpack.decode(value, type=kind))
 
 
+_WRITERS: dict[type, Convert] = {
+    FloatType: float,
+    IntType: int,
+    BoolType: bool,
+    TimeType: micros_of_time,
+    DurationType: micros_of_duration,
+    OpaqueType: _encode,
+}
+
+
 def _writer(attribute: Attribute) -> Convert:
-    match attribute.type:
-        case FloatType():
-            return float
-        case IntType():
-            return int
-        case BoolType():
-            return bool
-        case TimeType():
-            return micros_of_time
-        case DurationType():
-            return micros_of_duration
-        case ChoiceType(values):
-            numbers = {value: number for number, value in enumerate(values)}
-            return lambda value: numbers[getattr(value, "value", value)]
-        case OpaqueType():
-            return _encode
-    return plain_value
+    if isinstance(attribute.type, ChoiceType):
+        numbers = {value: number for number, value in enumerate(attribute.type.values)}
+        return lambda value: numbers[getattr(value, "value", value)]
+    return _WRITERS.get(type(attribute.type), plain_value)
 
 
 class Unread(msgspec.Struct, frozen=True):
@@ -157,7 +154,7 @@ class EventReader:
         for number, value in given.items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 return Unreadable("a key that is no number of an attribute")
-            name, read = self._readers.get(number, (str(min(number, 1 << 16)), _read_unknown))
+            name, read = self._readers.get(number) or (str(min(number, 1 << 16)), _read_unknown)
             found = read(value)
             if isinstance(found, Unreadable):
                 return Unreadable(f"not a {name_of(self.type)}: {name} {found.reason}")
@@ -166,40 +163,11 @@ class EventReader:
                 self._unread.add(name_of(self.type), name, shown, partial(str, found.reason))
             else:
                 fields[name] = found
-        return self._check(fields)
-
-    def _check(self, fields: dict[str, Any]) -> Event | Unreadable:
         try:
-            made = self._reader.read(_encode(fields))
+            made: Event | Rejected = self._reader.read(_encode(fields))
         except Exception as problem:  # lone surrogates
             return Unreadable(f"not a {name_of(self.type)}: {str(problem)[:200]}")
-        if isinstance(made, Rejected):
-            return Unreadable(made.reason)
-        event: Event = made
-        return event
-
-
-def _reader(attribute: Attribute) -> Convert:
-    match attribute.type:
-        case FloatType():
-            return _read_float
-        case IntType():
-            return _read_int
-        case BoolType():
-            return _expect(bool)
-        case TextType():
-            return _expect(str)
-        case BytesType():
-            return _expect(bytes)
-        case TimeType():
-            return lambda value: _read_micros(value, lambda span: _EPOCH + span)
-        case DurationType():
-            return lambda value: _read_micros(value, lambda span: span)
-        case ChoiceType(values):
-            return lambda value: _read_choice(value, values)
-        case OpaqueType():
-            return _read_opaque
-    raise AssertionError(f"no reader for {attribute}")  # all attribute types are above
+        return Unreadable(made.reason) if isinstance(made, Rejected) else made
 
 
 def _expect(kind: type) -> Convert:
@@ -243,3 +211,21 @@ def _read_opaque(value: Any) -> Any:
     except Exception:  # msgspec's errors, UnicodeDecodeError, RecursionError
         return Unreadable("is no msgpack")
     return msgspec.Raw(value)
+
+
+_READERS: dict[type, Convert] = {
+    FloatType: _read_float,
+    IntType: _read_int,
+    BoolType: _expect(bool),
+    TextType: _expect(str),
+    BytesType: _expect(bytes),
+    TimeType: partial(_read_micros, convert=_EPOCH.__add__),
+    DurationType: partial(_read_micros, convert=plain_value),
+    OpaqueType: _read_opaque,
+}
+
+
+def _reader(attribute: Attribute) -> Convert:
+    if isinstance(attribute.type, ChoiceType):
+        return partial(_read_choice, values=attribute.type.values)
+    return _READERS[type(attribute.type)]
