@@ -131,7 +131,7 @@ def coded_server() -> Iterator[tuple[int, Catalog]]:
         assert isinstance(link, CoapLink)
         assert link.hub is not None
         time.sleep(0.1)
-        yield link.port, link.hub.agreement.catalog
+        yield link.port, link.hub.shared.catalog
 
 
 def measure(port: int, paths: list[str]) -> Cost:

@@ -11,6 +11,7 @@ import pytest
 from genus import Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
+from genus.net import EventsLost
 from genus.net._coap.datagrams import Malformed, WellFormed, check_datagram
 from genus.net._coap.wire import (
     Notified,
@@ -28,7 +29,7 @@ from genus.net._coap.wire import (
 )
 from genus.net._envelope import Origin
 
-from .coap_network import CoapLoop, Heard, client, link_of, server, sums, wait_for
+from .coap_network import CoapLamp, CoapLoop, Heard, client, link_of, server, sums, wait_for
 
 CON, NON, ACK, RST = range(4)
 GET, POST, PUT, DELETE, FETCH = range(1, 6)
@@ -156,8 +157,7 @@ REFUSED = {
     "put of a wrong type": (PUT, [segment(LOOP)], write_cbor({5: "three"}), "4.00"),
     "put of names": (PUT, [segment(LOOP)], write_cbor({"lane": 3}), "4.00"),
     "put of too large a number": (PUT, [segment(LOOP)], write_cbor({5: 1 << 70}), "4.00"),
-    "put of an unknown choice": (PUT, [segment(LOOP)], write_cbor({5: 1, 7: 9}), "4.00"),
-    "put of a time out of range": (PUT, [segment(LOOP)], write_cbor({5: 1, 0: 1 << 62}), "4.00"),
+    "put of no choice": (PUT, [segment(LOOP)], write_cbor({5: 1, 7: -1}), "4.00"),
     "put of a pair that is not below": (PUT, [segment(LOOP)], join_pairs([(5, b"\xa0")]), "4.00"),
     "put of no pair": (PUT, [segment(LOOP)], write_cbor([[1, 2, 3]]), "4.00"),
     "option of Genus that is damaged": (PUT, [segment(LOOP), (65_052, b"\x01")], ONE_LOOP, "4.00"),
@@ -173,9 +173,28 @@ REFUSED = {
     "DELETE": (DELETE, [segment(LOOP)], b"", "4.05"),
     "FETCH": (FETCH, [segment(LOOP)], b"", "4.05"),
     "a method that is none": (31, [segment(LOOP)], b"", "4.05"),
-    "catalog that is none": (POST, [segment("c")], b"no catalog", "4.09"),
+    "catalog that is none": (POST, [segment("types")], b"no catalog", "4.09"),
     "put to wants": (PUT, [segment("w")], b"x", "4.05"),
 }
+
+
+def test_values_that_cannot_be_read_are_absent_and_counted_by_few_names() -> None:
+    heard = Heard()
+    with server() as (hub, port), raw_client(port) as raw:
+        hub.subscribe(Subscription(CoapLoop), heard)
+        for strange in ({7: 9}, {0: 1 << 62}, dict.fromkeys(range(100, 300), 1)):
+            assert raw.ask(PUT, [segment(LOOP)], write_cbor({5: 1, **strange}))[0] == "2.04"
+        for first in range(300, 3000, 100):
+            assert (
+                raw.ask(PUT, [segment(LOOP)], write_cbor(dict.fromkeys((5, *range(first, first + 100)), 1)))[0]
+                == "2.04"
+            )
+        assert wait_for(lambda: len(heard) == 30)
+        assert set(heard) == {CoapLoop(lane=1)}
+        found = hub.traffic().link
+        assert found["not read: CoapLoop.vehicle"] == found["not read: CoapLoop.time"] == 1
+        assert len(found) < 600
+        assert sums(hub, "not read") == 2 + 2900
 
 
 def test_requests_that_are_wrong_get_an_error_and_are_counted() -> None:
@@ -286,6 +305,26 @@ def test_a_client_counts_what_a_server_says_wrongly() -> None:
         assert sums(one, "rejected: ") == len(cases)
         hub.publish(CoapLoop(lane=5))
         assert wait_for(lambda: heard.lanes() == [5])
+
+
+def test_an_event_that_cannot_be_read_is_told_and_kept_as_an_example() -> None:
+    heard, told, other = Heard(), Heard(), Heard()
+    with server() as (_, port), client(port) as one:
+        one.subscribe(Subscription(CoapLoop), heard, on_trouble=told)
+        one.subscribe(Subscription(CoapLamp), heard, on_trouble=other)
+        peer = link_of(one).peers[0]
+        observation = next(iter(peer.observations.values()))
+        notified = Notified(peer.received.session, peer.received.last + 1, (Origin(b"12345678", 1),))
+        peer.received.take(observation, notified, write_cbor([[observation.code, {5: "three"}]]))
+        assert wait_for(lambda: bool(told))
+        reason = "not a CoapLoop: lane is no int"
+        assert told == [
+            EventsLost("CoapLoop", 1, b"12345678".hex(), link_of(one).uid.hex(), f"it could not be read: {reason}")
+        ]
+        assert one.traffic().link[f"rejected: {reason}"] == 1
+        assert link_of(one).examples()[reason].topic == hex(observation.code)
+        assert not other
+        assert not heard
 
 
 # -- the strict test itself --------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ import pytest
 from genus import Event, Kind, Maybe, Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.net._coap import notifier, sessions, site
+from genus.net._coap import notifier, sessions
+from genus.net._coap import server as coap_server
 from genus.net._coap.sessions import Observer, Sessions
 from genus.net._coap.wire import ObservationMark, write_mark
 from genus.targets.coap import compile, parse_mask
@@ -61,11 +62,12 @@ def test_changes_of_wants_do_not_wait_for_an_observer_one_by_one(raw_server: tup
 
 def test_bodies_in_blocks_are_bounded(raw_server: tuple[Any, Raw], monkeypatch: pytest.MonkeyPatch) -> None:
     hub, raw = raw_server
-    monkeypatch.setattr(site, "MOST_KEPT", 10)
+    monkeypatch.setattr(coap_server, "MOST_KEPT", 10)
     kept = link_of(hub)._endpoint.context.serversite._kept
     for number in range(100):
         query = (15, f"x={number}".encode())
-        assert raw.ask(GET, [segment("c"), query, (BLOCK2, uint(0))])[0] == "2.05"
+        asked = [(15, b"ct=60")] * number
+        assert raw.ask(GET, [segment("rd-lookup"), segment("res"), *asked, (BLOCK2, uint(0))])[0] == "2.05"
         assert raw.ask(PUT, [segment("DA"), query, (27, uint(0x0E))], b"x" * 1024)[0] == "2.31"
         assert sum(len(each._items) for each in kept) <= 12
     assert sums(hub, "bodies in blocks that were forgotten") > 5
@@ -77,7 +79,7 @@ def test_a_known_client_may_observe_more_when_there_are_too_many(monkeypatch: py
 
     def attach(uid: bytes, number: int) -> object:
         mark = ObservationMark(uid, number)
-        return made.attach(mark, lambda mark: Observer(None, lambda answer: None, "remote", mark))  # type: ignore[arg-type]
+        return made.attach(mark, Observer(None, lambda answer: None, "remote", mark))  # type: ignore[arg-type]
 
     assert attach(b"12345678", 1) is not None
     assert attach(b"another1", 1) is None

@@ -12,8 +12,8 @@ from genus import Bus, Event, Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import EventsLost
-from genus.net._coap.observation import Observation
 from genus.net._coap.observing import FRESH_S
+from genus.net._coap.upstream import Observation
 from genus.testing import DatagramProxy
 
 from .coap_network import CoapBlob, CoapLamp, CoapLoop, Heard, client, free_port, link_of, server, sums, wait_for

@@ -7,7 +7,8 @@ import pytest
 
 from genus import Subscription
 from genus.catalog import Catalog
-from genus.net._coap.sessions import BATCH, LINGER_S, Batch, Observer, Outgoing, Session, Sessions
+from genus.net._coap.sessions import BATCH, LINGER_S, Batch, Observer, Session, Sessions
+from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import ObservationMark
 from genus.net._envelope import Origin
 from genus.targets.coap import QueryFilter, compile, read_query
@@ -158,14 +159,14 @@ def test_a_client_gets_each_event_once_or_knows_how_many_are_missing(seed: int) 
 def test_sessions_end_with_their_last_observation_or_when_they_are_overdue() -> None:
     sessions = Sessions(10)
     first, second = ObservationMark(UID, 1), ObservationMark(UID, 2)
-    made = sessions.attach(first, lambda mark: observer(Subscription(CoapLoop)))
-    assert sessions.attach(second, lambda mark: observer(Subscription(CoapLamp), 2)) is made
+    made = sessions.attach(first, observer(Subscription(CoapLoop)))
+    assert sessions.attach(second, observer(Subscription(CoapLamp), 2)) is made
     assert sessions.end(first)
     assert sessions.find(UID) is made
     assert sessions.end(second)
     assert not sessions.end(second)
     assert len(sessions) == 0
-    plain = sessions.attach(None, lambda mark: observer(Subscription(CoapLoop)))
+    plain = sessions.attach(None, observer(Subscription(CoapLoop)))
     assert plain is not None
     plain.detach(plain.observers[0], 1.0)
     assert sessions.overdue(1.0 + LINGER_S - 0.1) == []

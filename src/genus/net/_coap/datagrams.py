@@ -2,9 +2,29 @@
 
 It finds what makes a message malformed, which is counted and rejected, and options whose length or number is not
 allowed. Those are for the server to answer: an elective one is ignored, a critical one is 4.02 (Bad Option).
+Behind it is aiocoap's message layer, which retransmits and recognises repeated requests. Here it counts what it cannot
+use, and tells senders when all that they sent to a receiver was acknowledged.
 """
 
-from typing import NamedTuple
+import asyncio
+import logging
+import socket
+from collections import Counter
+from typing import Any, NamedTuple
+
+from aiocoap import Message
+from aiocoap.messagemanager import MessageManager
+from aiocoap.numbers.codes import EMPTY
+from aiocoap.numbers.constants import TransportTuning
+from aiocoap.numbers.types import CON, NON, RST
+from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
+
+from genus.net._coap.address import CoapOptions
+
+log = logging.getLogger("genus.coap")
+LATENCY_S = 5.0
+"""The longest time that a datagram is on its way. Repeated requests are recognised for twice as long and more; RFC 7252
+proposes 100 s, in which a busy client has used all message numbers."""
 
 VERSION = 1
 MOST_TOKEN = 8
@@ -13,32 +33,13 @@ PAYLOAD_MARKER = 0xFF
 _RESERVED_CLASSES = frozenset((1, 6, 7))
 
 _ANY = 65_804
+# fmt: off
 LENGTHS = {
-    1: (0, 8),
-    3: (1, 255),
-    4: (1, 8),
-    5: (0, 0),
-    6: (0, 3),
-    7: (0, 2),
-    8: (0, 255),
-    9: (0, 255),
-    11: (0, 255),
-    12: (0, 2),
-    14: (0, 4),
-    15: (0, 255),
-    16: (1, 1),
-    17: (0, 2),
-    20: (0, 255),
-    23: (0, 3),
-    27: (0, 3),
-    28: (0, 4),
-    35: (1, 1034),
-    39: (1, 255),
-    60: (0, 4),
-    252: (1, 40),
-    258: (0, 1),
-    292: (0, 8),
+    1: (0, 8), 3: (1, 255), 4: (1, 8), 5: (0, 0), 6: (0, 3), 7: (0, 2), 8: (0, 255), 9: (0, 255), 11: (0, 255),
+    12: (0, 2), 14: (0, 4), 15: (0, 255), 16: (1, 1), 17: (0, 2), 20: (0, 255), 23: (0, 3), 27: (0, 3), 28: (0, 4),
+    35: (1, 1034), 39: (1, 255), 60: (0, 4), 252: (1, 40), 258: (0, 1), 292: (0, 8),
 }
+# fmt: on
 """By number of an option: the shortest and the longest value."""
 REPEATABLE = frozenset((1, 4, 8, 11, 15, 20, 292))
 TEXTS = frozenset((3, 8, 11, 15, 20, 35, 39))
@@ -151,3 +152,140 @@ def _first_bad(options: list[tuple[int, bytes]]) -> int | None:
         if number % 2 and (is_wrong or number not in KNOWN_CRITICAL):
             return number
     return None
+
+
+# -- the message layer -------------------------------------------------------------------------------------------------
+
+
+class Tuning(TransportTuning):  # type: ignore[misc]
+    """The times of retransmission, from an address."""
+
+    MAX_LATENCY = LATENCY_S
+    reliability = True
+
+    def __init__(self, options: CoapOptions) -> None:
+        self.ACK_TIMEOUT = options.ack_timeout_s
+        self.MAX_RETRANSMIT = options.retransmits
+
+
+class StrictManager(MessageManager):  # type: ignore[misc]
+    """The message layer, which counts what it cannot use and tells when a receiver has acknowledged all."""
+
+    def __init__(self, token_manager: Any, tuning: Tuning, counts: Counter[str]) -> None:
+        super().__init__(token_manager)
+        self.tuning, self.counts = tuning, counts
+        self._progress = asyncio.Event()
+
+    def dispatch_message(self, message: Any) -> None:
+        """Take a message that was received."""
+        message.transport_tuning = self.tuning
+        if not _fits(message):
+            self.counts["rejected: a code that does not fit its type"] += 1
+            return
+        try:
+            super().dispatch_message(message)
+        except Exception:
+            self.counts["rejected: a message that could not be handled"] += 1
+            log.exception("a message could not be handled: %r", message)
+
+    def _deduplicate_message(self, message: Any) -> Any:
+        is_repeated = super()._deduplicate_message(message)
+        if is_repeated:
+            self.counts["repeated requests"] += 1
+        return is_repeated
+
+    def _process_ping(self, message: Any) -> None:
+        self.counts["pings"] += 1
+        super()._process_ping(message)
+
+    def _process_response(self, response: Any) -> Any:
+        is_expected = super()._process_response(response)
+        if not is_expected:
+            self.counts["responses to no request"] += 1
+        return is_expected
+
+    def _remove_exchange(self, message: Any) -> None:
+        super()._remove_exchange(message)
+        self._progress.set()
+
+    def _retransmit(self, message: Any, timeout: float, retransmission_counter: int) -> None:
+        self.counts["retransmissions"] += 1
+        super()._retransmit(message, timeout, retransmission_counter)
+        self._progress.set()
+
+    def dispatch_error(self, error: Any, remote: Any) -> None:
+        """Take an error of the network, as that nobody listens at a remote."""
+        super().dispatch_error(error, remote)
+        self._progress.set()
+
+    def is_busy(self, remote: Any) -> bool:
+        """Whether a message to a remote waits for its acknowledgement."""
+        return bool(self._active_exchanges) and remote in self._backlogs
+
+    async def idle(self, remote: Any) -> None:
+        """Wait until a remote has acknowledged all, or is given up."""
+        while self.is_busy(remote):
+            self._progress.clear()
+            await self._progress.wait()
+
+
+def _fits(message: Any) -> bool:
+    """Whether the code of a message is one that its type may have (RFC 7252, table 1)."""
+    if message.code.is_request():
+        return bool(message.mtype in (CON, NON))
+    if message.code == EMPTY:
+        return bool(message.mtype != NON)
+    return bool(message.code.is_response()) and message.mtype != RST
+
+
+class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
+    """The socket: what is no message is counted, and rejected if its sender waits for an acknowledgement."""
+
+    _problem: OSError | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """The socket is there; larger datagrams than it reads by default are not to be cut off."""
+        super().connection_made(transport)
+        transport.max_size = 65_536
+
+    def send(self, message: Any) -> None:
+        """Send a message; an error that another receiver has caused is none of this one.
+
+        A socket reports the error of one datagram when the next is sent, to whomever. So that is tried again; who
+        caused the error is in the socket's queue of errors.
+        """
+        for _ in range(2):
+            self._problem = None
+            super().send(message)
+            if self._problem is None:
+                return
+        self._ctx.counts["datagrams that could not be sent"] += 1
+        if not isinstance(self._problem, BlockingIOError):
+            self.loop.call_soon(self._ctx.dispatch_error, self._problem, message.remote)
+
+    def error_received(self, exc: OSError) -> None:
+        """Note an error of the socket."""
+        self._problem = exc
+
+    def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
+        """Take a datagram."""
+        found = check_datagram(data)
+        packet_info = next((value for level, kind, value in ancdata if kind == socket.IPV6_PKTINFO), None)
+        remote = UDP6EndpointAddress(address, self, pktinfo=packet_info)
+        if isinstance(found, Malformed):
+            self._reject(found, remote)
+            return
+        try:
+            message = Message.decode(data, remote)
+        except Exception:  # what the test has overlooked
+            self._reject(Malformed("a message that cannot be decoded"), remote)
+            return
+        message.bad_option = found.bad_option
+        self._ctx.dispatch_message(message)
+
+    def _reject(self, found: Malformed, remote: Any) -> None:
+        self._ctx.counts[f"rejected: {found.reason}"] += 1
+        if found.header is not None and found.header.is_confirmable:
+            reset = Message(code=EMPTY, _mtype=RST, _mid=found.header.message_id)
+            reset.remote = remote.as_response_address()
+            self.send(reset)

@@ -1,178 +1,38 @@
-"""`Endpoint`: aiocoap in a thread of its own, behind a strict test of datagrams.
+"""`Endpoint`: aiocoap in a thread of its own, behind a strict test of datagrams, and protected by OSCORE (RFC 8613).
 
-aiocoap does retransmission, recognises repeated requests and splits large bodies. What is added here: damaged datagrams
-are counted and rejected before it sees them, a place is never shared with another server, senders learn when all that
-they sent to a receiver was acknowledged, and all times are those of the address.
+aiocoap splits large bodies and matches responses to requests. What is added here: a place is never shared with another
+server, and all times are those of the address.
 """
 
 import asyncio
+import json
 import logging
 import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
 
-from aiocoap import Context, Message, error
+from aiocoap import Context, Message, credentials, defaults, error
 from aiocoap.message import UndecidedRemote
-from aiocoap.messagemanager import MessageManager
-from aiocoap.numbers.codes import EMPTY, GET
-from aiocoap.numbers.constants import TransportTuning
+from aiocoap.numbers.codes import GET
 from aiocoap.numbers.optionnumbers import OptionNumber
-from aiocoap.numbers.types import CON, NON, RST
 from aiocoap.pipe import Pipe, error_to_message
 from aiocoap.tokenmanager import TokenManager
-from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
+from genus._extras import install_command
 from genus.errors import BusError
 from genus.net._coap.address import CoapOptions, Place
-from genus.net._coap.credentials import check_protected, protect, refuse_dtls
-from genus.net._coap.datagrams import OWN_OPTION, Malformed, check_datagram
+from genus.net._coap.datagrams import OWN_OPTION, StrictManager, StrictUdp, Tuning
 
 T = TypeVar("T")
 log = logging.getLogger("genus.coap")
 
-LATENCY_S = 5.0
-"""The longest time that a datagram is on its way. Repeated requests are recognised for twice as long and more; RFC 7252
-proposes 100 s, in which a busy client has used all message numbers."""
 CLOSE_S = 5.0
 OSCORE_STEPS = 20
 """How many turns of the loop a message may take through OSCORE before it is sent."""
-
-
-class Tuning(TransportTuning):  # type: ignore[misc]
-    """The times of retransmission, from an address."""
-
-    MAX_LATENCY = LATENCY_S
-    reliability = True
-
-    def __init__(self, options: CoapOptions) -> None:
-        self.ACK_TIMEOUT = options.ack_timeout_s
-        self.MAX_RETRANSMIT = options.retransmits
-
-
-class StrictManager(MessageManager):  # type: ignore[misc]
-    """The message layer, which counts what it cannot use and tells when a receiver has acknowledged all."""
-
-    def __init__(self, token_manager: Any, tuning: Tuning, counts: Counter[str]) -> None:
-        super().__init__(token_manager)
-        self.tuning, self.counts = tuning, counts
-        self._progress = asyncio.Event()
-
-    def dispatch_message(self, message: Any) -> None:
-        """Take a message that was received."""
-        message.transport_tuning = self.tuning
-        if not _fits(message):
-            self.counts["rejected: a code that does not fit its type"] += 1
-            return
-        try:
-            super().dispatch_message(message)
-        except Exception:
-            self.counts["rejected: a message that could not be handled"] += 1
-            log.exception("a message could not be handled: %r", message)
-
-    def _deduplicate_message(self, message: Any) -> Any:
-        is_repeated = super()._deduplicate_message(message)
-        if is_repeated:
-            self.counts["repeated requests"] += 1
-        return is_repeated
-
-    def _process_ping(self, message: Any) -> None:
-        self.counts["pings"] += 1
-        super()._process_ping(message)
-
-    def _process_response(self, response: Any) -> Any:
-        is_expected = super()._process_response(response)
-        if not is_expected:
-            self.counts["responses to no request"] += 1
-        return is_expected
-
-    def _remove_exchange(self, message: Any) -> None:
-        super()._remove_exchange(message)
-        self._progress.set()
-
-    def _retransmit(self, message: Any, timeout: float, retransmission_counter: int) -> None:
-        self.counts["retransmissions"] += 1
-        super()._retransmit(message, timeout, retransmission_counter)
-        self._progress.set()
-
-    def dispatch_error(self, error: Any, remote: Any) -> None:
-        """Take an error of the network, as that nobody listens at a remote."""
-        super().dispatch_error(error, remote)
-        self._progress.set()
-
-    def is_busy(self, remote: Any) -> bool:
-        """Whether a message to a remote waits for its acknowledgement."""
-        return bool(self._active_exchanges) and remote in self._backlogs
-
-    async def idle(self, remote: Any) -> None:
-        """Wait until a remote has acknowledged all, or is given up."""
-        while self.is_busy(remote):
-            self._progress.clear()
-            await self._progress.wait()
-
-
-def _fits(message: Any) -> bool:
-    """Whether the code of a message is one that its type may have (RFC 7252, table 1)."""
-    if message.code.is_request():
-        return bool(message.mtype in (CON, NON))
-    if message.code == EMPTY:
-        return bool(message.mtype != NON)
-    return bool(message.code.is_response()) and message.mtype != RST
-
-
-class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
-    """The socket: what is no message is counted, and rejected if its sender waits for an acknowledgement."""
-
-    _problem: OSError | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        """The socket is there; larger datagrams than it reads by default are not to be cut off."""
-        super().connection_made(transport)
-        transport.max_size = 65_536
-
-    def send(self, message: Any) -> None:
-        """Send a message; an error that another receiver has caused is none of this one.
-
-        A socket reports the error of one datagram when the next is sent, to whomever. So that is tried again; who
-        caused the error is in the socket's queue of errors.
-        """
-        for _ in range(2):
-            self._problem = None
-            super().send(message)
-            if self._problem is None:
-                return
-        self._ctx.counts["datagrams that could not be sent"] += 1
-        if not isinstance(self._problem, BlockingIOError):
-            self.loop.call_soon(self._ctx.dispatch_error, self._problem, message.remote)
-
-    def error_received(self, exc: OSError) -> None:
-        """Note an error of the socket."""
-        self._problem = exc
-
-    def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
-        """Take a datagram."""
-        found = check_datagram(data)
-        packet_info = next((value for level, kind, value in ancdata if kind == socket.IPV6_PKTINFO), None)
-        remote = UDP6EndpointAddress(address, self, pktinfo=packet_info)
-        if isinstance(found, Malformed):
-            self._reject(found, remote)
-            return
-        try:
-            message = Message.decode(data, remote)
-        except Exception:  # what the test has overlooked
-            self._reject(Malformed("a message that cannot be decoded"), remote)
-            return
-        message.bad_option = found.bad_option
-        self._ctx.dispatch_message(message)
-
-    def _reject(self, found: Malformed, remote: Any) -> None:
-        self._ctx.counts[f"rejected: {found.reason}"] += 1
-        if found.header is not None and found.header.is_confirmable:
-            reset = Message(code=EMPTY, _mtype=RST, _mid=found.header.message_id)
-            reset.remote = remote.as_response_address()
-            self.send(reset)
 
 
 class EndedPipe(Pipe):  # type: ignore[misc]
@@ -217,7 +77,7 @@ class Endpoint:
         self.thread.start()
         try:
             if self.options.secure:
-                refuse_dtls(self.options.shown)
+                _refuse_dtls(self.options.shown)
             self.call(self._open(site)).result()
         except Exception as problem:
             self.close()
@@ -240,7 +100,7 @@ class Endpoint:
         context.request_interfaces.append(tokens)
         self.context, self.manager = context, manager
         if self.options.credentials is not None:
-            protect(context, self.options.credentials)
+            _protect(context, self.options.credentials)
 
     @property
     def port(self) -> int:
@@ -311,7 +171,7 @@ class Endpoint:
     def check_protected(self, place: Place) -> None:
         """BusError if the address has credentials, and none of them is for a place."""
         if self.options.credentials is not None:
-            check_protected(self.context, self.message(place, code=GET), self.options.credentials)
+            _check_protected(self.context, self.message(place, code=GET), self.options.credentials)
 
     async def request(self, message: Any, timeout: float) -> Any:
         """The response to a request; a NetworkError of aiocoap, or TimeoutError."""
@@ -355,3 +215,54 @@ def own_option(message: Any) -> bytes | None:
 def add_own_option(message: Any, value: bytes) -> None:
     """Add the option of Genus to a message."""
     message.opt.add_option(OptionNumber(OWN_OPTION).create_option(decode=value))
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _protect(context: Any, path: Path) -> None:
+    """Protect what a context sends and answers by the credentials of a file; BusError if that cannot be done.
+
+    The file is that of aiocoap: a JSON object whose names are addresses of servers (`coap://HOST/*`) for clients, and
+    names that begin with a colon for servers.
+    """
+    if missing := defaults.oscore_missing_modules():
+        raise BusError(f"OSCORE needs {', '.join(missing)}: {install_command('oscore')}")
+    from aiocoap.oscore_sitewrapper import OscoreSiteWrapper
+    from aiocoap.transports.oscore import TransportOSCORE
+
+    given = _read_credentials(path)
+    try:
+        context.client_credentials.load_from_dict({name: given[name] for name in given if not name.startswith(":")})
+        context.server_credentials.load_from_dict({name: given[name] for name in given if name.startswith(":")})
+    except Exception as problem:  # aiocoap raises errors of many kinds
+        raise BusError(f"{path}: {problem or type(problem).__name__}") from problem
+    context.request_interfaces.insert(0, TransportOSCORE(context, context))
+    if context.serversite is not None:
+        context.serversite = OscoreSiteWrapper(context.serversite, context.server_credentials)
+
+
+def _read_credentials(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as problem:
+        raise BusError(f"{path}: the credentials cannot be read: {problem}") from problem
+    if not isinstance(found, dict):
+        raise BusError(f"{path}: credentials are a JSON object")
+    return found
+
+
+def _check_protected(context: Any, message: Any, path: Path) -> None:
+    """BusError if a request would go without protection, as no credentials are for its server."""
+    try:
+        context.client_credentials.credentials_from_request(message)
+    except credentials.CredentialsMissingError as problem:
+        raise BusError(f"{path}: has no credentials for {message.get_request_uri()}") from problem
+
+
+def _refuse_dtls(address: str) -> NoReturn:
+    missing = defaults.dtls_missing_modules()
+    why = f"needs {', '.join(missing)}, which is not installed" if missing else "is not tested with Genus"
+    raise BusError(
+        f"{address}: DTLS {why}; protect coap:// by OSCORE (credentials=FILE), or put a DTLS proxy before it"
+    )

@@ -11,21 +11,25 @@ from typing import Any
 import msgspec
 from aiocoap.numbers import codes
 
+from genus.errors import GenusError
+from genus.filters import AllOf, Subscription
+from genus.filters._subscription import rebuild
 from genus.model import Event
-from genus.net._coap.agreed import Agreement
-from genus.net._coap.answers import Answer, Refusal
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.newest import NewestValues, age_until
-from genus.net._coap.sessions import Batch, Observer, Outgoing, Session, Sessions
-from genus.net._coap.wants import subscription_of
-from genus.net._coap.wants_observer import MOST_WANTS_OBSERVERS, WantsObserver
-from genus.net._coap.wire import CBOR, Notified, ObservationMark, etag_of, write_cbor, write_notified
-from genus.net._envelope import Origin
+from genus.net._coap.inbox import Inbox
+from genus.net._coap.resources import Refused, Resources, age_until, respond
+from genus.net._coap.sessions import Batch, Observer, Session, Sessions
+from genus.net._coap.shared_catalog import SharedCatalog
+from genus.net._coap.values import Outgoing
+from genus.net._coap.wire import Notified, ObservationMark, etag_of, write_cbor, write_notified
+from genus.net._link.interest import shown_text
 from genus.net._relay import Want
+from genus.targets.coap import QueryFilter
 
 log = logging.getLogger("genus.coap")
 
-ONE_DATAGRAM = 1024
+BLOCK = 1024
+"""The bytes of a body that go in one datagram."""
 FETCH_S = 10.0
 """How long a server waits for a client to fetch the rest of a large notification."""
 TICK_S = 1.0
@@ -33,15 +37,8 @@ PROBE_S = 600.0
 """After so long without a sign of a client of Genus it is asked whether it is there."""
 PLAIN_PROBE_S = 86_400.0
 """The same for a plain client, which gets the state again (RFC 7641, section 4.5)."""
-
-
-class HubCalls(msgspec.Struct, frozen=True):
-    """What a hub calls in its thread: with events that clients put, with losses, and when wants have changed."""
-
-    receive: Callable[[Event, Origin], None]
-    lost: Callable[[type[Event], int, str, str], None]
-    wants_changed: Callable[[], None]
-    own_wants: Callable[[], list[Want]]
+MOST_WANTS_OBSERVERS = 1000
+"""The largest number of clients that follow what others want."""
 
 
 class Large(msgspec.Struct, frozen=True, eq=False):
@@ -53,18 +50,27 @@ class Large(msgspec.Struct, frozen=True, eq=False):
 
 
 class Notifier:
-    """State: the sessions of a server, and the tasks that send what waits in them."""
+    """State: the sessions of a server, and the tasks that send what waits in them.
+
+    `own_wants` gives what the bus of the server itself wants.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, agreement: Agreement, values: NewestValues, counts: Counter[str], calls: HubCalls
+        self,
+        endpoint: Endpoint,
+        shared: SharedCatalog,
+        resources: Resources,
+        counts: Counter[str],
+        inbox: Inbox,
+        own_wants: Callable[[], list[Want]],
     ) -> None:
         self.sessions = Sessions(endpoint.options.capacity)
-        self._endpoint, self._agreement, self._values = endpoint, agreement, values
-        self._counts, self._calls = counts, calls
-        self._wakes: dict[Session, asyncio.Event] = {}
-        self._tasks: dict[Session, asyncio.Task[None]] = {}
+        self._endpoint, self._shared, self._resources = endpoint, shared, resources
+        self._counts, self._inbox, self._own_wants = counts, inbox, own_wants
+        self._serving: dict[Session, tuple[asyncio.Event, asyncio.Task[None]]] = {}
+        """By session: what wakes the task that sends, and the task."""
         self._large: dict[tuple[Any, ...], Large] = {}
-        self._wants_observers: dict[WantsObserver, None] = {}
+        self._wants_observers: dict[asyncio.Task[None], asyncio.Event] = {}
         self._ticker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -104,124 +110,118 @@ class Notifier:
             session.skip(outgoing)
 
     def _wake(self, session: Session) -> None:
-        if session in self._wakes:
-            self._wakes[session].set()
+        if session in self._serving:
+            self._serving[session][0].set()
 
     def _tell_lost(self, session: Session, lost: Sequence[Outgoing], reason: str) -> None:
         receiver = session.uid.hex() if session.uid is not None else ""
+        self._counts["lost to observers"] += len(lost)
         for cls, count in Counter(type(each.event) for each in lost).items():
-            self._calls.lost(cls, count, receiver, reason)
+            self._inbox.unsent(cls, count, receiver, reason)
 
     # -- wants -------------------------------------------------------------------------------------------------------
 
     def wants(self, but: bytes | None = None) -> list[Want]:
         """What observers want, but one of them."""
         found = []
-        for session in self.sessions:
-            speaker = session.uid or b""
+        for session in [each for each in self.sessions if each.uid is None or each.uid != but]:
+            who = session.uid.hex() if session.uid is not None else sha256(session.id).hexdigest()[:16]
             for one in session.observers.values():
-                if session.uid is None or session.uid != but:
-                    who = speaker.hex() or sha256(session.id).hexdigest()[:16]
-                    subscription = subscription_of(one.filter, self._agreement)
-                    found.append(Want(who, one.mark.origin.hex() or who, subscription, one.mark.hops))
+                subscription = subscription_of(one.filter, self._shared)
+                found.append(Want(who, one.mark.origin.hex() or who, subscription, one.mark.hops))
         return found
 
-    def read_wants(self, uid: bytes | None) -> Answer:
+    def read_wants(self, uid: bytes | None) -> Any:
         """What others than a client want: texts of subscriptions, each with who says so, its origin and hops."""
-        wants = [*self.wants(uid), *self._calls.own_wants()]
-        rows = [[want.speaker, want.origin, str(want.subscription), want.hops] for want in wants]
-        return Answer(payload=write_cbor(rows), format=CBOR, max_age=0)
+        wants = [*self.wants(uid), *self._own_wants()]
+        rows = [[want.speaker, want.origin, shown_text(want.subscription), want.hops] for want in wants]
+        return respond(write_cbor(rows), max_age=0)
 
-    def observe_wants(self, send: Callable[[Answer], None], remote: Any) -> Callable[[], None] | Refusal:
-        """Tell a client when what others want has changed; it then reads it."""
+    def observe_wants(self, send: Callable[[Any], None], remote: Any) -> Callable[[], None]:
+        """Tell a client when what others want has changed; it then reads it. Returns a function that ends it."""
         if len(self._wants_observers) >= MOST_WANTS_OBSERVERS:
-            return codes.SERVICE_UNAVAILABLE, "too many observations"
-        made = WantsObserver(send, remote, self._endpoint)
-        self._wants_observers[made] = None
+            raise Refused(codes.SERVICE_UNAVAILABLE, "too many observations")
+        changed = asyncio.Event()
+        task = asyncio.get_running_loop().create_task(self._tell_wants(changed, send, remote))
+        self._wants_observers[task] = changed
 
         def end() -> None:
-            made.stop()
-            self._wants_observers.pop(made, None)
+            task.cancel()
+            self._wants_observers.pop(task, None)
 
         return end
 
+    async def _tell_wants(self, changed: asyncio.Event, send: Callable[[Any], None], remote: Any) -> None:
+        """Tell a client again only when it has acknowledged the last, however much changes meanwhile."""
+        sequence = 0
+        while True:
+            changed.clear()
+            sequence = (sequence + 1) % (1 << 24)
+            send(respond(observe=sequence, transport_tuning=self._endpoint.tuning))
+            if sequence > 1:
+                await self._endpoint.acknowledged(remote)
+            await changed.wait()
+
     def wants_changed(self) -> None:
         """What is wanted here has changed."""
-        for observer in self._wants_observers:
-            observer.changed()
-        self._calls.wants_changed()
+        for changed in self._wants_observers.values():
+            changed.set()
+        self._inbox.wants_changed()
 
     # -- observations ------------------------------------------------------------------------------------------------
 
     def observe(
-        self,
-        code: int,
-        query: Sequence[str],
-        mark: ObservationMark | None,
-        send: Callable[[Answer], None],
-        request: Any,
-    ) -> Callable[[], None] | Refusal:
+        self, code: int, mark: ObservationMark | None, send: Callable[[Any], None], request: Any
+    ) -> Callable[[], None]:
         """Add an observation and answer it with the state; returns a function for when its client is gone."""
-        asked = self._values.ask(code, query)
-        if isinstance(asked, tuple):
-            return asked
-        if request.opt.accept not in (None, CBOR):
-            return codes.NOT_ACCEPTABLE, "values are CBOR (60)"
-        observer: list[Observer] = []
-
-        def make(mark: ObservationMark) -> Observer:
-            observer.append(Observer(asked, send, request.remote, mark))
-            observer[0].key = (request.remote.blockwise_key, tuple(request.opt.uri_path), tuple(query))
-            return observer[0]
-
-        session = self.sessions.attach(mark, make)
+        query = tuple(request.opt.uri_query)
+        asked = self._resources.ask(code, query, request.opt.accept)
+        key = (request.remote.blockwise_key, tuple(request.opt.uri_path), query)
+        observer = Observer(asked, send, request.remote, mark or ObservationMark(b"", 0), key)
+        session = self.sessions.attach(mark, observer)
         if session is None:
-            return codes.SERVICE_UNAVAILABLE, "too many observations"
+            raise Refused(codes.SERVICE_UNAVAILABLE, "too many observations")
         session.alive_at = time.monotonic()
-        self._serve(session)
-        send(self._first_answer(session, observer[0]))
+        if session not in self._serving:
+            wake = asyncio.Event()
+            self._serving[session] = wake, asyncio.get_running_loop().create_task(self._send_all(session, wake))
+        send(self._first_answer(session, observer))
         self.wants_changed()
         self._wake(session)
-        return lambda: self._gone(session, observer[0])
+        return lambda: self._gone(session, observer)
 
-    def _first_answer(self, session: Session, observer: Observer) -> Answer:
+    def _first_answer(self, session: Session, observer: Observer) -> Any:
         """The answer to the registration: the state for plain clients, the session for those of Genus."""
-        observe, tuning = observer.next_sequence(), self._endpoint.tuning
+        parts: dict[str, Any] = {"observe": observer.next_sequence(), "transport_tuning": self._endpoint.tuning}
         if session.uid is not None:
-            own = write_notified(Notified(session.id, session.settled))
-            return Answer(payload=b"\x80", format=CBOR, observe=observe, own=own, tuning=tuning)
-        payload, max_age = self._values.read(observer.filter)
-        made = Answer(payload=payload, format=CBOR, observe=observe, max_age=max_age, tuning=tuning)
-        if len(payload) <= ONE_DATAGRAM:
-            return made
-        large = self._keep_large(observer, payload)
-        asyncio.get_running_loop().call_later(FETCH_S, self._forget_large, large)
-        return msgspec.structs.replace(made, etag=etag_of(payload), is_block=True)
+            return respond(b"\x80", own=write_notified(Notified(session.id, session.settled)), **parts)
+        payload, max_age = self._resources.read(observer.filter)
+        if len(payload) > BLOCK:
+            asyncio.get_running_loop().call_later(FETCH_S, self._forget_large, self._keep_large(observer, payload))
+        return _in_blocks(payload, max_age=max_age, **parts)
 
     def _keep_large(self, observer: Observer, body: bytes) -> Large:
         made = self._large[observer.key] = Large(body, observer, asyncio.Event())
         return made
 
-    def _forget_large(self, large: Large) -> None:
-        if self._large.get(large.observer.key) is large:
+    def _forget_large(self, large: Large | None) -> None:
+        if large is not None and self._large.get(large.observer.key) is large:
             del self._large[large.observer.key]
 
     def end_observation(self, mark: ObservationMark) -> None:
         """A client of Genus ends an observation."""
         session = self.sessions.find(mark.uid)
-        if self.sessions.end(mark):
-            if session is not None and not session.observers:
+        if session is not None and self.sessions.end(mark):
+            if not session.observers:
                 self._stop(session)
             self.wants_changed()
 
-    def end_client(self, uid: bytes | None) -> Answer:
+    def end_client(self, uid: bytes | None) -> None:
         """A client of Genus ends."""
         session = self.sessions.find(uid)
         if session is not None:
-            self.sessions.drop(session)
             self._stop(session)
             self.wants_changed()
-        return Answer(int(codes.CHANGED))
 
     def _gone(self, session: Session, observer: Observer) -> None:
         """The client of an observation is gone, or has renewed it."""
@@ -235,24 +235,18 @@ class Notifier:
 
     def _drop(self, session: Session, reason: str) -> None:
         self._tell_lost(session, [entry.outgoing for entry in session.queue], reason)
-        self.sessions.drop(session)
         self._stop(session)
         self.wants_changed()
 
-    def _serve(self, session: Session) -> None:
-        if session not in self._tasks:
-            self._wakes[session] = asyncio.Event()
-            self._tasks[session] = asyncio.get_running_loop().create_task(self._send_all(session))
-
     def _stop(self, session: Session) -> None:
-        self._wakes.pop(session, None)
-        task = self._tasks.pop(session, None)
-        if task is not None:
-            task.cancel()
+        self.sessions.drop(session)
+        if session in self._serving:
+            self._serving.pop(session)[1].cancel()
 
-    async def _send_all(self, session: Session) -> None:
+    # -- notifications -----------------------------------------------------------------------------------------------
+
+    async def _send_all(self, session: Session, wake: asyncio.Event) -> None:
         """Send what waits in a session, each batch when the one before was acknowledged."""
-        wake = self._wakes[session]
         while True:
             await wake.wait()
             wake.clear()
@@ -265,70 +259,55 @@ class Notifier:
                 session.done(batch)
 
     async def _send(self, session: Session, batch: Batch) -> None:
-        observer, entries = batch.observer, batch.entries
-        answer, body = self._notification(session, batch)
-        large = self._keep_large(observer, body) if answer.is_block else None
+        observer, events = batch.observer, [entry.outgoing for entry in batch.entries]
+        body, parts = self._notification(session, batch, events)
+        large = self._keep_large(observer, body) if len(body) > BLOCK else None
         assert observer.send is not None
-        observer.send(answer)
+        observer.send(_in_blocks(body, transport_tuning=self._endpoint.tuning, **parts))
         await self._endpoint.acknowledged(observer.remote)
         if large is not None and session.in_flight is batch:
-            await self._fetched(session, large, [entry.outgoing for entry in entries])
+            try:
+                await asyncio.wait_for(large.fetched.wait(), FETCH_S)
+            except TimeoutError:
+                self._tell_lost(session, events, "its receiver did not fetch all blocks")
+            finally:
+                self._forget_large(large)
         if session.in_flight is batch:
-            self._counts["notified"] += len(entries)
+            self._counts["notified"] += len(events)
             session.alive_at = time.monotonic()
 
-    async def _fetched(self, session: Session, large: Large, sent: Sequence[Outgoing]) -> None:
-        """Wait until a client has fetched the rest of a large notification."""
-        try:
-            await asyncio.wait_for(large.fetched.wait(), FETCH_S)
-        except TimeoutError:
-            self._tell_lost(session, sent, "its receiver did not fetch all blocks")
-        finally:
-            self._forget_large(large)
-
-    def _notification(self, session: Session, batch: Batch) -> tuple[Answer, bytes]:
-        events = [entry.outgoing for entry in batch.entries]
+    def _notification(self, session: Session, batch: Batch, events: Sequence[Outgoing]) -> tuple[bytes, dict[str, Any]]:
+        """The body of a notification, and its options."""
         observer, own, max_age = batch.observer, None, None
         if session.uid is not None:
-            origins = tuple(one.origin for one in events)
-            own = write_notified(Notified(session.id, batch.entries[0].number, origins))
-            body = self._values.body(observer.filter, events)
+            own = write_notified(Notified(session.id, batch.entries[0].number, tuple(one.origin for one in events)))
+            body = self._resources.body(observer.filter, events)
         else:
             body, max_age = self._plain_body(session, observer, events)
         if expiries := [one.expires_at for one in events if one.expires_at is not None]:
             max_age = age_until(min(expiries), time.time())
-        is_block = len(body) > ONE_DATAGRAM
-        etag = etag_of(body) if is_block else None
-        observe, tuning = observer.next_sequence(), self._endpoint.tuning
-        answer = Answer(
-            payload=body,
-            format=CBOR,
-            observe=observe,
-            max_age=max_age,
-            etag=etag,
-            own=own,
-            is_block=is_block,
-            tuning=tuning,
-        )
-        return answer, body
+        return body, {"observe": observer.next_sequence(), "max_age": max_age, "own": own}
 
     def _plain_body(self, session: Session, observer: Observer, events: Sequence[Outgoing]) -> tuple[bytes, int | None]:
         """What a plain client is notified of: the event of one type, or the state of all below a super-resource."""
-        if len(events) == 1 and self._values.body(observer.filter, events) is events[0].attributes:
+        if len(events) == 1 and self._resources.body(observer.filter, events) is events[0].attributes:
             return events[0].attributes, None
         self._counts["superseded"] += len(events) - 1 + len(session.queue)
         session.queue.clear()
-        return self._values.read(observer.filter)
+        return self._resources.read(observer.filter)
 
-    def large_body(self, asked: tuple[Any, ...]) -> bytes | None:
-        """The body of a large notification that a client fetches; None if there is none."""
-        found = self._large.get(asked)
-        return None if found is None else found.body
-
-    def large_fetched(self, asked: tuple[Any, ...]) -> None:
-        """A client has fetched the last block."""
-        if asked in self._large:
-            self._large[asked].fetched.set()
+    def large_block(self, request: Any) -> Any:
+        """A further block of a notification that did not fit into one datagram; None if there is none."""
+        block = request.opt.block2
+        key = (request.remote.blockwise_key, tuple(request.opt.uri_path), tuple(request.opt.uri_query))
+        large = self._large.get(key)
+        if large is None or block.start >= len(large.body):
+            return None
+        whole = respond(large.body, etag=etag_of(large.body))
+        part = whole._extract_block(block.block_number, block.size_exponent, BLOCK)
+        if not part.opt.block2.more:
+            large.fetched.set()
+        return part
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -338,13 +317,45 @@ class Notifier:
         while time.monotonic() < until and any(one.waiting and one.gone_at is None for one in self.sessions):
             await asyncio.sleep(0.005)
         for session in list(self.sessions):
-            lost = [entry.outgoing for entry in session.queue]
-            lost += [entry.outgoing for entry in session.in_flight.entries] if session.in_flight else []
+            in_flight = session.in_flight.entries if session.in_flight else ()
+            lost = [entry.outgoing for entry in (*session.queue, *in_flight)]
             self._tell_lost(session, lost, "the server was closed")
-            self._stop(session)
+            session.queue.clear()
+            session.in_flight = None
             for observer in list(session.observers.values()):
                 if observer.send is not None:
-                    end = Answer(int(codes.SERVICE_UNAVAILABLE), b"the server ends", is_last=True)
-                    observer.send(end)
+                    observer.send(respond(b"the server ends", None, code=codes.SERVICE_UNAVAILABLE))
+            self._stop(session)
         if self._ticker is not None:
             self._ticker.cancel()
+
+
+def _in_blocks(body: bytes, **parts: Any) -> Any:
+    """A response, or the first block of it if it does not fit into one datagram."""
+    if len(body) <= BLOCK:
+        return respond(body, **parts)
+    return respond(body, etag=etag_of(body), **parts)._extract_block(0, 6, BLOCK)
+
+
+def subscription_of(filter: QueryFilter, shared: SharedCatalog) -> Subscription[Any]:
+    """The subscription that a test was made of; one that cannot be said exactly is wider, never narrower."""
+    types = _types_of(filter.code, shared)
+    vector = shared.catalog.vector(filter.asked)
+    where = " and ".join(f"({text})" for text in filter.texts) or None
+    exact = filter.exact and len(types) == 1
+    try:
+        has, lacks = (vector.names_of(mask & (1 << len(vector)) - 1) for mask in (filter.has, filter.lacks))
+        return rebuild(AllOf(types), exact=exact, has=has, lacks=lacks, where=where)
+    except (GenusError, RecursionError):
+        return rebuild(AllOf(types))
+
+
+def _types_of(code: int, shared: SharedCatalog) -> tuple[type, ...]:
+    """The types whose codes divide a code: what conforms to all of them is below it."""
+    entries = shared.catalog.entries.values()
+    exactly = [entry.name for entry in entries if entry.code == code]
+    types = tuple(map(shared.class_of, exactly or [entry.name for entry in entries if code % entry.code == 0]))
+    try:
+        return rebuild(AllOf(types)).types if types else (Event,)
+    except GenusError:  # types that exclude each other: nothing is below
+        return (Event,)

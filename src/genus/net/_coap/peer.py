@@ -1,4 +1,4 @@
-"""`Peer`: a server of others, as this client sees it. It runs in the thread of the endpoint.
+"""`Peer`: the client's side of a server of others: its beat, its observations, and what is sent to it.
 
 A server of Genus is asked regularly whether it is the same, has the same catalog and knows this client's observations
 (`/g`): after a restart on either side, or an outage, observations are made anew. All notifications of a server go
@@ -7,36 +7,25 @@ through one queue, so that they are handled in the order in which they came.
 
 import asyncio
 import logging
-import re
-from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from aiocoap import error
 from aiocoap.numbers import codes
 
-from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
-from genus.model import Event, name_of
 from genus.net._coap.address import Place
-from genus.net._coap.agreed import Agreement
-from genus.net._coap.endpoint import Endpoint, add_own_option, own_option
-from genus.net._coap.observation import Observation
-from genus.net._coap.observing import PlainDevice, ReceivedEvents, link_paths
-from genus.net._coap.others import OtherWants
+from genus.net._coap.endpoint import Endpoint, own_option
+from genus.net._coap.inbox import Inbox
+from genus.net._coap.observing import PlainDevice, ReceivedEvents
 from genus.net._coap.outbox import Outbox
-from genus.net._coap.upstream import PeerCalls, ServerState
-from genus.net._coap.wire import (
-    CBOR,
-    EPOCH_BYTES,
-    Notified,
-    ObservationMark,
-    read_cbor,
-    read_notified,
-    write_cbor,
-    write_mark,
-)
+from genus.net._coap.shared_catalog import SharedCatalog
+from genus.net._coap.upstream import NO_ANSWER, Observation, ServerState, Upstream, read_state
+from genus.net._coap.wire import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
+from genus.net._link.control import control_key, encode_text, is_uid
+from genus.net._link.interest import OtherWants
 from genus.net._relay import Want
 
 log = logging.getLogger("genus.coap")
@@ -44,252 +33,214 @@ READY_S = 5.0
 """How long a program waits for a server."""
 STRANGERS = (codes.NOT_FOUND, codes.BAD_REQUEST, codes.METHOD_NOT_ALLOWED, codes.BAD_OPTION)
 """What plain devices answer to a question that only servers of Genus know."""
-UID = re.compile(r"[0-9a-f]{16}")
 MOST_QUEUED = 1000
 """Notifications that wait; a server of Genus sends one at a time, and of others the numbers show what is missing."""
-READS = 10
-"""How often a catalog is read that grows meanwhile."""
-_CONTROL = "g"
 
 
-class Peer:
-    """State: a server of others."""
+class RemoteInterest:
+    """State: what others want of a server, once it was asked for, as it tells its clients (`/w`)."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.wants = OtherWants("", upstream.uid.hex())
+        self.is_needed = False
+        self._upstream = upstream
+        self._end: Callable[[], None] | None = None
+        self._keys: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reading = asyncio.Lock()
+
+    async def check(self, is_new: bool) -> None:
+        """Follow the wants at a server that is new, or was away, and read those whose types are known by now."""
+        if self.is_needed and (is_new or self._end is None):
+            await self._observe()
+        if self.wants.types_changed():
+            self._upstream.inbox.wants_changed()
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        if self._end is not None:
+            self._end()
+
+    async def follow(self) -> None:
+        """Know what others want, from now on."""
+        self.is_needed = True
+        if self._upstream.is_connected and not self._upstream.is_plain and self._end is None:
+            try:
+                await self._observe()
+            except NO_ANSWER:
+                self._upstream.is_due.set()
+
+    async def _observe(self) -> None:
+        self.stop()
+        message = self._upstream.message(codes.GET, "w", own=write_cbor([self._upstream.uid]), observe=0)
+
+        def changed(event: Any) -> bool:
+            if event.message is not None and event.message.code.is_successful():
+                task = asyncio.get_running_loop().create_task(self._read())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+                return not event.is_last
+            self._end = None
+            self._upstream.is_due.set()
+            return False
+
+        self._end = await self._upstream.endpoint.stream(message, changed)
+        await self._read()
+
+    async def _read(self) -> None:
+        try:
+            async with self._reading:  # one at a time: blocks of two answers must not be mixed
+                response = await self._upstream.request(codes.GET, "w", own=write_cbor([self._upstream.uid]))
+        except NO_ANSWER:
+            return
+        found = read_cbor(response.payload) if response.code.is_successful() else []
+        before, self._keys = self._keys, set(map(_token_of, found)) if isinstance(found, list) else set()
+        for key in before - self._keys:
+            self.wants.token(key, False)
+        for key in self._keys - before:
+            self.wants.token(key, True)
+        self._upstream.inbox.wants_changed()
+
+
+def _token_of(row: Any) -> str:
+    """The token by which other networks show a want; one that cannot be read is counted as there."""
+    match row:
+        case [str(speaker), str(origin), str(text), int(hops)]:
+            return control_key("", "want", speaker, origin, encode_text(text), str(hops))
+    return control_key("", "want")
+
+
+class Peer(Upstream):
+    """State: a server of others, and all that is done with it."""
 
     def __init__(
-        self, endpoint: Endpoint, place: Place, uid: bytes, agreement: Agreement | None, calls: PeerCalls
+        self, endpoint: Endpoint, place: Place, uid: bytes, shared: SharedCatalog | None, inbox: Inbox
     ) -> None:
-        self.endpoint, self.place, self.uid, self.calls = endpoint, place, uid, calls
-        self.agreement = agreement
-        self.counts: Counter[str] = Counter()
-        self.is_connected = False
-        self.is_plain = False
-        """Whether the server is a plain device, which knows nothing of Genus."""
-        self.state: ServerState | None = None
-        self.epoch = b""
-        """What requests say of the server that they mean."""
-        self.observations: dict[int, Observation] = {}
+        super().__init__(endpoint, place, uid, shared, inbox)
         self.received = ReceivedEvents(self)
         self.outbox = Outbox(self)
-        self.others = OtherWants(self)
-        self.device = PlainDevice(self, self.received)
-        self._shown = str(place)
+        self.interest = RemoteInterest(self)
+        self.device = PlainDevice(self, self._observe_path)
         self._numbers = 0
         self._queue: asyncio.Queue[tuple[Observation, Any, bool]] = asyncio.Queue()
         self._tasks: list[asyncio.Task[None]] = []
-        self._beating: asyncio.Task[None] | None = None
-        self._checking, self._reading = asyncio.Lock(), asyncio.Lock()
-        self._soon = asyncio.Event()
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the catalog is a file of this side."""
-        return self.agreement is not None and self.agreement.is_fixed
+        self._checking = asyncio.Lock()
 
     async def start(self) -> None:
         """Connect, and begin the regular work; BusError if the server cannot be reached and is needed at once."""
-        loop = asyncio.get_running_loop()
         self.endpoint.check_protected(self.place)
         await self.check()
-        if self.agreement is None:
+        if not self.has_catalog:
             why = "it has no catalog; give catalog=FILE" if self.is_plain else "it does not answer"
-            raise BusError(f"coap://{self._shown} cannot be used: {why}")
-        self._beating = loop.create_task(self._beat())
-        self._tasks += [loop.create_task(self._handle_all()), loop.create_task(self.outbox.run())]
+            raise BusError(f"{self.shown} cannot be used: {why}")
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(each) for each in (self._beat(), self._handle_all(), self.outbox.run())]
 
     async def stop(self, patience_s: float) -> None:
         """Send what waits, for a short time, and say goodbye."""
-        if self._beating is not None:
-            self._beating.cancel()
+        if self._tasks:
+            self._tasks[0].cancel()
         await self.outbox.flush(patience_s)
         for observation in self.observations.values():
             observation.stop()
-        self.others.stop()
+        self.interest.stop()
         if self.is_connected and not self.is_plain:
-            try:
-                await self.request(codes.PUT, _CONTROL, timeout=patience_s, own=write_cbor([self.uid]))
-            except (error.Error, OSError, TimeoutError):
-                self.counts["goodbyes that did not arrive"] += 1
+            await self._say_goodbye(self.message(codes.PUT, "g", own=write_cbor([self.uid])), patience_s)
         for task in self._tasks:
             task.cancel()
 
-    # -- requests ----------------------------------------------------------------------------------------------------
-
-    async def request(
-        self,
-        code: Any,
-        path: str,
-        query: tuple[str, ...] = (),
-        *,
-        payload: bytes = b"",
-        format: int | None = None,
-        own: bytes | None = None,
-        timeout: float | None = None,
-    ) -> Any:
-        """The response to a request."""
-        message = self.message(code, path, query, payload=payload)
-        message.opt.content_format = format
-        if own is not None:
-            add_own_option(message, own)
-        return await self.endpoint.request(message, timeout or self.endpoint.tuning.MAX_TRANSMIT_WAIT)
-
-    def message(self, code: Any, path: str, query: tuple[str, ...] = (), **parts: Any) -> Any:
-        """A request to the server."""
-        message = self.endpoint.message(self.place, code=code, **parts)
-        message.opt.uri_path = tuple(path.split("/"))
-        message.opt.uri_query = query
-        return message
+    async def _say_goodbye(self, message: Any, timeout: float) -> None:
+        try:
+            await self.endpoint.request(message, timeout)
+        except NO_ANSWER:
+            self.counts["goodbyes that did not arrive"] += 1
 
     # -- is the server there, and the same? --------------------------------------------------------------------------
 
     async def _beat(self) -> None:
+        beat_s = self.endpoint.options.beat_s
         while True:
             try:
-                await asyncio.wait_for(self._soon.wait(), self.endpoint.options.beat_s)
-                await asyncio.sleep(min(0.05, self.endpoint.options.beat_s))
+                await asyncio.wait_for(self.is_due.wait(), beat_s)
+                await asyncio.sleep(min(0.05, beat_s))
             except TimeoutError:
                 pass
-            self._soon.clear()
+            self.is_due.clear()
             try:
                 await self.check()
-            except (BusError, GenusError) as problem:
-                self.counts[f"refused: {str(problem).splitlines()[0][:200]}"] += 1
+            except GenusError as problem:
+                self.refusals.add(str(problem).splitlines()[0])
             except Exception:
-                log.exception("the regular work for coap://%s failed", self._shown)
-
-    def check_soon(self) -> None:
-        """Ask the server at once, as something is wrong."""
-        self._soon.set()
+                log.exception("the regular work for %s failed", self.shown)
 
     async def check(self) -> None:
         """Ask the server whether it is the same, and do what has to be done if it is not."""
         async with self._checking:
             try:
                 await self._check()
-            except (error.Error, OSError, TimeoutError) as problem:
+            except NO_ANSWER as problem:
                 self.counts["beats without an answer"] += 1
-                self._set_connected(False)
-                log.debug("coap://%s does not answer: %s", self._shown, problem)
+                self.set_connected(False)
+                log.debug("%s does not answer: %s", self.shown, problem)
             except BusError:
-                self._set_connected(False)
+                self.set_connected(False)
                 raise
             else:
-                self._set_connected(True)
+                self.set_connected(True)
+                self.outbox.wake()
 
     async def _check(self) -> None:
         if self.is_plain and self.is_connected and self.device.is_fresh:
             return  # a small device is not asked more than it must be
-        response = await self.request(codes.GET, _CONTROL, own=write_cbor([self.uid]))
-        state = _read_state(response)
+        response = await self.request(codes.GET, "g", own=write_cbor([self.uid]))
+        state = read_state(response)
         if state is None and not response.code.is_successful() and response.code not in STRANGERS:
-            raise BusError(f"coap://{self._shown} answers {response.code}{_hint(response.code)}")
+            hint = "; give credentials=FILE" if response.code == codes.UNAUTHORIZED else ""
+            raise BusError(f"{self.shown} answers {response.code}{hint}")
         self.is_plain = state is None
         if state is not None:
             await self._follow(state)
-        elif self.agreement is not None:
-            await self.device.check()
-
-    def _set_connected(self, is_connected: bool) -> None:
-        if is_connected != self.is_connected:
-            self.is_connected = is_connected
-            self.calls.connected()
-        if is_connected:
-            self.outbox.wake()
-
-    def lose_connection(self) -> None:
-        """The server does not answer: ask whether it is there."""
-        self._set_connected(False)
-        self.check_soon()
+        elif self.has_catalog:
+            await self.device.check(self.register)
 
     async def _follow(self, state: ServerState) -> None:
         """Do what the state of the server asks for; until all is done, a new server stays new."""
         is_new = self.state is None or self.state.epoch != state.epoch
-        if self.agreement is None or self.agreement.digest != state.digest:
-            await self._read_catalog(is_new)
+        if not self.has_catalog or self.shared.digest != state.digest:
+            await self.read_types(is_new)
         self.epoch = state.epoch[:EPOCH_BYTES]
         live = sum(one.is_live for one in self.observations.values())
         is_forgotten = is_new or state.observers < live
         for observation in list(self.observations.values()):
             if is_forgotten or not observation.is_live:
-                await self._register_again(observation)
-        await self.others.check(is_new)
+                try:
+                    await self.register(observation)
+                except BusError as problem:  # the others are still wanted
+                    self.refusals.add(str(problem).splitlines()[0])
+        await self.interest.check(is_new)
         self.counts["restarts of the server"] += is_new and self.state is not None
         self.state = state
-
-    async def _register_again(self, observation: Observation) -> None:
-        try:
-            await self.register(observation)
-        except BusError as problem:  # the others are still wanted
-            self.counts[f"refused: {str(problem).splitlines()[0][:200]}"] += 1
-
-    async def _read_catalog(self, is_new: bool) -> None:
-        """Use the catalog of the server; BusError if it contradicts this side's file."""
-        async with self._reading:  # one at a time: blocks of two answers must not be mixed
-            for _ in range(READS):
-                try:
-                    response = await self.request(codes.GET, "c")
-                    break
-                except error.ResourceChanged:
-                    self.counts["catalogs that grew while they were read"] += 1
-            else:
-                raise error.ResourceChanged
-        if not response.code.is_successful():
-            raise BusError(f"coap://{self._shown}: its catalog cannot be read: {response.code}")
-        self._use(Catalog.parse(response.payload.decode(errors="replace")), is_new)
-
-    def _use(self, catalog: Catalog, is_new: bool) -> None:
-        """Use a catalog of the server, unless it is older than the one that is known."""
-        own = self.agreement
-        if own is None:
-            self.agreement = Agreement(catalog)
-            return
-        is_older = own.catalog.extends(catalog)
-        if own.is_fixed and not is_older and not catalog.extends(own.catalog):
-            first = next((one for one in own.catalog.diff(catalog) if one.status in ("conflict", "missing")), "")
-            raise BusError(f"coap://{self._shown} has another catalog than the address: {first}")
-        if not is_older or (is_new and not own.is_fixed):
-            own.replace(catalog)
-
-    async def ensure(self, types: list[type]) -> None:
-        """Let the server's catalog have some types; BusError if it refuses them."""
-        assert self.agreement is not None
-        if self.agreement.missing(types):
-            await self._add_types(types)
-        self.agreement.use_classes(cls for cls in types if issubclass(cls, Event))
-
-    async def _add_types(self, types: list[type]) -> None:
-        assert self.agreement is not None
-        missing = self.agreement.missing(types)
-        if not missing:
-            return
-        if self.is_fixed:
-            self.agreement.register(missing)  # which refuses it
-        mine = Catalog()
-        mine.register(*missing)
-        response = await self.request(codes.POST, "c", payload=mine.text().encode())
-        if not response.code.is_successful():
-            why = response.payload.decode(errors="replace")
-            raise BusError(f"coap://{self._shown} refuses {', '.join(map(name_of, missing))}: {why}")
-        await self._read_catalog(False)
 
     # -- observations ------------------------------------------------------------------------------------------------
 
     async def observe(self, subscription: Subscription, want: Want | None = None) -> Observation:
         """Receive what a subscription matches, from now on if the server is there."""
         self._numbers += 1
-        origin, hops = (_uid(want.origin), want.hops) if want is not None else (b"", 0)
+        is_relayed = want is not None and is_uid(want.origin)  # the origin may be no participant of Genus
+        origin, hops = bytes.fromhex(want.origin) if want and is_relayed else b"", want.hops if want else 0
         observation = Observation(self._numbers, subscription, origin, hops)
-        if self.is_fixed and self.agreement is not None:
-            self.agreement.register(subscription.types)  # which refuses those that are not in the file
+        if self.shared.is_fixed:
+            self.shared.register(subscription.types)  # which refuses those that are not in the file
         self.observations[observation.number] = observation
         if not self.is_connected:
-            self.check_soon()
+            self.is_due.set()
             return observation
         try:
             async with self._checking:
                 if not observation.is_live:
                     await self.register(observation)
-        except (error.Error, OSError, TimeoutError):
-            self.check_soon()
+        except NO_ANSWER:
+            self.is_due.set()
         except BaseException:
             self.observations.pop(observation.number, None)
             raise
@@ -299,17 +250,12 @@ class Peer:
         """Receive no more of it."""
         self.observations.pop(observation.number, None)
         observation.stop()
-        if self.is_plain or not self.is_connected or observation.filter is None or observation.filter.path is None:
-            return
-        message = self.message(codes.GET, observation.filter.path, observation.filter.query)
-        message.opt.observe = 1
-        add_own_option(message, write_mark(self.mark(observation)))
-        try:
-            await self.endpoint.request(message, READY_S)
-        except (error.Error, OSError, TimeoutError):
-            self.counts["goodbyes that did not arrive"] += 1
+        made = observation.filter
+        if not self.is_plain and self.is_connected and made is not None and made.path is not None:
+            own = write_mark(self._mark(observation))
+            await self._say_goodbye(self.message(codes.GET, made.path, made.query, own, observe=1), READY_S)
 
-    def mark(self, observation: Observation) -> ObservationMark:
+    def _mark(self, observation: Observation) -> ObservationMark:
         """What the server is told of an observation."""
         session, last = self.received.session, self.received.last
         origin, hops = observation.origin, observation.hops
@@ -319,46 +265,35 @@ class Peer:
         """Observe, with as many tests at the server as it takes; BusError if it refuses."""
         observation.stop()
         await self.ensure([*observation.subscription.types])
-        assert self.agreement is not None
-        self.agreement.use_classes(observation.subscription.classes())
-        for tests in observation.levels():
-            made = observation.compile(self.agreement.catalog, tests)
+        self.shared.use_subscription(observation.subscription)
+        for made in observation.compilations(self.shared.catalog):
             if made.path is None:
                 return
-            response = await self.observe_path(observation, made.path, made.query)
+            response = await self.device.observe(observation, made.path, made.query)
             if response.code != codes.BAD_REQUEST or not made.query:
                 break
-            self.counts[f"observations whose server tests less than {tests}"] += 1
+            self.counts[f"observations whose server tests less than {made.tests}"] += 1
         if response.code.is_successful():
             return
         if response.code == codes.PRECONDITION_FAILED:
             raise error.NetworkError("another server than before")
         if self.is_plain and response.code == codes.NOT_FOUND:
-            await self.device.discover(observation)
+            await self.device.observe_below(observation)
             return
-        observation.stop()
         why = response.payload.decode(errors="replace")
-        raise BusError(f"coap://{self._shown} refuses {observation.subscription}: {response.code} {why}")
+        raise BusError(f"{self.shown} refuses {observation.subscription}: {response.code} {why}")
 
-    async def observe_path(self, observation: Observation, path: str, query: tuple[str, ...]) -> Any:
+    async def _observe_path(self, observation: Observation, path: str, query: tuple[str, ...]) -> Any:
         """Register an observation; the first response."""
-        message = self.message(codes.GET, path, query)
-        message.opt.observe = 0
-        if not self.is_plain:
-            add_own_option(message, write_mark(self.mark(observation)))
+        own = None if self.is_plain else write_mark(self._mark(observation))
         first: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        stop = await self.endpoint.stream(message, lambda event: self._event(observation, first, event))
-        observation.begin(stop)
+        message = self.message(codes.GET, path, query, own, observe=0)
+        observation.begin(await self.endpoint.stream(message, lambda event: self._event(observation, first, event)))
         try:
-            response = await asyncio.wait_for(first, self.endpoint.tuning.MAX_TRANSMIT_WAIT)
+            return await asyncio.wait_for(first, self.endpoint.tuning.MAX_TRANSMIT_WAIT)
         except BaseException:
             observation.stop()
             raise
-        if response.opt.observe is None or not response.code.is_successful():
-            observation.stop()
-            if response.code.is_successful():
-                self.device.poll(observation, path, query)
-        return response
 
     def _event(self, observation: Observation, first: "asyncio.Future[Any]", event: Any) -> bool:
         """A response to an observation, or its end."""
@@ -368,7 +303,7 @@ class Peer:
             if not first.done():
                 first.set_result(message) if message is not None else first.set_exception(_problem(event))
             else:
-                self.check_soon()
+                self.is_due.set()
             return False
         is_first = not first.done()
         if is_first:
@@ -376,7 +311,7 @@ class Peer:
         if self._queue.qsize() < MOST_QUEUED:
             self._queue.put_nowait((observation, message, is_first))
         else:
-            self.counts["rejected: more notifications than can be handled"] += 1
+            self.rejections.add("more notifications than can be handled")
         return not event.is_last
 
     async def _handle_all(self) -> None:
@@ -385,27 +320,27 @@ class Peer:
             observation, message, is_first = await self._queue.get()
             try:
                 await self._handle(observation, message, is_first)
-            except (error.Error, OSError, TimeoutError):
-                self.counts["rejected: a notification whose blocks could not be fetched"] += 1
+            except NO_ANSWER:
+                self.rejections.add("a notification whose blocks could not be fetched")
             except Exception:
-                self.counts["rejected: a notification that could not be handled"] += 1
-                log.exception("a notification of coap://%s could not be handled", self._shown)
+                self.rejections.add("a notification that could not be handled")
+                log.exception("a notification of %s could not be handled", self.shown)
 
     async def _handle(self, observation: Observation, message: Any, is_first: bool) -> None:
         own = own_option(message)
         if own is None:
             self.device.take(observation, message, await self._whole(observation, message), is_first)
             return
-        notified: Notified | None = read_notified(own)
+        notified = read_notified(own)
         if notified is None:
-            self.counts["rejected: an option of Genus that is damaged"] += 1
+            self.rejections.add("an option of Genus that is damaged")
             return
         if is_first or not notified.origins:
             self.received.begin(notified)
         if self.received.is_new(notified):
             body = await self._whole(observation, message)
             if self.received.has_unknown(observation, body):
-                await self._read_catalog(False)
+                await self.read_types()
             self.received.take(observation, notified, body)
 
     async def _whole(self, observation: Observation, message: Any) -> bytes:
@@ -416,34 +351,15 @@ class Peer:
             assert observation.filter is not None
             request = self.message(codes.GET, encode_path_segment(observation.code), observation.filter.query)
             request.opt.block2 = (len(body) // block.size, False, block.size_exponent)
-            waits = self.endpoint.tuning.MAX_TRANSMIT_WAIT
-            response = await asyncio.wait_for(
-                self.endpoint.context.request(request, handle_blockwise=False).response, waits
-            )
+            asked = self.endpoint.context.request(request, handle_blockwise=False).response
+            response = await asyncio.wait_for(asked, self.endpoint.tuning.MAX_TRANSMIT_WAIT)
             block = response.opt.block2
             is_next = block is not None and block.start == len(body) and response.payload
-            if (
-                not is_next
-                or len(body) > self.endpoint.options.largest * 2
-                or _differ(response.opt.etag, message.opt.etag)
-            ):
+            is_too_large = len(body) > self.endpoint.options.largest * 2
+            if not is_next or is_too_large or _differ(response.opt.etag, message.opt.etag):
                 raise error.UnexpectedBlock2()
             body += response.payload
         return body
-
-    # -- discovery -----------------------------------------------------------------------------------------------------
-
-    async def discover(self, code: int) -> list[int]:
-        """The codes of the resources below a code that the server lists."""
-        for query in (
-            (f"is={encode_path_segment(code)}",),
-            (),
-        ):  # servers that know no codes find no link that has `is`
-            response = await self.request(codes.GET, ".well-known/core", query)
-            found = link_paths(response.payload) if response.code.is_successful() else []
-            if below := [each for each in found if each % code == 0]:
-                return below
-        return []
 
 
 def _differ(one: bytes | None, other: bytes | None) -> bool:
@@ -451,27 +367,6 @@ def _differ(one: bytes | None, other: bytes | None) -> bool:
     return one is not None and other is not None and one != other
 
 
-def _uid(text: str) -> bytes:
-    """The uid of a participant; none if it is no participant of Genus."""
-    return bytes.fromhex(text) if UID.fullmatch(text) else b""
-
-
-def _hint(code: Any) -> str:
-    return "; give credentials=FILE" if code == codes.UNAUTHORIZED else ""
-
-
 def _problem(event: Any) -> Exception:
-    problem = event.exception
-    if isinstance(problem, type):
-        problem = problem()
+    problem = event.exception() if isinstance(event.exception, type) else event.exception
     return problem if isinstance(problem, error.Error | OSError) else error.NetworkError(str(problem))
-
-
-def _read_state(response: Any) -> ServerState | None:
-    """What a server of Genus says of itself; None if it is none."""
-    if not response.code.is_successful() or response.opt.content_format != CBOR:
-        return None
-    match read_cbor(response.payload):
-        case {0: 1, 1: bytes(epoch), 2: bytes(digest), 3: int(observers), 4: bytes(session), 5: bytes(uid)}:
-            return ServerState(epoch, digest, observers, session, uid)
-    return None

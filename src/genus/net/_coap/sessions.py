@@ -7,16 +7,15 @@ acknowledged is sent again then. A plain client has a session for each observati
 """
 
 import os
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from genus.model import Event
+from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import ObservationMark
-from genus.net._envelope import Origin
 from genus.targets.coap import QueryFilter
 
 MOST_SESSIONS = 10_000
@@ -31,25 +30,20 @@ PAIR_BYTES = 16
 """What a code, and the origin in the option, take besides the attributes."""
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """An event on its way to observers, with its code, presence bits, encoded attributes and origin."""
-
-    event: Event
-    code: int
-    tag: int
-    attributes: bytes
-    origin: Origin
-    expires_at: float | None = None
-
-
 class Observer:
     """State: one observation. `send` sends a response to it; None while its client is gone."""
 
-    def __init__(self, filter: QueryFilter, send: Callable[[Any], None], remote: Any, mark: ObservationMark) -> None:
-        self.filter, self.remote, self.mark = filter, remote, mark
+    def __init__(
+        self,
+        filter: QueryFilter,
+        send: Callable[[Any], None],
+        remote: Any,
+        mark: ObservationMark,
+        key: tuple[Any, ...] = (),
+    ) -> None:
+        self.filter, self.remote, self.mark, self.key = filter, remote, mark, key
+        """`key` is what requests for further blocks of a large notification have in common: remote, path and query."""
         self.send: Callable[[Any], None] | None = send
-        self.key: tuple[Any, ...] = ()
-        """What requests for further blocks of a large notification have in common: remote, path and query."""
         self.sequence = 0
         """The value of the option Observe in the last notification."""
 
@@ -199,7 +193,7 @@ class Sessions:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._by_uid: OrderedDict[bytes, Session] = OrderedDict()
+        self._by_uid: dict[bytes, Session] = {}
         self._plain: dict[Session, None] = {}
 
     def __iter__(self) -> Iterator[Session]:
@@ -213,16 +207,16 @@ class Sessions:
         """The session of a client of Genus."""
         return None if uid is None else self._by_uid.get(uid)
 
-    def attach(self, mark: ObservationMark | None, make: Callable[[ObservationMark], Observer]) -> Session | None:
+    def attach(self, mark: ObservationMark | None, observer: Observer) -> Session | None:
         """Add an observation to its session, which is made if it is new; None if there are too many."""
-        if len(self) >= MOST_SESSIONS and (mark is None or mark.uid not in self._by_uid):
+        found = self.find(mark.uid) if mark is not None else None
+        if found is None and len(self) >= MOST_SESSIONS:
             return None
         if mark is None:
             session = Session(None, self._capacity)
-            session.observers[0] = make(ObservationMark(b"", 0))
+            session.observers[0] = observer
             self._plain[session] = None
             return session
-        found = self._by_uid.get(mark.uid)
         if found is None:
             found = self._by_uid[mark.uid] = Session(mark.uid, self._capacity)
         elif len(found.observers) >= MOST_OBSERVERS and mark.number not in found.observers:
@@ -230,16 +224,16 @@ class Sessions:
         elif mark.session == found.id:
             found.resume(mark.last)
         found.gone_at = None
-        found.observers[mark.number] = make(mark)
+        found.observers[mark.number] = observer
         return found
 
     def end(self, mark: ObservationMark) -> bool:
-        """End an observation of a client of Genus; False if it is not known."""
-        session = self._by_uid.get(mark.uid)
+        """End an observation of a client of Genus, and its session with the last one; False if it is not known."""
+        session = self.find(mark.uid)
         if session is None or session.observers.pop(mark.number, None) is None:
             return False
         if not session.observers:
-            del self._by_uid[mark.uid]
+            self.drop(session)
         return True
 
     def drop(self, session: Session) -> None:

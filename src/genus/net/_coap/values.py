@@ -8,11 +8,15 @@
 | choice | the number of the value in its list, from 0 |
 | opaque | a byte string with the value in msgpack |
 
-What is read is checked as on all links: it becomes the map by names that they carry, and is read by their reader.
+What is read is checked as on all links: it becomes the map by names that they carry, and is read by their reader. So an
+event keeps values that its class here cannot read, and they are written again. Only what the catalog itself does not
+know goes no further: the number of an attribute or of a choice, integers and times that are out of range.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,14 +41,20 @@ from genus.model._types import (
     micros_of_duration,
     micros_of_time,
 )
+from genus.model._unread import unread_types, unread_values
 from genus.net._coap.wire import Unreadable, write_cbor
+from genus.net._envelope import Origin
 from genus.net._link.payload import PayloadReader
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _decode_any = msgspec.msgpack.Decoder().decode
+_DECODED: dict[type, Any] = {TimeType: datetime, DurationType: timedelta, OpaqueType: msgspec.Raw, FloatType: float}
+"""What the values of an attribute that are kept in msgpack are decoded as, where msgpack does not say it."""
 
 Convert = Callable[[Any], Any]
+SCALARS = (bool, int, float, str, bytes)
+"""What the values of attributes are in CBOR; arrays and maps are none."""
 
 
 class _Field(NamedTuple):
@@ -53,6 +63,21 @@ class _Field(NamedTuple):
     number: int
     name: str
     convert: Convert
+
+
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
+    """An event on its way, with its code, presence bits and attributes as a catalog has them, and its origin.
+
+    `written_by` is what wrote it, None if the catalog does not have its type yet.
+    """
+
+    event: Event
+    code: int
+    tag: int
+    attributes: bytes
+    origin: Origin
+    expires_at: float | None = None
+    written_by: "EventWriter | None" = None
 
 
 class EventWriter:
@@ -65,6 +90,7 @@ class EventWriter:
         own = agreed.pair(attributes(cls))
         named = [(bit, own[each.name]) for bit, each in enumerate(agreed) if each.name in own]
         self._fields = [_Field(bit, attribute.name, _writer(attribute)) for bit, attribute in named]
+        self._agreed = {each.name: (bit, each) for bit, each in enumerate(agreed)}
         self._find_invalid = invalid_finders[cls]
 
     def write(self, event: Event) -> tuple[int, bytes]:
@@ -74,33 +100,47 @@ class EventWriter:
         present = [(field, value) for field in self._fields if (value := getattr(event, field.name)) is not None]
         try:
             found = {field.number: field.convert(plain_value(value)) for field, value in present}
+            if unread_types:
+                found.update(self._unread(event))
             return sum(1 << number for number in found), write_cbor(found)
         except Exception as problem:  # of cbor2 and msgspec, and of a value that another thread changes
             raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
 
+    def _unread(self, event: Event) -> Iterator[tuple[int, Any]]:
+        """The values that could not be read here and are those of attributes of the catalog, by number."""
+        for name, value in unread_values(event).items():
+            bit, attribute = self._agreed.get(name, (0, None))
+            if attribute is not None:
+                with suppress(Exception):  # one that the catalog cannot read either, as a choice that it does not have
+                    kind = _DECODED.get(type(attribute.type), Any)
+                    yield bit, _writer(attribute)(msgspec.msgpack.decode(value, type=kind))
+
+
+_WRITERS: dict[type, Convert] = {
+    FloatType: float,
+    IntType: int,
+    BoolType: bool,
+    TimeType: micros_of_time,
+    DurationType: micros_of_duration,
+    OpaqueType: _encode,
+}
+
 
 def _writer(attribute: Attribute) -> Convert:
-    match attribute.type:
-        case FloatType():
-            return float
-        case IntType():
-            return int
-        case BoolType():
-            return bool
-        case TimeType():
-            return micros_of_time
-        case DurationType():
-            return micros_of_duration
-        case ChoiceType(values):
-            numbers = {value: number for number, value in enumerate(values)}
-            return lambda value: numbers[value.value]
-        case OpaqueType():
-            return _encode
-    return plain_value
+    if isinstance(attribute.type, ChoiceType):
+        numbers = {value: number for number, value in enumerate(attribute.type.values)}
+        return lambda value: numbers[getattr(value, "value", value)]
+    return _WRITERS.get(type(attribute.type), plain_value)
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """Why a value of the right sort cannot be read: the event is read without it."""
+
+    reason: str
 
 
 class EventReader:
-    """Reads the attributes of one class by the vector of a catalog; unknown ones are left out, and counted."""
+    """Reads the attributes of one class by the vector of a catalog; what cannot be read is left out, and counted."""
 
     def __init__(self, cls: type[Event], catalog: Catalog, unread: UnreadValues) -> None:
         self.type = cls
@@ -114,56 +154,38 @@ class EventReader:
         for number, value in given.items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 return Unreadable("a key that is no number of an attribute")
-            known = self._readers.get(number)
-            if known is None:
-                self._unread[f"{name_of(self.type)}.{min(number, 1 << 16)}"] += 1
-                continue
-            name, read = known
-            fields[name] = found = read(value)
+            name, read = self._readers.get(number) or (str(min(number, 1 << 16)), _read_unknown)
+            found = read(value)
             if isinstance(found, Unreadable):
                 return Unreadable(f"not a {name_of(self.type)}: {name} {found.reason}")
-        return self._check(fields)
-
-    def _check(self, fields: dict[str, Any]) -> Event | Unreadable:
+            if isinstance(found, Unread):
+                shown = write_cbor(value) if value.__class__ in SCALARS else b""  # others may grow when written
+                self._unread.add(name_of(self.type), name, shown, partial(str, found.reason))
+            else:
+                fields[name] = found
         try:
-            made = self._reader.read(_encode(fields))
-        except Exception as problem:  # integers of more than 64 bits, lone surrogates
+            made: Event | Rejected = self._reader.read(_encode(fields))
+        except Exception as problem:  # lone surrogates
             return Unreadable(f"not a {name_of(self.type)}: {str(problem)[:200]}")
-        if isinstance(made, Rejected):
-            return Unreadable(made.reason)
-        event: Event = made
-        return event
-
-
-def _reader(attribute: Attribute) -> Convert:
-    match attribute.type:
-        case FloatType():
-            return _read_float
-        case IntType():
-            return _expect(int)
-        case BoolType():
-            return _expect(bool)
-        case TextType():
-            return _expect(str)
-        case BytesType():
-            return _expect(bytes)
-        case TimeType():
-            return lambda value: _read_micros(value, lambda span: _EPOCH + span)
-        case DurationType():
-            return lambda value: _read_micros(value, lambda span: span)
-        case ChoiceType(values):
-            return lambda value: _read_choice(value, values)
-        case OpaqueType():
-            return _read_opaque
-    raise AssertionError(f"no reader for {attribute}")  # all attribute types are above
+        return Unreadable(made.reason) if isinstance(made, Rejected) else made
 
 
 def _expect(kind: type) -> Convert:
     return lambda value: value if value.__class__ is kind else Unreadable(f"is no {kind.__name__}")
 
 
+def _read_unknown(value: Any) -> Any:
+    return Unread("the catalog has no attribute of that number")
+
+
+def _read_int(value: Any) -> Any:
+    if value.__class__ is not int:
+        return Unreadable("is no int")
+    return value if -(1 << 63) <= value < 1 << 64 else Unread("it has more than 64 bits")
+
+
 def _read_float(value: Any) -> Any:
-    return value if value.__class__ in (int, float) else Unreadable("is no number")
+    return value if value.__class__ is float else _read_int(value)
 
 
 def _read_micros(value: Any, convert: Callable[[timedelta], Any]) -> Any:
@@ -172,13 +194,13 @@ def _read_micros(value: Any, convert: Callable[[timedelta], Any]) -> Any:
     try:
         return convert(timedelta(microseconds=value))
     except OverflowError:
-        return Unreadable("is out of range")
+        return Unread("it is out of range")
 
 
 def _read_choice(value: Any, values: tuple[Any, ...]) -> Any:
-    if value.__class__ is not int or not 0 <= value < len(values):
+    if value.__class__ is not int or value < 0:
         return Unreadable("is no number of a choice")
-    return values[value]
+    return values[value] if value < len(values) else Unread(f"the catalog has {len(values)} values")
 
 
 def _read_opaque(value: Any) -> Any:
@@ -189,3 +211,21 @@ def _read_opaque(value: Any) -> Any:
     except Exception:  # msgspec's errors, UnicodeDecodeError, RecursionError
         return Unreadable("is no msgpack")
     return msgspec.Raw(value)
+
+
+_READERS: dict[type, Convert] = {
+    FloatType: _read_float,
+    IntType: _read_int,
+    BoolType: _expect(bool),
+    TextType: _expect(str),
+    BytesType: _expect(bytes),
+    TimeType: partial(_read_micros, convert=_EPOCH.__add__),
+    DurationType: partial(_read_micros, convert=plain_value),
+    OpaqueType: _read_opaque,
+}
+
+
+def _reader(attribute: Attribute) -> Convert:
+    if isinstance(attribute.type, ChoiceType):
+        return partial(_read_choice, values=attribute.type.values)
+    return _READERS[type(attribute.type)]

@@ -18,12 +18,15 @@ import os
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
+from zlib import crc32
 
 import cbor2
 import msgspec
 
-from genus.net._coap.seen import KeyedOrigin
+from genus.model import Event
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
+from genus.net._link import dedup
+from genus.net._relay import Arrival
 
 CBOR = 60
 LINK_FORMAT = 40
@@ -39,6 +42,26 @@ class Unreadable(msgspec.Struct, frozen=True):
     """Why bytes cannot be read."""
 
     reason: str
+
+
+class KeyedOrigin(Origin, frozen=True, gc=False):
+    """The origin of an event that is kept elsewhere under a key, whose number counts those of the key."""
+
+    key: int = 0
+
+
+def origin_of(arrival: Arrival) -> Origin:
+    """The origin of an event of another network, with what its number counts."""
+    origin = arrival.origin
+    if arrival.kept is None:
+        return origin
+    return KeyedOrigin(origin.uid, origin.number, origin.hops, crc32(arrival.kept.encode()))
+
+
+def line_of(event: Event, origin: Origin) -> str:
+    """What the number of an origin counts, as gateways and other networks do."""
+    kept = str(origin.key) if isinstance(origin, KeyedOrigin) else None
+    return dedup.line_of(Arrival(event, origin, kept))
 
 
 class ObservationMark(msgspec.Struct, frozen=True):
@@ -187,8 +210,8 @@ def _parts(origin: Origin) -> list[Any]:
 
 
 def _origins(items: Sequence[Any]) -> tuple[Origin, ...] | None:
-    found = [_origin(item) for item in items]
-    return None if None in found else tuple(one for one in found if one is not None)
+    found = tuple(one for item in items if (one := _origin(item)) is not None)
+    return found if len(found) == len(items) else None
 
 
 def _origin(item: Any) -> Origin | None:

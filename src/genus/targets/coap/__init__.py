@@ -5,8 +5,7 @@
 """
 
 from genus.targets.coap._compiler import CoapFilter, ServerTests, compile
-from genus.targets.coap._masks import format_mask, parse_mask
-from genus.targets.coap._query import QueryFilter, read_query
+from genus.targets.coap._query import QueryFilter, format_mask, parse_mask, read_query
 
 __all__ = [
     "CoapFilter",

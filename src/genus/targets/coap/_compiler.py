@@ -22,8 +22,7 @@ from genus.model import Event, is_event_type, pure_kind
 from genus.model._vector import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler
 from genus.targets._presence import PresenceCompiler, required_presence
-from genus.targets.coap._masks import format_mask
-from genus.targets.coap._query import MOST_PARTS
+from genus.targets.coap._query import MOST_PARTS, format_mask
 
 ServerTests: TypeAlias = Literal["where", "masks", "type"]
 """What a server tests: all (`where`), type and presence (`masks`), or the type alone."""

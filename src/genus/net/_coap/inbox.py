@@ -1,0 +1,193 @@
+"""`Inbox`: what came over CoAP on its way to the bus, each event once; and who is told of it."""
+
+import logging
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from genus.bus._link import Publisher, TroubleHandler
+from genus.filters import Subscription
+from genus.model import Event, name_of
+from genus.net._coap.wire import line_of
+from genus.net._envelope import Origin
+from genus.net._link.dedup import SeenEvents
+from genus.net._link.telling import Tellings
+from genus.net._relay import Arrival, Want
+from genus.net._troubles import EventsLost
+from genus.targets.python import PythonFilter
+
+log = logging.getLogger("genus.coap")
+MOST_RECEIVED = 100_000
+"""Events that may wait for handlers; of more, the new ones are lost."""
+
+
+class Listening:
+    """State: a subscription of the bus, or with a `want` one of a gateway, and its observations at servers."""
+
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, want: Want | None) -> None:
+        self.subscription, self.on_trouble, self.want = subscription, on_trouble, want
+        self.observations: list[tuple[Any, Any]] = []
+        """A peer and its `Observation`, for each server."""
+
+    def names(self, type_: str) -> bool:
+        """Whether the subscription has these types, or accepts events of the type."""
+        if "&".join(map(name_of, self.subscription.types)) == type_:
+            return True
+        return any(name_of(cls) == type_ for cls in self.subscription.classes())
+
+
+class CoapPublisher(Publisher):
+    """Handle for publishing one type over CoAP; `send` sends an event, also to this bus's own subscribers."""
+
+    def __init__(
+        self,
+        cls: type,
+        on_trouble: TroubleHandler | None,
+        send: Callable[[Event], None],
+        end: Callable[["CoapPublisher"], object],
+    ) -> None:
+        self.type, self.on_trouble = cls, on_trouble
+        self._send, self._end = send, end
+
+    def publish(self, event: Any) -> None:
+        """Send an event, and give it to this bus's own subscribers."""
+        self._send(event)
+
+    def withdraw(self) -> None:
+        """Publish no more."""
+        self._end(self)
+
+
+class CoapRelay:
+    """State: what a gateway wants over CoAP, on behalf of others; `listen` returns a function that ends it."""
+
+    def __init__(
+        self,
+        receive: Callable[[Arrival], None],
+        listen: Callable[[Want], Callable[[], None]],
+        end: Callable[["CoapRelay"], None],
+    ) -> None:
+        self._receive, self._listen, self._end = receive, listen, end
+        self._ends: dict[Want, Callable[[], None]] = {}
+        self._filters: tuple[PythonFilter, ...] = ()
+
+    def want(self, wants: Iterable[Want]) -> None:
+        """Receive what these wants match; replaces those before."""
+        asked = dict.fromkeys(wants)
+        self._filters = tuple(PythonFilter(one) for one in dict.fromkeys(want.subscription for want in asked))
+        for want in [want for want in asked if want not in self._ends]:
+            self._ends[want] = self._listen(want)
+        for want in [want for want in self._ends if want not in asked]:
+            self._ends.pop(want)()
+
+    def give(self, arrival: Arrival) -> None:
+        """Give the gateway an event if it wants it."""
+        if any(passes(test, arrival.event) for test in self._filters):
+            self._receive(arrival)
+
+    def close(self) -> None:
+        """Want nothing more."""
+        self.want(())
+        self._end(self)
+
+
+def passes(test: PythonFilter, event: Event) -> bool:
+    """Whether an event passes a test; one that cannot be tested does."""
+    try:
+        return bool(test(event))
+    except Exception:  # a value of an undeclared type: the subscriber's own test decides
+        return True
+
+
+class Inbox:
+    """State: what waits for the bus, and its users.
+
+    Events are delivered and problems told by a thread of its own, in their order: handlers may block, publish and
+    subscribe. The parts of the link call it in the thread of the endpoint.
+    """
+
+    def __init__(self, uid: bytes) -> None:
+        self.uid = uid.hex()
+        self.counts: Counter[str] = Counter()
+        self.deliver: Callable[[Event], object] = lambda event: None
+        """Gives an event to the subscribers of this bus."""
+        self.listenings: dict[Listening, None] = {}
+        self.publishers: dict[CoapPublisher, None] = {}
+        self.relays: list[CoapRelay] = []
+        self.on_wants: list[Callable[[], None]] = []
+        self.on_connected: list[Callable[[], None]] = []
+        self._seen = SeenEvents()
+        """Of all servers and clients: an event may come on several ways."""
+        self._tellings = Tellings(time.monotonic)
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
+
+    def open(self, deliver: Callable[[Event], object]) -> None:
+        """Begin to deliver."""
+        self.deliver = deliver
+        self._thread.start()
+
+    def close(self, patience_s: float) -> None:
+        """Deliver what waits, for a short time, and end."""
+        self._queue.put(None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(patience_s)
+
+    def _handle_all(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception:
+                log.exception("an event from CoAP could not be handled")
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def receive(self, event: Event, origin: Origin) -> None:
+        """Deliver an event, once."""
+        arrival = Arrival(event, origin)
+        if not self._seen.add(arrival, line_of(event, origin)):
+            self.counts["duplicates"] += 1
+        elif self._queue.qsize() >= MOST_RECEIVED:
+            self.missed(name_of(type(event)), 1, origin.uid.hex(), "handlers take too long")
+        else:
+            self._queue.put(partial(self._handle, arrival))
+
+    def _handle(self, arrival: Arrival) -> None:
+        self.deliver(arrival.event)
+        self.give_relays(arrival)
+
+    def give_relays(self, arrival: Arrival) -> None:
+        """Give an event to the gateways that want it."""
+        for relay in list(self.relays):
+            relay.give(arrival)
+
+    # -- problems and changes ----------------------------------------------------------------------------------------
+
+    def missed(self, type_: str, count: int, sender: str, reason: str) -> None:
+        """Tell subscribers of a type, by name, that so many events did not arrive from a sender."""
+        told = [one.on_trouble for one in list(self.listenings) if one.on_trouble is not None and one.names(type_)]
+        self._tell(EventsLost(type_, count, sender, self.uid, reason), told)
+
+    def unsent(self, cls: type[Event], count: int, receiver: str, reason: str) -> None:
+        """Tell publishers of a class that so many events did not get to a receiver."""
+        users = [one for one in list(self.publishers) if issubclass(cls, one.type)]
+        told = [one.on_trouble for one in users if one.on_trouble is not None]
+        self._tell(EventsLost(name_of(cls), count, self.uid, receiver, reason), told)
+
+    def _tell(self, trouble: EventsLost, handlers: list[TroubleHandler]) -> None:
+        self._tellings.add(trouble, handlers)
+        self._queue.put(self._tellings.tell)
+
+    def connected_changed(self) -> None:
+        """A connection was made or lost."""
+        for changed in list(self.on_connected):
+            self._queue.put(changed)
+
+    def wants_changed(self) -> None:
+        """What others want has changed."""
+        for changed in list(self.on_wants):
+            self._queue.put(changed)
