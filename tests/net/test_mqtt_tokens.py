@@ -115,6 +115,7 @@ def test_what_is_present_is_what_beats(seed: int) -> None:
     """Law: whoever beats is present, whoever does not is gone after its lease; by any order of what is heard."""
     chance, others, present = Random(seed), watching(), set()  # type: ignore[var-annotated]
     heard_at = dict.fromkeys("pqrst", -100)
+    beats(others, -5.0, 1)
     for beat in range(100):
         for owner in chance.sample("pqrst", 5):
             if chance.random() < (0.9 if owner < "r" else 0.2):
