@@ -276,10 +276,14 @@ class Connection:
             self._wake()
 
     def _break_stream(self, stream: socket.socket) -> None:
-        """Make the connection's thread see that the stream is broken, by an end of what it reads."""
+        """Make the connection's thread see that the stream is broken, by an end of what it reads.
+
+        What the server said before that can still be read: with TLS, why it does not accept a certificate. So the
+        stream below TLS is shut down.
+        """
         self._unsent = memoryview(b"")
         with suppress(OSError):  # closed already
-            stream.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(stream, socket.SHUT_RDWR)
         self._wake()
 
     # -- the connection's thread ---------------------------------------------------------------------------------------
@@ -419,7 +423,8 @@ class Connection:
             self._mailbox.put_all(messages)
         ended = self._tell(notices)
         if data == b"" and ended is None:
-            ended = Closing(self._broken)
+            hint = " before it answered; does it expect TLS? Then write mqtts://"
+            ended = Closing(self._broken + ("" if self._machine.is_connected or self._endpoint.tls else hint))
         return ended
 
     def _receive(self, stream: socket.socket) -> bytes | None:
