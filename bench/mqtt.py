@@ -4,8 +4,8 @@ Publisher, broker and subscriber are processes of their own. A rate is the packe
 first to the last; the best of several turns counts. The bare codec is a loop on a socket without threads or queues: it
 joins packets and keeps to the broker's window, and nothing else. paho sends no envelope, which the other two do.
 
-The last row has a session: each packet is acknowledged when its handler has returned, for what QoS 1 is about. A second
-table has one packet of 40 MB.
+With a session, each packet is acknowledged when its handler has returned. The last row counts typed events of a bus, 25
+to a packet. A second table has one packet of 40 MB.
 
 At QoS 1 the broker's window counts: mosquitto takes 20 packets without an acknowledgement by default, so that each
 batch is as small; a broker for such rates has `max_inflight_messages 1000`. Both are measured.
@@ -27,14 +27,21 @@ from typing import Any, NamedTuple
 import mqtt5
 
 from bench.timing import markdown
+from genus import Event, open_bus
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
 
 TOPIC, PAYLOAD, ENVELOPE = "city/Edge/1/Loop", b"p" * 40, b"e" * 25
 LAST = b"last"
-COUNTS = {"paho": 5_000, "codec": 50_000, "genus": 50_000, "session": 50_000}
-NAMES = {"codec": "mqtt5 codec", "genus": "Genus transport", "session": "Genus transport, `session=`"}
+COUNTS = {"paho": 5_000, "codec": 50_000, "genus": 50_000, "session": 50_000, "batches": 200_000}
+NAMES = {
+    "codec": "mqtt5 codec",
+    "genus": "Genus transport",
+    "session": "Genus transport, `session=`",
+    "batches": "Genus events, `publish_all` of 25",
+}
+BATCH = 25
 LARGE = 40_000_000
 TURNS = 3
 CASES = {"QoS 0": (0, 20), "QoS 1": (1, 20), "QoS 1, window 1,000": (1, 1000)}
@@ -266,12 +273,48 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-PUBLISH = {"paho": paho_publish, "codec": codec_publish, "genus": genus_publish, "session": genus_publish}
+# -- events of a bus ---------------------------------------------------------------------------------------------------
+
+
+class BenchLoop(Event):
+    lane: int
+    speed: float
+    is_last: bool = False
+
+
+def _address(port: int, qos: int) -> str:
+    return f"mqtt://127.0.0.1:{port}/city?qos={qos}"
+
+
+def batches_publish(port: int, qos: int, payloads: Iterator[bytes]) -> None:
+    with open_bus(_address(port, qos)) as bus:
+        while some := list(islice(payloads, BATCH)):
+            bus.publish_all([BenchLoop(lane=2, speed=33.5, is_last=each == LAST) for each in some])
+        transport = bus.link.transport  # type: ignore[union-attr]
+        _until(lambda: transport._connection.is_idle)
+
+
+def batches_subscribe(port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool]) -> None:
+    done: list[bool] = []
+    with open_bus(_address(port, qos)) as bus:
+        bus.collection(BenchLoop).subscribe(lambda each: done.extend([True] * handle(LAST if each.is_last else b"")))
+        ready()
+        _until(lambda: bool(done))
+
+
+PUBLISH = {
+    "paho": paho_publish,
+    "codec": codec_publish,
+    "genus": genus_publish,
+    "session": genus_publish,
+    "batches": batches_publish,
+}
 SUBSCRIBE = {
     "paho": paho_subscribe,
     "codec": codec_subscribe,
     "genus": genus_subscribe,
     "session": session_subscribe,
+    "batches": batches_subscribe,
 }
 PING = {"paho": paho_ping, "codec": codec_ping, "genus": genus_ping}
 

@@ -1,7 +1,8 @@
 """Processes on `mqtt:` buses that tests kill: `python -m tests.net.mqtt_process ROLE ADDRESS ...`.
 
 `handle ADDRESS FILE SECONDS` subscribes to numbers and writes each to the file when its handler runs, which takes so
-long; `lost N` is written for what it is told. `show ADDRESS COUNT` opens so many buses that subscribe to questions. Both print `ready`.
+long; `lost N` is written for what it is told. `show ADDRESS COUNT` opens so many buses that subscribe to questions.
+Both print `ready`.
 """
 
 import os
