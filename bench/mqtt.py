@@ -4,6 +4,9 @@ Publisher, broker and subscriber are processes of their own. A rate is the packe
 first to the last; the best of several turns counts. The bare codec is a loop on a socket without threads or queues: it
 joins packets and keeps to the broker's window, and nothing else. paho sends no envelope, which the other two do.
 
+With a session, each packet is acknowledged when its handler has returned. The last row counts typed events of a bus, 25
+to a packet. A second table has one packet of 40 MB.
+
 At QoS 1 the broker's window counts: mosquitto takes 20 packets without an acknowledgement by default, so that each
 batch is as small; a broker for such rates has `max_inflight_messages 1000`. Both are measured.
 """
@@ -24,13 +27,22 @@ from typing import Any, NamedTuple
 import mqtt5
 
 from bench.timing import markdown
+from genus import Event, open_bus
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
 
 TOPIC, PAYLOAD, ENVELOPE = "city/Edge/1/Loop", b"p" * 40, b"e" * 25
 LAST = b"last"
-COUNTS = {"paho": 5_000, "codec": 50_000, "genus": 50_000}
+COUNTS = {"paho": 5_000, "codec": 50_000, "genus": 50_000, "session": 50_000, "batches": 200_000}
+NAMES = {
+    "codec": "mqtt5 codec",
+    "genus": "Genus transport",
+    "session": "Genus transport, `session=`",
+    "batches": "Genus events, `publish_all` of 25",
+}
+BATCH = 25
+LARGE = 40_000_000
 TURNS = 3
 CASES = {"QoS 0": (0, 20), "QoS 1": (1, 20), "QoS 1, window 1,000": (1, 1000)}
 PINGS = 400
@@ -151,8 +163,8 @@ class Handler:
     def connected(self, is_connected: bool) -> None: ...
 
 
-def _transport(port: int, handle: Callable[[bytes], object]) -> MqttTransport:
-    transport = MqttTransport(parse_mqtt_address(f"//127.0.0.1:{port}/city"))
+def _transport(port: int, handle: Callable[[bytes], object], query: str = "") -> MqttTransport:
+    transport = MqttTransport(parse_mqtt_address(f"//127.0.0.1:{port}/city{query}"))
     transport.open(Handler(handle))
     return transport
 
@@ -167,13 +179,19 @@ def genus_publish(port: int, qos: int, payloads: Iterator[bytes]) -> None:
     transport.close()
 
 
-def genus_subscribe(port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool]) -> None:
+def genus_subscribe(
+    port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool], query: str = ""
+) -> None:
     done: list[bool] = []
-    transport = _transport(port, lambda payload: done.extend([True] * handle(payload)))
+    transport = _transport(port, lambda payload: done.extend([True] * handle(payload)), query)
     transport.subscribe(TOPIC)
     ready()
     _until(lambda: bool(done))
     transport.close()
+
+
+def session_subscribe(port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool]) -> None:
+    genus_subscribe(port, qos, ready, handle, "?session=bench&session_expires=1s")
 
 
 def genus_ping(port: int) -> Iterator[float]:
@@ -255,8 +273,49 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-PUBLISH = {"paho": paho_publish, "codec": codec_publish, "genus": genus_publish}
-SUBSCRIBE = {"paho": paho_subscribe, "codec": codec_subscribe, "genus": genus_subscribe}
+# -- events of a bus ---------------------------------------------------------------------------------------------------
+
+
+class BenchLoop(Event):
+    lane: int
+    speed: float
+    is_last: bool = False
+
+
+def _address(port: int, qos: int) -> str:
+    return f"mqtt://127.0.0.1:{port}/city?qos={qos}"
+
+
+def batches_publish(port: int, qos: int, payloads: Iterator[bytes]) -> None:
+    with open_bus(_address(port, qos)) as bus:
+        while some := list(islice(payloads, BATCH)):
+            bus.publish_all([BenchLoop(lane=2, speed=33.5, is_last=each == LAST) for each in some])
+        transport = bus.link.transport  # type: ignore[union-attr]
+        _until(lambda: transport._connection.is_idle)
+
+
+def batches_subscribe(port: int, qos: int, ready: Callable[[], None], handle: Callable[[bytes], bool]) -> None:
+    done: list[bool] = []
+    with open_bus(_address(port, qos)) as bus:
+        bus.collection(BenchLoop).subscribe(lambda each: done.extend([True] * handle(LAST if each.is_last else b"")))
+        ready()
+        _until(lambda: bool(done))
+
+
+PUBLISH = {
+    "paho": paho_publish,
+    "codec": codec_publish,
+    "genus": genus_publish,
+    "session": genus_publish,
+    "batches": batches_publish,
+}
+SUBSCRIBE = {
+    "paho": paho_subscribe,
+    "codec": codec_subscribe,
+    "genus": genus_subscribe,
+    "session": session_subscribe,
+    "batches": batches_subscribe,
+}
 PING = {"paho": paho_ping, "codec": codec_ping, "genus": genus_ping}
 
 
@@ -271,6 +330,25 @@ def _payloads(count: int) -> Iterator[bytes]:
 
 def play_publisher(name: str, qos: int, port: int) -> None:
     PUBLISH[name](port, qos, _payloads(COUNTS[name]))
+
+
+def play_large_publisher(name: str, qos: int, port: int) -> None:
+    """Prints the time at which it begins to send one large packet, on the clock that all processes have."""
+    payload = bytes(LARGE)
+    print(time.monotonic(), flush=True)
+    PUBLISH[name](port, qos, iter([payload]))
+
+
+def play_large_subscriber(name: str, qos: int, port: int) -> None:
+    """Prints `ready`, and when a large packet has come."""
+    times: list[float] = []
+
+    def handle(payload: bytes) -> bool:
+        times.append(time.monotonic())
+        return len(payload) == LARGE
+
+    SUBSCRIBE[name](port, qos, lambda: print("ready", flush=True), handle)
+    print(times[0])
 
 
 def play_subscriber(name: str, qos: int, port: int) -> None:
@@ -293,7 +371,13 @@ def play_ping(name: str, _: int, port: int) -> None:
     print(statistics.median(list(PING[name](port))[PINGS // 4 :]))
 
 
-PARTS = {"publish": play_publisher, "subscribe": play_subscriber, "ping": play_ping}
+PARTS = {
+    "publish": play_publisher,
+    "subscribe": play_subscriber,
+    "ping": play_ping,
+    "publish-large": play_large_publisher,
+    "subscribe-large": play_large_subscriber,
+}
 
 
 @contextmanager
@@ -339,34 +423,50 @@ def measure(name: str, qos: int, port: int) -> Measured:
     return Measured(rate, share)
 
 
+def measure_large(name: str, port: int) -> float:
+    """Seconds from the begin of sending one large packet to its handler."""
+    subscriber = _start("subscribe-large", name, 1, port)
+    assert subscriber.stdout is not None
+    assert subscriber.stdout.readline() == "ready\n"
+    with _start("publish-large", name, 1, port) as publisher:
+        assert publisher.stdout is not None
+        begin = float(publisher.stdout.readline())
+        return float(subscriber.communicate(timeout=120)[0]) - begin
+
+
 def round_trip(name: str, port: int) -> float:
     with _start("ping", name, 0, port) as process:
         return float(process.communicate(timeout=120)[0])
 
 
 def run() -> str:
-    """The table."""
+    """The tables."""
     best: dict[tuple[str, str], float] = {}
-    trips = dict.fromkeys(COUNTS, float("inf"))
-    with mosquitto(20) as small, mosquitto(1000) as large:
-        ports = {20: small, 1000: large}
+    trips = dict.fromkeys(PING, float("inf"))
+    large = dict.fromkeys(("paho", "genus"), float("inf"))
+    with mosquitto(20) as small, mosquitto(1000) as wide:
+        ports = {20: small, 1000: wide}
         for _ in range(TURNS):
             for case, (qos, window) in CASES.items():
                 for name in COUNTS:
                     turn = measure(name, qos, ports[window])
                     best[name, case] = max(best.get((name, case), 0.0), turn.rate if turn.share == 1 else 0.0)
-            for name in COUNTS:
+            for name in trips:
                 trips[name] = min(trips[name], round_trip(name, small))
+            for name in large:
+                large[name] = min(large[name], measure_large(name, small))
     head = ["client", *(cell for case in CASES for cell in (case, "× paho", "× codec")), "round trip p50"]
-    return markdown(head, [_row(name, best, trips) for name in COUNTS])
+    table = markdown(head, [_row(name, best, trips) for name in COUNTS])
+    rows = [[NAMES.get(name, name), f"{seconds:.2f} s"] for name, seconds in large.items()]
+    return f"{table}\n\n{markdown(['client', 'one packet of 40 MB, QoS 1'], rows)}"
 
 
 def _row(name: str, best: dict[tuple[str, str], float], trips: dict[str, float]) -> list[str]:
-    cells = [{"codec": "mqtt5 codec", "genus": "Genus transport"}.get(name, name)]
+    cells = [NAMES.get(name, name)]
     for case in CASES:
         rate = best[name, case]
         cells += [f"{rate:,.0f}/s", f"{rate / best['paho', case]:.1f}", f"{rate / best['codec', case]:.2f}"]
-    return [*cells, f"{trips[name] * 1e6:,.0f} µs"]
+    return [*cells, f"{trips[name] * 1e6:,.0f} µs" if name in trips else ""]
 
 
 def main(*arguments: str) -> None:

@@ -233,6 +233,7 @@ ENVELOPES: dict[str, st.SearchStrategy[Any]] = {
             "gap": st.sampled_from(["PT1S", 1.5, "P1Y"]),
             "seen": st.sampled_from(["2026-11-15t12:00:00z", "2026-11-15T12:00:00.9999999+01:00", 7]),
             "source": st.sampled_from(["x", None]),
+            "place": st.sampled_from(["here", "", None]),
             "time": st.sampled_from(["2026-11-15T12:00:01.1234567Z", None, "2026-11-15T12:00:01Z"]),
             "pace": st.just(3.5),
             "colour": st.sampled_from([None, "red"]),
@@ -240,7 +241,7 @@ ENVELOPES: dict[str, st.SearchStrategy[Any]] = {
     )
     | st.sampled_from([None, [], "x"]),
     "data_base64": st.sampled_from([None, "AP8="]),
-    "subject": st.just("there"),
+    "subject": st.sampled_from(["there", "", None, 7]),
     "extension": st.sampled_from(["x", {"a": {"b": 1}}]),
 }
 
@@ -304,6 +305,7 @@ def test_the_sdk_reads_what_is_written(seed: int) -> None:
     [
         ({"source": "/a8"}, {"lane": 2}, Loop(source="/a8", lane=2)),
         ({"source": "/a8", "time": NOON}, {"lane": 2}, Loop(source="/a8", time=NOON, lane=2)),
+        ({"source": "/a8", "subject": "km31"}, {"lane": 2}, Loop(source="/a8", place="km31", lane=2)),
         (
             {"source": "/a8", "other": "x", "subject": "s"},
             {"lane": 2, "place": "p"},

@@ -18,7 +18,9 @@ from genus.net import NetLink
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
+from genus.targets.topics import MQTT
 from genus.testing import MqttBroker
+from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
 from tests.net.mqtt_servers import Listener
 
 PATIENCE_S = 30.0
@@ -206,3 +208,41 @@ def test_a_restarted_publisher_makes_the_broker_forget_what_its_predecessor_publ
     inbox = late.collection(BusClimate).inbox()
     assert inbox.get(timeout=PATIENCE_S).source == "b"
     assert [event.source for event in late.last_values("BusClimate")] == ["b"]
+
+
+class BusyTransport(MemoryTransport):
+    """A transport whose receiver may be in one handler for long."""
+
+    busy_s = 0.0
+
+
+def test_what_a_broker_holds_back_while_a_handler_runs_is_not_lost() -> None:
+    """A beat overtakes the events of a session that wait for acknowledgements."""
+    network, time_s = MemoryNetwork(MQTT), [100.0]
+    there = BusyTransport(network)
+    links = [
+        NetLink(each, "city", medium="memory", now=lambda: time_s[0], runs=False)
+        for each in (network.transport(), there)
+    ]
+    road, room = map(Bus, links)
+    lost: list[object] = []
+    room.collection(BusJob).subscribe(lambda job: None, on_trouble=lost.append)
+
+    def run(seconds: float, busy_s: float) -> None:
+        there.busy_s = busy_s
+        for _ in range(int(seconds * 10)):
+            time_s[0] += 0.1
+            for link in links:
+                link.tick()
+            network.deliver()
+
+    road.publish(BusJob(number=0))
+    run(4.0, busy_s=0.0)
+    network.faults = Faults(lost=1.0)
+    road.publish(BusJob(number=1))
+    network.faults = Faults()
+    network.deliver()
+    run(20.0, busy_s=2.0)
+    assert lost == []
+    run(10.0, busy_s=0.0)
+    assert len(lost) == 1

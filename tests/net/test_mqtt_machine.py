@@ -1,13 +1,14 @@
 """The client machine of MQTT, without I/O: what it sends and tells for what it is given."""
 
+from random import Random
 from typing import Any
 
 import mqtt5
+import pytest
 
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.notices import Closing, Connected, Granted, Refused, Undelivered
-from genus.net._mqtt.session import Filter, Session
-from genus.net._mqtt.wire import Decoder, Outgoing, PublishForm
+from genus.net._mqtt.session import Closing, Connected, Filter, Granted, Refused, Session, Undelivered
+from genus.net._mqtt.wire import Decoder, Message, Outgoing, PublishForm
 
 
 class Served:
@@ -63,14 +64,12 @@ def test_the_limits_of_connack_are_told() -> None:
         shared_subscription_available=False,
         max_packet_size=1000,
         server_keep_alive=2,
-        topic_alias_max=5,
-        assigned_client_id="given",
     )
     [connected] = machine.take()
     assert isinstance(connected, Connected)
     limits = connected.limits
     assert (limits.receive_max, limits.keeps, limits.shares, limits.largest) == (3, False, False, 1000)
-    assert (limits.keep_alive_s, limits.aliases, limits.client_id) == (2, 5, "given")
+    assert limits.keep_alive_s == 2
 
 
 def test_a_refused_connection_is_told_with_the_reason() -> None:
@@ -231,15 +230,16 @@ def test_silence_is_tested_by_a_ping_and_ends_the_connection() -> None:
     server = Served(machine_with(keep_alive_s=8))
     machine = server.machine
     machine.take()
-    assert machine.wake_at == 6 * SECOND
-    machine.wake(6 * SECOND)
-    assert isinstance(server.sent(6 * SECOND)[0], mqtt5.PingReqPacket)
-    server.say(mqtt5.PingRespPacket(), 7 * SECOND)
-    assert machine.wake_at == 12 * SECOND
+    assert machine.wake_at == 4 * SECOND
+    machine.wake(4 * SECOND)
+    assert isinstance(server.sent(4 * SECOND)[0], mqtt5.PingReqPacket)
+    server.say(mqtt5.PingRespPacket(), 5 * SECOND)
+    assert machine.wake_at == 8 * SECOND
+    machine.wake(8 * SECOND)
+    server.sent(8 * SECOND)
     machine.wake(12 * SECOND)
-    server.sent(12 * SECOND)
-    assert machine.wake_at == 17 * SECOND
-    machine.wake(17 * SECOND)
+    assert machine.wake_at == 13 * SECOND
+    machine.wake(13 * SECOND)
     assert machine.take() == [Closing("the server does not answer")]
 
 
@@ -280,9 +280,120 @@ def test_a_bad_packet_ends_the_connection_with_its_reason() -> None:
         assert [type(each) for each in server.machine.take()] == [Connected, Closing]
 
 
-def test_disconnect_is_in_good_order_or_leaves_the_will() -> None:
-    for with_will, code in ((False, 0), (True, 4)):
+def test_disconnect_lets_the_server_publish_the_will_now_or_when_the_session_ends() -> None:
+    for keeps_session, expiry in ((False, 0), (True, None)):
         server = Served(machine_with())
-        server.machine.disconnect(with_will=with_will)
+        server.machine.disconnect(keeps_session=keeps_session)
         [disconnect] = server.sent()
-        assert int(disconnect.reason_code) == code
+        assert (int(disconnect.reason_code), disconnect.session_expiry_interval) == (4, expiry)
+
+
+def test_an_answer_that_is_not_of_mqtt_is_told_as_such() -> None:
+    for data, why in (
+        (b"\x15\x03\x01\x00\x02\x02\x46", "the server expects TLS; write mqtts:// instead of mqtt://"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the server does not speak MQTT 5: "),
+    ):
+        machine = machine_with()
+        machine.opened(0)
+        machine.receive(data + bytes(100), 0)
+        [closing] = machine.take()
+        assert isinstance(closing, Closing)
+        assert closing.why.startswith(why)
+
+
+def test_presence_is_sent_after_each_connect_when_it_changes_and_twice_in_the_keep_alive_time() -> None:
+    machine = machine_with(keep_alive_s=8)
+    shown: list[bytes] = []
+    machine.show(lambda: PublishForm("tokens", retain=True).parts(b"".join(shown), b"")[0])
+    server = Served(machine)
+
+    def payloads(now: int) -> list[bytes]:
+        return [each.payload for each in server.sent(now) if isinstance(each, mqtt5.PublishPacket)]
+
+    assert payloads(0) == [b""]
+    shown.append(b"a")
+    assert payloads(0) == []
+    machine.show(machine._presence or bytes)
+    machine.show(machine._presence or bytes)
+    assert payloads(0) == [b"a"]
+    for now in (4 * SECOND, 8 * SECOND):
+        assert machine.wake_at == now
+        machine.wake(now)
+        assert payloads(now) == [b"a"]
+        server.say(mqtt5.PingRespPacket(), now)
+    machine.closed(0)
+    server = Served(machine)
+    assert payloads(0) == [b"a"]
+
+
+class Broker:
+    """What a broker does with the messages of a session: a window, and what is not acknowledged is sent again."""
+
+    def __init__(self, count: int, window: int) -> None:
+        self.queue = list(range(count))
+        self.window = window
+        self.in_flight: dict[int, int] = {}
+        self.packet_id = 0
+
+    def send(self, is_again: bool) -> bytes:
+        made = b""
+        for packet_id, number in self.in_flight.items() if is_again else ():
+            made += self.packet(packet_id, number, is_again)
+        while self.queue and len(self.in_flight) < self.window:
+            self.packet_id = self.packet_id % 7 + 1  # ids are used again soon
+            while self.packet_id in self.in_flight:
+                self.packet_id = self.packet_id % 7 + 1
+            self.in_flight[self.packet_id] = self.queue.pop(0)
+            made += self.packet(self.packet_id, self.in_flight[self.packet_id], False)
+        return made
+
+    @staticmethod
+    def packet(packet_id: int, number: int, is_again: bool) -> bytes:
+        return mqtt5.PublishPacket(
+            "a", str(number).encode(), qos=mqtt5.QoS(1), packet_id=packet_id, duplicate=is_again
+        ).write()
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_messages_are_acknowledged_when_they_were_handled_and_given_once_for_each_session(seed: int) -> None:
+    """Law: handled at random while connections break at random, each message is given once, none is lost."""
+    chance, broker, given, handled = Random(seed), Broker(40, 3), [], []  # type: ignore[var-annotated]
+    machine = machine_with(clean_start=False, expires_s=60, acknowledges_late=True)
+    waiting: list[Message] = []
+    server, is_first = Served(machine), True
+    while broker.queue or broker.in_flight:
+        for message in machine.receive(broker.send(is_again=is_first), 0):
+            given.append(int(message[2]))
+            waiting.append(message)
+        is_first = False
+        assert set(broker.in_flight.values()) >= {int(each[2]) for each in waiting}, "not acknowledged before"
+        for _ in range(chance.randint(0, 2)):
+            if waiting:
+                handled.append(int(waiting[0][2]))
+                machine.handled([waiting.pop(0)])
+        is_cut = chance.random() < 0.3
+        if is_cut and chance.random() < 0.5:
+            machine.closed(0)  # acknowledgements that were not sent are lost
+        else:
+            for each in server.sent():
+                if isinstance(each, mqtt5.PubAckPacket):
+                    del broker.in_flight[each.packet_id]
+        if is_cut:
+            machine.closed(0)
+            server, is_first = Served(machine, session_present=True), True
+    assert sorted(set(given)) == list(range(40))
+    assert sorted(set(handled)) == list(range(40))
+    assert len(given) - 40 <= machine.counts["received_again"]
+
+
+def test_what_is_unhandled_of_a_session_that_the_server_lost_is_not_acknowledged() -> None:
+    machine = machine_with(clean_start=False, expires_s=60, acknowledges_late=True)
+    Served(machine)
+    [old] = machine.receive(Broker.packet(1, 0, is_again=False), 0)
+    machine.closed(0)
+    server = Served(machine)
+    [new] = machine.receive(Broker.packet(1, 1, is_again=False), 0)
+    machine.handled([old])
+    assert server.sent() == []
+    machine.handled([new])
+    assert [each.packet_id for each in server.sent()] == [1]

@@ -11,6 +11,7 @@ from genus.errors import BusError
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
+from genus.testing import MqttBroker
 from tests.net.mqtt_servers import Listener, Mosquitto, running, wait_for
 
 
@@ -97,9 +98,20 @@ def test_a_client_without_a_valid_certificate_is_refused(server: tuple[Mosquitto
     broker, is_mutual = server
     if not is_mutual:
         return
-    for own in ("", f"&cert={folder / 'stranger.pem'}&key={folder / 'stranger.key'}"):
-        with pytest.raises(BusError, match=r"^mqtts://localhost:\d+/city: "):
+    for own, why in (
+        ("", "the server asks for a certificate of this client; give cert= and key="),
+        (f"&cert={folder / 'stranger.pem'}&key={folder / 'stranger.key'}", "does not trust the certificate of this"),
+    ):
+        with pytest.raises(BusError, match=rf"^mqtts://localhost:\d+/city: .*{why}"):
             transport(broker, f"ca={folder / 'ca.pem'}{own}").open(Listener())
+
+
+def test_tls_on_one_side_only_is_told(server: tuple[Mosquitto, bool], folder: Path, tmp_path: Path) -> None:
+    broker, _ = server
+    with pytest.raises(BusError, match=r"[wW]rite mqtts://"):
+        MqttTransport(parse_mqtt_address(f"//localhost:{broker.port}/city")).open(Listener())
+    with MqttBroker() as plain, pytest.raises(BusError, match=r"(does|may) not speak TLS here"):
+        MqttTransport(parse_mqtt_address(f"//localhost:{plain.port}/city", tls=True)).open(Listener())
 
 
 def test_files_that_cannot_be_used_are_named(folder: Path) -> None:

@@ -288,6 +288,7 @@ class _Incoming(msgspec.Struct, gc=False):
     type: str
     datacontenttype: str | None = None
     time: msgspec.Raw = msgspec.Raw(b"")
+    subject: str | None = None
     genushops: int = 0
     data: msgspec.Raw = msgspec.Raw(b"")
     data_base64: Any = None
@@ -333,7 +334,7 @@ class CloudEventReader:
             opened = _open(payload)
             is_plain = opened.datacontenttype in _PLAIN_TYPES and opened.data_base64 is None
             if is_plain and opened.id and opened.specversion == _VERSION:
-                event = self._decode(opened.type, opened.source, opened.time, opened.data)
+                event = self._decode(opened.type, opened.source, opened.time, opened.subject, opened.data)
                 if event is not None and 0 <= opened.genushops <= _MOST_HOPS:
                     return CloudEvent(event, opened.id, opened.source, opened.genushops)
         except _UNREADABLE:
@@ -352,7 +353,8 @@ class CloudEventReader:
         if id and get("specversion") == _VERSION and get("datacontenttype") in _PLAIN_TYPES:
             try:
                 hops = int(get("genushops", 0))
-                event = self._decode(get("type", ""), source, b"" if time is None else f'"{time}"'.encode(), data)
+                stated = b"" if time is None else f'"{time}"'.encode()
+                event = self._decode(get("type", ""), source, stated, get("subject"), data)
                 if event is not None and 0 <= hops <= _MOST_HOPS:
                     return CloudEvent(event, id, source, hops)
             except _UNREADABLE:
@@ -385,7 +387,9 @@ class CloudEventReader:
 
     # -- by msgspec --
 
-    def _decode(self, name: str, source: str, time: bytes | msgspec.Raw, data: bytes | msgspec.Raw) -> Event | None:
+    def _decode(
+        self, name: str, source: str, time: bytes | msgspec.Raw, subject: str | None, data: bytes | msgspec.Raw
+    ) -> Event | None:
         """The event by msgspec; None, or one of `_UNREADABLE`, if it must be read by the rules."""
         decoder = self._decoders.get(name) or self._decoder(name)
         if decoder is None or not source:
@@ -394,8 +398,8 @@ class CloudEventReader:
         if decoder.find_invalid(event) is not None or (decoder.is_deep and limit_problem(bytes(data), self._largest)):
             return None
         own = event.time
-        if own is None or event.source is None or _encode(own) != bytes(time):
-            return _completed(event, source, time, data)
+        if own is None or event.source is None or (subject and event.place is None) or _encode(own) != bytes(time):
+            return _completed(event, source, time, subject or None, data)
         return event
 
     def _decoder(self, name: str) -> "_Decoder | None":
@@ -453,13 +457,18 @@ def _is_plain(cls: type[Event]) -> bool:
     return all(field.default is None or field.name in required for field in fields)
 
 
-def _completed(event: Event, source: str, time: bytes | msgspec.Raw, data: bytes | msgspec.Raw) -> Event | None:
-    """The event, with time and source of the envelope where it has none of its own; None if the rules must read it."""
+def _completed(
+    event: Event, source: str, time: bytes | msgspec.Raw, subject: str | None, data: bytes | msgspec.Raw
+) -> Event | None:
+    """The event, with time, source and place of the envelope where it has none; None if the rules must read it."""
     if _LONG_FRACTION.search(data) or _LONG_FRACTION.search(time):
         return None
-    stated = _decode_time(time) if len(bytes(time)) else None
-    known = None if source == NO_SOURCE or "source" in retyped_attributes(type(event)) else source
-    if (event.time is None and stated is not None) or (event.source is None and known is not None):
-        own, where = event.time, event.source
-        return replace(event, time=stated if own is None else own, source=known if where is None else where)
-    return event
+    retyped = retyped_attributes(type(event))
+    own = {"time": event.time, "source": event.source, "place": event.place}
+    stated = {
+        "time": _decode_time(time) if len(bytes(time)) else None,
+        "source": None if source == NO_SOURCE or "source" in retyped else source,
+        "place": None if "place" in retyped else subject,
+    }
+    missing = {name: value for name, value in stated.items() if value is not None and own[name] is None}
+    return replace(event, **missing) if missing else event

@@ -129,3 +129,12 @@ class SharingTransport(Protocol):
 
     def share(self, group: str, pattern: str) -> Callable[[], None]:
         """Receive some of the packets of keys that match, under `$share/NAME/KEY`; returns a function to end it."""
+
+
+@runtime_checkable
+class WindowedTransport(Protocol):
+    """A transport whose network holds reliable packets back until earlier ones are handled; others overtake them."""
+
+    @property
+    def busy_s(self) -> float:
+        """For how long the receiver has been handling one packet."""

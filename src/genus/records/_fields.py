@@ -16,7 +16,11 @@ from genus.records._values import ISO, TEXT, ValueFormat
 NO_SOURCE = "genus:"
 """The source of a CloudEvent whose event has none: CloudEvents must name one, and this is not read as an attribute."""
 
-ENVELOPE = (MappedField(("time",), "time"), MappedField(("source",), "source", ValueFormat(absent=(NO_SOURCE,))))
+ENVELOPE = (
+    MappedField(("time",), "time"),
+    MappedField(("source",), "source", ValueFormat(absent=(NO_SOURCE,))),
+    MappedField(("subject",), "place", ValueFormat(absent=("",))),
+)
 """Fields of a CloudEvent's envelope that are attributes unless its data has them."""
 
 _SHOWN = 60
@@ -151,8 +155,8 @@ def column_name(path: FieldPath) -> str:
 
 
 def _is_foreign_source(field: MappedField, attribute: Attribute) -> bool:
-    """Whether a field is the envelope's source, a URI, of a type whose `source` is a number."""
-    return field in ENVELOPE and field.attribute == "source" and not isinstance(attribute.type, TextType)
+    """Whether a field is the envelope's source or subject, a text, of a type where that attribute is a number."""
+    return field in ENVELOPE and field.attribute != "time" and not isinstance(attribute.type, TextType)
 
 
 def cloud_mapping(mapping: Mapping) -> Mapping:

@@ -12,8 +12,7 @@ from typing import Final, TypeAlias
 
 import mqtt5
 
-from genus.net._mqtt.texts import Malformed
-from genus.net._mqtt.wire import Decoder
+from genus.net._mqtt.wire import Decoder, Malformed
 from genus.targets.topics import MQTT
 
 Acl: TypeAlias = Callable[[str, str, str], bool]

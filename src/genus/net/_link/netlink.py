@@ -42,7 +42,7 @@ from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, 
 from genus.net._link.steady import steady_us
 from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
-from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
+from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -125,7 +125,7 @@ class NetLink(Link, RelayLink):
         self._ticker: threading.Thread | None = None
         self._receiving_thread: int | None = None
         self._types_seen: WeakSet[type] = WeakSet()
-        self._beat_at = 0.0
+        self._beat_at = self._settle_at = 0.0
 
     # -- a link of a bus ---------------------------------------------------------------------------------------------
 
@@ -753,7 +753,10 @@ class NetLink(Link, RelayLink):
         if now - self._beat_at >= BEAT_S:
             self._beat_at = now
             self._losses.beat()
-        self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
+        if isinstance(self.transport, WindowedTransport) and self.transport.busy_s > SETTLE_S:
+            self._settle_at = now + SETTLE_RELIABLE_S  # what a beat says is missing is held back until then
+        if now >= self._settle_at:
+            self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
         self._losses.report_lateness()
         self._losses.tell()
 

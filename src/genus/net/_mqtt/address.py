@@ -1,6 +1,12 @@
-"""Addresses of MQTT brokers: `mqtt://[user:password@]host[:port]/REALM?option=value&...`, and `mqtts://` with TLS."""
+"""Addresses of MQTT brokers: `mqtt://[user:password@]host[:port]/REALM?option=value&...`, and `mqtts://` with TLS.
+
+`Endpoint` opens streams to the broker of an address.
+"""
 
 import re
+import socket
+import ssl
+import time
 from pathlib import Path
 from typing import Final, get_args
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -14,13 +20,14 @@ from genus.model import nanoseconds
 PORT: Final = 1883
 TLS_PORT: Final = 8883
 DEFAULT_REALM: Final = "genus"
+CONNECT_S: Final = 5.0
 KEPT_SESSION_S: Final = 3600
 _REALM: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SESSION: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SPAN_OPTIONS: Final = ("session_expires", "keep_alive")
 _TLS_OPTIONS: Final = ("ca", "cert", "key")
 OPTIONS: Final = (
-    *("qos", "session", *_SPAN_OPTIONS, *_TLS_OPTIONS),
+    *("qos", "session", "session_file", *_SPAN_OPTIONS, *_TLS_OPTIONS),
     *("capacity", "full", "receive_capacity", "receive_full", "map"),
 )
 
@@ -38,8 +45,9 @@ class MqttOptions(msgspec.Struct, frozen=True):
     """What an address says, with the defaults.
 
     `session` is a client id whose session the broker keeps for `session_expires_s` after the connection ended; without
-    it, the client id is random. `capacity` packets wait to be sent, `receive_capacity` to be handled; `full` and
-    `receive_full` say what happens with more. `map` is a file about topics of others.
+    it, the client id is random. `session_file` remembers what was handled of a session. `capacity` packets wait to be
+    sent, `receive_capacity` to be handled; `full` and `receive_full` say what happens with more. `map` is a file about
+    topics of others.
     """
 
     host: str
@@ -60,6 +68,7 @@ class MqttOptions(msgspec.Struct, frozen=True):
     receive_capacity: int = 100_000
     receive_full: WhenFull = "block"
     map: Path | None = None
+    session_file: Path | None = None
 
     @property
     def shown(self) -> str:
@@ -94,6 +103,8 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
     if "key" in options and "cert" not in options:
         raise BusError(f"{place}: a key needs cert, the certificate that it belongs to")
     session = _matching(place, "session", options["session"], _SESSION) if "session" in options else None
+    if session is None and "session_file" in options:
+        raise BusError(f"{place}: session_file belongs to a session; give session=NAME, too")
     default_span = f"{KEPT_SESSION_S}s" if session else "0s"
     return MqttOptions(
         host=url.hostname or "",
@@ -114,6 +125,7 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
         receive_capacity=_integer(place, options, "receive_capacity", 100_000, 1),
         receive_full=_policy(place, "receive_full", options.get("receive_full", "block")),
         map=_path(options, "map"),
+        session_file=_path(options, "session_file"),
     )
 
 
@@ -177,3 +189,83 @@ def _policy(place: str, name: str, text: str) -> WhenFull:
 
 def _path(options: dict[str, str], name: str) -> Path | None:
     return Path(options[name]) if name in options else None
+
+
+# -- streams -----------------------------------------------------------------------------------------------------------
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Opens streams to a broker."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+
+    @classmethod
+    def of(cls, options: MqttOptions) -> "Endpoint":
+        """The endpoint of an address; BusError if a certificate or key cannot be used."""
+        return cls(options.host, options.port, _context(options) if options.tls else None)
+
+    def connect(self) -> socket.socket:
+        """A stream that does not block; OSError with the reason if there is none in five seconds."""
+        give_up_at = time.monotonic() + CONNECT_S
+        stream = socket.create_connection((self.host, self.port), CONNECT_S)
+        try:
+            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.tls is not None:
+                stream.settimeout(max(0.1, give_up_at - time.monotonic()))
+                stream = self.tls.wrap_socket(stream, server_hostname=self.host)
+            stream.setblocking(False)
+        except OSError:
+            stream.close()
+            raise
+        return stream
+
+
+def _context(options: MqttOptions) -> ssl.SSLContext:
+    """Verifies the broker by `ca`, or by the system's authorities; with `cert` this client can be verified too."""
+    for file in (options.ca, options.cert, options.key):
+        _check_readable(options, file)
+    try:
+        context = ssl.create_default_context(cafile=options.ca)
+        if options.cert is not None:
+            context.load_cert_chain(options.cert, options.key, password="")
+    except (ssl.SSLError, OSError, ValueError) as problem:
+        raise BusError(f"{options.shown}: the certificates cannot be used: {problem}") from None
+    return context
+
+
+def _check_readable(options: MqttOptions, file: Path | None) -> None:
+    try:
+        if file is not None:
+            file.open("rb").close()
+    except OSError as problem:
+        raise BusError(f"{options.shown}: {file} cannot be read: {problem.strerror}") from None
+
+
+_TLS_REASONS: Final = {
+    "CERTIFICATE_REQUIRED": "the server asks for a certificate of this client; give cert= and key=",
+    "HANDSHAKE_FAILURE": "the server refused the handshake of TLS; it may ask for a certificate: give cert= and key=",
+    "UNKNOWN_CA": "the server does not trust the certificate of this client: another authority signed it",
+    "BAD_CERTIFICATE": "the server does not accept the certificate of this client",
+    "CERTIFICATE_UNKNOWN": "the server does not accept the certificate of this client",
+    "UNSUPPORTED_CERTIFICATE": "the server does not accept the kind of certificate of this client",
+    "CERTIFICATE_EXPIRED": "the certificate of this client has expired",
+    "CERTIFICATE_REVOKED": "the certificate of this client was revoked",
+    "WRONG_VERSION_NUMBER": "the server does not speak TLS here; another port does, or write mqtt:// instead",
+}
+"""What alerts of TLS mean, by the end of the name that OpenSSL has for them."""
+
+
+def reason_of(problem: OSError) -> str:
+    """Why a stream could not be opened, or broke, for people."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        return f"the certificate of the server is not trusted: {problem.verify_message}; ca= names the authority"
+    if isinstance(problem, ssl.SSLEOFError):
+        return "the server closed the connection during the handshake of TLS; it may not speak TLS here"
+    if isinstance(problem, ssl.SSLError):
+        reason = problem.reason or ""
+        return next((text for end, text in _TLS_REASONS.items() if reason.endswith(end)), f"TLS failed: {reason}")
+    if isinstance(problem, TimeoutError):
+        return f"no answer in {CONNECT_S:g} s"
+    return problem.strerror or str(problem)

@@ -6,6 +6,10 @@ call. In the same way, when packets arrive so closely that the thread hardly wai
 before it reads: a broker writes each packet and each acknowledgement by itself. It does not where the broker waits for
 acknowledgements of few packets. With TLS all is sent by the connection's thread, as a TLS stream must not be used by
 two threads.
+
+The packets that wait to be sent are bounded by number and bytes. With the policy `block` a sender waits for room; if
+there is none for ten seconds, as the connection is down, the packet is dropped, and further ones are at once until
+there is room again.
 """
 
 import selectors
@@ -13,21 +17,18 @@ import socket
 import ssl
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Final, Protocol
 
 from genus.bus._queue import WhenFull
-from genus.errors import BusError
-from genus.net._mqtt.endpoint import CONNECT_S, Endpoint, reason_of
+from genus.errors import BusError, QueueFull
+from genus.net._mqtt.address import CONNECT_S, Endpoint, reason_of
 from genus.net._mqtt.machine import SECOND, ClientMachine
 from genus.net._mqtt.mailbox import Mailbox
-from genus.net._mqtt.notices import Closing, Connected, Notice, Undelivered
-from genus.net._mqtt.outbox import Outbox
-from genus.net._mqtt.session import Filter
-from genus.net._mqtt.wire import Outgoing
+from genus.net._mqtt.session import Closing, Connected, Filter, Notice, Undelivered
+from genus.net._mqtt.wire import Message, Outgoing
 
 RECEIVE_BYTES: Final = 256 * 1024
 PULL_BYTES: Final = 64 * 1024
@@ -40,6 +41,9 @@ FIRST_DELAY_S: Final = 0.1
 LONGEST_DELAY_S: Final = 5.0
 STABLE_S: Final = 1.0
 LAST_S: Final = 2.0
+MOST_BYTES: Final = 128 * 1024 * 1024
+LONGEST_WAIT_S: Final = 10.0
+QUEUE_FULL: Final = "the queue of packets to send was full"
 QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it; it holds until the system thinks otherwise, so it is said after each read."""
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
@@ -76,13 +80,17 @@ class Connection:
         self._observer = observer
         self._random = random or Random()
         self._lock = threading.Lock()
-        self._outbox = Outbox(machine, capacity, full, self._lock)
+        self._capacity = capacity
+        self._full = full
+        self._room = threading.Condition(self._lock)
+        self._waiters = 0
+        self._is_patient = True
         self._stream: socket.socket | None = None
         self._unsent = memoryview(b"")
-        self._calls: deque[Callable[[], None]] = deque()
         self._is_direct = endpoint.tls is None
         self._is_woken = False
         self._over: str | None = None
+        self._broken = ""
         self._sent_at = 0
         self._delay_s = FIRST_DELAY_S
         self._is_closed = threading.Event()
@@ -117,30 +125,45 @@ class Connection:
         with self._lock:
             if self._over is not None:
                 dropped = [Undelivered(item[0], self._over)]
-            elif not self._outbox.is_full or self._make_room(item, dropped):
+            elif not self._is_full or self._make_room(item, dropped):
                 self._machine.publish(item, is_urgent)
                 if item[2] is None or not self._machine.is_window_full:
                     self._start_sending()
         for each in dropped:
             self._observer.told(each)
 
-    def send_always(self, item: Outgoing) -> None:
-        """Send a packet however many wait; for the few that others depend on."""
-        with self._lock:
-            self._machine.publish(item)
-            self._start_sending()
+    @property
+    def _is_full(self) -> bool:
+        """Whether no packet fits: by number, or by bytes."""
+        machine = self._machine
+        return len(machine.waiting) + len(machine.urgent) >= self._capacity or machine.waiting_bytes >= MOST_BYTES
 
     def _make_room(self, item: Outgoing, dropped: list[Undelivered]) -> bool:
-        """Apply the policy of a full queue; returns whether the packet fits now."""
-        is_handling = threading.current_thread() is self._mailbox.handler
-        if is_handling:
-            self._mailbox.be_lenient(True)
-            self._wake()
-        try:
-            return self._outbox.make_room(item, dropped)
-        finally:
-            if is_handling:
-                self._mailbox.be_lenient(False)
+        """Apply the policy of a full queue: appends what is dropped and returns whether the packet fits now."""
+        if self._full == "raise":
+            raise QueueFull(f"{QUEUE_FULL}: {self._capacity} packets")
+        if self._full == "drop_oldest":
+            while self._is_full:
+                dropped.append(Undelivered(self._machine.drop_oldest()[0], QUEUE_FULL))
+            return True
+        if self._full == "block" and self._wait_for_room():
+            return True
+        dropped.append(Undelivered(item[0], QUEUE_FULL))
+        return False
+
+    def _wait_for_room(self) -> bool:
+        """Wait while the queue is full; the handler's thread lets messages come meanwhile, as acknowledgements do."""
+        give_up_at = time.monotonic() + LONGEST_WAIT_S
+        with self._mailbox.lenient(self._wake):
+            while self._is_full and self._over is None:
+                left = give_up_at - time.monotonic()
+                if left <= 0 or not self._is_patient:
+                    self._is_patient = self._machine.is_connected
+                    return False
+                self._waiters += 1
+                self._room.wait(left)
+                self._waiters -= 1
+        return not self._is_full
 
     def _start_sending(self) -> None:
         """Send what waits in this thread if that is quicker, or leave it to the connection's thread."""
@@ -169,11 +192,20 @@ class Connection:
             self._machine.unsubscribe(pattern)
             self._wake()
 
-    def call_soon(self, call: Callable[[], None]) -> None:
-        """Make a call in the connection's thread; not while there is no connection."""
-        self._calls.append(call)
+    def show(self, presence: Callable[[], bytes]) -> None:
+        """Send the packet that says what this client shows, soon and from time to time."""
         with self._lock:
+            self._machine.show(presence)
             self._wake()
+
+    def handled(self, messages: list[Message]) -> None:
+        """Acknowledge messages, at once."""
+        with self._lock:
+            self._machine.handled(messages)
+            if self._is_direct and not self._unsent:
+                self._flush(time.monotonic_ns())
+            else:
+                self._wake()
 
     def read_on(self) -> None:
         """The mailbox is no longer full."""
@@ -191,7 +223,7 @@ class Connection:
         machine = self._machine
         return not (machine.waiting or machine.urgent or machine.in_flight or self._unsent)
 
-    def close(self, *, with_will: bool = False) -> None:
+    def close(self, *, keeps_session: bool = False) -> None:
         """Send what waits, for at most two seconds; then end the connection and its thread."""
         give_up_at = time.monotonic() + LAST_S
         is_inside = threading.current_thread() is self._thread
@@ -200,8 +232,8 @@ class Connection:
         with self._lock:
             self._is_closed.set()
             self._over = "the connection is closed"
-            self._machine.disconnect(with_will=with_will)
-            self._outbox.close()
+            self._machine.disconnect(keeps_session=keeps_session)
+            self._room.notify_all()
             self._wake()
         if self._thread.is_alive() and not is_inside:
             self._thread.join(LAST_S + 2 * FIRST_DELAY_S)
@@ -237,15 +269,21 @@ class Connection:
                 self._break_stream(stream)
                 break
         self._sent_at = now
-        self._outbox.taken()
+        if (self._waiters or not self._is_patient) and len(self._machine.waiting) <= self._capacity // 2:
+            self._is_patient = True  # and the queue fills in bursts
+            self._room.notify_all()
         if self._machine.has_notices:
             self._wake()
 
     def _break_stream(self, stream: socket.socket) -> None:
-        """Make the connection's thread see that the stream is broken, by an end of what it reads."""
+        """Make the connection's thread see that the stream is broken, by an end of what it reads.
+
+        What the server said before that can still be read: with TLS, why it does not accept a certificate. So the
+        stream below TLS is shut down.
+        """
         self._unsent = memoryview(b"")
         with suppress(OSError):  # closed already
-            stream.shutdown(socket.SHUT_RDWR)
+            socket.socket.shutdown(stream, socket.SHUT_RDWR)
         self._wake()
 
     # -- the connection's thread ---------------------------------------------------------------------------------------
@@ -294,6 +332,7 @@ class Connection:
                 stream.close()
                 return "closed", True
             self._stream = stream
+            self._broken = "the server closed the connection"
             self._unsent = memoryview(b"")
             self._machine.opened(time.monotonic_ns())
             self._flush(time.monotonic_ns())
@@ -384,30 +423,25 @@ class Connection:
             self._mailbox.put_all(messages)
         ended = self._tell(notices)
         if data == b"" and ended is None:
-            ended = Closing("the server closed the connection")
-        if self._calls:
-            self._make_calls()
+            hint = " before it answered; does it expect TLS? Then write mqtts://"
+            ended = Closing(self._broken + ("" if self._machine.is_connected or self._endpoint.tls else hint))
         return ended
 
-    def _make_calls(self) -> None:
-        while self._calls:
-            self._calls.popleft()()
-        with self._lock:
-            self._flush(time.monotonic_ns())
-
-    @staticmethod
-    def _receive(stream: socket.socket) -> bytes | None:
+    def _receive(self, stream: socket.socket) -> bytes | None:
         """What arrived; None if nothing did, and no bytes if the stream ended."""
         try:
             data = stream.recv(RECEIVE_BYTES)
             if len(data) < TOGETHER_BYTES:
                 _acknowledge(stream)
-            if isinstance(stream, ssl.SSLSocket):
-                while data and stream.pending():
-                    data += stream.recv(RECEIVE_BYTES)
+            if isinstance(stream, ssl.SSLSocket) and stream.pending():
+                parts = [data]
+                while parts[-1] and stream.pending():
+                    parts.append(stream.recv(RECEIVE_BYTES))
+                data = b"".join(parts)
         except BLOCKED:
             return None
-        except OSError:
+        except OSError as problem:
+            self._broken = reason_of(problem)
             return b""
         return data
 

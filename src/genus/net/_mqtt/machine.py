@@ -1,27 +1,46 @@
 """`ClientMachine`: a client of MQTT 5 without I/O.
 
 A driver calls it with what happened and when, in nanoseconds of any steady clock: the stream was opened or closed,
-bytes arrived, a timer ended. It then sends what `pull` gives and handles what `take` gives, in order. Nothing is raised
-for what a server sends: a packet that breaks the rules is counted and the connection ended with its reason.
+bytes arrived, messages were handled, a timer ended. It then sends what `pull` gives and handles what `take` gives, in
+order. Nothing is raised for what a server sends: a packet that breaks the rules is counted and the connection ended
+with its reason.
 
-At QoS 1 a packet stays in `in_flight` until the server acknowledged it. At most `receive_max` are sent without an
-acknowledgement. After a reconnect those without one are sent again, before any new ones and in their order: marked as
-duplicates if the server kept the session, as new packets if it did not.
+**Sending.** At QoS 1 a packet stays in `in_flight` until the server acknowledged it. At most `SEND_WINDOW` are sent
+without an acknowledgement, or fewer if the server says so. After a reconnect those without one are sent again, before
+any new ones and in their order: marked as duplicates if the server kept the session, as new packets if it did not.
+
+**Receiving.** Messages of QoS 1 are acknowledged when they are received or, with `Session.acknowledges_late`, when the
+driver says that they were handled. What was received and not acknowledged when the connection broke is sent again by
+the server; it is given to the driver once, and acknowledged on the new connection.
+
+**Presence.** One retained packet says what this client shows to others. It is sent when it changes and every half of
+the keep-alive time, and expires with the session if it is not.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import mqtt5
 
-from genus.net._mqtt.notices import Closing, Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
-from genus.net._mqtt.session import Filter, Session
-from genus.net._mqtt.texts import Malformed
-from genus.net._mqtt.wire import DUPLICATE, Decoder, Message, Outgoing
+from genus.net._mqtt.session import (
+    Closing,
+    Connected,
+    Ended,
+    Filter,
+    Granted,
+    Limits,
+    Notice,
+    Refused,
+    Session,
+    Undelivered,
+)
+from genus.net._mqtt.wire import DUPLICATE, REPEATED, Decoder, Malformed, Message, Outgoing
 
 SECOND: Final = 1_000_000_000
 PING: Final = mqtt5.PingReqPacket().write()
+TLS_ALERT: Final = b"\x15"
+"""What a server with TLS answers to a client without it; no packet of MQTT begins so."""
 PING_ANSWER_S: Final = 5
 CONNACK_S: Final = 5
 FILTERS_PER_PACKET: Final = 100
@@ -54,6 +73,13 @@ class ClientMachine:
         self._notices: list[Notice] = []
         self._again: deque[int] = deque()
         self._outstanding = 0
+        self._unhandled: dict[int, Message] = {}
+        self._not_here: set[int] = set()
+        """Of the unhandled messages, those that came on an earlier connection and not on this one yet."""
+        self._handled_elsewhere: set[int] = set()
+        """Of those, the ones that were handled meanwhile."""
+        self._presence: Callable[[], bytes] | None = None
+        self._is_presence_due = False
         self._packet_id = 0
         self._filters: dict[str, Filter] = {}
         self._granted: set[str] = set()
@@ -64,6 +90,7 @@ class ClientMachine:
         self._answer_by: int | None = None
         self._ping_at: int | None = None
         self._is_marked = False
+        self._server_window = 65_535
 
     # -- the stream ----------------------------------------------------------------------------------------------------
 
@@ -98,22 +125,63 @@ class ClientMachine:
         self._ended.clear()
         self._outstanding = 0
         self._again = deque(self.in_flight)
+        self._not_here.update(self._unhandled)
 
     def receive(self, data: bytes, now: int) -> list[Message]:
-        """Bytes arrived; returns the messages in them. Those with a packet id are acknowledged by this call."""
+        """Bytes arrived; returns the messages in them. They are acknowledged by this call, or later by `handled`."""
         messages: list[Message] = []
         if not self._is_open:
+            return messages
+        if data[:1] == TLS_ALERT and not self.is_connected:
+            self._end("the server expects TLS; write mqtts:// instead of mqtt://")
             return messages
         acks: list[int] = []
         try:
             self._handle_all(data, messages, acks, now)
         except Malformed as problem:
             self._reject(problem)
+        if self._session.acknowledges_late and acks:
+            messages, acks = self._note_unhandled(messages)
         if acks:
-            self._control.append(b"".join([b"\x40\x02" + number.to_bytes(2, "big") for number in acks]))
-        self.is_awaited = self.limits.receive_max < SMALL_WINDOW and bool(acks or self.in_flight)
+            self._acknowledge_all(acks)
+        self.is_awaited = bool(acks or self.in_flight) and self._server_window < SMALL_WINDOW
         self.counts["received"] += len(messages)
         return messages
+
+    def _note_unhandled(self, messages: list[Message]) -> tuple[list[Message], list[int]]:
+        """The messages that the driver has not got yet, and the packet ids of those that it has handled."""
+        new, acks = [], []
+        for message in messages:
+            packet_id = message[3] & 0xFFFF
+            if packet_id not in self._unhandled:
+                if packet_id:
+                    self._unhandled[packet_id] = message
+                new.append(message)
+                continue
+            self._not_here.discard(packet_id)
+            if packet_id in self._handled_elsewhere:
+                self._handled_elsewhere.discard(packet_id)
+                del self._unhandled[packet_id]
+                acks.append(packet_id)
+        return new, acks
+
+    def handled(self, messages: list[Message]) -> None:
+        """Acknowledge messages; those of a lost connection when the server has sent them again."""
+        acks = []
+        for message in messages:
+            packet_id = message[3] & 0xFFFF
+            if self._unhandled.get(packet_id) is not message:
+                continue  # of a session that the server did not keep
+            if packet_id in self._not_here:
+                self._handled_elsewhere.add(packet_id)
+            else:
+                del self._unhandled[packet_id]
+                acks.append(packet_id)
+        if acks and self.is_connected:
+            self._acknowledge_all(acks)
+
+    def _acknowledge_all(self, acks: list[int]) -> None:
+        self._control.append(b"".join([b"\x40\x02" + (number & 0xFFFF).to_bytes(2, "big") for number in acks]))
 
     def _handle_all(self, data: bytes, messages: list[Message], acks: list[int], now: int) -> None:
         for item in self._decoder.feed(data):
@@ -123,6 +191,8 @@ class ClientMachine:
                 messages.append(item)
                 if item[3]:
                     acks.append(item[3])
+                    if item[3] & REPEATED:
+                        self.counts["received_again"] += 1
             elif type(item) is int:
                 self._acknowledge(item & 0xFFFF, item >> 16)
             else:
@@ -134,14 +204,15 @@ class ClientMachine:
 
     def _reject(self, problem: Malformed) -> None:
         self.counts[f"bad_packets: {problem.why}"] += 1
-        self._end(f"the server sent a bad packet: {problem.why}", problem.code)
+        what = "sent a bad packet" if self.is_connected else "does not speak MQTT 5"
+        self._end(f"the server {what}: {problem.why}", mqtt5.DisconnectPacket(reason_code=problem.code))
 
-    def _end(self, why: str, code: mqtt5.DisconnectReasonCode | None = None, *, is_final: bool = False) -> None:
-        """Ask the driver to close the stream; with a code, DISCONNECT is sent first."""
+    def _end(self, why: str, packet: mqtt5.DisconnectPacket | None = None, *, is_final: bool = False) -> None:
+        """Ask the driver to close the stream, after a last packet if one is given."""
         if not self._is_open:
             return
-        if code is not None:
-            self._control.append(mqtt5.DisconnectPacket(reason_code=code).write())
+        if packet is not None:
+            self._control.append(packet.write())
         self._is_open = self.is_connected = False
         self._answer_by = self._ping_at = None
         self._notices.append(Closing(why, is_final))
@@ -176,12 +247,18 @@ class ClientMachine:
         self.is_connected = True
         self._answer_by = None
         self._clean_start = self._session.clean_start and not self._session.expires_s
-        self.limits = Limits.of(packet, self._session.keep_alive_s, self._session.client_id)
+        self.limits = Limits.of(packet, self._session.keep_alive_s)
+        self._server_window = packet.receive_max
         self._again = deque(self.in_flight)
         self._is_marked = packet.session_present
+        if not packet.session_present:
+            self._unhandled.clear()
+            self._not_here.clear()
+            self._handled_elsewhere.clear()
+        self._is_presence_due = self._presence is not None
         self._subscribe_again(packet.session_present)
         self._notices.append(Connected(self.limits))
-        self._set_ping(now)
+        self._ping_at = now + self._beat_ns if self._beat_ns else None
 
     def _disconnected(self, packet: mqtt5.DisconnectPacket) -> None:
         is_taken = packet.reason_code == mqtt5.DisconnectReasonCode.SESSION_TAKEN_OVER
@@ -250,7 +327,12 @@ class ClientMachine:
         else:
             self._granted.clear()
             self._to_end.clear()
-        missing = [each for pattern, each in self._filters.items() if pattern not in self._granted]
+        # what is kept and of QoS 0 was not sent meanwhile
+        missing = [
+            each
+            for pattern, each in self._filters.items()
+            if pattern not in self._granted or (each.kept and not each.qos)
+        ]
         plain = [each for each in missing if each.number is None]
         for begin in range(0, len(plain), FILTERS_PER_PACKET):
             self._ask(tuple(plain[begin : begin + FILTERS_PER_PACKET]))
@@ -276,22 +358,32 @@ class ClientMachine:
         """Whether no packet of QoS 1 can be sent before the server acknowledged one."""
         return self._outstanding >= self.limits.receive_max or not self.is_connected
 
-    @property
-    def has_control(self) -> bool:
-        """Whether control packets wait, which need no window."""
-        return bool(self._control)
+    def show(self, presence: Callable[[], bytes]) -> None:
+        """Send the packet that a function makes: with the next `pull`, after each connect, and from time to time."""
+        self._presence = presence
+        self._is_presence_due = True
 
     def pull(self, most: int, now: int) -> list[bytes]:
         """Packets to send now, of about `most` bytes: control packets, those to send again, then those that wait."""
         parts, self._control = self._control, []
         if self.is_connected:
+            if self._is_presence_due:
+                self._pull_presence(parts)
             size = self._pull_again(parts, most) if self._again else 0
             for queue in (self.urgent, self.waiting):
                 if queue:
                     size = self._pull_queue(queue, parts, most, size, now)
-        if parts:
-            self._set_ping(now)
         return parts
+
+    def _pull_presence(self, parts: list[bytes]) -> None:
+        assert self._presence is not None
+        self._is_presence_due = False
+        packet = self._presence()
+        if len(packet) > self.limits.largest:
+            self.counts["tokens_too_large"] += 1
+        else:
+            parts.append(packet)
+            self.counts["sent"] += 1
 
     def _pull_again(self, parts: list[bytes], most: int) -> int:
         size = 0
@@ -345,11 +437,13 @@ class ClientMachine:
                 self._packet_id = packet_id
                 return packet_id
 
-    def disconnect(self, *, with_will: bool = False) -> None:
-        """End the connection in good order; `with_will` leaves it to the server to publish the will when it is due."""
-        codes = mqtt5.DisconnectReasonCode
-        code = codes.DISCONNECT_WITH_WILL_MESSAGE if with_will else codes.NORMAL_DISCONNECTION
-        self._end("closed", code, is_final=True)
+    def disconnect(self, *, keeps_session: bool = False) -> None:
+        """End the connection; the server publishes the will when the session ends: now, unless it is kept."""
+        packet = mqtt5.DisconnectPacket(
+            reason_code=mqtt5.DisconnectReasonCode.DISCONNECT_WITH_WILL_MESSAGE,
+            session_expiry_interval=None if keeps_session else 0,
+        )
+        self._end("closed", packet, is_final=True)
 
     # -- timers and notices --------------------------------------------------------------------------------------------
 
@@ -365,14 +459,16 @@ class ClientMachine:
             yield self._ping_at
 
     def wake(self, now: int) -> None:
-        """The time `wake_at` has come: ask the server whether it is there, or give it up."""
+        """The time `wake_at` has come: show presence, ask the server whether it is there, or give it up."""
         if self._answer_by is not None and now >= self._answer_by:
             self.counts["time_outs"] += 1
-            self._end("the server does not answer", mqtt5.DisconnectReasonCode.KEEP_ALIVE_TIMEOUT)
+            timeout = mqtt5.DisconnectReasonCode.KEEP_ALIVE_TIMEOUT
+            self._end("the server does not answer", mqtt5.DisconnectPacket(reason_code=timeout))
         elif self._ping_at is not None and now >= self._ping_at:
             self._control.append(PING)
             self.counts["pings"] += 1
-            self._ping_at = now + self.limits.keep_alive_s * SECOND
+            self._is_presence_due = self._presence is not None
+            self._ping_at = now + self._beat_ns
             if self._answer_by is None:
                 self._answer_by = now + PING_ANSWER_S * SECOND
 
@@ -381,10 +477,10 @@ class ClientMachine:
         if self.is_connected:
             self._answer_by = None
 
-    def _set_ping(self, now: int) -> None:
-        """The server wants some packet within the keep-alive time; a quarter of it is left for the way."""
-        if self.is_connected and self.limits.keep_alive_s:
-            self._ping_at = now + self.limits.keep_alive_s * SECOND * 3 // 4
+    @property
+    def _beat_ns(self) -> int:
+        """How often this client shows that it is there: twice in the keep-alive time that the server has set."""
+        return self.limits.keep_alive_s * SECOND // 2
 
     @property
     def has_notices(self) -> bool:

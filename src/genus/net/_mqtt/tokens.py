@@ -2,8 +2,15 @@
 
 `@genus/<realm>/tokens/<participant>`: a list of texts in msgpack; no payload when the participant is gone, which its
 will says for it. So a participant costs one topic and one will, however many tokens it shows.
+
+A will is not enough: it is lost with a broker that is restarted. So a list counts for a time, its lease, which the
+envelope says; the participant repeats it long before that. The broker forgets it then (message expiry), and the others
+do when they have heard themselves for so long and not the participant: while they are cut off, or are late in reading,
+nobody is gone.
 """
 
+import struct
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeAlias
@@ -11,20 +18,22 @@ from typing import Final, TypeAlias
 import msgspec
 
 from genus.errors import BusError
+from genus.net._mqtt.wire import PublishForm
 from genus.targets.topics import MQTT
 
 MOST_BYTES: Final = 1024 * 1024
 MOST_TOKENS: Final = 10_000
 LONGEST_TOKEN: Final = 65_535
 CONFIRM_S: Final = 10.0
-"""After a reconnect, how long tokens of others count as present that were not heard of again. Others may still be
-waiting to connect, five seconds at most."""
+"""After a reconnect, the lease of tokens that were not heard of again. Others may still be waiting to connect, five
+seconds at most."""
 
 Changes: TypeAlias = Iterator[tuple[str, bool]]
 """Tokens, and whether each is present now."""
 
 _DECODER = msgspec.msgpack.Decoder(list[str])
 _encode = msgspec.msgpack.Encoder().encode
+_LEASE = struct.Struct(">I")
 
 
 class OwnTokens:
@@ -33,27 +42,41 @@ class OwnTokens:
     def __init__(self) -> None:
         self._tokens: Counter[str] = Counter()
         self._size = 0
+        self._lock = threading.Lock()
 
     def add(self, token: str) -> None:
         """Show a token; BusError if there are too many."""
         size = len(token.encode()) + 5
         if not MQTT.is_key(token) or size > LONGEST_TOKEN:
             raise BusError(f"{token[:80]!r} cannot be a token: it must be a topic without wildcards, and not too long")
-        if len(self._tokens) >= MOST_TOKENS or self._size + size > MOST_BYTES - 5:
-            raise BusError(f"too many tokens: a participant can show {MOST_TOKENS:,}, and {MOST_BYTES:,} bytes")
-        self._size += 0 if token in self._tokens else size
-        self._tokens[token] += 1
+        with self._lock:
+            if len(self._tokens) >= MOST_TOKENS or self._size + size > MOST_BYTES - 5:
+                raise BusError(f"too many tokens: a participant can show {MOST_TOKENS:,}, and {MOST_BYTES:,} bytes")
+            self._size += 0 if token in self._tokens else size
+            self._tokens[token] += 1
 
     def remove(self, token: str) -> None:
         """Show a token no longer, if it was removed as often as it was added."""
-        self._tokens[token] -= 1
-        if self._tokens[token] <= 0:
-            del self._tokens[token]
-            self._size -= len(token.encode()) + 5
+        with self._lock:
+            self._tokens[token] -= 1
+            if self._tokens[token] <= 0:
+                del self._tokens[token]
+                self._size -= len(token.encode()) + 5
 
-    def payload(self) -> bytes:
-        """The packet that shows them; empty if there are none."""
-        return _encode(sorted(self._tokens)) if self._tokens else b""
+    def packet(self, topic: str, lease_s: int) -> bytes:
+        """The packet that shows them for a time (0: for ever), or that there are none."""
+        form = PublishForm(topic, retain=True, expiry_s=lease_s or None)
+        with self._lock:
+            payload = _encode(sorted(self._tokens)) if self._tokens else b""
+        return form.parts(payload, _LEASE.pack(lease_s) if lease_s else b"")[0]
+
+
+class Shown:
+    """State: what another participant shows, for how long, and for how long it has been silent."""
+
+    def __init__(self, payload: bytes, tokens: frozenset[str], lease_s: int) -> None:
+        self.payload, self.tokens, self.lease_s = payload, tokens, lease_s
+        self.silent_s = 0.0
 
 
 class OtherTokens:
@@ -64,11 +87,10 @@ class OtherTokens:
 
     def __init__(self) -> None:
         self.bad = 0
-        self._of: dict[str, frozenset[str]] = {}
+        self._of: dict[str, Shown] = {}
         self._owners: Counter[str] = Counter()
         self._patterns: Counter[str] = Counter()
-        self._unconfirmed: set[str] = set()
-        self.confirm_by: float | None = None
+        self._heard_self_at: float | None = None
 
     def watch(self, pattern: str) -> Changes:
         """Watch tokens that match a pattern; gives those that are present."""
@@ -83,14 +105,15 @@ class OtherTokens:
         if self._patterns[pattern] <= 0:
             del self._patterns[pattern]
 
-    def heard(self, owner: str, payload: bytes) -> Changes:
+    def heard(self, owner: str, payload: bytes, envelope: bytes = b"") -> Changes:
         """A participant said what it shows; gives the changes that are watched."""
-        tokens = self._read(payload)
+        lease_s = _LEASE.unpack(envelope)[0] if len(envelope) == _LEASE.size else 0
+        known = self._of.get(owner)
+        tokens = known.tokens if known is not None and known.payload == payload else self._read(payload)
         if tokens is None:
             self.bad += 1
             return iter(())
-        self._unconfirmed.discard(owner)
-        return self._replace(owner, tokens)
+        return self._replace(owner, Shown(payload, tokens, lease_s))
 
     def _read(self, payload: bytes) -> frozenset[str] | None:
         """The tokens in a payload; None if it is not valid."""
@@ -105,10 +128,12 @@ class OtherTokens:
         is_valid = len(tokens) <= MOST_TOKENS and all(map(MQTT.is_key, tokens))
         return frozenset(tokens) if is_valid else None
 
-    def _replace(self, owner: str, tokens: frozenset[str]) -> Changes:
-        before = self._of.pop(owner, frozenset())
-        if tokens:
-            self._of[owner] = tokens
+    def _replace(self, owner: str, shown: Shown | None) -> Changes:
+        known = self._of.pop(owner, None)
+        before = known.tokens if known is not None else frozenset()
+        tokens = shown.tokens if shown is not None else frozenset()
+        if shown is not None and tokens:
+            self._of[owner] = shown
         appeared, gone = sorted(tokens - before), sorted(before - tokens)
         self._owners.update(appeared)
         self._owners.subtract(gone)
@@ -124,20 +149,19 @@ class OtherTokens:
             if any(MQTT.matches(pattern, token) for pattern in self._patterns):
                 yield token, is_present
 
-    def doubt(self, now: float) -> None:
+    def doubt(self) -> None:
         """The connection was made again: what is not heard of within some seconds is gone."""
-        self._unconfirmed = set(self._of)
-        self.confirm_by = now + CONFIRM_S if self._unconfirmed else None
+        for shown in self._of.values():
+            shown.lease_s, shown.silent_s = int(CONFIRM_S), 0.0
 
-    def settle(self, now: float) -> Changes:
-        """Remove what was not heard of in time."""
-        if self.confirm_by is None or now < self.confirm_by:
-            return
-        self.confirm_by = None
-        for owner in sorted(self._unconfirmed):
-            yield from self._replace(owner, frozenset())
-        self._unconfirmed.clear()
+    def heard_self(self, now: float, beat_s: float) -> Changes:
+        """This participant's own list came back, as it does in every beat: those that were silent too long are gone.
 
-    def timeout(self, now: float) -> float | None:
-        """How long from now until `settle` has something to do."""
-        return None if self.confirm_by is None else max(0.0, self.confirm_by - now)
+        Longer pauses count as one beat: then this process was late, or cut off.
+        """
+        since, self._heard_self_at = self._heard_self_at, now
+        passed = 0.0 if since is None else min(now - since, beat_s)
+        for owner, shown in sorted(self._of.items()):
+            shown.silent_s += passed
+            if shown.lease_s and shown.silent_s > shown.lease_s:
+                yield from self._replace(owner, None)

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections import Counter, deque
@@ -14,25 +15,63 @@ import mqtt5
 
 from genus.errors import BusError
 from genus.net._envelope import new_uid
-from genus.net._mqtt.address import MqttOptions
+from genus.net._mqtt.address import Endpoint, MqttOptions
 from genus.net._mqtt.connection import Connection
-from genus.net._mqtt.endpoint import Endpoint
-from genus.net._mqtt.held import HeldMessages
-from genus.net._mqtt.machine import ClientMachine
-from genus.net._mqtt.mailbox import Mailbox
-from genus.net._mqtt.notices import Connected, Ended, Granted, Limits, Notice, Refused, Undelivered
-from genus.net._mqtt.sender import MqttSender
-from genus.net._mqtt.session import Filter, Session
+from genus.net._mqtt.machine import SECOND, ClientMachine
+from genus.net._mqtt.mailbox import HandledMessages, Mailbox, PendingMessages
+from genus.net._mqtt.session import (
+    Connected,
+    Ended,
+    Filter,
+    Granted,
+    Limits,
+    Notice,
+    Refused,
+    Session,
+    Undelivered,
+)
 from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
-from genus.net._transport import Abilities, Receiver, Sending
+from genus.net._transport import SOFT, Abilities, Receiver, Sending
 from genus.targets.topics import MQTT, Dialect
 
 LARGEST: Final = 64 * 1024 * 1024
 ANSWER_S: Final = 10.0
+RECEIVE_WINDOW: Final = 1000
+"""Messages that the broker may send to a session before the first is handled; links remember the last 1,024 numbers of
+a publisher, so that those that are sent again are known."""
+ACKNOWLEDGE_S: Final = 0.001
+"""How long an acknowledgement may wait for others while messages are handled."""
 _LOG: Final = logging.getLogger("genus.net")
 LARGEST_NUMBER: Final = 268_435_455
 """The largest subscription identifier."""
+
+
+class MqttSender:
+    """Sends the packets of one topic."""
+
+    def __init__(self, connection: Connection, key: str, sending: Sending, qos: int) -> None:
+        self.key = key
+        expires_s = sending.expires_s
+        expiry = None if expires_s is None else min(math.ceil(expires_s), 0xFFFF_FFFF)
+        form = PublishForm(key, qos=qos, retain=sending.keep, expiry_s=expiry, content_type=sending.content_type)
+        self._parts = form.parts
+        self._send = connection.send
+        self._is_urgent = sending.priority >= SOFT
+        self._expires_ns = None if expires_s is None else int(expires_s * SECOND)
+        self._is_closed = False
+
+    def put(self, payload: bytes, envelope: bytes) -> None:
+        """Send a packet."""
+        if self._is_closed:
+            raise BusError(f"the sender of {self.key!r} is closed")
+        head, tail = self._parts(payload, envelope)
+        expires_at = None if self._expires_ns is None else time.monotonic_ns() + self._expires_ns
+        self._send((self, head, tail, expires_at), self._is_urgent)
+
+    def close(self) -> None:
+        """Send no more."""
+        self._is_closed = True
 
 
 class MqttTransport:
@@ -42,6 +81,9 @@ class MqttTransport:
     the correlation data. With a session that the broker keeps, tokens stay for as long as it does; without one they
     are gone with the connection, or with `close`. What the broker kept for a session of an earlier process waits up to
     30 seconds until this one has subscribed to it.
+
+    With a session, packets are acknowledged when the receiver has handled them, so that a process that is killed gets
+    the others again when it is back; with a session file, it gets none twice but the one it was handling.
     """
 
     def __init__(self, options: MqttOptions, random: Random | None = None) -> None:
@@ -50,8 +92,9 @@ class MqttTransport:
         self._client_id = options.session or f"genus-{uid}"
         self._tokens_at = f"@genus/{options.realm}/tokens/"
         self._own_topic = self._tokens_at + self._client_id
+        self._acknowledges_late = options.session is not None
         self._machine = ClientMachine(self._session())
-        self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._is_about_tokens)
+        self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._must_keep)
         self._connection = Connection(
             Endpoint.of(options),
             self._machine,
@@ -67,10 +110,13 @@ class MqttTransport:
         self._users: Counter[str] = Counter()
         self._share_ids: dict[tuple[str, str], int] = {}
         self._own = OwnTokens()
-        self._is_showing = False
-        self._is_show_due = False
         self._others = OtherTokens()
-        self._held = HeldMessages(options.receive_capacity)
+        self._pending = PendingMessages(options.receive_capacity, self._drop_pending)
+        self._handled: HandledMessages | None = None
+        self._unacknowledged: list[Message] = []
+        """Messages that were handled, until they are acknowledged together."""
+        self._acknowledged_at = 0.0
+        self._handling_since: float | None = None
         self._drops: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._is_up = self._is_closed = False
@@ -94,10 +140,13 @@ class MqttTransport:
             password=None if options.password is None else options.password.text.encode(),
             will=will,
             largest=LARGEST + OVERHEAD,
+            receive_max=min(options.receive_capacity, RECEIVE_WINDOW) if self._acknowledges_late else 65_535,
+            acknowledges_late=self._acknowledges_late,
         )
 
-    def _is_about_tokens(self, message: Message) -> bool:
-        return message[0].startswith(self._tokens_at)
+    def _must_keep(self, message: Message) -> bool:
+        """Whether others depend on a message, or it is of a session: then few wait, by the window."""
+        return message[0].startswith(self._tokens_at) or (self._acknowledges_late and message[3] > 0)
 
     # -- the contract of transports ------------------------------------------------------------------------------------
 
@@ -127,12 +176,14 @@ class MqttTransport:
     def open(self, receiver: Receiver) -> None:
         """Connect; BusError with the reason if it cannot be done."""
         self._receiver = receiver
+        if self._options.session_file is not None:
+            self._handled = HandledMessages(self._options.session_file)
         self._mailbox.handler = threading.Thread(target=self._dispatch, name="genus mqtt handler", daemon=True)
         self._mailbox.handler.start()
         try:
             self._connection.open()
         except BusError as problem:
-            self._mailbox.close()
+            self._close_mailbox()
             raise BusError(f"{self._options.shown}: {problem}") from None
 
     def sender(self, key: str, sending: Sending) -> MqttSender:
@@ -189,7 +240,7 @@ class MqttTransport:
         end()
         with self._lock:
             is_used = shared in self._users
-        if not is_used and threading.current_thread() is not self._mailbox.handler:
+        if not is_used and not self._mailbox.is_own_thread:
             self._await_answer(question)
         with self._lock:
             _forget(self._questions, _end_of(shared), question)
@@ -234,16 +285,10 @@ class MqttTransport:
 
     def _await_answer(self, question: "_Question") -> None:
         """Wait for SUBACK. In the handler's thread, messages that come before it wait in the mailbox."""
-        is_handler = threading.current_thread() is self._mailbox.handler
-        if is_handler:
-            self._mailbox.be_lenient(True)
-            self._connection.read_on()
-        with self._lock:
+        with self._mailbox.lenient(self._connection.read_on), self._lock:
             is_answered = self._answered.wait_for(
                 lambda: question.is_answered or not self._connection.is_connected or self._is_closed, ANSWER_S
             )
-        if is_handler:
-            self._mailbox.be_lenient(False)
         if not is_answered:
             question.why = f"no answer in {ANSWER_S:g} s"
 
@@ -258,20 +303,20 @@ class MqttTransport:
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token to all others; returns a function to end it. BusError if there are too many."""
-        with self._lock:
-            self._own.add(token)
-        self._show_soon()
+        self._own.add(token)
+        self._connection.show(self._presence)
         return _Once(lambda: self._withdraw(token))
 
     def _withdraw(self, token: str) -> None:
-        with self._lock:
-            self._own.remove(token)
-        self._show_soon()
+        self._own.remove(token)
+        self._connection.show(self._presence)
 
     def watch(self, pattern: str) -> Callable[[], None]:
         """Call `Receiver.token` with the tokens of others that match."""
         self._mailbox.call(lambda: self._report(self._others.watch(pattern)))
-        end = self._use(Filter(self._tokens_at + MQTT.one, 1, kept=True, own=True), is_refreshed=False)
+        # QoS 0: a broker does not collect the beats of others for a session while its process is away
+        end = self._use(Filter(self._tokens_at + MQTT.one, 0, kept=True, own=True), is_refreshed=False)
+        self._connection.show(self._presence)
 
         def unwatch() -> None:
             end()
@@ -285,12 +330,12 @@ class MqttTransport:
             counts = self._counts + self._machine.counts
         counts["bad_tokens"] = self._others.bad
         counts["receive_dropped"] = self._mailbox.dropped
-        counts["unwanted_of_session"] = self._held.dropped
         return +counts
 
     def close(self) -> None:
         """Send what waits, for a short time; then stop. What could not be sent is told.
 
+        Packets of a session that wait to be handled are left to the broker, for the next process.
         Groups are left first, unless the broker keeps the session, and with it this client's part in them.
         """
         is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
@@ -301,15 +346,20 @@ class MqttTransport:
                 return
             self._is_closed = True
             self._answered.notify_all()
-        if not is_session_kept and self._is_showing:
-            self._publish_tokens(b"")
-        self._connection.close(with_will=is_session_kept)
+        if self._acknowledges_late and not self._mailbox.is_own_thread:
+            handled = threading.Event()
+            self._mailbox.call(self._acknowledge)
+            self._mailbox.call(handled.set)
+            handled.wait(ANSWER_S)
+        self._connection.close(keeps_session=is_session_kept)
         for item in self._connection.left_over():
             self._drop(item[0], "the transport was closed")
+        self._close_mailbox()
+
+    def _close_mailbox(self) -> None:
         self._mailbox.close()
-        handler = self._mailbox.handler
-        if handler is not None and handler is not threading.current_thread():
-            handler.join(ANSWER_S)
+        if self._mailbox.handler is not None and not self._mailbox.is_own_thread:
+            self._mailbox.handler.join(ANSWER_S)
 
     # -- what the connection tells -------------------------------------------------------------------------------------
 
@@ -323,8 +373,7 @@ class MqttTransport:
             case Ended(pattern):
                 self._mailbox.call(lambda: self._answer(_end_of(pattern), None))
             case Refused(pattern, why):
-                with self._lock:
-                    self._counts["subscriptions_refused"] += 1
+                self._count("subscriptions_refused")
                 self._answer(pattern, why)
             case Connected():
                 self._connected()
@@ -343,11 +392,10 @@ class MqttTransport:
             self._counts["connections"] += 1
             self._is_up = True
         if self._counts["connections"] > 1:
-            self._mailbox.call(lambda: self._others.doubt(time.monotonic()))
+            self._mailbox.call(self._others.doubt)
         elif self._machine.limits.is_session_kept:
-            self._held.begin(time.monotonic())  # before any message: those come behind CONNACK
+            self._pending.begin(time.monotonic())  # before any message: those come behind CONNACK
         self._mailbox.call(lambda: self._tell_connected(True))
-        self._show_soon()
 
     def lost(self, why: str) -> None:
         """The connection was lost, or could not be made again."""
@@ -369,65 +417,23 @@ class MqttTransport:
         if is_first:
             self._mailbox.call(self._tell_drops)
 
-    # -- own tokens ----------------------------------------------------------------------------------------------------
+    # -- tokens --------------------------------------------------------------------------------------------------------
 
-    def _show_soon(self) -> None:
-        """Publish the own tokens from the connection's thread, so that many changes give few packets."""
-        with self._lock:
-            is_due, self._is_show_due = self._is_show_due, True
-        if not is_due:
-            self._connection.call_soon(self._show)
+    def _presence(self) -> bytes:
+        """The packet that shows the own tokens; it counts for three beats, and for as long as a session is kept."""
+        lease_s = math.ceil(3 * self._beat_s) + (self._options.session_expires_s if self._beat_s else 0)
+        return self._own.packet(self._own_topic, min(lease_s, 0xFFFF_FFFF))
 
-    def _show(self) -> None:
-        with self._lock:
-            self._is_show_due = False
-            payload = self._own.payload()
-            is_showing = self._is_showing
-        if payload or is_showing:
-            self._publish_tokens(payload)
+    @property
+    def _beat_s(self) -> float:
+        """How often the own tokens are shown."""
+        return self._machine.limits.keep_alive_s / 2
 
-    def _publish_tokens(self, payload: bytes) -> None:
-        with self._lock:
-            self._is_showing = bool(payload)
-        head, tail = PublishForm(self._own_topic, qos=1, retain=True).parts(payload, b"")
-        self._connection.send_always((None, head, tail, None))
-
-    # -- the handler's thread ------------------------------------------------------------------------------------------
-
-    def _dispatch(self) -> None:
-        assert self._receiver is not None
-        mailbox, packet = self._mailbox, self._receiver.packet
-        while (batch := mailbox.take(self._others.timeout(time.monotonic()))) is not None:
-            for item in batch:
-                try:
-                    if not isinstance(item, tuple):
-                        item()
-                    elif item[0].startswith(self._tokens_at):
-                        self._tokens_arrived(item[0], item[2])
-                    elif not self._held.is_holding or not self._held.hold(item, time.monotonic()):
-                        packet(item[0], item[1], item[2])
-                except Exception as problem:  # what comes behind it is handled all the same
-                    self._count_failure(problem)
-            if mailbox.is_paused and mailbox.is_half_empty:
-                self._connection.read_on()
-            self._report(self._others.settle(time.monotonic()))
-
-    def _count_failure(self, problem: Exception) -> None:
-        """Note that the receiver raised, which by its contract it must not."""
-        name = f"failed: {type(problem).__name__}"
-        with self._lock:
-            self._counts[name] += 1
-        _LOG.error("mqtt: the receiver failed", exc_info=problem)
-
-    def _subscribed(self, pattern: str) -> None:
-        """Handle messages of an earlier process's session that waited for this subscription."""
-        assert self._receiver is not None
-        for topic, envelope, payload, _ in self._held.subscribed(pattern, time.monotonic()):
-            self._receiver.packet(topic, envelope, payload)
-
-    def _tokens_arrived(self, topic: str, payload: bytes) -> None:
-        if topic != self._own_topic:
-            self._report(self._others.heard(topic.removeprefix(self._tokens_at), payload))
+    def _tokens_arrived(self, message: Message) -> None:
+        if message[0] == self._own_topic:
+            self._report(self._others.heard_self(time.monotonic(), self._beat_s))
+        else:
+            self._report(self._others.heard(message[0].removeprefix(self._tokens_at), message[2], message[1]))
 
     def _report(self, changes: Changes) -> None:
         assert self._receiver is not None
@@ -436,6 +442,88 @@ class MqttTransport:
                 self._receiver.token(token, is_present)
             except Exception as problem:  # the other tokens are told all the same
                 self._count_failure(problem)
+
+    # -- the handler's thread ------------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        mailbox, handle = self._mailbox, self._handle_late if self._acknowledges_late else self._handle
+        while (batch := mailbox.take(1.0 if self._pending.is_active else None)) is not None:
+            for item in batch:
+                try:
+                    if isinstance(item, tuple):
+                        handle(item)
+                    else:
+                        item()
+                except Exception as problem:  # what comes behind it is handled all the same
+                    self._count_failure(problem)
+            self._pending.expire(time.monotonic())
+            if self._unacknowledged:
+                self._acknowledge()
+            if mailbox.is_paused and mailbox.is_half_empty:
+                self._connection.read_on()
+        if self._handled is not None:
+            self._handled.close()
+
+    def _handle(self, message: Message) -> None:
+        assert self._receiver is not None
+        if message[0].startswith(self._tokens_at):
+            self._tokens_arrived(message)
+        else:
+            self._receiver.packet(message[0], message[1], message[2])
+
+    def _handle_late(self, message: Message) -> None:
+        """Handle a message of a session, unless it waits for its subscription, and acknowledge it then."""
+        now = time.monotonic()
+        if self._is_closed:
+            return
+        is_pending = self._pending.is_active and not message[0].startswith(self._tokens_at)
+        if is_pending and self._pending.hold(message, now):
+            return
+        if self._unacknowledged and now - self._acknowledged_at > ACKNOWLEDGE_S:
+            self._acknowledge()
+        self._handling_since = now
+        try:
+            if self._handled is not None and self._handled.had(message):
+                self._count("handled_by_an_earlier_process")
+            else:
+                self._handle(message)
+        finally:
+            self._handling_since = None
+            if message[3]:
+                if self._handled is not None:
+                    self._handled.add(message)
+                self._unacknowledged.append(message)
+
+    def _acknowledge(self) -> None:
+        self._acknowledged_at = time.monotonic()
+        messages, self._unacknowledged = self._unacknowledged, []
+        self._connection.handled(messages)
+
+    def _drop_pending(self, messages: list[Message]) -> None:
+        """Nobody subscribed to these messages of a session."""
+        if messages:
+            self._count("unwanted_of_session", len(messages))
+            self._connection.handled(messages)
+
+    def _subscribed(self, pattern: str) -> None:
+        """Handle messages of an earlier process's session that waited for this subscription."""
+        for message in self._pending.subscribed(pattern, time.monotonic()):
+            self._handle_late(message)
+
+    @property
+    def busy_s(self) -> float:
+        """For how long the receiver has been handling one packet of a session."""
+        since = self._handling_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def _count(self, name: str, count: int = 1) -> None:
+        with self._lock:
+            self._counts[name] += count
+
+    def _count_failure(self, problem: Exception) -> None:
+        """Note that the receiver raised, which by its contract it must not."""
+        self._count(f"failed: {type(problem).__name__}")
+        _LOG.error("mqtt: the receiver failed", exc_info=problem)
 
     def _tell_connected(self, is_connected: bool) -> None:
         assert self._receiver is not None

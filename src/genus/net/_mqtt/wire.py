@@ -2,7 +2,7 @@
 
 PUBLISH with nothing but an envelope, and PUBACK, are most of the traffic: they are written and read here, at the places
 that the standard gives (3.3 and 3.4). All other packets go through the mqtt5 codec. The codec panics at texts that are
-not UTF-8, and writes about it to stderr, so texts are tested before it sees them.
+not UTF-8, and writes about it to stderr, so texts are tested before it sees them (1.5.4 and 2.2.2).
 """
 
 import struct
@@ -11,24 +11,36 @@ from typing import Final, TypeAlias
 import mqtt5
 
 from genus.net._envelope import ATTRIBUTES, attributes_in, join_attributes
-from genus.net._mqtt.texts import Malformed, check_texts, number_at, topic_text
 
 PUBLISH: Final = 0x30
 PUBLISH_QOS_1: Final = 0x32
 PUBACK: Final = 0x40
 DUPLICATE: Final = 0x08
-RETAIN: Final = 0x01
 CORRELATION_DATA: Final = 0x09
 EXPIRY: Final = 0x02
 CONTENT_TYPE: Final = 0x03
 USER_PROPERTY: Final = 0x26
-LARGEST_LENGTH: Final = (1 << 28) - 1
 KNOWN_TOPICS: Final = 4096
 OVERHEAD: Final = 5 + 2 + 65_535 + 2 + 4 + 5 + 3
 """The most bytes of a PUBLISH that are neither payload nor correlation data."""
 
+_BINARY, _PAIR, _TEXT, _NUMBER = -1, -2, -3, -4
+_MALFORMED: Final = mqtt5.DisconnectReasonCode.MALFORMED_PACKET
+
+_PROPERTIES: Final = (
+    dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1)
+    | dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2)
+    | dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4)
+    | dict.fromkeys((0x03, 0x08, 0x12, 0x15, 0x1A, 0x1C, 0x1F), _TEXT)
+    | {0x09: _BINARY, 0x16: _BINARY, 0x0B: _NUMBER, 0x26: _PAIR}
+)
+"""What each property has: so many bytes, or a form of its own."""
+
+REPEATED: Final = 1 << 16
+"""Added to the packet id of a message that the server may have sent before."""
+
 Message: TypeAlias = tuple[str, bytes, bytes, int]
-"""An incoming PUBLISH: topic, envelope, payload, packet id (0: QoS 0)."""
+"""An incoming PUBLISH: topic, envelope, payload, packet id (0: QoS 0), with `REPEATED` if it is marked as duplicate."""
 
 Item: TypeAlias = Message | int | mqtt5.Packet
 """What a decoder gives: a message; a PUBACK as packet id | reason << 16; any other packet as the codec has it."""
@@ -36,6 +48,15 @@ Item: TypeAlias = Message | int | mqtt5.Packet
 Outgoing: TypeAlias = tuple[object, bytes, bytes | None, int | None]
 """A PUBLISH that waits: whose it is; its bytes before and after the packet id (QoS 0: all bytes, None); and when it
 expires, in nanoseconds of the machine's clock."""
+
+
+class Malformed(Exception):
+    """A packet that breaks the rules of MQTT: why, and the reason code to close the connection with."""
+
+    def __init__(self, why: str, code: mqtt5.DisconnectReasonCode = _MALFORMED) -> None:
+        super().__init__(why)
+        self.why = why
+        self.code = code
 
 
 def length_bytes(number: int) -> bytes:
@@ -133,31 +154,35 @@ class Decoder:
         self.problem: Malformed | None = None
         self._largest = largest
         self._fast = fast
-        self._rest = b""
-        self._needed = 0
+        self._chunks: list[bytes] = []
+        self._missing = 0
         self._topics: dict[bytes, str] = {}
 
     def feed(self, data: bytes) -> list[Item]:
-        """The packets that are whole now, in order. After a malformed one `problem` is set and nothing more is read."""
+        """The packets that are whole now, in order. After a malformed one `problem` is set and nothing more is read.
+
+        The parts of a large packet are joined once, when the last one is there.
+        """
         items: list[Item] = []
         if self.problem is not None:
             return items
-        if self._rest:
-            self._rest = data = self._rest + data
-            if len(data) < self._needed:
+        if self._chunks:
+            self._chunks.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
                 return items
+            data = b"".join(self._chunks)
         try:
             offset = self._read(data, items)
+            self._chunks = [data[offset:]] if offset < len(data) else []
         except Malformed as problem:
             self.problem = problem
-            self._rest = b""
-        else:
-            self._rest = data[offset:]
+            self._chunks = []
         return items
 
     def _read(self, data: bytes, items: list[Item]) -> int:
         """Append all whole packets; returns where the first one that is not whole begins."""
-        offset, self._needed = 0, 0
+        offset, self._missing = 0, 1
         while True:
             offset = begin = self._read_usual(data, offset, items)
             offset = self._read_one(data, offset, items)
@@ -190,6 +215,7 @@ class Decoder:
                 at += properties + 3
                 if not packet_id:
                     break
+                packet_id |= (first & DUPLICATE) << 13
             else:
                 break
             if kind != CORRELATION_DATA or properties != size + 3 or properties > 127 or at > end:
@@ -202,22 +228,23 @@ class Decoder:
         """Append one packet of any form; returns where it ends, or `offset` if it is not whole."""
         if offset + 2 > len(data):
             return offset
-        length, body = number_at(data, offset + 1, offset + 5)
+        length, body = _number_at(data, offset + 1, offset + 5)
         if not body:
             return offset
         end = body + length
         if end - offset > self._largest:
             raise Malformed("packet too large", mqtt5.DisconnectReasonCode.PACKET_TOO_LARGE)
         if end > len(data):
-            self._needed = end - offset
+            self._missing = end - len(data)
             return offset
-        items.append(self._by_codec(memoryview(data)[offset:end], data[offset], data[body:end]))
+        view = memoryview(data)
+        items.append(self._by_codec(view[offset:end], view[body:end]))
         return end
 
-    def _by_codec(self, frame: memoryview, first: int, body: bytes) -> Item:
+    def _by_codec(self, frame: memoryview, body: memoryview) -> Item:
         """Any packet, by the codec; a PUBLISH is given as a message."""
-        check_texts(first, body)
-        packet = read_packet(frame)
+        _check_texts(frame[0], body)
+        packet = _read_packet(frame)
         if not self._fast or type(packet) is not mqtt5.PublishPacket:
             return packet
         if packet.qos == mqtt5.QoS.EXACTLY_ONCE or packet.topic_alias is not None:
@@ -227,10 +254,11 @@ class Decoder:
         name = packet.topic.encode()
         if len(self._topics) >= KNOWN_TOPICS:
             self._topics.clear()
-        topic = self._topics[name] = topic_text(name)
+        topic = self._topics[name] = _topic_text(name)
         if packet.subscription_ids:  # only shared subscriptions have one
             topic = f"$share/{packet.subscription_ids[0]}/{topic}"
-        return topic, _envelope_of(packet), packet.payload, packet.packet_id or 0
+        packet_id = (packet.packet_id or 0) | (REPEATED if packet.duplicate and packet.packet_id else 0)
+        return topic, _envelope_of(packet), packet.payload, packet_id
 
 
 def _envelope_of(packet: mqtt5.PublishPacket) -> bytes:
@@ -253,7 +281,7 @@ def text_bytes(text: str) -> bytes:
     return len(made).to_bytes(2, "big") + made
 
 
-def read_packet(frame: memoryview) -> mqtt5.Packet:
+def _read_packet(frame: memoryview) -> mqtt5.Packet:
     """One whole packet, by the codec; Malformed if it is none."""
     try:
         packet, length = mqtt5.read(frame)
@@ -271,3 +299,88 @@ def read_packet(frame: memoryview) -> mqtt5.Packet:
 def _in_short(problem: Exception) -> str:
     """Reasons are counted by text, so it has no values from outside."""
     return "packet too short" if isinstance(problem, IndexError) else "invalid packet"
+
+
+# -- texts -------------------------------------------------------------------------------------------------------------
+
+
+def _check_texts(first: int, body: memoryview) -> None:
+    """Malformed if a text of a packet that a server sends is not UTF-8, or its properties are not whole."""
+    start = _properties_at(first >> 4, first, body)
+    if start is not None:
+        length, start = _number(body, start)
+        _check_properties(body, start, start + length)
+
+
+def _topic_text(name: bytes) -> str:
+    """The topic of a PUBLISH; Malformed if it has wildcards or is empty."""
+    topic = _text(name)
+    if not topic or "+" in topic or "#" in topic:
+        raise Malformed("invalid topic", mqtt5.DisconnectReasonCode.TOPIC_NAME_INVALID)
+    return topic
+
+
+def _properties_at(kind: int, first: int, body: memoryview) -> int | None:
+    """Where the properties of a packet begin; None if it has none, or is one that only clients send."""
+    if kind == 3:  # PUBLISH
+        topic = 2 + int.from_bytes(body[:2], "big")
+        _text(body[2:topic])
+        return topic + (2 if first & 6 else 0)
+    if kind in (2, 9, 11):  # CONNACK, SUBACK, UNSUBACK
+        return 2
+    if 4 <= kind <= 7:  # PUBACK to PUBCOMP
+        return 3 if len(body) > 3 else None
+    if kind in (14, 15):  # DISCONNECT, AUTH
+        return 1 if len(body) > 1 else None
+    return None
+
+
+def _check_properties(body: memoryview, at: int, end: int) -> None:
+    if end > len(body):
+        raise Malformed("properties are not whole")
+    while at < end:
+        form = _PROPERTIES.get(body[at])
+        at += 1
+        if form is None:
+            raise Malformed("unknown property")
+        if form > 0:
+            at += form
+        elif form == _NUMBER:
+            _, at = _number(body, at)
+        else:
+            for _ in range(2 if form == _PAIR else 1):
+                begin, at = at + 2, at + 2 + int.from_bytes(body[at : at + 2], "big")
+                if form != _BINARY:
+                    _text(body[begin:at])
+    if at != end:
+        raise Malformed("properties are not whole")
+
+
+def _number_at(data: bytes | memoryview, at: int, most: int) -> tuple[int, int]:
+    """A variable byte integer and where it ends; (0, 0) if it is not whole. It ends before `most`."""
+    number = shift = 0
+    for place in range(at, min(most, len(data))):
+        number |= (data[place] & 127) << shift
+        if data[place] < 128:
+            return number, place + 1
+        shift += 7
+    if len(data) >= most:
+        raise Malformed("length of more than four bytes")
+    return 0, 0
+
+
+def _number(body: memoryview, at: int) -> tuple[int, int]:
+    number, end = _number_at(body, at, at + 4)
+    if not end:
+        raise Malformed("packet too short")
+    return number, end
+
+
+def _text(name: bytes | memoryview) -> str:
+    try:
+        text = str(name, "utf-8")
+    except UnicodeDecodeError:
+        raise Malformed("text is not UTF-8") from None
+    if "\0" in text:
+        raise Malformed("text has a null character")
+    return text
