@@ -7,10 +7,10 @@ import pytest
 
 from genus import Event, Maybe
 from genus.bus import Bus
-from genus.net._envelope import ENVELOPE
+from genus.net._envelope import ENVELOPE, join_payloads
 from genus.net._link.control import control_key, encode_text
 from genus.net._link.netlink import NetLink
-from genus.net._link.payload import encode_payload, join_payloads
+from genus.net._link.payload import encode_payload
 from genus.targets.topics import MQTT, ZENOH, Dialect, key_of
 from genus.testing._network import MemoryNetwork
 

@@ -30,6 +30,8 @@ MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
+BEATS_TO_ALL = 3
+"""How many beats tell all keys after a participant has appeared, which may take time to hear the first of them."""
 
 
 class TroubleOwner(Protocol):
@@ -60,6 +62,7 @@ class Losses:
         self._beat_again: list[str] = []
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
+        self._beats_to_all = 0
         self._counts: dict[str, int] = {}
         self._dropped: dict[str, tuple[int, float]] = {}
         """Packets that the transport dropped and receivers have not reported yet, by key."""
@@ -146,6 +149,9 @@ class Losses:
             self._send("beat", None, Beat(self._owner.uid, numbers))
             if len(numbers) < BEAT_KEYS:
                 break
+        if self._beats_to_all:
+            self._beats_to_all -= 1
+            self._beat_again = self._outgoing.keys()
         again = self._outgoing.newest(key for key in self._beat_again if key not in told)
         self._beat_again = [*told, *again] if self._is_beat_dropped else list(told)
         self._is_beat_dropped = False
@@ -153,6 +159,10 @@ class Losses:
         for start in range(0, len(keys), BEAT_KEYS):
             part = {key: again[key] for key in keys[start : start + BEAT_KEYS]}
             self._send("beat", None, Beat(self._owner.uid, part))
+
+    def beat_to_all(self) -> None:
+        """Tell the numbers of all keys soon: one that has come back may have missed the last packets and beats."""
+        self._beats_to_all = BEATS_TO_ALL
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

@@ -514,6 +514,8 @@ class NetLink(Link, RelayLink):
     def _read_token(self, key: str, is_present: bool) -> None:
         is_want = key.startswith(self._key("want") + "/")
         if (self._other_wants if is_want else self._presence).token(key, is_present):
+            if is_present and not is_want and self._control:
+                self._losses.beat_to_all()
             self._wants_changed()
 
     def dropped(self, key: str, count: int, reason: str) -> None:

@@ -63,16 +63,6 @@ def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
         raise EventError(f"a batch of {name_of(cls)} cannot be encoded: {problem}") from problem
 
 
-def join_payloads(payloads: Sequence[bytes]) -> bytes:
-    """One payload of the payloads of many events."""
-    count = len(payloads)
-    if count < 16:
-        head = bytes((0x90 | count,))
-    else:
-        head = b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
-    return b"".join((head, *payloads))
-
-
 def is_batch(payload: bytes) -> bool:
     """Whether a payload has many events."""
     return bool(payload) and payload[0] in FIRST_OF_ARRAY

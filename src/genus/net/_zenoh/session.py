@@ -143,6 +143,7 @@ def _make_config(settings: dict[str, Any], file: Path | None = None) -> "zenoh.C
 
 _COMMON = {
     "scouting/multicast/enabled": False,
+    "scouting/gossip/multihop": True,
     "connect/retry": RETRY,
     "transport/link/tx/lease": LEASE_MS,
     "transport/unicast/open_timeout": LEASE_MS,

@@ -9,6 +9,7 @@ import atexit
 import logging
 import os
 import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from genus.errors import BusError
+from genus.net._envelope import join_payloads
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.net._zenoh.address import ZenohOptions
 from genus.net._zenoh.endpoints import PacketSubscriber, PacketSubscribers, declare_publisher
@@ -31,6 +33,12 @@ TRIM_S = 0.25
 DUE_S = 0.02
 MEET_AGAIN_S = 0.1
 """How often a process tries to hold the meeting place while nobody does."""
+QUIET_S = 100e-6
+"""A packet that comes so long after the one before is sent at once."""
+GATHER_S = 1e-3
+"""How long packets that follow each other sooner may wait for others, so that they are sent as one."""
+MOST_GATHERED = 64
+MOST_GATHERED_BYTES = 16 * 1024
 CLOSE_S = 2.0
 """How long `close` waits for a handler that runs."""
 LONGEST = 60_000
@@ -131,20 +139,120 @@ class Arrivals:
             self._thread.join(CLOSE_S)
 
 
+class Gathering:
+    """State: packets of one key that wait to be sent as one.
+
+    A packet that comes after a pause is sent at once. Those that follow sooner are joined until there are 64 of them, or
+    a packet of another key is sent, or the thread of this class comes to it: at once, and then every millisecond. So
+    packets of all keys are sent in the order of their calls.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.payloads: list[bytes] = []
+        self.sender: ZenohSender | None = None
+        self.next_number = 0
+        self._envelope = b""
+        self._size = 0
+        self._sent_at = 0.0
+        self._wakes: SimpleQueue[bool] = SimpleQueue()
+        self._is_awake = False
+        self._thread = threading.Thread(target=self._run, name="genus-zenoh-sends", daemon=True)
+
+    def start(self) -> None:
+        """Send what waits, from now on."""
+        self._thread.start()
+
+    def begin(self, sender: "ZenohSender", payload: bytes, envelope: bytes, number: int) -> None:
+        """Send a packet, or let it wait for others; call it with the lock."""
+        self.flush()
+        now = time.monotonic()
+        if now - self._sent_at > QUIET_S or len(payload) > MOST_GATHERED_BYTES:
+            self._sent_at = now
+            sender.send(payload, envelope)
+            return
+        self.sender, self.next_number = sender, number + 1
+        self._envelope, self._size = envelope, len(payload)
+        self.payloads.append(payload)
+        if not self._is_awake:
+            self._is_awake = True
+            self._wakes.put(True)
+
+    def add(self, payload: bytes, number: int) -> None:
+        """Join a payload to the packet that waits; call it with the lock."""
+        self.payloads.append(payload)
+        self.next_number = number + 1
+        self._size += len(payload)
+        if len(self.payloads) >= MOST_GATHERED or self._size > MOST_GATHERED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what waits; call it with the lock."""
+        sender, payloads = self.sender, self.payloads
+        if sender is not None:
+            self.sender, self.payloads = None, []
+            self._sent_at = time.monotonic()
+            sender.send(payloads[0] if len(payloads) == 1 else join_payloads(payloads), self._envelope)
+
+    def _run(self) -> None:
+        while self._wakes.get():
+            while self._flush_if_any():
+                time.sleep(GATHER_S)
+
+    def _flush_if_any(self) -> bool:
+        with self.lock:
+            self._is_awake = self.sender is not None
+            try:
+                self.flush()
+            except Exception as problem:  # the session is closed, or lost
+                log.warning("zenoh: packets could not be sent: %s", problem)
+            return self._is_awake
+
+    def close(self) -> None:
+        """Send what waits, and stop."""
+        self._flush_if_any()
+        self._wakes.put(False)
+        if self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_S)
+
+
 class ZenohSender:
     """Sends the packets of one key."""
 
-    __slots__ = ("_publisher", "_put")
+    __slots__ = ("_gathering", "_publisher", "_put")
 
-    def __init__(self, publisher: Any) -> None:
-        self._publisher, self._put = publisher, publisher.put
+    def __init__(self, publisher: Any, gathering: Gathering) -> None:
+        self._publisher, self._put, self._gathering = publisher, publisher.put, gathering
+
+    def send(self, payload: bytes, envelope: bytes) -> None:
+        """Give a packet to zenoh. If its queue stays full for 1 ms it is dropped, unless the address says otherwise."""
+        self._put(payload, attachment=envelope)
 
     def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet. If zenoh's queue stays full for 1 ms it is dropped, unless the address says `full=block`."""
-        self._put(payload, attachment=envelope)
+        """Send a packet, after all that wait."""
+        gathering = self._gathering
+        with gathering.lock:
+            gathering.flush()
+            self.send(payload, envelope)
+
+    def join(self, payload: bytes, number: int) -> bool:
+        """Add a payload to the packet that waits; False if none waits, or the number does not follow its last one."""
+        gathering = self._gathering
+        with gathering.lock:
+            if gathering.sender is not self or gathering.next_number != number:
+                return False
+            gathering.add(payload, number)
+            return True
+
+    def begin(self, payload: bytes, envelope: bytes, number: int) -> None:
+        """Send a packet, or let it wait a moment for the payloads that follow, which travel under its envelope."""
+        with self._gathering.lock:
+            self._gathering.begin(self, payload, envelope, number)
 
     def close(self) -> None:
         """Send no more."""
+        with self._gathering.lock:
+            self._gathering.flush()
         self._publisher.undeclare()
 
 
@@ -153,15 +261,23 @@ class KeepingSender(ZenohSender):
 
     __slots__ = ("_keep", "_key")
 
-    def __init__(self, publisher: Any, key: str, kept: KeptPackets) -> None:
-        super().__init__(publisher)
+    def __init__(self, publisher: Any, gathering: Gathering, key: str, kept: KeptPackets) -> None:
+        super().__init__(publisher, gathering)
         self._key, self._keep = key, kept.keep
         kept.open_key(key)
 
-    def put(self, payload: bytes, envelope: bytes) -> None:
+    def send(self, payload: bytes, envelope: bytes) -> None:
         """Keep a packet and send it; with an empty payload, none is kept."""
         self._keep(self._key, payload, envelope)
-        self._put(payload, attachment=envelope)
+        super().send(payload, envelope)
+
+    def join(self, payload: bytes, number: int) -> bool:
+        """Join nothing: the newest packet is one that is kept."""
+        return False
+
+    def begin(self, payload: bytes, envelope: bytes, number: int) -> None:
+        """Send a packet at once."""
+        self.put(payload, envelope)
 
 
 class ZenohTransport:
@@ -176,6 +292,7 @@ class ZenohTransport:
         self._session: zenoh.Session | None = None
         self._place: MeetingPlace | None = None
         self._arrivals = Arrivals(options.receive_capacity, options.receive_full == "drop_oldest")
+        self._gathering = Gathering()
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="genus-zenoh-tasks", daemon=True)
         self._own_tokens: set[str] = set()
@@ -195,6 +312,7 @@ class ZenohTransport:
         self._subscribers = PacketSubscribers(session, accept, later, recovers=self.options.reliable)
         self._kept = KeptPackets(session, accept, later)
         self._arrivals.start(receiver)
+        self._gathering.start()
         self._worker.start()
         self._watch_connection(session)
         _open.add(self)
@@ -251,7 +369,9 @@ class ZenohTransport:
             lambda session: declare_publisher(session, key, sending, blocks, self.options.capacity),
         )
         self._held.discard(publisher)  # its sender refers to it
-        return KeepingSender(publisher, key, self._kept) if sending.keep else ZenohSender(publisher)
+        if sending.keep:
+            return KeepingSender(publisher, self._gathering, key, self._kept)
+        return ZenohSender(publisher, self._gathering)
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token to all others while this process lives; returns a function to end it."""
@@ -373,6 +493,7 @@ class ZenohTransport:
         _open.discard(self)
         if session is None or self._process != os.getpid():
             return
+        self._gathering.close()
         try:
             session.close()  # type: ignore[no-untyped-call]
         except import_zenoh().ZError as problem:
