@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ class Members:
         self.alive.append(Process(PROGRAM, self.address, self.lease_ms))
         assert self.alive[-1].line() == "ready"
 
-    def states(self, text: str = "?") -> list[dict[str, object]]:
+    def states(self, text: str = "?") -> list[dict[str, Any]]:
         return [json.loads(each.ask(text)) for each in self.alive]
 
     def meet(self) -> None:
@@ -125,7 +126,7 @@ class Members:
         def all_get_news() -> bool:
             before, after = self.states(), self.states()
             return all(
-                sum(new["delivered"].get(other["uid"], 0) > old["delivered"].get(other["uid"], 0) for other in after)  # type: ignore[attr-defined]
+                sum(new["delivered"].get(other["uid"], 0) > old["delivered"].get(other["uid"], 0) for other in after)
                 == len(after) - 1
                 for old, new in zip(before, after, strict=True)
             )
@@ -148,18 +149,18 @@ class Members:
         states = self.states()
         assert all(state["connected"] and state["others"] == len(states) - 1 for state in states)
         assert not any(state["doubled"] for state in states)
-        return sum(sum(state["lost"].values()) for state in states)  # type: ignore[attr-defined]
+        return sum(count for state in states for count in state["lost"].values())
 
 
-def _missing(states: list[dict[str, object]]) -> dict[tuple[object, object], int]:
+def _missing(states: list[dict[str, Any]]) -> dict[tuple[object, object], int]:
     """Events that were neither delivered nor told as lost, by receiver and sender."""
     found = {}
     for at in states:
         for of in states:
             uid = of["uid"]
             if uid != at["uid"]:
-                known = at["delivered"].get(uid, 0) + at["lost"].get(uid, 0)  # type: ignore[attr-defined]
-                found[at["uid"], uid] = of["sent"] - at["first"].get(uid, 1) + 1 - known  # type: ignore[attr-defined, operator]
+                known = at["delivered"].get(uid, 0) + at["lost"].get(uid, 0)
+                found[at["uid"], uid] = of["sent"] - at["first"].get(uid, 1) + 1 - known
     return {pair: count for pair, count in found.items() if count}
 
 

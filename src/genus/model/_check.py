@@ -26,6 +26,7 @@ FindInvalid: TypeAlias = Callable[[Event], str | None]
 FindInvalidIn: TypeAlias = Callable[[Iterable[Event]], str | None]
 """The same for several events of one class."""
 F = TypeVar("F")
+_EACH, _END_OF_EACH = ("def find_invalid(es):", " for e in es:", "    pass"), " return None"
 
 
 def check(event: Event) -> None:
@@ -56,12 +57,18 @@ def _invalid_finder(cls: type) -> FindInvalid:
     return _generate((each, value_test(each, _annotation(cls, each))) for each in attributes(cls))
 
 
+def _invalid_finder_in(cls: type) -> FindInvalidIn:
+    tests = ((each, value_test(each, _annotation(cls, each))) for each in attributes(cls))
+    find: FindInvalidIn = _generate(tests, _EACH, _END_OF_EACH)
+    return find
+
+
 def _invalid_decoded_finder(cls: type) -> FindInvalid:
     return _generate(_tests_left_out(cls))
 
 
 def _invalid_decoded_finder_in(cls: type) -> FindInvalidIn:
-    find: FindInvalidIn = _generate(_tests_left_out(cls), ["def find_invalid(es):", " for e in es:"], " return None")
+    find: FindInvalidIn = _generate(_tests_left_out(cls), _EACH, _END_OF_EACH)
     return find
 
 
@@ -84,6 +91,9 @@ class _Finders(dict[type, F], Generic[F]):
 
 invalid_finders = _Finders(_invalid_finder)
 """By event type: the function that finds an attribute with a value that it may not have."""
+
+invalid_finders_in = _Finders(_invalid_finder_in)
+"""The same for several events of one class."""
 
 invalid_decoded_finders = _Finders(_invalid_decoded_finder)
 """The same for an event that msgspec decoded: it tests what msgspec does not."""

@@ -77,6 +77,8 @@ class Outgoing:
         self._event_keys = event_keys.keys
         self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
+        self._only_key = None if self._is_tagged or keep is not None else event_keys.keys[0]
+        self._largest = keys.largest
         self._uid = keys.uid
         self._digest = units_digest(units_of(cls))
         self._encode = payload_encoder(cls)
@@ -84,9 +86,9 @@ class Outgoing:
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
         payload = self._encode(event)
-        if len(payload) > self._owner.largest:
+        if len(payload) > self._largest:
             raise self._owner.too_large(event, len(payload))
-        key = self._event_key(event) if self.keep is None else self._own_key(event)
+        key = self._only_key or (self._event_key(event) if self.keep is None else self._own_key(event))
         way = self._ways.get(key) or self._open(key)
         numbers, uid, gathers = way.numbers, self._uid, way.gathers
         with numbers.lock:

@@ -38,7 +38,8 @@ QUIET_S = 100e-6
 GATHER_S = 1e-3
 """How long packets that follow each other sooner may wait for others, so that they are sent as one."""
 MOST_GATHERED = 64
-MOST_GATHERED_BYTES = 16 * 1024
+MOST_GATHERED_BYTES = 1024
+"""A larger payload travels alone."""
 CLOSE_S = 2.0
 """How long `close` waits for a handler that runs."""
 LONGEST = 60_000
@@ -142,9 +143,9 @@ class Arrivals:
 class Gathering:
     """State: packets of one key that wait to be sent as one.
 
-    A packet that comes after a pause is sent at once. Those that follow sooner are joined until there are 64 of them, or
-    a packet of another key is sent, or the thread of this class comes to it: at once, and then every millisecond. So
-    packets of all keys are sent in the order of their calls.
+    A packet that comes after a pause is sent at once. Those that follow sooner are joined until there are 64 of them,
+    or a packet of another key is sent, or the thread of this class comes to it: at once, and then every millisecond.
+    So packets of all keys are sent in the order of their calls.
     """
 
     def __init__(self) -> None:
@@ -153,7 +154,6 @@ class Gathering:
         self.sender: ZenohSender | None = None
         self.next_number = 0
         self._envelope = b""
-        self._size = 0
         self._sent_at = 0.0
         self._wakes: SimpleQueue[bool] = SimpleQueue()
         self._is_awake = False
@@ -172,19 +172,11 @@ class Gathering:
             sender.send(payload, envelope)
             return
         self.sender, self.next_number = sender, number + 1
-        self._envelope, self._size = envelope, len(payload)
+        self._envelope = envelope
         self.payloads.append(payload)
         if not self._is_awake:
             self._is_awake = True
             self._wakes.put(True)
-
-    def add(self, payload: bytes, number: int) -> None:
-        """Join a payload to the packet that waits; call it with the lock."""
-        self.payloads.append(payload)
-        self.next_number = number + 1
-        self._size += len(payload)
-        if len(self.payloads) >= MOST_GATHERED or self._size > MOST_GATHERED_BYTES:
-            self.flush()
 
     def flush(self) -> None:
         """Send what waits; call it with the lock."""
@@ -239,9 +231,12 @@ class ZenohSender:
         """Add a payload to the packet that waits; False if none waits, or the number does not follow its last one."""
         gathering = self._gathering
         with gathering.lock:
-            if gathering.sender is not self or gathering.next_number != number:
+            if gathering.sender is not self or gathering.next_number != number or len(payload) > MOST_GATHERED_BYTES:
                 return False
-            gathering.add(payload, number)
+            gathering.payloads.append(payload)
+            gathering.next_number = number + 1
+            if len(gathering.payloads) >= MOST_GATHERED:
+                gathering.flush()
             return True
 
     def begin(self, payload: bytes, envelope: bytes, number: int) -> None:
