@@ -9,12 +9,12 @@ import pytest
 from genus import Event, Maybe
 from genus.bus import Bus
 from genus.net import EventsLost
-from genus.net._envelope import ENVELOPE, NUMBERS
+from genus.net._envelope import ENVELOPE, NUMBERS, join_payloads
 from genus.net._link.control import Beat, control_key, decode_message, encode_message, encode_text
 from genus.net._link.incoming import MOST_PARTICIPANTS
 from genus.net._link.netlink import NetLink
 from genus.net._link.numbers import MOST_RUNS
-from genus.net._link.payload import encode_payload, join_payloads
+from genus.net._link.payload import encode_payload
 from genus.net._link.sealed import SealedTransport
 from genus.net._transport import Transport
 from genus.targets.topics import MQTT, ZENOH, Dialect, key_of

@@ -11,14 +11,16 @@ from genus.net._zenoh.address import PORT, parse_zenoh_address
 def test_without_options_processes_of_this_machine_meet() -> None:
     options = parse_zenoh_address("")
     assert (options.realm, options.mode, options.scouting, options.port) == ("genus", "peer", "loopback", PORT)
-    assert not options.has_server
+    assert options.meets
+    assert options.has_connection
 
 
 def test_a_named_router_is_all_that_is_used() -> None:
     options = parse_zenoh_address("city?connect=tcp/a:7447&connect=tcp/b:7447&wait=10s")
     assert (options.realm, options.connect) == ("city", ("tcp/a:7447", "tcp/b:7447"))
     assert (options.mode, options.scouting, options.wait_s) == ("client", "off", 10.0)
-    assert options.has_server
+    assert options.has_connection
+    assert not options.meets
 
 
 def test_one_that_listens_is_a_peer() -> None:

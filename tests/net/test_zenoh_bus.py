@@ -1,6 +1,10 @@
 """`open_bus("zenoh:...")`: events between processes over zenoh."""
 
+import os
+import signal
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -20,7 +24,11 @@ class ZenohLamp(Event):
 
 
 SENSOR = """
+import os
+import signal
+import subprocess
 import sys
+import threading
 from genus import open_bus
 from tests.net.test_zenoh_bus import ZenohLamp
 with open_bus(sys.argv[1], source="sensor") as bus:
@@ -151,3 +159,171 @@ def test_zenoh_is_imported_by_the_first_open_only() -> None:
     finally:
         process.kill()
     assert "zenoh" in sys.modules
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+
+class ZenohDoor(Event, tagged=("place",)):
+    number: int
+
+
+class ZenohWindow(Event):
+    number: int
+
+
+ORDERED = """
+import random, sys
+from genus import open_bus
+from tests.net.test_zenoh_bus import ZenohDoor, ZenohLamp, ZenohWindow
+chance = random.Random(int(sys.argv[2]))
+with open_bus(sys.argv[1]) as bus:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        kinds = [ZenohLamp, ZenohWindow, ZenohDoor, lambda number: ZenohDoor(number=number, place="A8")]
+        number = 0
+        while number < 20_000:
+            make = chance.choice(kinds)
+            some = [make(number=number + each) for each in range(chance.choice((1, 1, 1, 2, 70)))]
+            if chance.random() < 0.2:
+                bus.publish_all(some)
+            else:
+                for each in some:
+                    bus.publish(each)
+            number += len(some)
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_events_of_one_thread_arrive_in_order_whatever_their_types(address: str, seed: int) -> None:
+    got: list[int] = []
+    with open_bus(address) as bus:
+        bus.collection(ZenohLamp).subscribe(lambda event: got.append(event.number))
+        bus.collection(ZenohWindow).subscribe(lambda event: got.append(event.number))
+        bus.collection(ZenohDoor).subscribe(lambda event: got.append(event.number), has="place")
+        bus.collection(ZenohDoor).subscribe(lambda event: got.append(event.number), lacks="place")
+        process = Process(ORDERED, address, seed)
+        try:
+            assert process.line() == "ready"
+            wait_for(lambda: link(bus).participants())
+            count = int(process.ask("go"))
+            wait_for(lambda: got and got[-1] == count - 1)
+        finally:
+            process.kill()
+    assert got == list(range(got[0], count))
+    assert len(got) > 10_000
+
+
+def test_the_second_of_two_events_is_not_held_back(address: str) -> None:
+    """Events that are published at once may travel as one packet, but do not wait for a third one."""
+    got: list[int] = []
+    with open_bus(address) as a, open_bus(address) as b:
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number))
+        meet(a, b)
+        publish_until(a.publish, ZenohLamp(number=-1), lambda: bool(got))
+        a.publish(ZenohLamp(number=1))
+        a.publish(ZenohLamp(number=2))
+        wait_for(lambda: got[-2:] == [1, 2], patience_s=0.4)  # less than until the next beat
+
+
+def test_packets_that_wait_for_others_are_sent_before_a_beat(address: str) -> None:
+    troubles: list[object] = []
+    got: list[int] = []
+    with open_bus(address) as a, open_bus(address) as b:
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=troubles.append)
+        meet(a, b)
+        publish_until(a.publish, ZenohLamp(number=-1), lambda: bool(got))
+        for number in range(3000):
+            a.publish(ZenohLamp(number=number))
+        link(a)._losses.beat()
+        wait_for(lambda: got[-1] == 2999)
+    assert not troubles
+
+
+# -- handlers that take their time -------------------------------------------------------------------------------------
+
+
+def test_a_handler_may_publish_and_subscribe(address: str) -> None:
+    got: list[int] = []
+    with open_bus(address) as a, open_bus(address) as b:
+        windows = b.collection(ZenohWindow)
+
+        def answer(lamp: ZenohLamp) -> None:
+            windows.publish(ZenohWindow(number=lamp.number))
+            b.collection(ZenohDoor).subscribe(lambda door: None).cancel()
+
+        b.collection(ZenohLamp).subscribe(answer)
+        a.collection(ZenohWindow).subscribe(lambda window: got.append(window.number))
+        meet(a, b)
+        publish_until(a.publish, ZenohLamp(number=-1), lambda: bool(got))
+        for number in range(200):
+            a.publish(ZenohLamp(number=number))
+        wait_for(lambda: got[-1] == 199)
+    assert [number for number in got if number >= 0] == list(range(200))
+
+
+def test_a_handler_that_blocks_stops_neither_other_sessions_nor_tokens_and_loses_nothing(address: str) -> None:
+    go = threading.Event()
+    at_quick: list[int] = []
+    at_slow: list[int] = []
+
+    def handle_slowly(lamp: ZenohLamp) -> None:
+        go.wait()
+        at_slow.append(lamp.number)
+
+    with open_bus(address) as a, open_bus(address) as slow, open_bus(address) as quick:
+        slow.collection(ZenohLamp).subscribe(handle_slowly)
+        quick.collection(ZenohLamp).subscribe(lambda lamp: at_quick.append(lamp.number))
+        meet(a, slow, quick)
+        publish_until(a.publish, ZenohLamp(number=-1), lambda: bool(at_quick))
+        for number in range(5000):
+            a.publish(ZenohLamp(number=number))
+        wait_for(lambda: at_quick[-1] == 4999)
+        assert link(slow).is_connected
+        assert not at_slow
+        go.set()
+        wait_for(lambda: at_slow[-1:] == [4999])
+    assert [number for number in at_slow if number >= 0] == list(range(5000))
+
+
+# -- the end of a process ----------------------------------------------------------------------------------------------
+
+FORGETFUL = """
+import sys, time
+from genus import open_bus
+from tests.net.test_zenoh_bus import ZenohLamp
+bus = open_bus(sys.argv[1])
+bus.collection(ZenohLamp).subscribe(lambda lamp: None)
+for number in range(1000):
+    bus.publish(ZenohLamp(number=number))
+print("ready", flush=True)
+if sys.argv[2] == "waits":
+    time.sleep(100)
+while sys.argv[2] == "publishes":
+    bus.publish(ZenohLamp(number=1000))
+"""
+
+
+@pytest.mark.parametrize("does", ["ends", "waits", "publishes"])
+def test_a_bus_that_is_not_closed_keeps_no_process_alive(address: str, does: str) -> None:
+    """A program ends at its end, or at Ctrl-C, and what it had published is sent."""
+    got: list[int] = []
+    with open_bus(address) as bus:
+        bus.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number))
+        process = subprocess.Popen(
+            [sys.executable, "-c", FORGETFUL, address, does],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            wait_for(lambda: process.stdout and process.stdout.readline() == "ready\n")
+            if does != "ends":
+                process.send_signal(signal.SIGINT)
+            process.stdout.read()
+            process.wait(20)
+        wait_for(lambda: not link(bus).participants())
+        wait_for(lambda: 999 in got)

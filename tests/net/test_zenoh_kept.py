@@ -2,6 +2,7 @@
 
 import threading
 
+import msgspec
 import pytest
 
 from genus.net._transport import Sending
@@ -89,12 +90,12 @@ class PanickingQuery:
     """A question that cannot be answered for one key."""
 
     def __init__(self) -> None:
-        self.key_expr = self
+        self.payload = self
         self.answered: list[str] = []
         self.is_dropped = False
 
-    def intersects(self, key: str) -> bool:
-        return True
+    def to_bytes(self) -> bytes:
+        return msgspec.msgpack.encode([f"{ROOT}/*"])
 
     def reply(self, key: str, payload: bytes, attachment: bytes) -> None:
         if key.endswith("bad"):

@@ -10,7 +10,7 @@ import pytest
 
 from genus.errors import BusError
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
-from genus.net._zenoh import config
+from genus.net._zenoh import session
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
@@ -170,7 +170,7 @@ def _reaches(sender: Process, other: Process, text: str) -> None:
 
 
 def test_a_port_of_another_program_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(config, "_MEET_S", 0.1)
+    monkeypatch.setattr(session, "_MEET_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         with (

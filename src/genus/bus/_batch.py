@@ -14,8 +14,9 @@ T = TypeVar("T")
 class BatchOwner(Protocol):
     """What publishing a batch needs of its bus."""
 
-    def prepare(self, event: Event) -> Event:
-        """Stamp and check an event as it is before it is sent."""
+    @property
+    def preparing(self) -> "Callable[[Any], Event] | None":
+        """The function that stamps and checks events before they are sent; None if nothing is done."""
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes."""
@@ -38,16 +39,14 @@ def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[Any], Deliver]", eve
 
     Nothing is published if one cannot be. If a queue here is full, the error is raised when all are delivered.
     """
-    delivers: list[Deliver] = []
+    prepare = bus.preparing
     prepared: list[Event] = []
-    by_class: dict[type, Deliver] = {}
+    delivers: dict[type, Deliver] = {}
     for number, event in enumerate(events):
-        cls = event.__class__
         try:
-            if cls not in by_class:
-                by_class[cls] = deliver_of(event)
-            delivers.append(by_class[cls])
-            prepared.append(bus.prepare(event))
+            if event.__class__ not in delivers:
+                delivers[event.__class__] = deliver_of(event)
+            prepared.append(event if prepare is None else prepare(event))
         except Exception as problem:
             problem.add_note(f"publish_all refused event {number}, {event!r}; none was published")
             raise
@@ -56,11 +55,11 @@ def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[Any], Deliver]", eve
     return len(prepared)
 
 
-def _deliver_all(delivers: "list[Deliver]", events: list[Event]) -> None:
+def _deliver_all(delivers: "dict[type, Deliver]", events: list[Event]) -> None:
     first: Exception | None = None
-    for number, (deliver, event) in enumerate(zip(delivers, events, strict=True)):
+    for number, event in enumerate(events):
         try:
-            deliver(event)
+            delivers[event.__class__](event)
         except Exception as problem:
             if first is None:
                 problem.add_note(f"publish_all failed at event {number}, {event!r}; all {len(events)} were sent")

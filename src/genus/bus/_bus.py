@@ -31,6 +31,7 @@ from genus.model import Event, Span, check, is_type, nanoseconds, seconds
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
     from genus.bus._requests import Requester, Server
+    from genus.targets.dispatch import Prepare
 
 T = TypeVar("T")
 
@@ -556,6 +557,11 @@ class Bus:
     def prepare(self, event: Event) -> Event:
         """Stamp and check an event as it is before it is sent."""
         return event if self._check is None else self._check(event)
+
+    @property
+    def preparing(self) -> "Prepare | None":
+        """The function that stamps and checks events before they are sent; None if nothing is done."""
+        return self._check
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""

@@ -43,12 +43,22 @@ def in_turn(stamp: "Prepare | None", *steps: "Deliver | None") -> "Prepare | Non
     needed = [step for step in steps if step is not None]
     if stamp is None and not needed:
         return None
+    if stamp is None and len(needed) == 1:
+        return _only(needed[0])
 
     def prepare(event: Event) -> Event:
         if stamp is not None:
             event = stamp(event)
         for step in needed:
             step(event)
+        return event
+
+    return prepare
+
+
+def _only(step: "Deliver") -> "Prepare":
+    def prepare(event: Event) -> Event:
+        step(event)
         return event
 
     return prepare

@@ -27,6 +27,7 @@ FindInvalid: TypeAlias = Callable[[Event], str | None]
 FindInvalidIn: TypeAlias = Callable[[Iterable[Event]], str | None]
 """The same for several events of one class."""
 F = TypeVar("F")
+_EACH, _END_OF_EACH = ("def find_invalid(es):", " for e in es:", "    pass"), " return None"
 
 
 def check(event: Event) -> None:
@@ -57,13 +58,18 @@ def _invalid_finder(cls: type) -> FindInvalid:
     return _generate((each, value_test(each, _annotation(cls, each))) for each in attributes(cls))
 
 
+def _invalid_finder_in(cls: type) -> FindInvalidIn:
+    tests = ((each, value_test(each, _annotation(cls, each))) for each in attributes(cls))
+    find: FindInvalidIn = _generate(tests, _EACH, _END_OF_EACH)
+    return find
+
+
 def _invalid_decoded_finder(cls: type) -> FindInvalid:
     return _generate(_tests_left_out(cls), is_decoded=True)
 
 
 def _invalid_decoded_finder_in(cls: type) -> FindInvalidIn:
-    opening = ["def find_invalid(es):", " for e in es:"]
-    find: FindInvalidIn = _generate(_tests_left_out(cls), opening, " return None", is_decoded=True)
+    find: FindInvalidIn = _generate(_tests_left_out(cls), _EACH, _END_OF_EACH, is_decoded=True)
     return find
 
 
@@ -86,6 +92,9 @@ class _Finders(dict[type, F], Generic[F]):
 
 invalid_finders = _Finders(_invalid_finder)
 """By event type: the function that finds an attribute with a value that it may not have."""
+
+invalid_finders_in = _Finders(_invalid_finder_in)
+"""The same for several events of one class."""
 
 invalid_decoded_finders = _Finders(_invalid_decoded_finder)
 """The same for an event that msgspec decoded: it tests what msgspec does not."""

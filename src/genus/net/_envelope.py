@@ -17,7 +17,7 @@ import base64
 import binascii
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -38,6 +38,16 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 def new_uid() -> bytes:
     """A uid for a participant: random, so that one that restarts is another one."""
     return os.urandom(8)
+
+
+def join_payloads(payloads: Sequence[bytes]) -> bytes:
+    """One payload of the payloads of events that have followed each other: an array of msgpack."""
+    count = len(payloads)
+    if count < 16:
+        head = bytes((0x90 | count,))
+    else:
+        head = b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
+    return b"".join((head, *payloads))
 
 
 # -- CloudEvents in binary mode ----------------------------------------------------------------------------------------

@@ -72,6 +72,17 @@ class Sender(Protocol):
         """Send no more; a packet that is kept stays so while the transport is open."""
 
 
+@runtime_checkable
+class GatheringSender(Protocol):
+    """A sender that sends several packets as one if they come faster than they can be sent one by one."""
+
+    def join(self, payload: bytes, number: int) -> bool:
+        """Add a payload to the packet that waits; False if none waits, or the number does not follow its last one."""
+
+    def begin(self, payload: bytes, envelope: bytes, number: int) -> None:
+        """Send a packet, or let it wait a moment for the payloads that follow, which travel under its envelope."""
+
+
 class Transport(Protocol):
     """A connection to a network."""
 

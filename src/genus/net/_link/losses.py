@@ -33,6 +33,8 @@ MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
+BEATS_TO_ALL = 3
+"""How many beats tell all keys after a participant has appeared, which may take time to hear the first of them."""
 
 
 class TroubleOwner(Protocol):
@@ -71,6 +73,7 @@ class Losses:
         """Keys that are told again, and how often."""
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
+        self._beats_to_all = False
         self._counts: dict[str, int] = {}
         self._balances: dict[str, tuple[int, float]] = {}
         """By key: packets that the transport dropped and receivers have not reported yet, or the reverse (negative)."""
@@ -159,6 +162,9 @@ class Losses:
             self._send("beat", None, Beat(self._owner.uid, numbers))
             if len(numbers) < BEAT_KEYS:
                 break
+        if self._beats_to_all:
+            self._beats_to_all = False
+            self._beat_again = dict.fromkeys(self._outgoing.keys(), BEATS_TO_ALL)
         again = self._outgoing.newest(key for key in self._beat_again if key not in told)
         keys = list(again)
         for start in range(0, len(keys), BEAT_KEYS):
@@ -168,6 +174,10 @@ class Losses:
         left = {key: self._beat_again[key] - spent for key in keys} | dict.fromkeys(told, BEATS_MORE)
         self._beat_again = {key: count for key, count in left.items() if count}
         self._is_beat_dropped = False
+
+    def beat_to_all(self) -> None:
+        """Tell the numbers of all keys soon: one that has come back may have missed the last packets and beats."""
+        self._beats_to_all = True
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

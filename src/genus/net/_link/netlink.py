@@ -647,6 +647,8 @@ class NetLink(Link, RelayLink):
     def _read_token(self, key: str, is_present: bool) -> None:
         is_want = key.startswith(self._key("want") + "/")
         if (self._other_wants if is_want else self._presence).token(key, is_present):
+            if is_present and not is_want and self._control:
+                self._losses.beat_to_all()
             self._wants_changed()
         if is_want and is_present and self._control and self._other_wants.may_want_kind(key):
             self._outgoing.copy_again()

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TypeAlias
 
 import msgspec
@@ -18,7 +18,7 @@ from genus.net._link.control import LAST, NEW, ROOT, control_key
 from genus.net._link.kept import kept_text, kept_value
 from genus.net._link.payload import encode_batch, encode_payload, payload_encoder
 from genus.net._link.types import StatedTypes
-from genus.net._transport import Sending, Transport
+from genus.net._transport import GatheringSender, Sender, Sending, Transport
 from genus.targets.topics import EventKeys
 
 EncodeCloud: TypeAlias = Callable[[Event, Origin, str], tuple[Mapping[str, str] | None, bytes]]
@@ -63,12 +63,22 @@ class KeyNumbers:
 
 
 class Way:
-    """State: how packets of one key are sent."""
+    """State: how packets of one key are sent; `gathers` where several may be sent as one."""
 
-    __slots__ = ("close", "numbers", "put", "put_once")
+    __slots__ = ("close", "gathers", "numbers", "put", "sender")
 
-    def __init__(self, numbers: KeyNumbers, put: Callable[[bytes, bytes], None], close: Callable[[], None]) -> None:
-        self.numbers, self.put, self.put_once, self.close = numbers, put, put, close
+    def __init__(self, numbers: KeyNumbers, sender: Sender) -> None:
+        self.numbers, self.sender, self.close = numbers, sender, sender.close
+        self.send_once()
+
+    def send_once(self) -> None:
+        """Send each packet once from now on."""
+        self.put: Callable[[bytes, bytes], None] = self.sender.put
+        self.gathers = self.sender if isinstance(self.sender, GatheringSender) else None
+
+    def send_with(self, put: Callable[[bytes, bytes], None]) -> None:
+        """Send packets with another function, one by one, from now on."""
+        self.put, self.gathers = put, None
 
 
 class Outgoing:
@@ -84,6 +94,8 @@ class Outgoing:
         self._event_keys = event_keys.keys
         self._is_tagged = len(event_keys.keys) > 1
         self._ways: dict[str, Way] = {}
+        self._only_key = None if self._is_tagged or keep is not None else event_keys.keys[0]
+        self._largest = keys.largest
         self._uid = keys.uid
         self._digest = keys.stated.digest(cls)
         self._encode = payload_encoder(cls)
@@ -91,14 +103,17 @@ class Outgoing:
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
         payload = self._encode(event)
-        if len(payload) > self._owner.largest:
+        if len(payload) > self._largest:
             raise self._owner.too_large(event, len(payload))
-        key = self._event_key(event) if self.keep is None else self._own_key(event)
+        key = self._only_key or (self._event_key(event) if self.keep is None else self._own_key(event))
         way = self._ways.get(key) or self._open(key)
-        numbers, uid = way.numbers, self._uid
+        numbers, uid, gathers = way.numbers, self._uid, way.gathers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(payload, _pack(uid, number, 0, uid, number) + (times + self._digest))
+            if gathers is None or times:
+                way.put(payload, _pack(uid, number, 0, uid, number) + (times + self._digest))
+            elif not gathers.join(payload, number):
+                gathers.begin(payload, _pack(uid, number, 0, uid, number) + self._digest, number)
         return number
 
     def _own_key(self, event: Event) -> str:
@@ -108,9 +123,10 @@ class Outgoing:
         """Encode events for `send_all`; EventError if one cannot be sent."""
         return [batch for key, run in self._runs(events) for batch in self._batches(key, run)]
 
-    def send_all(self, events: Sequence[Event], batches: "list[Batch]") -> list[int]:
+    def send_all(self, events: Sequence[Event], batches: "list[Batch]") -> Sequence[int]:
         """Send events that were published here in their order, in the packets made of them; returns their numbers."""
-        return [number for batch in batches for number in self._send_batch(batch)]
+        numbers = [self._send_batch(batch) for batch in batches]
+        return numbers[0] if len(numbers) == 1 else [*chain.from_iterable(numbers)]
 
     def _runs(self, events: Sequence[Event]) -> Iterable[tuple[str, Sequence[Event]]]:
         """The events that follow each other and have the same key."""
@@ -132,13 +148,15 @@ class Outgoing:
             raise self._owner.too_large(events[0], len(payload))
         return [Batch(key, payload, len(events))]
 
-    def _send_batch(self, batch: "Batch") -> Iterable[int]:
+    def _send_batch(self, batch: "Batch") -> Sequence[int]:
         way = self._ways.get(batch.key) or self._open(batch.key)
         numbers = way.numbers
         with numbers.lock:
             first = numbers.newest + 1 & _MASK
             numbers.newest = numbers.newest + batch.events & _MASK
             way.put(batch.payload, _pack(self._uid, first, 0, self._uid, first) + self._digest)
+        if first + batch.events <= NUMBERS:
+            return range(first, first + batch.events)
         return [first + offset & _MASK for offset in range(batch.events)]
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
@@ -242,7 +260,7 @@ class CloudOutgoing(Outgoing):
                 raise self._owner.too_large(event, len(payload))
         return []
 
-    def send_all(self, events: Sequence[Event], batches: list[Batch]) -> list[int]:
+    def send_all(self, events: Sequence[Event], batches: list[Batch]) -> Sequence[int]:
         """Send events that were published here, each in a packet of its own; returns their numbers."""
         return [self.send(event) for event in events]
 
@@ -317,8 +335,7 @@ class OutgoingKeys:
 
     def open(self, key: str, sending: Sending, cls: type[Event]) -> Way:
         """Prepare to send packets of a key; they are numbered with those that are sent in other manners."""
-        sender = self.transport.sender(key, sending)
-        way = Way(self.numbers(key), sender.put, sender.close)
+        way = Way(self.numbers(key), self.transport.sender(key, sending))
         if kinds_of(cls) and not key.startswith(ROOT):
             copies = self.transport.sender(control_key(self.realm, NEW, key.partition("/")[2]), sending)
             with self._lock:
@@ -344,13 +361,13 @@ class OutgoingKeys:
         until = self._now() + NEW_S
 
         def put_both(payload: bytes, envelope: bytes) -> None:
-            way.put_once(payload, envelope)
+            way.sender.put(payload, envelope)
             if self._now() < until:
                 put_copy(payload, envelope)
             else:
-                way.put = way.put_once
+                way.send_once()
 
-        way.put = put_both
+        way.send_with(put_both)
 
     def numbers(self, key: str) -> KeyNumbers:
         """The numbers of a key."""
@@ -384,6 +401,11 @@ class OutgoingKeys:
     def has(self, key: str) -> bool:
         """Whether packets were sent under a key."""
         return key in self._numbers
+
+    def keys(self) -> list[str]:
+        """The keys under which packets were sent."""
+        with self._lock:
+            return list(self._numbers)
 
     def newest(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
         """The newest numbers of some keys, once more."""

@@ -13,7 +13,14 @@ from genus.bus._attribute_map import MapReader, UnreadValues
 from genus.bus._codec import Rejected
 from genus.errors import EventError
 from genus.model import Event, name_of
-from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
+from genus.model._check import (
+    check,
+    describe_invalid,
+    invalid_decoded_finders,
+    invalid_decoded_finders_in,
+    invalid_finders,
+    invalid_finders_in,
+)
 from genus.model._plain import encodable_value
 from genus.model._unread import unread_types, with_unread
 from genus.net._cloudevents import CloudEvent, CloudEventReader
@@ -54,24 +61,13 @@ def payload_encoder(cls: type[Event]) -> Callable[[Event], bytes]:
 
 def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
     """Encode the attributes of some events of one class; EventError names the value that could not be read back."""
-    find_invalid = invalid_finders[cls]
-    for event in events:
-        if (name := find_invalid(event)) is not None:
-            raise EventError(describe_invalid(event, name).message)
+    if invalid_finders_in[cls](events) is not None:
+        for event in events:
+            check(event)
     try:
         return _encode([with_unread(event) for event in events] if unread_types else events)
     except Exception as problem:  # of msgspec, and of a value that another thread changes
         raise EventError(f"a batch of {name_of(cls)} cannot be encoded: {problem}") from problem
-
-
-def join_payloads(payloads: Sequence[bytes]) -> bytes:
-    """One payload of the payloads of many events."""
-    count = len(payloads)
-    if count < 16:
-        head = bytes((0x90 | count,))
-    else:
-        head = b"\xdc" + count.to_bytes(2, "big") if count < 1 << 16 else b"\xdd" + count.to_bytes(4, "big")
-    return b"".join((head, *payloads))
 
 
 def is_batch(payload: bytes) -> bool:
@@ -103,6 +99,7 @@ class PayloadReader:
         self._decode = self._map.decode if self._map.converts else msgspec.msgpack.Decoder(cls).decode
         self._decode_all = None if self._map.converts else msgspec.msgpack.Decoder(list[cls]).decode  # type: ignore[valid-type]
         self._find_invalid = invalid_decoded_finders[cls]
+        self._find_invalid_in = invalid_decoded_finders_in[cls]
         self._clouds = CloudEventReader()
 
     def read(self, payload: Any) -> Any:
@@ -124,8 +121,7 @@ class PayloadReader:
         except Exception:  # also what a class's own __post_init__ raises
             return None
         count = len(events)
-        is_valid = 0 < count <= MOST_EVENTS and list(map(self._find_invalid, events)).count(None) == count
-        return events if is_valid else None
+        return events if 0 < count <= MOST_EVENTS and self._find_invalid_in(events) is None else None
 
     def _read_map(self, payload: Any) -> Event | Rejected:
         """Read a CloudEvent, or an event of a class of another age or with other units."""

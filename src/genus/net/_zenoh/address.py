@@ -68,9 +68,14 @@ class ZenohOptions(msgspec.Struct, frozen=True):
     mode_is_given: bool = False
 
     @property
-    def has_server(self) -> bool:
+    def meets(self) -> bool:
+        """Whether this process finds others at a port of this machine, without a server."""
+        return self.scouting == "loopback" and self.config is None
+
+    @property
+    def has_connection(self) -> bool:
         """Whether there is something that this process can lose its connection to."""
-        return bool(self.connect) or self.mode == "client"
+        return self.meets or bool(self.connect) or self.mode == "client"
 
 
 def parse_zenoh_address(rest: str) -> ZenohOptions:

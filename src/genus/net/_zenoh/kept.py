@@ -1,16 +1,21 @@
 """Kept packets on zenoh: each sender holds the newest of its keys and answers those that subscribe later.
 
 Keys with the same first three chunks (`@genus/REALM/last`) have one queryable. Beside it stands a token, `@keeper`, so
-that subscribers ask again when a keeper appears: one that was cut off may have newer packets than they know.
+that subscribers ask again when a keeper appears: one that was cut off may have newer packets than they know. A question
+is for all keys with these chunks, and has the patterns that are wanted in it.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from genus.net._zenoh.config import import_zenoh
+import msgspec
+
+from genus.net._zenoh.session import direct, import_zenoh
 
 if TYPE_CHECKING:
     import zenoh
@@ -21,6 +26,8 @@ ASK_S = 5.0
 AGAIN_S = (0.02, 0.5, 2.0)
 """When keepers are asked after one has appeared: zenoh may tell of its token before it knows the way to its packets."""
 _ROOT_CHUNKS = 3
+_encode_patterns = msgspec.msgpack.Encoder().encode
+_decode_patterns = msgspec.msgpack.Decoder(list[str]).decode
 
 
 class KeptPackets:
@@ -36,8 +43,12 @@ class KeptPackets:
         self._zenoh = import_zenoh()
         self._packets: dict[str, tuple[bytes, bytes]] = {}
         self._roots: dict[str, list[Any]] = {}
-        self._asked: dict[str, Any] = {}
+        self._asked: Counter[str] = Counter()
+        self._unasked: set[str] = set()
+        """Patterns that nobody was asked for yet."""
+        self._watched: dict[str, Any] = {}
         self._due: dict[str, tuple[float, ...]] = {}
+        """When keepers are asked again, by the first chunks of keys."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -53,7 +64,7 @@ class KeptPackets:
                 return
             answering = self._session.declare_queryable(
                 f"{root}/**",
-                lambda query: self._later(lambda: self._answer(query)),
+                direct(lambda query: self._later(lambda: self._answer(query))),
                 allowed_origin=self._zenoh.Locality.REMOTE,
             )
             token = self._session.liveliness().declare_token(f"{root}/@keeper/{self._session.zid()}")
@@ -67,11 +78,13 @@ class KeptPackets:
             self._packets.pop(key, None)
 
     def _answer(self, query: Any) -> None:
-        asked = query.key_expr
         try:
+            asked = [self._zenoh.KeyExpr(pattern) for pattern in _decode_patterns(query.payload.to_bytes())]
             for key, (payload, envelope) in list(self._packets.items()):
-                if asked.intersects(key):
+                if any(pattern.intersects(key) for pattern in asked):
                     self._reply(query, key, payload, envelope)
+        except (AttributeError, msgspec.MsgspecError, self._zenoh.ZError):
+            log.warning("zenoh: a question for kept packets could not be read")
         finally:
             query.drop()
 
@@ -85,19 +98,34 @@ class KeptPackets:
     # -- at the receiver ---------------------------------------------------------------------------------------------
 
     def ask(self, pattern: str) -> None:
-        """Ask for the kept packets of a pattern, now and when a keeper appears."""
-        watching = self._session.liveliness().declare_subscriber(
-            f"{_root(pattern)}/@keeper/*", lambda sample: self._keeper(pattern, sample)
-        )
+        """Ask for the kept packets of a pattern, soon and when a keeper appears."""
+        root = _root(pattern)
         with self._lock:
-            self._asked[pattern] = watching
-        self._later(lambda: self._get(pattern))
+            if root not in self._watched:
+                self._watched[root] = self._session.liveliness().declare_subscriber(
+                    f"{root}/@keeper/*", direct(lambda token: self._keeper(root, token))
+                )
+            self._asked[pattern] += 1
+            self._unasked.add(pattern)
+        self._later(self._ask_first)
 
-    def _keeper(self, pattern: str, sample: Any) -> None:
+    def stop_asking(self, pattern: str) -> None:
+        """Ask no more for a pattern."""
+        with self._lock:
+            self._asked[pattern] -= 1
+            self._asked += Counter()  # without those that are not asked for
+
+    def _ask_first(self) -> None:
+        """Ask for patterns for the first time: in common, if many subscriptions were made."""
+        with self._lock:
+            patterns, self._unasked = self._unasked, set()
+        self._get(patterns)
+
+    def _keeper(self, root: str, token: Any) -> None:
         """A keeper appeared, or is gone. If many appear at once, they are asked in common."""
-        if sample.kind == self._zenoh.SampleKind.PUT:
+        if token.kind == self._zenoh.SampleKind.PUT:
             now = time.monotonic()
-            self._due[pattern] = tuple(now + delay for delay in AGAIN_S)
+            self._due[root] = tuple(now + delay for delay in AGAIN_S)
             self._later(_look_at_the_clock)
 
     @property
@@ -108,24 +136,27 @@ class KeptPackets:
     def ask_again(self) -> None:
         """Ask what is due."""
         now = time.monotonic()
-        for pattern, times in list(self._due.items()):
+        for root, times in list(self._due.items()):
             if times[0] <= now:
-                self._postpone(pattern, times)
-                self._get(pattern)
+                self._postpone(root, times)
+                self._get(pattern for pattern in list(self._asked) if _root(pattern) == root)
 
-    def _postpone(self, pattern: str, times: tuple[float, ...]) -> None:
-        if self._due.get(pattern) is not times:
+    def _postpone(self, root: str, times: tuple[float, ...]) -> None:
+        if self._due.get(root) is not times:
             return  # another keeper appeared meanwhile
         if len(times) > 1:
-            self._due[pattern] = times[1:]
+            self._due[root] = times[1:]
         else:
-            del self._due[pattern]
+            del self._due[root]
 
-    def _get(self, pattern: str) -> None:
-        if pattern in self._asked:
+    def _get(self, patterns: Iterable[str]) -> None:
+        """Ask all keepers for some patterns."""
+        wanted = sorted(pattern for pattern in patterns if pattern in self._asked)
+        for root, asked in groupby(wanted, _root):
             self._session.get(
-                pattern,
-                self._take,
+                f"{root}/**",
+                direct(self._take),
+                payload=_encode_patterns(list(asked)),
                 target=self._zenoh.QueryTarget.ALL,
                 consolidation=self._zenoh.ConsolidationMode.NONE,
                 allowed_destination=self._zenoh.Locality.REMOTE,
@@ -135,13 +166,6 @@ class KeptPackets:
     def _take(self, reply: Any) -> None:
         if reply.ok is not None:
             self._accept(reply.ok)
-
-    def stop_asking(self, pattern: str) -> None:
-        """Ask no more for a pattern."""
-        with self._lock:
-            watching = self._asked.pop(pattern, None)
-        if watching is not None:
-            watching.undeclare()
 
 
 def _look_at_the_clock() -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from genus.net._transport import Sending
-from genus.net._zenoh import mailbox
+from genus.net._zenoh import transport
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
@@ -75,7 +75,7 @@ def test_tokens_are_told_though_packets_are_dropped() -> None:
 
 
 def test_a_handler_that_hangs_does_not_hang_closing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "CLOSE_S", 0.2)
+    monkeypatch.setattr(transport, "CLOSE_S", 0.2)
     port = free_port()
     held = Held()
     with participant(f"r?port={port}") as (a, _), participant(f"r?port={port}", held) as (slow, _):

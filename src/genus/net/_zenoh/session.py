@@ -1,15 +1,18 @@
-"""Opening a session of zenoh from the options of an address, with the reason in plain words if it fails.
+"""Sessions of zenoh from the options of an address, with the reason in plain words if one cannot be opened.
 
-Without a server, the first process of a machine listens on a known port of its loopback interface; the others connect
-to it and learn of each other by gossip. When the first is gone they go on, try the port again and again, and meet at
-the newcomer that takes it. zenoh could try to listen in the background, but then closing a session hangs, so who
-listens is decided at open.
+Without a server, processes of a machine meet at a known port of its loopback interface. One of them holds this meeting
+place: a router of zenoh of its own, beside the session that it sends and receives with. Every session connects to the
+port; the router tells them of each other, they connect to each other, and packets go the direct way. It carries packets
+only between two that have lost their connection. When its process ends, any other one takes the port, and all connect
+to it again.
 """
 
 import json
 import re
 import socket
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genus._extras import missing_extra
@@ -29,7 +32,7 @@ FRAGMENTS_US = LEASE_MS * 1000
 LARGEST = 64 * 1024 * 1024
 _LOOPBACK = "127.0.0.1"
 _MEET_S = 1.5
-"""How long a process tries to listen on the port, or to reach the one that does."""
+"""How long a process tries to hold the meeting place, or to reach the process that does."""
 _SOURCE = re.compile(r" at /\S+:\d+\.?")
 _HOST_PORT = re.compile(r"(?P<protocol>[a-z]+)/\[?(?P<host>[^\]#?]+?)\]?:(?P<port>\d+)")
 
@@ -43,38 +46,78 @@ def import_zenoh() -> Any:
     return zenoh
 
 
-def open_session(options: ZenohOptions) -> "zenoh.Session":
-    """Open a session; BusError with the reason if it cannot be done."""
-    if options.scouting == "loopback" and options.config is None:
-        return _meet_on_loopback(options)
+def direct(callback: Callable[[Any], Any]) -> Any:
+    """A callback that zenoh calls within its own threads; it must neither block nor call zenoh.
+
+    Otherwise zenoh starts a thread for each subscriber: packets of two of them change places, and the threads keep the
+    process alive. Many packets should be given to a function without Python code, such as the `put` of a queue: to call
+    a Python function from a thread that is not Python's takes 10 µs.
+    """
+    return import_zenoh().handlers.Callback(callback, indirect=False)
+
+
+def open_session(options: ZenohOptions) -> "tuple[zenoh.Session, MeetingPlace | None]":
+    """Open a session, and the meeting place if processes of this machine meet without a server; BusError if not."""
+    if options.meets:
+        return _meet(options)
     zenoh = import_zenoh()
     try:
-        return zenoh.open(make_config(options))  # type: ignore[no-any-return]
+        return zenoh.open(make_config(options)), None
     except zenoh.ZError as problem:
         raise BusError(f"zenoh: {_explain(options, problem)}") from problem
 
 
-def _meet_on_loopback(options: ZenohOptions) -> "zenoh.Session":
-    """Listen on the port by which processes of this machine meet, or connect to the one that does."""
+class MeetingPlace:
+    """State: the place where processes of this machine meet, if this process holds it."""
+
+    def __init__(self, options: ZenohOptions) -> None:
+        self._endpoint = f"tcp/{_LOOPBACK}:{options.port}"
+        self._router: zenoh.Session | None = None
+
+    def take(self) -> str:
+        """Hold it, unless another process does; returns why this process does not."""
+        zenoh = import_zenoh()
+        settings = {
+            **_COMMON,
+            "mode": "router",
+            "listen/endpoints": [self._endpoint],
+            "listen/exit_on_failure": True,
+            "scouting/delay": 0,
+        }
+        if self._router is None:
+            try:
+                self._router = zenoh.open(_make_config(settings))
+            except zenoh.ZError as problem:
+                return _shorten(problem)
+        return ""
+
+    def close(self) -> None:
+        """Leave it to others."""
+        router, self._router = self._router, None
+        if router is not None:
+            router.close()  # type: ignore[no-untyped-call]
+
+
+def _meet(options: ZenohOptions) -> "tuple[zenoh.Session, MeetingPlace]":
+    """Hold the meeting place, or connect to the process that does."""
     zenoh = import_zenoh()
+    place = MeetingPlace(options)
     give_up = time.monotonic() + _MEET_S
     while True:
-        try:
-            return zenoh.open(make_config(options, is_first=True))  # type: ignore[no-any-return]
-        except zenoh.ZError as problem:
-            reason = problem
-        session = zenoh.open(make_config(options, is_first=False))
-        if _has_others(session, min(give_up, time.monotonic() + 1.0)):
-            return session  # type: ignore[no-any-return]
+        reason = place.take()
+        session = zenoh.open(make_config(options))
+        if _is_connected(session, min(give_up, time.monotonic() + 1.0)):
+            return session, place
         session.close()
+        place.close()
         if time.monotonic() > give_up:
             raise BusError(
                 f"zenoh: processes of this machine meet at port {options.port}, but what listens there does not "
-                f"answer as zenoh does ({_shorten(reason)}); choose another by port="
+                f"answer as zenoh does ({reason}); choose another by port="
             )
 
 
-def _has_others(session: "zenoh.Session", until: float) -> bool:
+def _is_connected(session: "zenoh.Session", until: float) -> bool:
     while not session.info.transports():
         if time.monotonic() > until:
             return False
@@ -82,43 +125,60 @@ def _has_others(session: "zenoh.Session", until: float) -> bool:
     return True
 
 
-def make_config(options: ZenohOptions, is_first: bool = False) -> "zenoh.Config":
-    """The configuration of a session; `is_first`: it listens where processes of this machine meet."""
+def make_config(options: ZenohOptions) -> "zenoh.Config":
+    """The configuration of a session; BusError if an option cannot be used."""
+    return _make_config(_settings(options), options.config)
+
+
+def _make_config(settings: dict[str, Any], file: Path | None = None) -> "zenoh.Config":
     zenoh = import_zenoh()
     try:
-        config = zenoh.Config() if options.config is None else zenoh.Config.from_file(str(options.config))
-        for name, value in _settings(options, is_first).items():
+        config = zenoh.Config() if file is None else zenoh.Config.from_file(str(file))
+        for name, value in settings.items():
             config.insert_json5(name, json.dumps(value))
     except zenoh.ZError as problem:
         raise BusError(f"zenoh: it cannot be configured so: {_shorten(problem)}") from problem
     return config  # type: ignore[no-any-return]
 
 
-def _settings(options: ZenohOptions, is_first: bool) -> dict[str, Any]:
+_COMMON = {
+    "scouting/multicast/enabled": False,
+    "scouting/gossip/multihop": True,
+    "connect/retry": RETRY,
+    "transport/link/tx/lease": LEASE_MS,
+    "transport/unicast/open_timeout": LEASE_MS,
+    "transport/link/rx/max_message_size": LARGEST + 65536,
+    "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": FRAGMENTS_US,
+    "transport/shared_memory/enabled": False,  # its watchdog threads cost more than small packets gain
+}
+"""What is not left to zenoh's defaults."""
+
+
+def _settings(options: ZenohOptions) -> dict[str, Any]:
     own = {} if options.config is not None else _own_settings(options)
-    return {**own, **_ends(options, is_first), **_tls(options)}
+    return {**own, **_ends(options), **_tls(options)}
 
 
 def _own_settings(options: ZenohOptions) -> dict[str, Any]:
-    """What is not left to zenoh's defaults; a configuration file decides these itself."""
+    """What a configuration file would decide itself."""
     is_lan = options.scouting == "lan"
     return {
+        **_COMMON,
         "mode": options.mode,
         "scouting/multicast/enabled": is_lan,
         "scouting/delay": LAN_SCOUTING_MS if is_lan else SCOUTING_MS,
-        "connect/retry": RETRY,
-        "transport/link/tx/lease": LEASE_MS,
-        "transport/unicast/open_timeout": LEASE_MS,
-        "transport/link/rx/max_message_size": LARGEST + 65536,
-        "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": FRAGMENTS_US,
-        "transport/shared_memory/enabled": False,  # its watchdog threads cost more than small packets gain
     }
 
 
-def _ends(options: ZenohOptions, is_first: bool) -> dict[str, Any]:
+def _ends(options: ZenohOptions) -> dict[str, Any]:
     """Where the session listens and connects."""
-    if options.scouting == "loopback" and options.config is None:
-        return _loopback_ends(options, is_first)
+    if options.meets:
+        return {
+            "listen/endpoints": [f"tcp/{_LOOPBACK}:0"],
+            "connect/endpoints": [f"tcp/{_LOOPBACK}:{options.port}"],
+            "connect/exit_on_failure": False,
+            "connect/timeout_ms": -1,
+        }
     found: dict[str, Any] = {"mode": options.mode} if options.mode_is_given else {}
     if options.connect:
         found["connect/endpoints"] = list(options.connect)
@@ -128,19 +188,6 @@ def _ends(options: ZenohOptions, is_first: bool) -> dict[str, Any]:
         found["listen/endpoints"] = list(options.listen)
         found["listen/exit_on_failure"] = True
     return found
-
-
-def _loopback_ends(options: ZenohOptions, is_first: bool) -> dict[str, Any]:
-    meeting = f"tcp/{_LOOPBACK}:{options.port}"
-    others = f"tcp/{_LOOPBACK}:0"
-    if is_first:
-        return {"listen/endpoints": [meeting], "listen/exit_on_failure": True, "scouting/delay": 0}
-    return {
-        "listen/endpoints": [others],
-        "connect/endpoints": [meeting],
-        "connect/exit_on_failure": False,
-        "connect/timeout_ms": -1,
-    }
 
 
 def _tls(options: ZenohOptions) -> dict[str, Any]:

@@ -1,0 +1,215 @@
+"""zenoh without a server: whichever process is killed or paused, the others and those that come back go on.
+
+The law: what a process has received from another one and what it was told to have lost are all that was sent, counted
+from the first event that it received. Each process publishes without a pause.
+"""
+
+import json
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from genus import Bus, Event, open_bus
+from genus.net import EventsLost, NetLink
+
+pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
+
+from tests.net.zenoh_network import Process, free_port, participant, wait_for
+
+TICK_S = 0.002
+QUICK_LEASE_MS = 400
+
+
+class Tick(Event):
+    number: int
+
+
+class Member:
+    """State: a bus that publishes numbers, and counts those of others and the losses that it was told of."""
+
+    def __init__(self, address: str) -> None:
+        self.bus = open_bus(address)
+        self.uid = link(self.bus).uid.hex()
+        self.sent = 0
+        self.first: dict[str, int] = {}
+        self.delivered: Counter[str] = Counter()
+        self.lost: Counter[str] = Counter()
+        self.doubled = 0
+        self._last: dict[str, int] = {}
+        self._stop = threading.Event()
+        self.bus.collection(Tick).subscribe(self._take, on_trouble=self._lose)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _take(self, tick: Tick) -> None:
+        origin = str(tick.source)
+        if origin == self.uid:
+            return
+        self.first.setdefault(origin, tick.number)
+        self.delivered[origin] += 1
+        self.doubled += tick.number <= self._last.get(origin, 0)
+        self._last[origin] = tick.number
+
+    def _lose(self, trouble: object) -> None:
+        assert isinstance(trouble, EventsLost)
+        self.lost[trouble.sender] += trouble.count
+
+    def _run(self) -> None:
+        while not self._stop.wait(TICK_S):
+            self.sent += 1
+            self.bus.publish(Tick(number=self.sent, source=self.uid))
+
+    def stop(self) -> None:
+        """Publish no more."""
+        self._stop.set()
+        self._thread.join()
+
+    def state(self) -> str:
+        """All that was counted, as JSON."""
+        return json.dumps(
+            {
+                "uid": self.uid,
+                "sent": self.sent,
+                "first": self.first,
+                "delivered": self.delivered,
+                "lost": self.lost,
+                "doubled": self.doubled,
+                "others": len(link(self.bus).participants()),
+                "connected": link(self.bus).is_connected,
+            }
+        )
+
+
+def link(bus: Bus) -> NetLink:
+    assert isinstance(bus.link, NetLink)
+    return bus.link
+
+
+PROGRAM = """
+import sys
+from genus.net._zenoh import session
+session._COMMON["transport/link/tx/lease"] = int(sys.argv[2])
+from tests.net.test_zenoh_survivors import Member
+member = Member(sys.argv[1])
+print("ready", flush=True)
+for line in sys.stdin:
+    if line.startswith("stop"):
+        member.stop()
+    print(member.state(), flush=True)
+"""
+
+
+class Members:
+    """State: the processes of a network, and those that were killed."""
+
+    def __init__(self, lease_ms: int) -> None:
+        self.address = f"zenoh:survivors?port={free_port()}"
+        self.lease_ms = lease_ms
+        self.alive: list[Process] = []
+
+    def add(self) -> None:
+        self.alive.append(Process(PROGRAM, self.address, self.lease_ms))
+        assert self.alive[-1].line() == "ready"
+
+    def states(self, text: str = "?") -> list[dict[str, Any]]:
+        return [json.loads(each.ask(text)) for each in self.alive]
+
+    def meet(self) -> None:
+        """Wait until each gets what all others send now."""
+
+        def all_get_news() -> bool:
+            before, after = self.states(), self.states()
+            return all(
+                sum(new["delivered"].get(other["uid"], 0) > old["delivered"].get(other["uid"], 0) for other in after)
+                == len(after) - 1
+                for old, new in zip(before, after, strict=True)
+            )
+
+        wait_for(all_get_news)
+
+    def kill(self, member: Process) -> None:
+        self.alive.remove(member)
+        member.kill()
+
+    def pause(self, member: Process, seconds: float) -> None:
+        member.signal(signal.SIGSTOP)
+        time.sleep(seconds)  # how long it hears nothing is what is tested
+        member.signal(signal.SIGCONT)
+
+    def check(self) -> int:
+        """Stop publishing, and test the law; returns how many losses were told."""
+        self.states("stop")
+        wait_for(lambda: not _missing(self.states()), f"{_missing(self.states())}")
+        states = self.states()
+        assert all(state["connected"] and state["others"] == len(states) - 1 for state in states)
+        assert not any(state["doubled"] for state in states)
+        return sum(count for state in states for count in state["lost"].values())
+
+
+def _missing(states: list[dict[str, Any]]) -> dict[tuple[object, object], int]:
+    """Events that were neither delivered nor told as lost, by receiver and sender."""
+    found = {}
+    for at in states:
+        for of in states:
+            uid = of["uid"]
+            if uid != at["uid"]:
+                known = at["delivered"].get(uid, 0) + at["lost"].get(uid, 0)
+                found[at["uid"], uid] = of["sent"] - at["first"].get(uid, 1) + 1 - known
+    return {pair: count for pair, count in found.items() if count}
+
+
+@pytest.fixture
+def members() -> Iterator[Members]:
+    found = Members(QUICK_LEASE_MS)
+    yield found
+    for each in list(found.alive):
+        found.kill(each)
+
+
+def test_a_receiver_that_pauses_after_the_first_process_has_ended_hears_all_or_is_told(members: Members) -> None:
+    for _ in range(3):
+        members.add()
+    members.meet()
+    members.kill(members.alive[0])
+    members.meet()
+    members.pause(members.alive[1], 3 * QUICK_LEASE_MS / 1000)
+    members.meet()
+    assert members.check() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("lease_ms", [QUICK_LEASE_MS, 2000])
+def test_each_process_is_killed_or_paused_in_turn(members: Members, seed: int, lease_ms: int) -> None:
+    """A process comes for each one that was killed; pauses are shorter, as long and longer than the lease."""
+    chance = random.Random(seed)
+    members.lease_ms = lease_ms
+    for _ in range(4):
+        members.add()
+    members.meet()
+    for place in chance.sample(range(4), 4):
+        if chance.random() < 0.4:
+            members.kill(members.alive[place % len(members.alive)])
+            members.add()
+        else:
+            members.pause(members.alive[place], chance.choice((0.5, 1.0, 1.05, 2.0)) * lease_ms / 1000)
+        if chance.random() < 0.7:
+            members.meet()
+    members.meet()
+    members.check()
+
+
+def test_the_connection_is_told_as_it_is() -> None:
+    """Alone at its own meeting place a process is connected; where a stranger has taken the port it is not."""
+    port = free_port()
+    with participant(f"r?port={port}") as (transport, alone):
+        wait_for(lambda: alone.connections == [True])
+        assert transport._place is not None
+        transport._place.close()
+        wait_for(lambda: alone.connections[-2:] == [False, True])
