@@ -12,7 +12,7 @@ import msgspec
 
 from genus.errors import EventError, MappingError
 from genus.model import Event, name_of
-from genus.records._known_types import DeclaredTypes
+from genus.records._known_types import DeclaredType, DeclaredTypes, own_attributes
 from genus.records._mapping import (
     JSON,
     LEVEL,
@@ -23,12 +23,11 @@ from genus.records._mapping import (
     MappedField,
     Mapping,
     TopicRule,
-    TypeNaming,
     format_path,
 )
 from genus.records._payload import LARGEST, decode_json
 from genus.records._reader import MappedReader, value_at
-from genus.records._rejected import Example, Rejected, Rejections
+from genus.records._rejected import Example, Rejected, Rejections, UnreadFields
 from genus.records._values import TEXT, ValueFormat
 from genus.records._writer import RecordWriter
 
@@ -71,8 +70,9 @@ class ForeignTopics:
         known = DeclaredTypes(types)
         mapping.check(known)
         self._largest = largest
+        self._unread = UnreadFields()
         read = [rule for rule in mapping.topics if rule.only != "publish"]
-        self._readers = [_RuleReader(mapping, rule, known) for rule in sorted(read, key=_specificity)]
+        self._readers = [_RuleReader(mapping, rule, known, self._unread) for rule in sorted(read, key=_specificity)]
         self._mapping = mapping
         self._writers: dict[type, _RuleWriter | str] = {}
         self._routes: dict[str, list[tuple[_RuleReader, Levels]]] = {}
@@ -87,6 +87,11 @@ class ForeignTopics:
     def counters(self) -> Counts[str, int]:
         """The number of messages and records that were no events, by reason."""
         return self._rejections.counts
+
+    @property
+    def unread(self) -> Counts[str, int]:
+        """The number of values that no attribute takes, by type and field, such as `Climate.linkquality`."""
+        return self._unread.counts
 
     @property
     def examples(self) -> Counts[str, Example]:
@@ -170,20 +175,6 @@ def _specificity(rule: TopicRule) -> list[int]:
     return [2 if level == "#" else 1 if level == "+" or level.startswith("{") else 0 for level in rule.levels]
 
 
-def _mapping_of(mapping: Mapping, rule: TopicRule) -> Mapping:
-    """The mapping for the records of a rule."""
-    made = msgspec.structs.replace(
-        mapping,
-        naming=TypeNaming((), rule.type) if rule.type else mapping.naming,
-        ignore=(*mapping.ignore, *((LEVEL + name,) for name in rule.names)),
-        topics=(),
-    )
-    if rule.value is None:
-        return made
-    fields = tuple(field for field in mapping.fields_for(rule.type) if field.path[0].startswith(LEVEL))
-    return msgspec.structs.replace(made, fields=(rule.value, *fields), of=(), inside=())
-
-
 def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
     """Levels that are named like attributes, where records do not have these."""
     form = ValueFormat(format=TEXT, zone=mapping.zone)
@@ -194,10 +185,13 @@ def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
 
 
 class _RuleReader:
-    def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes) -> None:
+    def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes, unread: UnreadFields) -> None:
         self.rule = rule
         self._levels = rule.levels
-        self._read_record = MappedReader(_mapping_of(mapping, rule), types, False, _level_fields(mapping, rule)).read
+        reader = MappedReader(
+            mapping.for_topic(rule), types, False, _level_fields(mapping, rule), unread=unread, refuses_empty=True
+        )
+        self._read_record = reader.read
 
     def match(self, levels: list[str]) -> Levels | None:
         """The named levels of a topic; None if the topic does not match the pattern."""
@@ -291,7 +285,8 @@ class _RuleWriter:
     def __init__(self, mapping: Mapping, rule: TopicRule, cls: type[Event]) -> None:
         self.rule = rule
         self._type = name_of(cls)
-        self._writer = RecordWriter(_mapping_of(mapping, rule), cls, fallback=_level_fields(mapping, rule))
+        self._own = own_attributes(DeclaredType(cls))
+        self._writer = RecordWriter(mapping.for_topic(rule), cls, fallback=_level_fields(mapping, rule))
         written = {path[0] for path in self._writer.paths}
         if any(level in ("+", "#") for level in self.rule.levels):
             raise MappingError(f"{self._type} cannot be written: the topic has a level without a name")
@@ -301,6 +296,8 @@ class _RuleWriter:
 
     def write(self, event: Event) -> Message:
         """The message of an event; EventError if it cannot be read back."""
+        if self._own and all(getattr(event, name) is None for name in self._own):
+            raise EventError(f"{self._type}: has none of {', '.join(self._own)}, so that it would be read as no event")
         record = self._writer.write(event)
         levels = {name: self._level(name, record.pop(LEVEL + name, None)) for name in self.rule.names}
         topic = "/".join(levels[level[1:-1]] if level.startswith("{") else level for level in self.rule.levels)
