@@ -10,13 +10,14 @@ Options that all networks have are read here; each transport reads its own.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import msgspec
 
 from genus._extras import missing_extra
-from genus.errors import BusError, did_you_mean
+from genus.errors import BusError, MappingError, did_you_mean
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._grants_file import take_permit
 from genus.net._ipc.options import parse_address
@@ -25,11 +26,14 @@ from genus.net._link.foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._link.netlink import NetLink
 from genus.net._link.outgoing import EncodeCloud
 from genus.net._transport import Transport
+from genus.records import read_mapping
 
 if TYPE_CHECKING:
     from genus.net._coap.link import CoapLink
 
 COMMON = ("grants", "user", "format", "cloudevents")
+SEVERAL = ("cloudevents", "map")
+"""Options that may be given several times."""
 FORMATS = ("", "cloudevents", "cloudevents-binary")
 
 
@@ -104,8 +108,15 @@ def _open_mqtt(rest: str, tls: bool) -> NetLink:
         raise BusError(str(missing_extra("mqtt: addresses need the package mqtt5", "mqtt"))) from problem
     rest, common = take_common(rest)
     options = parse_mqtt_address(rest, tls)
-    foreign: list[ForeignSource] = [] if options.map is None else [MappedTopics(options.map)]
+    foreign = [source for path in options.map for source in _mapped_topics(path)]
     return _link(MqttTransport(options), options.realm, "mqtt", common, options.qos == 1, foreign)
+
+
+def _mapped_topics(path: Path) -> list[ForeignSource]:
+    try:
+        return [MappedTopics(read_mapping(path))]
+    except MappingError as problem:
+        raise BusError(f"map={path}: {problem}") from problem
 
 
 def open_coap(rest: str) -> "CoapLink":
@@ -144,7 +155,7 @@ def take_common(rest: str) -> tuple[str, Common]:
     pairs = [(piece, *map(unquote, piece.partition("=")[::2])) for piece in pieces]
     given: dict[str, str] = {}
     for _, option, value in pairs:
-        if option in given and option != "cloudevents":
+        if option in given and option not in SEVERAL:
             raise BusError(f"{option}= is given twice")
         if option in COMMON:
             given[option] = value
