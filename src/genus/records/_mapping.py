@@ -71,7 +71,7 @@ class CsvFormat(msgspec.Struct, frozen=True):
 
 COUNT, REJECT = "count", "reject"
 """What is done with fields that the mapping does not know."""
-JSON, NUMBER, PLAIN_TEXT, SKIPPED = "json", "number", "text", "skipped"
+JSON, NUMBER, PLAIN_TEXT, SKIPPED, SPARKPLUG = "json", "number", "text", "skipped", "sparkplug"
 """What the payload of a topic is."""
 LEVEL = "@"
 """Begins the name of a field that is a level of the topic."""
@@ -99,6 +99,7 @@ class TopicRule(msgspec.Struct, frozen=True):
     """`read` or `publish`, if the rule is not for both."""
     fields: tuple[MappedField, ...] = ()
     """Fields of the records of these topics; they come before those that the mapping has for all."""
+    constants: tuple[tuple[str, Any], ...] = ()
     ignore: tuple[FieldPath, ...] = ()
     ignore_rest: bool = False
 
@@ -110,6 +111,13 @@ class TopicRule(msgspec.Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(level[1:-1] for level in self.levels if level.startswith("{"))
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """The names of levels, and of what Sparkplug says beside its metrics: when, and who came or went."""
+        if self.payload != SPARKPLUG:
+            return self.names
+        return (*self.names, "time", *(["online"] if self.levels[2].endswith(("BIRTH", "DEATH")) else []))
 
     @property
     def filter(self) -> str:
@@ -179,7 +187,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
             fields=(*([rule.value] if rule.value is not None else []), *rule.fields, *others(self.fields)),
             inside=() if is_plain else self.inside,
             of=tuple((type_, others(fields)) for type_, fields in self.of),
-            ignore=(*self.ignore, *rule.ignore, *((LEVEL + name,) for name in rule.names), *elsewhere),
+            constants=tuple({**dict(self.constants), **dict(rule.constants)}.items()),
+            ignore=(*self.ignore, *rule.ignore, *((LEVEL + name,) for name in rule.all_names), *elsewhere),
             ignore_rest=self.ignore_rest or rule.ignore_rest,
             unknown=COUNT if self.counts_unknown else REJECT,
             topics=(),
@@ -206,6 +215,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         location = f"[topics] {rule.pattern!r}"
         for field in (*rule.fields, *([rule.value] if rule.value is not None else [])):
             self._check_field(location, field, among)
+        for attribute, value in rule.constants:
+            self._check_constant(attribute, value, among)
         if rule.value is not None and (own := own_attributes(among[0])):
             given = {field.attribute for field in self.for_topic(rule).fields}.union(rule.names, dict(self.constants))
             if given.isdisjoint(own):

@@ -20,6 +20,7 @@ from genus.records._mapping import (
     PLAIN_TEXT,
     REJECT,
     SKIPPED,
+    SPARKPLUG,
     CsvFormat,
     FieldPath,
     MappedField,
@@ -32,6 +33,7 @@ from genus.records._mapping import (
 from genus.records._values import BASE64, HEX, ISO, TEXT, UNITS, ValueFormat
 
 _WORDS = (ISO, TEXT, HEX, BASE64, *UNITS)
+_SPARKPLUG_KINDS = tuple(who + what for what in ("DATA", "CMD", "BIRTH", "DEATH") for who in "ND")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -211,19 +213,33 @@ class _MappingParser:
         place, pairs = keys.take("at", str, ""), self._path(location, keys.take("pairs", str, ""))
         at, is_list = self._path(location, place.removesuffix("[]")), place.endswith("[]")
         fields = self._fields(f"topics] {pattern!r} [attributes", keys.take("attributes", dict, {}))
+        constants = tuple(keys.take("constants", dict, {}).items())
         ignore, ignore_rest = self._ignored(f"{location} ignore", keys)
         form = self._value_format(location, keys)
         self._check_words(location, payload, only)
-        if (payload != JSON) != bool(to):
+        if (payload in (NUMBER, PLAIN_TEXT)) != bool(to):
             self.fail(location, "needs `to`, the attribute of the payload, if it is a number or text, and only then")
         if payload != JSON and (place or pairs or not type_):
             self.fail(location, f"has a payload that is {payload}; give it a type, and neither at nor pairs")
+        if payload == SPARKPLUG:
+            self._check_sparkplug(location, pattern.split("/"))
+            fields = tuple(MappedField((".".join(each.path),), each.attribute, each.value_format) for each in fields)
         value = MappedField(("value",), to, form) if to else None
-        return TopicRule(pattern, type_, payload, value, at, is_list, pairs, only, fields, ignore, ignore_rest)
+        return TopicRule(
+            pattern, type_, payload, value, at, is_list, pairs, only, fields, constants, ignore, ignore_rest
+        )
+
+    def _check_sparkplug(self, location: str, levels: list[str]) -> None:
+        kind = levels[2] if len(levels) > 2 else ""
+        if levels[0] != "spBv1.0" or kind not in _SPARKPLUG_KINDS or len(levels) != (5 if kind[0] == "D" else 4):
+            kinds = ", ".join(_SPARKPLUG_KINDS)
+            self.fail(
+                location, f"is for Sparkplug; write spBv1.0/GROUP/KIND/NODE[/DEVICE], where KIND is one of {kinds}"
+            )
 
     def _check_words(self, location: str, payload: str, only: str) -> None:
         for key, word, known in (
-            ("payload", payload, (JSON, NUMBER, PLAIN_TEXT)),
+            ("payload", payload, (JSON, NUMBER, PLAIN_TEXT, SPARKPLUG)),
             ("only", only, ("", "read", "publish")),
         ):
             if word not in known:
@@ -243,8 +259,8 @@ class _MappingParser:
     def _check_levels(self, made: Mapping) -> None:
         """Refuse fields that would be levels of topics, if no topic has such a level."""
         paths = [*(field.path for field in made.all_fields), *made.naming.fields]
-        known = [name for rule in made.topics for name in rule.names]
-        tables = [(paths, known), *(([field.path for field in rule.fields], rule.names) for rule in made.topics)]
+        known = [name for rule in made.topics for name in rule.all_names]
+        tables = [(paths, known), *(([field.path for field in rule.fields], rule.all_names) for rule in made.topics)]
         for path, names in [(path, names) for paths, names in tables for path in paths] if made.topics else ():
             if path[0].startswith(LEVEL) and path[0][1:] not in names:
                 self.fail(f"{format_path(path)!r}", f"names a level that no topic has; write {{{path[0][1:]}}} in one")
