@@ -10,7 +10,6 @@ Options that all networks have are read here; each transport reads its own.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -29,6 +28,7 @@ from genus.net._transport import Transport
 from genus.records import read_mapping
 
 if TYPE_CHECKING:
+    from genus.net._mqtt.address import MqttOptions
     from genus.net._coap.link import CoapLink
 
 COMMON = ("grants", "user", "format", "cloudevents")
@@ -108,15 +108,24 @@ def _open_mqtt(rest: str, tls: bool) -> NetLink:
         raise BusError(str(missing_extra("mqtt: addresses need the package mqtt5", "mqtt"))) from problem
     rest, common = take_common(rest)
     options = parse_mqtt_address(rest, tls)
-    foreign = [source for path in options.map for source in _mapped_topics(path)]
+    foreign = _foreign_sources(options)
     return _link(MqttTransport(options), options.realm, "mqtt", common, options.qos == 1, foreign)
 
 
-def _mapped_topics(path: Path) -> list[ForeignSource]:
+def _foreign_sources(options: "MqttOptions") -> list[ForeignSource]:
+    """The systems that the mappings of an address are about, and Sparkplug, if it names a group."""
     try:
-        return [MappedTopics(read_mapping(path))]
+        mappings = [read_mapping(path) for path in options.map]
+        if not options.sparkplug:
+            return [MappedTopics(mapping) for mapping in mappings]
+        try:
+            from genus.net._sparkplug.source import Sparkplug, is_sparkplug, without_sparkplug
+        except ImportError as problem:
+            raise BusError(str(missing_extra("sparkplug= needs the package protobuf", "sparkplug"))) from problem
+        plain = [without_sparkplug(mapping) if is_sparkplug(mapping) else mapping for mapping in mappings]
+        return [Sparkplug(options, mappings), *(MappedTopics(mapping) for mapping in plain if mapping.topics)]
     except MappingError as problem:
-        raise BusError(f"map={path}: {problem}") from problem
+        raise BusError(f"map={problem}") from problem
 
 
 def open_coap(rest: str) -> "CoapLink":

@@ -4,7 +4,7 @@ Pure: topics and payloads in, events out. What arrives is limited in size and de
 no events are counted by reason, and the last one of each reason is kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Counts
 from collections.abc import Mapping as Fields
 from typing import Any, NamedTuple, TypeAlias
@@ -77,7 +77,7 @@ class ForeignTopics:
     def __init__(self, mapping: Mapping, types: Iterable[type] | None = None, *, largest: int = LARGEST) -> None:
         if not mapping.topics:
             raise MappingError(f"{mapping.name}: has no [topics]")
-        known = DeclaredTypes(types)
+        known = self._types = DeclaredTypes(types)
         mapping.check(known)
         self._largest = largest
         self._unread = UnreadFields()
@@ -125,6 +125,10 @@ class ForeignTopics:
                 self._rejections.add(each.reason, topic, detail=each.detail)
         return found or [Rejected("unknown topic")]
 
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is one of those that are read."""
+        return bool(self._find(topic))
+
     def attributes(self, topic: str) -> dict[str, Attribute]:
         """The attributes of the fields that messages of a topic may have."""
         return {name: each for reader, _ in self._find(topic) for name, each in reader.attributes().items()}
@@ -150,7 +154,9 @@ class ForeignTopics:
     def _route(self, topic: str) -> list[tuple["_RuleReader", Levels]]:
         """The rules of the most specific pattern that a topic matches, with its levels."""
         levels = topic.split("/")
-        matching = [(each, found) for each in self._readers if (found := each.match(levels)) is not None]
+        matching = [
+            (each, found) for each in self._readers if (found := match_levels(each.rule.levels, levels)) is not None
+        ]
         routes = [each for each in matching if each[0].rule.pattern == matching[0][0].rule.pattern]
         if len(self._routes) >= _REMEMBERED:
             self._routes.clear()
@@ -189,6 +195,15 @@ class ForeignTopics:
             return Rejected("another topic", f"{topic} is not read by {rule.pattern!r}, but by another pattern")
         return WrittenFields(topic, fields, writer)
 
+    def written_attributes(self, topic: str) -> list[tuple[MappedField, Attribute]]:
+        """The fields that messages of a topic may be published with, and their attributes."""
+        found = []
+        for rule in self._mapping.topics:
+            known = self._types.plan(rule.type) if rule.only != "read" and rule.type else None
+            if known is not None and match_levels(rule.levels, topic.split("/")) is not None:
+                found += _RuleWriter(self._mapping, rule, known.cls).attributes
+        return found
+
     def _writer(self, cls: type[Event]) -> "_RuleWriter | str":
         if cls not in self._writers:
             self._writers[cls] = self._find_writer(cls)
@@ -210,6 +225,23 @@ def _specificity(rule: TopicRule) -> list[int]:
     return [2 if level == "#" else 1 if level == "+" or level.startswith("{") else 0 for level in rule.levels]
 
 
+def match_levels(wanted: Sequence[str], levels: list[str]) -> Levels | None:
+    """The named levels of a topic; None if the topic does not match a pattern."""
+    is_open = wanted[-1] == "#"
+    pattern = wanted[:-1] if is_open else wanted
+    if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
+        return None
+    if levels[0].startswith("$") and levels[0] != wanted[0]:
+        return None  # MQTT keeps such topics from wildcards
+    found: Levels = {}
+    for text, level in zip(pattern, levels, strict=False):
+        if text.startswith("{"):
+            found[LEVEL + text[1:-1]] = level
+        elif text not in ("+", level):
+            return None
+    return found
+
+
 def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
     """Levels that are named like attributes, where records do not have these."""
     form = ValueFormat(format=TEXT, zone=mapping.zone)
@@ -222,27 +254,10 @@ def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
 class _RuleReader:
     def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes, unread: UnreadFields) -> None:
         self.rule = rule
-        self._levels = rule.levels
         reader = MappedReader(
             mapping.for_topic(rule), types, False, _level_fields(mapping, rule), unread=unread, refuses_empty=True
         )
         self._reader, self._read_record = reader, reader.read
-
-    def match(self, levels: list[str]) -> Levels | None:
-        """The named levels of a topic; None if the topic does not match the pattern."""
-        is_open = self._levels[-1] == "#"
-        pattern = self._levels[:-1] if is_open else self._levels
-        if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
-            return None
-        if levels[0].startswith("$") and levels[0] != self._levels[0]:
-            return None  # MQTT keeps such topics from wildcards
-        found: Levels = {}
-        for wanted, level in zip(pattern, levels, strict=False):
-            if wanted.startswith("{"):
-                found[LEVEL + wanted[1:-1]] = level
-            elif wanted not in ("+", level):
-                return None
-        return found
 
     def read(self, payload: bytes, levels: Levels, largest: int) -> list[Event | Rejected]:
         """The events of a payload; none if it has no record where the rule says."""

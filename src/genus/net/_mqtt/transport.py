@@ -41,16 +41,22 @@ class MqttTransport:
     `reliable` packets have QoS 1, kept ones are retained, `expires_s` is rounded up to whole seconds. The envelope is
     the correlation data. With a session that the broker keeps, tokens stay for as long as it does; without one they
     are gone with the connection, or with `close`. What the broker kept for a session of an earlier process waits up to
-    30 seconds until this one has subscribed to it.
+    30 seconds until this one has subscribed to it. `will` gives the will of each connection, instead of the end of the
+    tokens; one that has it shows none.
     """
 
-    def __init__(self, options: MqttOptions, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        options: MqttOptions,
+        random: Random | None = None,
+        will: Callable[[], mqtt5.Will | None] | None = None,
+    ) -> None:
         uid = new_uid().hex()
         self._options = options
         self._client_id = options.session or f"genus-{uid}"
         self._tokens_at = f"@genus/{options.realm}/tokens/"
         self._own_topic = self._tokens_at + self._client_id
-        self._machine = ClientMachine(self._session())
+        self._machine = ClientMachine(self._session(will))
         self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._is_about_tokens)
         self._connection = Connection(
             Endpoint.of(options),
@@ -76,9 +82,9 @@ class MqttTransport:
         self._is_up = self._is_closed = False
         self._receiver: Receiver | None = None
 
-    def _session(self) -> Session:
+    def _session(self, will: Callable[[], mqtt5.Will | None] | None) -> Session:
         options = self._options
-        will = mqtt5.Will(
+        end_of_tokens = mqtt5.Will(
             self._own_topic,
             payload=b"",
             qos=mqtt5.QoS.AT_LEAST_ONCE,
@@ -92,7 +98,7 @@ class MqttTransport:
             keep_alive_s=options.keep_alive_s,
             user=options.user,
             password=None if options.password is None else options.password.text.encode(),
-            will=will,
+            will=will or (lambda: end_of_tokens),
             largest=LARGEST + OVERHEAD,
         )
 
