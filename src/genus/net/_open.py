@@ -28,8 +28,8 @@ from genus.net._transport import Transport
 from genus.records import read_mapping
 
 if TYPE_CHECKING:
-    from genus.net._mqtt.address import MqttOptions
     from genus.net._coap.link import CoapLink
+    from genus.net._mqtt.address import MqttOptions
 
 COMMON = ("grants", "user", "format", "cloudevents")
 SEVERAL = ("cloudevents", "map")
