@@ -102,12 +102,20 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def address(port: int, tmp_path: Path, sparkplug: str, level: str, more: str = "") -> str:
+    device = "/{source}" if level == "D" else ""
+    birth = ', "DATA/Temperature" = "temperature"' if level == "N" else ""  # how mqtt-spb-wrapper names it in births
     (tmp_path / "plant.toml").write_text(f"""
+[topics."spBv1.0/north/{level}DATA/{{place}}{device}"]
+type = "PeerClimate"
+payload = "sparkplug"
+attributes = {{ Temperature = "temperature"{birth} }}
+
+[topics."spBv1.0/north/{level}CMD/{{place}}{device}"]
+type = "PeerTarget"
+payload = "sparkplug"
+attributes = {{ Target = "target" }}
+
 [topics]
-"spBv1.0/north/{level}DATA/{{place}}{"/{source}" if level == "D" else ""}" = {{ type = "PeerClimate", \
-payload = "sparkplug", attributes = {{ Temperature = "temperature", "DATA/Temperature" = "temperature" }} }}
-"spBv1.0/north/{level}CMD/{{place}}{"/{source}" if level == "D" else ""}" = {{ type = "PeerTarget", \
-payload = "sparkplug", attributes = {{ Target = "target" }} }}
 "spBv1.0/north/NBIRTH/{{place}}" = {{ type = "PeerState", payload = "sparkplug" }}
 "spBv1.0/north/NDEATH/{{place}}" = {{ type = "PeerState", payload = "sparkplug" }}
 """)
@@ -156,7 +164,10 @@ def test_genus_as_an_edge_node_is_understood_by_pysparkplug(port: int, tmp_path:
             assert (target.target, target.place, target.source) == (18.5, "genus", "probe")
             host.tell("rebirth")
             assert host.await_message("DBIRTH", "Temperature") == 21.5
-        assert host.await_message("NDEATH", "bdSeq") >= 0
+        assert "NDEATH" in [
+            *iter(lambda: host.heard.get(timeout=PATIENCE_S)["topic"].split("/")[2], "NDEATH"),
+            "NDEATH",
+        ]
 
 
 def test_an_edge_node_of_mqtt_spb_wrapper_is_heard_and_commanded(port: int, tmp_path: Path) -> None:

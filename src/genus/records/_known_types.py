@@ -23,10 +23,10 @@ class RecordType(Protocol):
 
 def own_attributes(type_: RecordType) -> tuple[str, ...]:
     """The names of the attributes that say what happened: all but those that every event may carry."""
-    return tuple(each.name for each in type_.attributes if each.name not in _CONTEXT)
+    return tuple(each.name for each in type_.attributes if each.name not in CONTEXT)
 
 
-_CONTEXT = frozenset(each.name for each in attributes(Event))
+CONTEXT = frozenset(each.name for each in attributes(Event))
 
 
 class KnownTypes(Protocol):

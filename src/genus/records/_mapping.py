@@ -15,7 +15,7 @@ import msgspec
 from genus.errors import MappingError
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model._types import type_text
-from genus.records._known_types import KnownTypes, RecordType, own_attributes
+from genus.records._known_types import CONTEXT, KnownTypes, RecordType, own_attributes
 from genus.records._values import BASE64, ERRORS, HEX, ISO, TEXT, UNITS, ValueFormat, value_reader
 
 FieldPath: TypeAlias = tuple[str, ...]
@@ -176,6 +176,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         stated = {key for field in rule.fields for key in (field.attribute, field.path)}
         is_plain = rule.value is not None
         elsewhere = [each.at for each in self.topics if each.pattern == rule.pattern and each.at not in ((), rule.at)]
+        if rule.payload == SPARKPLUG:  # what every event may carry is no metric, unless the mapping says so
+            elsewhere += [(name,) for name in CONTEXT]
 
         def others(fields: tuple[MappedField, ...]) -> tuple[MappedField, ...]:
             used = [field for field in fields if not is_plain or field.path[0].startswith(LEVEL)]

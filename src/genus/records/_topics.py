@@ -171,6 +171,11 @@ class ForeignTopics:
         writer = self._writer(cls)
         return writer if isinstance(writer, str) else ""
 
+    def refusal_of(self, type_: str) -> str:
+        """Why events of a type of this name cannot be published; empty if they can."""
+        known = self._types.plan(type_)
+        return f"{type_} is not declared" if known is None else self.refusal(known.cls)
+
     def write(self, event: Event) -> Message | Rejected:
         """The message of an event; a `Rejected` if the mapping cannot be undone for it."""
         written = self.write_fields(event)

@@ -70,6 +70,9 @@ class Sparkplug(ForeignSource):
         self._edge = Edge(group, node[0], self._topics, int(now()) % 256) if node else None
         self._host = Host(self._topics, rules)
         self._written = frozenset(rule.type for rule in mapping.topics if rule.only == "publish")
+        for type_ in self._written:
+            if refusal := self._topics.refusal_of(type_):
+                raise BusError(f"sparkplug=: {refusal}; write only = 'read' if this is meant")
         self._filters = _filters("+" if group == "*" else group, *node)
         self._state_topic = f"{NAMESPACE}/STATE/{options.sparkplug_host}" if options.sparkplug_host else ""
         self._state_at = self._host_state_at = 0
