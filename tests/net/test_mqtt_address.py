@@ -18,7 +18,7 @@ def test_defaults() -> None:
 def test_all_parts() -> None:
     options = parse_mqtt_address(
         "//ann:p%40ss@[::1]:1884/city?qos=0&session=gate-7&session_expires=90s&keep_alive=1500ms&ca=ca.pem&cert=c.pem"
-        "&key=k.pem&capacity=5&full=raise&receive_capacity=6&receive_full=drop_oldest&map=devices.toml",
+        "&key=k.pem&capacity=5&full=raise&receive_capacity=6&receive_full=drop_oldest&map=devices.toml&map=b.toml",
         tls=True,
     )
     assert (options.host, options.port, options.realm, options.user) == ("::1", 1884, "city", "ann")
@@ -27,7 +27,7 @@ def test_all_parts() -> None:
     assert (options.qos, options.session, options.session_expires_s, options.keep_alive_s) == (0, "gate-7", 90, 2)
     assert (options.ca, options.cert, options.key) == (Path("ca.pem"), Path("c.pem"), Path("k.pem"))
     assert (options.capacity, options.full, options.receive_capacity) == (5, "raise", 6)
-    assert (options.receive_full, options.map) == ("drop_oldest", Path("devices.toml"))
+    assert (options.receive_full, options.map) == ("drop_oldest", (Path("devices.toml"), Path("b.toml")))
 
 
 def test_a_named_session_is_kept_for_an_hour() -> None:

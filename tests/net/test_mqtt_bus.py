@@ -21,7 +21,7 @@ from genus.net._transport import Sending
 from genus.targets.topics import MQTT
 from genus.testing import MqttBroker
 from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
-from tests.net.mqtt_servers import Listener
+from tests.net.mqtt_servers import KINDS, Listener, Server, make_server, running
 
 PATIENCE_S = 30.0
 
@@ -83,7 +83,7 @@ def test_each_event_of_a_queue_goes_to_one_process(broker: MqttBroker, stack: Ex
     assert "lost" not in left.traffic().link
 
 
-def raw(stack: ExitStack, broker: MqttBroker, heard: list[tuple[str, bytes, bytes]]) -> MqttTransport:
+def raw(stack: ExitStack, broker: Server, heard: list[tuple[str, bytes, bytes]]) -> MqttTransport:
     """A client that does not know Genus."""
 
     class Receiver:
@@ -127,6 +127,41 @@ def test_topics_of_others_are_read_and_written_by_a_map(broker: MqttBroker, stac
     other.sender("zigbee2mqtt/attic", Sending()).put(b'{"temperature": 22.5}', b"")
     got = [inbox.get(timeout=PATIENCE_S).temperature for _ in range(2)]
     assert got == [27.0, 22.5], "its own message does not come back"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_maps_of_several_systems_are_used_together(kind: str, stack: ExitStack, tmp_path: Path) -> None:
+    """Each with its own attributes; a topic that several patterns match is read once, by the most specific."""
+    (tmp_path / "zigbee.toml").write_text('topics."zigbee2mqtt/{source}" = "BusClimate"\n')
+    (tmp_path / "tasmota.toml").write_text("""
+ignore = ["TempUnit"]
+[topics]
+"tele/{source}/SENSOR" = { type = "BusClimate", at = "AM2301" }
+"tele/{source}/{place}" = { type = "BusClimate", at = "SI7021" }
+"tele/#" = false
+[attributes]
+Temperature = "temperature"
+""")
+    server = stack.enter_context(running(make_server(kind, tmp_path)))
+    maps = f"?map={tmp_path / 'zigbee.toml'}&map={tmp_path / 'tasmota.toml'}"
+    bus = stack.enter_context(open_bus(f"mqtt://127.0.0.1:{server.port}/home{maps}"))
+    inbox = bus.collection(BusClimate).inbox()
+    other = raw(stack, server, [])
+    for topic, payload in (
+        ("zigbee2mqtt/attic", b'{"temperature": 1.0, "linkquality": 90}'),
+        ("tele/shed/SENSOR", b'{"TempUnit": "C", "AM2301": {"Temperature": 2.0, "Id": "0C"}}'),
+        ("tele/shed/SENSOR", b'{"AM2301": {"Id": "0C"}}'),
+        ("tele/shed/roof", b'{"SI7021": {"Temperature": 3.0}}'),
+        ("zigbee2mqtt/last", b'{"temperature": 4.0}'),
+    ):
+        other.sender(topic, Sending()).put(payload, b"")
+    assert [inbox.get(timeout=PATIENCE_S).temperature for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
+    counters = bus.traffic().link
+    assert {name: count for name, count in counters.items() if name.startswith(("not read", "rejected"))} == {
+        "not read: BusClimate.linkquality": 1,
+        "not read: BusClimate.Id": 2,
+        "rejected: foreign: BusClimate lacks 'temperature', which it must carry": 1,
+    }
 
 
 @pytest.mark.parametrize("format", ["cloudevents", "cloudevents-binary"])

@@ -182,6 +182,7 @@ def test_texts_of_the_right_kind_are_read_alike(name: str, texts: st.SearchStrat
 MAPPINGS = [
     "",
     'ignore = "rest"\nabsent = ["", "NA", -999]',
+    'unknown = "count"\nabsent = ["NA"]\n[attributes]\n"vehicle.kmh" = "speed"',
     """
     absent = ["NA", 0]
     ignore = ["id", "meta"]

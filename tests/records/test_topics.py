@@ -84,7 +84,9 @@ def test_levels_of_the_topic_are_attributes_of_the_same_name() -> None:
 
 
 def test_a_field_of_the_payload_comes_before_a_level() -> None:
-    assert topics(ZIGBEE).read("zigbee2mqtt/attic", b'{"source": "probe"}') == [Climate(source="probe")]
+    assert topics(ZIGBEE).read("zigbee2mqtt/attic", b'{"source": "probe", "battery": 9}') == [
+        Climate(source="probe", battery=9)
+    ]
 
 
 def test_filters_are_those_of_topics_that_are_read() -> None:
@@ -197,7 +199,10 @@ def test_a_list_of_names_and_values_is_read_as_an_object() -> None:
         ({"a": 1}, "metrics is no list of names and values"),
         ([{"value": 1}], "metrics is no list of names and values"),
         ([{"name": "Humidity"}, {"name": "Humidity"}], "metrics has a name twice"),
-        ([{"name": "Flow", "value": 1}], "Climate has no attribute 'metrics.Flow'"),
+        (
+            [{"name": "Flow", "value": 1}],
+            "no attribute of Climate: the record gives none of temperature, humidity, battery; not read: metrics.Flow",
+        ),
     ):
         payload = json.dumps({"metrics": metrics}).encode()
         assert reasons(reader.read("spBv1.0/g/DDATA/n/d", payload)) == [reason]
@@ -231,6 +236,70 @@ def test_rejections_are_counted_by_reason_with_the_last_example() -> None:
     assert (example.topic, example.payload) == ("zigbee2mqtt/a", '{"temperature": "cold"}')
     assert example.detail == "Climate.temperature is 'cold', but must be float64"
     assert len(reader.examples["not JSON"].payload) == 200
+
+
+def test_unknown_fields_are_counted_by_name_and_logged_once_and_do_not_reject_a_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = topics(ZIGBEE)
+    for _ in range(3):
+        payload = b'{"battery": 9, "update": {"state": "idle"}, "unheard": 1}'
+        assert reader.read("zigbee2mqtt/a", payload) == [Climate(source="a", battery=9)]
+    assert reader.unread == {"Climate.update": 3, "Climate.unheard": 3}
+    assert [record.message.partition(";")[0] for record in caplog.records] == [
+        "not read: Climate.update",
+        "not read: Climate.unheard",
+    ]
+    for number in range(3 * MOST_REASONS):
+        reader.read("zigbee2mqtt/a", json.dumps({"battery": 9, f"field {number}": 1}).encode())
+    assert len(reader.unread) == MOST_REASONS + 1
+    assert sum(reader.unread.values()) == 6 + 3 * MOST_REASONS
+    assert reader.counters == {}
+
+
+def test_unknown_fields_reject_a_message_by_choice() -> None:
+    reader = topics('unknown = "reject"\n' + ZIGBEE)
+    payload = b'{"battery": 9, "unheard": 1}'
+    assert reasons(reader.read("zigbee2mqtt/a", payload)) == ["Climate has no attribute 'unheard'"]
+    assert reader.unread == {}
+
+
+@pytest.mark.parametrize("unknown", ["", 'unknown = "reject"\n', 'ignore = "rest"\n'])
+def test_a_message_that_gives_no_attribute_of_its_type_is_no_event(unknown: str) -> None:
+    """Whatever is ignored; the levels of the topic alone say nothing about what happened. Absent values do."""
+    reader = topics(unknown + 'absent = [-1]\n[topics]\n"a/{source}" = "Climate"\n"b/{battery}" = "Climate"')
+    for payload in (b"{}", b'{"place": "hall"}', b'{"other": 1}'):
+        assert len(reasons(reader.read("a/x", payload))) == 1
+    assert reader.read("a/x", b'{"battery": -1}') == reader.read("a/x", b'{"battery": null}') == [Climate(source="x")]
+    assert reader.read("b/7", b"{}") == [Climate(battery=7)]
+
+
+BOTH = """
+zone = "Europe/Berlin"
+[topics]
+"zigbee2mqtt/{source}" = "Climate"
+"tele/{source}/SENSOR" = [
+    { type = "Climate", at = "AM2301", ignore = "rest", attributes = { Time = "time", Temperature = "temperature" } },
+    { type = "Climate", at = "SI", ignore = ["Time"], attributes = { Temperature = "temperature", Rh = "humidity" } },
+]
+[attributes]
+charge = "battery"
+Temperature = "humidity"
+"""
+
+
+def test_attributes_of_a_topic_are_its_own_and_come_before_those_of_all_topics() -> None:
+    reader = topics(BOTH)
+    assert reader.read("zigbee2mqtt/a", b'{"temperature": 1, "charge": 9, "Temperature": 3}') == [
+        Climate(source="a", temperature=1.0, humidity=3.0, battery=9)
+    ]
+    message = {"Time": "2026-11-15T12:00:00", "AM2301": {"Temperature": 2, "Id": 1}, "SI": {"Temperature": 3, "Rh": 4}}
+    assert reader.read("tele/b/SENSOR", json.dumps(message).encode()) == [
+        Climate(time=datetime(2026, 11, 15, 11, tzinfo=UTC), source="b", temperature=2.0),
+        Climate(source="b", temperature=3.0, humidity=4.0),
+    ]
+    assert reader.unread == {}
+    assert reader.write(Climate(source="c", temperature=1.0)) == Message("zigbee2mqtt/c", b'{"temperature":1.0}')
 
 
 def test_the_number_of_reasons_is_bounded() -> None:
@@ -303,7 +372,7 @@ def test_topics_of_the_broker_are_not_matched_by_wildcards() -> None:
     reader = topics('[topics]\n"#" = "Climate"\n"$SYS/{source}" = "Online"')
     assert reasons(reader.read("$other/a", b"{}")) == ["unknown topic"]
     assert reader.read("$SYS/a", b'{"state": "x"}') == [Online(source="a", state="x")]
-    assert reader.read("any/topic", b"{}") == [Climate()]
+    assert reader.read("any/topic", b'{"battery": 9}') == [Climate(battery=9)]
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -324,9 +393,13 @@ def test_events_are_published_where_the_mapping_can_be_undone() -> None:
     ("event", "reason"),
     [
         (Climate(temperature=1.0), "Climate: the level {source} of the topic would be None"),
-        (Climate(source="a/b"), "Climate: the level {source} of the topic would be 'a/b'"),
-        (Climate(source=""), "Climate: the level {source} of the topic would be ''"),
-        (Climate(source="bridge"), "zigbee2mqtt/bridge is not read by 'zigbee2mqtt/{source}', but by another pattern"),
+        (Climate(source="a/b", battery=9), "Climate: the level {source} of the topic would be 'a/b'"),
+        (Climate(source="", battery=9), "Climate: the level {source} of the topic would be ''"),
+        (
+            Climate(source="bridge", battery=9),
+            "zigbee2mqtt/bridge is not read by 'zigbee2mqtt/{source}', but by another pattern",
+        ),
+        (Climate(source="a"), "Climate: has none of temperature, humidity, battery, so that it would be read as no"),
         (Online(source="a", place="b", state="x"), "Online: the payload is a text and cannot hold place"),
         (Metric(value=1.0, name="x"), "the mapping: no topic is for Metric"),
         (Climate(source="a", temperature="hot"), "Climate.temperature is 'hot', but must be float64"),  # type: ignore[arg-type]
@@ -434,6 +507,15 @@ def test_what_is_written_is_read_as_the_same_event(event: Climate, text: str) ->
         ('[attributes]\n"@room" = "place"\n[topics]\n"a/{x}" = "Climate"', "names a level that no topic has"),
         ('[topics]\n"a/{x}" = "Climate"\n"a/{y}" = "Lamp"', "has the same topics as 'a/{x}'"),
         ("", "has no [topics]"),
+        ('unknown = "drop"\n[topics]\n"a" = "Climate"', "unknown is 'drop'; write count or reject"),
+        ('[topics]\n"a" = { type = "Climate", ignore = "all" }', "ignore is 'all'; write a list of fields"),
+        ('[topics]\n"a" = { type = "Climate", attributes = { t = "watts" } }', "Climate has no attribute 'watts'"),
+        ('[topics]\n"a" = { type = "Climate", attributes = { "@b" = "place" } }', "names a level that no topic has"),
+        ('[topics]\n"a" = { type = "Climate", attributes = { "@b" = "place" } }\n"{b}" = "Lamp"', "that no topic has"),
+        (
+            '[topics]\n"a/{source}" = { type = "Climate", payload = "text", to = "place" }',
+            "[topics] 'a/{source}' gives no attribute of Climate: temperature, humidity, battery",
+        ),
     ],
 )
 def test_a_mistake_in_topics_is_an_error_before_anything_is_read(text: str, problem: str) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import msgspec
 
 from genus._extras import missing_extra
-from genus.errors import BusError, did_you_mean
+from genus.errors import BusError, MappingError, did_you_mean
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._grants_file import take_permit
 from genus.net._ipc.options import parse_address
@@ -27,11 +27,15 @@ from genus.net._link.netlink import NetLink
 from genus.net._link.outgoing import EncodeCloud
 from genus.net._link.sealed import SealedTransport, read_realm_key
 from genus.net._transport import Transport
+from genus.records import read_mapping
 
 if TYPE_CHECKING:
     from genus.net._coap.link import CoapLink
+    from genus.net._mqtt.address import MqttOptions
 
 COMMON = ("realm_key", "grants", "user", "format", "cloudevents")
+SEVERAL = ("cloudevents", "map")
+"""Options that may be given several times."""
 FORMATS = ("", "cloudevents", "cloudevents-binary")
 
 
@@ -107,8 +111,24 @@ def _open_mqtt(rest: str, tls: bool) -> NetLink:
         raise BusError(str(missing_extra("mqtt: addresses need the package mqtt5", "mqtt"))) from problem
     rest, common = take_common(rest)
     options = parse_mqtt_address(rest, tls)
-    foreign: list[ForeignSource] = [] if options.map is None else [MappedTopics(options.map)]
+    foreign = _foreign_sources(options)
     return _link(MqttTransport(options), options.realm, "mqtt", common, options.qos == 1, foreign)
+
+
+def _foreign_sources(options: "MqttOptions") -> list[ForeignSource]:
+    """The systems that the mappings of an address are about, and Sparkplug, if it names a group."""
+    try:
+        mappings = [read_mapping(path) for path in options.map]
+        if not options.sparkplug:
+            return [MappedTopics(mapping) for mapping in mappings]
+        try:
+            from genus.net._sparkplug.source import Sparkplug, is_sparkplug, without_sparkplug
+        except ImportError as problem:
+            raise BusError(str(missing_extra("sparkplug= needs the package protobuf", "sparkplug"))) from problem
+        plain = [without_sparkplug(mapping) if is_sparkplug(mapping) else mapping for mapping in mappings]
+        return [Sparkplug(options, mappings), *(MappedTopics(mapping) for mapping in plain if mapping.topics)]
+    except MappingError as problem:
+        raise BusError(f"map={problem}") from problem
 
 
 def open_coap(rest: str) -> "CoapLink":
@@ -147,7 +167,7 @@ def take_common(rest: str) -> tuple[str, Common]:
     pairs = [(piece, *map(unquote, piece.partition("=")[::2])) for piece in pieces]
     given: dict[str, str] = {}
     for _, option, value in pairs:
-        if option in given and option != "cloudevents":
+        if option in given and option not in SEVERAL:
             raise BusError(f"{option}= is given twice")
         if option in COMMON:
             given[option] = value

@@ -21,6 +21,14 @@ class RecordType(Protocol):
     vector: Vector
 
 
+def own_attributes(type_: RecordType) -> tuple[str, ...]:
+    """The names of the attributes that say what happened: all but those that every event may carry."""
+    return tuple(each.name for each in type_.attributes if each.name not in CONTEXT)
+
+
+CONTEXT = frozenset(each.name for each in attributes(Event))
+
+
 class KnownTypes(Protocol):
     """Event types by name."""
 

@@ -15,7 +15,7 @@ import msgspec
 from genus.errors import MappingError
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model._types import type_text
-from genus.records._known_types import KnownTypes, RecordType
+from genus.records._known_types import CONTEXT, KnownTypes, RecordType, own_attributes
 from genus.records._values import BASE64, ERRORS, HEX, ISO, TEXT, UNITS, ValueFormat, value_reader
 
 FieldPath: TypeAlias = tuple[str, ...]
@@ -69,7 +69,9 @@ class CsvFormat(msgspec.Struct, frozen=True):
     """Whether quoted values may contain line ends; None: they may if the file has any quotes."""
 
 
-JSON, NUMBER, PLAIN_TEXT, SKIPPED = "json", "number", "text", "skipped"
+COUNT, REJECT = "count", "reject"
+"""What is done with fields that the mapping does not know."""
+JSON, NUMBER, PLAIN_TEXT, SKIPPED, SPARKPLUG = "json", "number", "text", "skipped", "sparkplug"
 """What the payload of a topic is."""
 LEVEL = "@"
 """Begins the name of a field that is a level of the topic."""
@@ -95,6 +97,11 @@ class TopicRule(msgspec.Struct, frozen=True):
     """Where in the record a list of names and values is, which is read as an object."""
     only: str = ""
     """`read` or `publish`, if the rule is not for both."""
+    fields: tuple[MappedField, ...] = ()
+    """Fields of the records of these topics; they come before those that the mapping has for all."""
+    constants: tuple[tuple[str, Any], ...] = ()
+    ignore: tuple[FieldPath, ...] = ()
+    ignore_rest: bool = False
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -104,6 +111,13 @@ class TopicRule(msgspec.Struct, frozen=True):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(level[1:-1] for level in self.levels if level.startswith("{"))
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """The names of levels, and of what Sparkplug says beside its metrics: when, and who came or went."""
+        if self.payload != SPARKPLUG:
+            return self.names
+        return (*self.names, "time", *(["online"] if self.levels[2].endswith(("BIRTH", "DEATH")) else []))
 
     @property
     def filter(self) -> str:
@@ -130,6 +144,8 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     """Path of the object whose fields are named like attributes."""
     ignore: tuple[FieldPath, ...] = ()
     ignore_rest: bool = False
+    unknown: str = ""
+    """Whether a record with an unknown field is an event (`count`) or not (`reject`); messages are, if not stated."""
     absent: tuple[str | int | float, ...] = ()
     zone: str = ""
     recorded: MappedField | None = None
@@ -140,12 +156,45 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_fields(self) -> tuple[MappedField, ...]:
-        """Every field that a mapping names, those of single types included."""
+        """Every field that a mapping names for all topics, those of single types included."""
         return (*self.fields, *(field for _, fields in self.of for field in fields))
+
+    @property
+    def counts_unknown(self) -> bool:
+        """Whether unknown fields are counted; a record that has one is rejected otherwise.
+
+        A message that is rejected is lost, a line of a file is not, so the default is to count for topics only.
+        """
+        return self.unknown == COUNT if self.unknown else bool(self.topics)
 
     def fields_for(self, type_: str) -> tuple[MappedField, ...]:
         """The mapped fields for records of a type; those for this type only come first."""
         return (*dict(self.of).get(type_, ()), *self.fields)
+
+    def for_topic(self, rule: TopicRule) -> "Mapping":
+        """The mapping for the records of a topic: its fields replace those of the same path or attribute."""
+        stated = {key for field in rule.fields for key in (field.attribute, field.path)}
+        is_plain = rule.value is not None
+        elsewhere = [each.at for each in self.topics if each.pattern == rule.pattern and each.at not in ((), rule.at)]
+        if rule.payload == SPARKPLUG:  # what every event may carry is no metric, unless the mapping says so
+            elsewhere += [(name,) for name in CONTEXT]
+
+        def others(fields: tuple[MappedField, ...]) -> tuple[MappedField, ...]:
+            used = [field for field in fields if not is_plain or field.path[0].startswith(LEVEL)]
+            return tuple(field for field in used if stated.isdisjoint((field.attribute, field.path)))
+
+        return msgspec.structs.replace(
+            self,
+            naming=TypeNaming((), rule.type) if rule.type else self.naming,
+            fields=(*([rule.value] if rule.value is not None else []), *rule.fields, *others(self.fields)),
+            inside=() if is_plain else self.inside,
+            of=tuple((type_, others(fields)) for type_, fields in self.of),
+            constants=tuple({**dict(self.constants), **dict(rule.constants)}.items()),
+            ignore=(*self.ignore, *rule.ignore, *((LEVEL + name,) for name in rule.all_names), *elsewhere),
+            ignore_rest=self.ignore_rest or rule.ignore_rest,
+            unknown=COUNT if self.counts_unknown else REJECT,
+            topics=(),
+        )
 
     def check(self, types: KnownTypes) -> None:
         """Raise MappingError for the first type or attribute that is not known, or whose format does not fit."""
@@ -155,17 +204,25 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         for type_, fields in self.of:
             for field in fields:
                 self._check_field(f"[of.{type_}]", field, [self._plan(types, type_)])
-        for rule in rules:
-            if rule.value is not None:
-                self._check_field(f"[topics] {rule.pattern!r}", rule.value, [plans[rule.type]])
         is_open = not named and (not rules or any(not rule.type for rule in self.topics if rule.payload == JSON))
-        if not (self.fields or self.constants):
-            return
         among = [plan for name in types.names if (plan := types.plan(name))] if is_open else list(plans.values())
+        for rule in self.topics:
+            self._check_rule(rule, [plans[rule.type]] if rule.type else among)
         for field in self.fields:
             self._check_field("[attributes]", field, among)
         for attribute, value in self.constants:
             self._check_constant(attribute, value, among)
+
+    def _check_rule(self, rule: TopicRule, among: list[RecordType]) -> None:
+        location = f"[topics] {rule.pattern!r}"
+        for field in (*rule.fields, *([rule.value] if rule.value is not None else [])):
+            self._check_field(location, field, among)
+        for attribute, value in rule.constants:
+            self._check_constant(attribute, value, among)
+        if rule.value is not None and (own := own_attributes(among[0])):
+            given = {field.attribute for field in self.for_topic(rule).fields}.union(rule.names, dict(self.constants))
+            if given.isdisjoint(own):
+                raise MappingError(f"{self.name}: {location} gives no attribute of {rule.type}: {', '.join(own)}")
 
     def _plan(self, types: KnownTypes, name: str) -> RecordType:
         plan = types.plan(name)

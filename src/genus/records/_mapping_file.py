@@ -13,11 +13,14 @@ from zoneinfo import ZoneInfo
 from genus.errors import MappingError
 from genus.model._types import INT64_MAX
 from genus.records._mapping import (
+    COUNT,
     JSON,
     LEVEL,
     NUMBER,
     PLAIN_TEXT,
+    REJECT,
     SKIPPED,
+    SPARKPLUG,
     CsvFormat,
     FieldPath,
     MappedField,
@@ -30,6 +33,7 @@ from genus.records._mapping import (
 from genus.records._values import BASE64, HEX, ISO, TEXT, UNITS, ValueFormat
 
 _WORDS = (ISO, TEXT, HEX, BASE64, *UNITS)
+_SPARKPLUG_KINDS = tuple(who + what for what in ("DATA", "CMD", "BIRTH", "DEATH") for who in "ND")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
@@ -74,9 +78,10 @@ class _MappingParser:
         top = _TableKeys(self, "", content)
         self._zone = self._known_zone("zone", top.take("zone", str, ""))
         self._absent = tuple(self._checked_absent(value) for value in top.take("absent", list, []))
-        ignore = top.take("ignore", (list, str), [])
-        if isinstance(ignore, str) and ignore != "rest":
-            self.fail("ignore", f'is {ignore!r}; write a list of fields, or "rest"')
+        ignore, ignore_rest = self._ignored("ignore", top)
+        unknown = top.take("unknown", str, "")
+        if unknown not in ("", COUNT, REJECT):
+            self.fail("unknown", f"is {unknown!r}; write {COUNT} or {REJECT}")
         made = Mapping(
             name=self._name,
             naming=self._naming(top.take("type", dict, {}), top.take("types", dict, {})),
@@ -84,8 +89,9 @@ class _MappingParser:
             of=tuple((type_, self._fields(f"of.{type_}", table)) for type_, table in top.take("of", dict, {}).items()),
             constants=tuple(top.take("constants", dict, {}).items()),
             inside=self._path("inside", top.take("inside", str, "")),
-            ignore=() if isinstance(ignore, str) else tuple(self._path("ignore", path) for path in ignore),
-            ignore_rest=ignore == "rest",
+            ignore=ignore,
+            ignore_rest=ignore_rest,
+            unknown=unknown,
             absent=self._absent,
             zone=self._zone,
             recorded=self._recorded_field(top.take("recorded", (str, dict), "")),
@@ -103,6 +109,14 @@ class _MappingParser:
         if not isinstance(text, str):
             self.fail(location, f"has {text!r}, which is not a path to a field; write it in quotes")
         return parse_path(str(text)) if text else ()
+
+    def _ignored(self, location: str, keys: "_TableKeys") -> tuple[tuple[FieldPath, ...], bool]:
+        """The fields to ignore, and whether all that are not known are ignored."""
+        given = keys.take("ignore", (list, str), [])
+        if isinstance(given, str) and given != "rest":
+            self.fail(location, f'is {given!r}; write a list of fields, or "rest"')
+        is_rest = isinstance(given, str)
+        return () if is_rest else tuple(self._path(location, path) for path in given), is_rest
 
     def _checked_absent(self, value: object) -> object:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -198,18 +212,34 @@ class _MappingParser:
         only, to = keys.take("only", str, ""), keys.take("to", str, "")
         place, pairs = keys.take("at", str, ""), self._path(location, keys.take("pairs", str, ""))
         at, is_list = self._path(location, place.removesuffix("[]")), place.endswith("[]")
+        fields = self._fields(f"topics] {pattern!r} [attributes", keys.take("attributes", dict, {}))
+        constants = tuple(keys.take("constants", dict, {}).items())
+        ignore, ignore_rest = self._ignored(f"{location} ignore", keys)
         form = self._value_format(location, keys)
         self._check_words(location, payload, only)
-        if (payload != JSON) != bool(to):
+        if (payload in (NUMBER, PLAIN_TEXT)) != bool(to):
             self.fail(location, "needs `to`, the attribute of the payload, if it is a number or text, and only then")
         if payload != JSON and (place or pairs or not type_):
             self.fail(location, f"has a payload that is {payload}; give it a type, and neither at nor pairs")
+        if payload == SPARKPLUG:
+            self._check_sparkplug(location, pattern.split("/"))
+            fields = tuple(MappedField((".".join(each.path),), each.attribute, each.value_format) for each in fields)
         value = MappedField(("value",), to, form) if to else None
-        return TopicRule(pattern, type_, payload, value, at, is_list, pairs, only)
+        return TopicRule(
+            pattern, type_, payload, value, at, is_list, pairs, only, fields, constants, ignore, ignore_rest
+        )
+
+    def _check_sparkplug(self, location: str, levels: list[str]) -> None:
+        kind = levels[2] if len(levels) > 2 else ""
+        if levels[0] != "spBv1.0" or kind not in _SPARKPLUG_KINDS or len(levels) != (5 if kind[0] == "D" else 4):
+            kinds = ", ".join(_SPARKPLUG_KINDS)
+            self.fail(
+                location, f"is for Sparkplug; write spBv1.0/GROUP/KIND/NODE[/DEVICE], where KIND is one of {kinds}"
+            )
 
     def _check_words(self, location: str, payload: str, only: str) -> None:
         for key, word, known in (
-            ("payload", payload, (JSON, NUMBER, PLAIN_TEXT)),
+            ("payload", payload, (JSON, NUMBER, PLAIN_TEXT, SPARKPLUG)),
             ("only", only, ("", "read", "publish")),
         ):
             if word not in known:
@@ -228,9 +258,11 @@ class _MappingParser:
 
     def _check_levels(self, made: Mapping) -> None:
         """Refuse fields that would be levels of topics, if no topic has such a level."""
-        known = {LEVEL + name for rule in made.topics for name in rule.names}
-        for path in (*(field.path for field in made.all_fields), *made.naming.fields):
-            if made.topics and path[0].startswith(LEVEL) and path[0] not in known:
+        paths = [*(field.path for field in made.all_fields), *made.naming.fields]
+        known = [name for rule in made.topics for name in rule.all_names]
+        tables = [(paths, known), *(([field.path for field in rule.fields], rule.all_names) for rule in made.topics)]
+        for path, names in [(path, names) for paths, names in tables for path in paths] if made.topics else ():
+            if path[0].startswith(LEVEL) and path[0][1:] not in names:
                 self.fail(f"{format_path(path)!r}", f"names a level that no topic has; write {{{path[0][1:]}}} in one")
 
     def _csv(self, table: dict[str, Any]) -> CsvFormat:

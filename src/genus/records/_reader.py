@@ -24,9 +24,9 @@ from genus.records._fields import (
     describe_version,
     show_value,
 )
-from genus.records._known_types import DeclaredType, DeclaredTypes, KnownTypes, RecordType
+from genus.records._known_types import DeclaredType, DeclaredTypes, KnownTypes, RecordType, own_attributes
 from genus.records._mapping import FieldPath, MappedField, Mapping, TypeNaming, format_path, read_constant
-from genus.records._rejected import Rejected
+from genus.records._rejected import Rejected, UnreadFields
 from genus.records._values import ERRORS, TEXT, ReadValue, ValueFormat, is_absent, value_reader
 
 Record: TypeAlias = Fields[str, Any]
@@ -53,7 +53,8 @@ class MappedReader:
     """Reads events from records by a mapping that was checked. State: a reader for each type name that occurred.
 
     `fallback` are fields to use where a record does not have an attribute otherwise. Records of tables are flat, with
-    the names of columns; with `as_text` all values are text, as in CSV.
+    the names of columns; with `as_text` all values are text, as in CSV. Unknown fields are counted in `unread` if the
+    mapping says so. With `refuses_empty` a record must give an attribute that not every event may carry.
     """
 
     def __init__(
@@ -65,8 +66,12 @@ class MappedReader:
         *,
         is_flat: bool = False,
         as_text: bool = False,
+        unread: UnreadFields | None = None,
+        refuses_empty: bool = False,
     ) -> None:
         self._types = types
+        self._unread = (unread or UnreadFields()) if mapping.counts_unknown else None
+        self._refuses_empty = refuses_empty
         self._mapping, self._cloud_mapping = mapping, cloud_mapping(mapping)
         self._asked, self._fallback, self._is_flat, self._as_text = cloud_events, fallback, is_flat, as_text
         self._readers: dict[tuple[bool, str], _TypeReader | str] = {}
@@ -127,7 +132,7 @@ class MappedReader:
             plan = self.plan(is_cloud, name)
             if isinstance(plan, str):
                 return plan  # not kept: names of unknown types are without number
-            self._readers[key] = _TypeReader(plan)
+            self._readers[key] = _TypeReader(plan, self._unread, self._refuses_empty)
         return self._readers[key]
 
 
@@ -185,8 +190,9 @@ def value_at(record: Any, path: Sequence[str]) -> Any:
 
 
 class _TypeReader:
-    def __init__(self, plan: FieldPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: FieldPlan, unread: UnreadFields | None, refuses_empty: bool) -> None:
+        self._plan, self._unread, self._refuses_empty = plan, unread, refuses_empty
+        self._own = own_attributes(plan.type)
         cls = plan.type.cls if isinstance(plan.type, DeclaredType) else None
         annotations = {} if cls is None else {field.name: field.type for field in msgspec.structs.fields(cls)}
         self._readers: list[ReadValue] = [
@@ -203,7 +209,8 @@ class _TypeReader:
 
     def read(self, record: Record) -> RecordValues:
         found: dict[int, Any] = {}
-        self._gather(self._plan.tree, record, (), found)
+        unknown: list[str] = []
+        self._gather(self._plan.tree, record, (), found, unknown)
         made: dict[str, Any] = {}
         for number in sorted(found):
             if (value := self._convert(number, found[number])) is not None:
@@ -213,9 +220,28 @@ class _TypeReader:
         for name in self._plan.type.required:
             if values[name] is None:
                 raise _Fault(f"{self._plan.type.name} lacks {name!r}, which it must carry")
+        if (self._refuses_empty or unknown) and self._own and all(values[name] is None for name in self._own):
+            self._refuse_unmapped(record, unknown)
         return RecordValues(self._plan.type, values, recorded)
 
-    def _gather(self, node: FieldNode, record: Record, path: FieldPath, found: dict[int, Any]) -> None:
+    def _refuse_unmapped(self, record: Record, unknown: list[str]) -> None:
+        """Raise unless a field of the record is an attribute of the type, though its value means absent."""
+        if not self._has_own(self._plan.tree, record):
+            name, fields = self._plan.type.name, ", ".join(unknown[:10])
+            detail = f"the record gives none of {', '.join(self._own)}; not read: {fields or 'nothing'}"
+            raise _Fault(f"no attribute of {name}", f"no attribute of {name}: {detail}")
+
+    def _has_own(self, node: FieldNode, record: Record) -> bool:
+        known = [(node.children[key], value) for key, value in record.items() if key in node.children]
+        return any(
+            any(self._names[number] in self._own for number in child.wanted)
+            or (type(value) is dict and self._has_own(child, value))
+            for child, value in known
+        )
+
+    def _gather(
+        self, node: FieldNode, record: Record, path: FieldPath, found: dict[int, Any], unknown: list[str]
+    ) -> None:
         """Collect the values of wanted fields; raise for the first fault. Visits what a record has, not what it may."""
         for key, value in record.items():
             if value is None:
@@ -223,18 +249,24 @@ class _TypeReader:
             child = node.children.get(key)
             if child is None:
                 if not node.takes_rest and not self._plan.is_inside(key):
-                    reason = f"{self._plan.type.name} has no such attribute"
-                    where = format_path((*path, key))
-                    raise _Fault(reason, f"{self._plan.type.name} has no attribute {where!r}")
+                    unknown.append(self._unknown(format_path((*path, key))))
                 continue
             if child.refused:
                 raise _Fault(child.refused)
             for number in child.wanted:
                 found[number] = value
             if child.children and type(value) is dict:
-                self._gather(child, value, (*path, key), found)
+                self._gather(child, value, (*path, key), found, unknown)
             elif child.children and not child.wanted and not child.is_ignored:
                 raise _Fault(f"the field {format_path((*path, key))!r} is not an object")
+
+    def _unknown(self, where: str) -> str:
+        """Count a field that no attribute takes; raise if that is a fault."""
+        name = self._plan.type.name
+        if self._unread is None:
+            raise _Fault(f"{name} has no such attribute", f"{name} has no attribute {where!r}")
+        self._unread.add(f"{name}.{where}")
+        return where
 
     def _convert(self, number: int, value: Any) -> Any:
         try:

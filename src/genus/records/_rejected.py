@@ -1,5 +1,6 @@
-"""Why a message or a record is no event, and how often that was so."""
+"""Why a message or a record is no event, which of its fields were not read, and how often that was so."""
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Mapping
@@ -8,7 +9,8 @@ import msgspec
 
 MOST_REASONS = 200
 """Reasons beyond this number are counted as one: others choose what arrives."""
-OTHER = "other reasons"
+OTHER, OTHER_FIELDS = "other reasons", "other fields"
+_LOG = logging.getLogger("genus.records")
 SHOWN = 200
 """The most characters of an example."""
 
@@ -61,6 +63,31 @@ class Rejections:
                 reason = OTHER
             self._counts[reason] += count
             self._examples[reason] = example
+
+
+class UnreadFields:
+    """State: how many values no attribute takes, by type and field. Each field is logged once. Any thread may add."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The numbers, by names such as `Climate.linkquality`."""
+        with self._lock:
+            return dict(self._counts)
+
+    def add(self, name: str) -> None:
+        """Count a value that is not read."""
+        name = _cut(name)
+        with self._lock:
+            is_new = name not in self._counts
+            if is_new and len(self._counts) >= MOST_REASONS:
+                name, is_new = OTHER_FIELDS, OTHER_FIELDS not in self._counts
+            self._counts[name] += 1
+        if is_new:
+            _LOG.warning("not read: %s; map it, list it in ignore, or write unknown = 'reject'", name)
 
 
 def _cut(text: str) -> str:

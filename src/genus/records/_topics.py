@@ -4,31 +4,32 @@ Pure: topics and payloads in, events out. What arrives is limited in size and de
 no events are counted by reason, and the last one of each reason is kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Counts
+from collections.abc import Mapping as Fields
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from genus.errors import EventError, MappingError
-from genus.model import Event, name_of
-from genus.records._known_types import DeclaredTypes
+from genus.model import Attribute, Event, name_of
+from genus.records._known_types import DeclaredType, DeclaredTypes, own_attributes
 from genus.records._mapping import (
     JSON,
     LEVEL,
     NUMBER,
     PLAIN_TEXT,
     SKIPPED,
+    SPARKPLUG,
     FieldPath,
     MappedField,
     Mapping,
     TopicRule,
-    TypeNaming,
     format_path,
 )
 from genus.records._payload import LARGEST, decode_json
 from genus.records._reader import MappedReader, value_at
-from genus.records._rejected import Example, Rejected, Rejections
+from genus.records._rejected import Example, Rejected, Rejections, UnreadFields
 from genus.records._values import TEXT, ValueFormat
 from genus.records._writer import RecordWriter
 
@@ -37,6 +38,14 @@ _REMEMBERED = 4096
 
 Levels: TypeAlias = dict[str, str]
 """The named levels of a topic, as fields of a record."""
+
+
+class WrittenFields(NamedTuple):
+    """The topic and the fields of an event, and what wrote them."""
+
+    topic: str
+    fields: dict[str, Any]
+    writer: "_RuleWriter"
 
 
 class Message(NamedTuple):
@@ -68,11 +77,12 @@ class ForeignTopics:
     def __init__(self, mapping: Mapping, types: Iterable[type] | None = None, *, largest: int = LARGEST) -> None:
         if not mapping.topics:
             raise MappingError(f"{mapping.name}: has no [topics]")
-        known = DeclaredTypes(types)
+        known = self._types = DeclaredTypes(types)
         mapping.check(known)
         self._largest = largest
+        self._unread = UnreadFields()
         read = [rule for rule in mapping.topics if rule.only != "publish"]
-        self._readers = [_RuleReader(mapping, rule, known) for rule in sorted(read, key=_specificity)]
+        self._readers = [_RuleReader(mapping, rule, known, self._unread) for rule in sorted(read, key=_specificity)]
         self._mapping = mapping
         self._writers: dict[type, _RuleWriter | str] = {}
         self._routes: dict[str, list[tuple[_RuleReader, Levels]]] = {}
@@ -89,6 +99,11 @@ class ForeignTopics:
         return self._rejections.counts
 
     @property
+    def unread(self) -> Counts[str, int]:
+        """The number of values that no attribute takes, by type and field, such as `Climate.linkquality`."""
+        return self._unread.counts
+
+    @property
     def examples(self) -> Counts[str, Example]:
         """The last message that was rejected, by reason."""
         return self._rejections.examples
@@ -101,10 +116,29 @@ class ForeignTopics:
                 self._rejections.add(each.reason, topic, payload, each.detail)
         return found
 
-    def _read(self, topic: str, payload: bytes) -> list[Event | Rejected]:
+    def read_fields(self, topic: str, fields: Fields[str, Any], said: Fields[str, Any]) -> list[Event | Rejected]:
+        """The events of a message that was decoded; `said` are further levels, whatever the topic has."""
+        routes = self._find(topic)
+        found = [reader.read_fields(dict(fields), {**levels, **said}) for reader, levels in routes]
+        for each in found or [Rejected("unknown topic")]:
+            if isinstance(each, Rejected):
+                self._rejections.add(each.reason, topic, detail=each.detail)
+        return found or [Rejected("unknown topic")]
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic is one of those that are read."""
+        return bool(self._find(topic))
+
+    def attributes(self, topic: str) -> dict[str, Attribute]:
+        """The attributes of the fields that messages of a topic may have."""
+        return {name: each for reader, _ in self._find(topic) for name, each in reader.attributes().items()}
+
+    def _find(self, topic: str) -> list[tuple["_RuleReader", Levels]]:
         routes = self._routes.get(topic)
-        if routes is None:
-            routes = self._route(topic)
+        return self._route(topic) if routes is None else routes
+
+    def _read(self, topic: str, payload: bytes) -> list[Event | Rejected]:
+        routes = self._find(topic)
         if not routes:
             return [Rejected("unknown topic")]
         if routes[0][0].rule.payload == SKIPPED:
@@ -120,7 +154,9 @@ class ForeignTopics:
     def _route(self, topic: str) -> list[tuple["_RuleReader", Levels]]:
         """The rules of the most specific pattern that a topic matches, with its levels."""
         levels = topic.split("/")
-        matching = [(each, found) for each in self._readers if (found := each.match(levels)) is not None]
+        matching = [
+            (each, found) for each in self._readers if (found := match_levels(each.rule.levels, levels)) is not None
+        ]
         routes = [each for each in matching if each[0].rule.pattern == matching[0][0].rule.pattern]
         if len(self._routes) >= _REMEMBERED:
             self._routes.clear()
@@ -135,19 +171,43 @@ class ForeignTopics:
         writer = self._writer(cls)
         return writer if isinstance(writer, str) else ""
 
+    def refusal_of(self, type_: str) -> str:
+        """Why events of a type of this name cannot be published; empty if they can."""
+        known = self._types.plan(type_)
+        return f"{type_} is not declared" if known is None else self.refusal(known.cls)
+
     def write(self, event: Event) -> Message | Rejected:
         """The message of an event; a `Rejected` if the mapping cannot be undone for it."""
+        written = self.write_fields(event)
+        if isinstance(written, Rejected):
+            return written
+        try:
+            return Message(written.topic, written.writer.payload(written.fields))
+        except EventError as problem:
+            return Rejected(f"a {name_of(type(event))} cannot be written", str(problem))
+
+    def write_fields(self, event: Event) -> "WrittenFields | Rejected":
+        """The topic and the fields of the message of an event."""
         writer = self._writer(type(event))
         if isinstance(writer, str):
             return Rejected(f"{name_of(type(event))} cannot be published", writer)
         try:
-            message = writer.write(event)
+            topic, fields = writer.write(event)
         except EventError as problem:
             return Rejected(f"a {name_of(type(event))} cannot be written", str(problem))
         rule = writer.rule
-        if rule.only != "publish" and all(each.rule is not rule for each, _ in self._route(message.topic)):
-            return Rejected("another topic", f"{message.topic} is not read by {rule.pattern!r}, but by another pattern")
-        return message
+        if rule.only != "publish" and all(each.rule is not rule for each, _ in self._route(topic)):
+            return Rejected("another topic", f"{topic} is not read by {rule.pattern!r}, but by another pattern")
+        return WrittenFields(topic, fields, writer)
+
+    def written_attributes(self, topic: str) -> list[tuple[MappedField, Attribute]]:
+        """The fields that messages of a topic may be published with, and their attributes."""
+        found = []
+        for rule in self._mapping.topics:
+            known = self._types.plan(rule.type) if rule.only != "read" and rule.type else None
+            if known is not None and match_levels(rule.levels, topic.split("/")) is not None:
+                found += _RuleWriter(self._mapping, rule, known.cls).attributes
+        return found
 
     def _writer(self, cls: type[Event]) -> "_RuleWriter | str":
         if cls not in self._writers:
@@ -170,60 +230,59 @@ def _specificity(rule: TopicRule) -> list[int]:
     return [2 if level == "#" else 1 if level == "+" or level.startswith("{") else 0 for level in rule.levels]
 
 
-def _mapping_of(mapping: Mapping, rule: TopicRule) -> Mapping:
-    """The mapping for the records of a rule."""
-    made = msgspec.structs.replace(
-        mapping,
-        naming=TypeNaming((), rule.type) if rule.type else mapping.naming,
-        ignore=(*mapping.ignore, *((LEVEL + name,) for name in rule.names)),
-        topics=(),
-    )
-    if rule.value is None:
-        return made
-    fields = tuple(field for field in mapping.fields_for(rule.type) if field.path[0].startswith(LEVEL))
-    return msgspec.structs.replace(made, fields=(rule.value, *fields), of=(), inside=())
+def match_levels(wanted: Sequence[str], levels: list[str]) -> Levels | None:
+    """The named levels of a topic; None if the topic does not match a pattern."""
+    is_open = wanted[-1] == "#"
+    pattern = wanted[:-1] if is_open else wanted
+    if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
+        return None
+    if levels[0].startswith("$") and levels[0] != wanted[0]:
+        return None  # MQTT keeps such topics from wildcards
+    found: Levels = {}
+    for text, level in zip(pattern, levels, strict=False):
+        if text.startswith("{"):
+            found[LEVEL + text[1:-1]] = level
+        elif text not in ("+", level):
+            return None
+    return found
 
 
 def _level_fields(mapping: Mapping, rule: TopicRule) -> tuple[MappedField, ...]:
     """Levels that are named like attributes, where records do not have these."""
     form = ValueFormat(format=TEXT, zone=mapping.zone)
-    return tuple(MappedField((LEVEL + name,), name, form) for name in rule.names)
+    return tuple(MappedField((LEVEL + name,), name, form) for name in rule.all_names)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 class _RuleReader:
-    def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes) -> None:
+    def __init__(self, mapping: Mapping, rule: TopicRule, types: DeclaredTypes, unread: UnreadFields) -> None:
         self.rule = rule
-        self._levels = rule.levels
-        self._read_record = MappedReader(_mapping_of(mapping, rule), types, False, _level_fields(mapping, rule)).read
-
-    def match(self, levels: list[str]) -> Levels | None:
-        """The named levels of a topic; None if the topic does not match the pattern."""
-        is_open = self._levels[-1] == "#"
-        pattern = self._levels[:-1] if is_open else self._levels
-        if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
-            return None
-        if levels[0].startswith("$") and levels[0] != self._levels[0]:
-            return None  # MQTT keeps such topics from wildcards
-        found: Levels = {}
-        for wanted, level in zip(pattern, levels, strict=False):
-            if wanted.startswith("{"):
-                found[LEVEL + wanted[1:-1]] = level
-            elif wanted not in ("+", level):
-                return None
-        return found
+        reader = MappedReader(
+            mapping.for_topic(rule), types, False, _level_fields(mapping, rule), unread=unread, refuses_empty=True
+        )
+        self._reader, self._read_record = reader, reader.read
 
     def read(self, payload: bytes, levels: Levels, largest: int) -> list[Event | Rejected]:
         """The events of a payload; none if it has no record where the rule says."""
+        if self.rule.payload == SPARKPLUG:
+            return [Rejected("read by a bus with sparkplug=")]
         if self.rule.payload != JSON:
             value = _plain_value(self.rule.payload, payload, largest)
             return [value if isinstance(value, Rejected) else self._read_record({"value": value, **levels})]
         content = decode_json(payload, largest)
         if isinstance(content, Rejected):
             return [content]
-        return [self._event(record, levels) for record in self._records(content)]
+        return [self.read_fields(record, levels) for record in self._records(content)]
+
+    def attributes(self) -> dict[str, Attribute]:
+        """The attributes of the fields of records, if all have one type."""
+        plan = self._reader.plan(False, self.rule.type)
+        if isinstance(plan, str):
+            return {}
+        found = [(each.field.path[0], plan.attribute(each.field.attribute)) for each in plan.wanted]
+        return {name: attribute for name, attribute in found if attribute is not None}
 
     def _records(self, content: Any) -> list[Any]:
         """The records of a payload, each with the fields around it."""
@@ -238,7 +297,8 @@ class _RuleReader:
         around = {key: value for key, value in content.items() if key != at[0]} if at else {}
         return [{**around, **each} if around and type(each) is dict else each for each in records]
 
-    def _event(self, record: Any, levels: Levels) -> Event | Rejected:
+    def read_fields(self, record: Any, levels: Levels) -> Event | Rejected:
+        """The event of a record."""
         if isinstance(record, Rejected):
             return record
         if type(record) is dict:
@@ -291,7 +351,8 @@ class _RuleWriter:
     def __init__(self, mapping: Mapping, rule: TopicRule, cls: type[Event]) -> None:
         self.rule = rule
         self._type = name_of(cls)
-        self._writer = RecordWriter(_mapping_of(mapping, rule), cls, fallback=_level_fields(mapping, rule))
+        self._own = own_attributes(DeclaredType(cls))
+        self._writer = RecordWriter(mapping.for_topic(rule), cls, fallback=_level_fields(mapping, rule))
         written = {path[0] for path in self._writer.paths}
         if any(level in ("+", "#") for level in self.rule.levels):
             raise MappingError(f"{self._type} cannot be written: the topic has a level without a name")
@@ -299,19 +360,27 @@ class _RuleWriter:
             if LEVEL + name not in written:
                 raise MappingError(f"{self._type} cannot be written: no attribute is the level {{{name}}}")
 
-    def write(self, event: Event) -> Message:
-        """The message of an event; EventError if it cannot be read back."""
+    @property
+    def attributes(self) -> list[tuple[MappedField, Attribute]]:
+        """The fields of messages, with their attributes."""
+        return [each for each in self._writer.attributes if not each[0].path[0].startswith(LEVEL)]
+
+    def write(self, event: Event) -> tuple[str, dict[str, Any]]:
+        """The topic and the fields of an event; EventError if it cannot be read back."""
+        if self._own and all(getattr(event, name) is None for name in self._own):
+            raise EventError(f"{self._type}: has none of {', '.join(self._own)}, so that it would be read as no event")
         record = self._writer.write(event)
         levels = {name: self._level(name, record.pop(LEVEL + name, None)) for name in self.rule.names}
         topic = "/".join(levels[level[1:-1]] if level.startswith("{") else level for level in self.rule.levels)
-        return Message(topic, self._payload(record))
+        return topic, record
 
     def _level(self, name: str, value: Any) -> str:
         if type(value) is str and value and not set(value) & set("/+#\0"):
             return value
         raise EventError(f"{self._type}: the level {{{name}}} of the topic would be {value!r}, which no level can be")
 
-    def _payload(self, record: dict[str, Any]) -> bytes:
+    def payload(self, record: dict[str, Any]) -> bytes:
+        """The payload with the fields of a message; EventError if it cannot hold them."""
         if self.rule.payload != JSON:
             return self._plain_payload(record)
         if self.rule.pairs and (pairs := value_at(record, self.rule.pairs)) is not None:

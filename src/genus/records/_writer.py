@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from genus.errors import EventError, MappingError
-from genus.model import Event, OpaqueType
+from genus.model import Attribute, Event, OpaqueType
 from genus.model._check import describe_invalid, invalid_finders
 from genus.model._plain import plain_value
 from genus.model._read_back import is_same
@@ -55,6 +55,12 @@ class RecordWriter:
         """The paths of all fields that may be written."""
         fields = [field.path for fields in self._fields.values() for field, _ in fields]
         return [*(path for path, _ in self._name), *fields]
+
+    @property
+    def attributes(self) -> list[tuple[MappedField, Attribute]]:
+        """The fields that may be written, with their attributes."""
+        known = {each.name: each for each in self._plan.type.attributes}
+        return [(field, known[name]) for name, fields in self._fields.items() for field, _ in fields]
 
     def write(self, event: Event) -> dict[str, Any]:
         """The record of an event; EventError names the attribute of which another value would be read back."""

@@ -6,18 +6,22 @@ it can cross gateways. CloudEvents have an id, by which copies are recognised.
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
-from genus.errors import BusError, MappingError
+import msgspec
+
+from genus.errors import BusError, EventError
 from genus.model import Event
 from genus.net._cloudevents import CloudEvent, CloudEventReader
 from genus.net._envelope import NUMBERS, Origin
 from genus.net._link.incoming import Counts
+from genus.net._link.outgoing import Batch
 from genus.net._relay import Arrival
-from genus.net._transport import EchoingTransport, Transport
-from genus.records import ForeignTopics, Message, Rejected, read_mapping
+from genus.net._transport import EchoingTransport, Sender, Sending, Transport
+from genus.records import ForeignTopics, Message, Rejected
+from genus.records import Mapping as RecordMapping
 from genus.targets.topics import Dialect
 
 MOST_IDS = 10_000
@@ -34,48 +38,91 @@ class ForeignEvent(NamedTuple):
     origin: Origin | None = None
 
 
-class ForeignSource(Protocol):
-    """Reads the messages of another system, and may write them."""
+class ForeignLoss(msgspec.Struct, frozen=True):
+    """Messages that are missing: of another system, or, if `is_own`, those of this process that were not sent.
 
-    @property
-    def patterns(self) -> Sequence[str]:
-        """The patterns of its topics."""
+    `types` are those that the lost events may have had; `sender` is how the other system names the sender.
+    """
 
-    def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
-        """The events of a message; never raises."""
+    types: frozenset[str]
+    count: int
+    reason: str
+    sender: str = ""
+    is_own: bool = False
+
+
+Found: TypeAlias = ForeignEvent | ForeignLoss | Rejected
+"""What comes from another system."""
+Take: TypeAlias = Callable[[str, Found, bytes], None]
+"""Is called with the topic of a message, what was found in it, and its payload."""
+
+
+class ForeignSource:
+    """Another system: reads its messages, and may write them. All of this may be left as it is."""
+
+    patterns: Sequence[str] = ()
+    """The patterns of its topics, if its messages come over the network of the link."""
+
+    def open(self, take: Take) -> None:
+        """Connect to a network of its own; what comes from there is given to `take`, from any thread."""
+
+    def read(self, key: str, payload: bytes) -> Iterable[Found]:
+        """Read a message of one of the patterns; never raises."""
+        return ()
 
     def writes(self, cls: type[Event]) -> bool:
-        """Whether events of a class are written to its topics."""
+        """Return whether events of a class are written for this system instead of the realm."""
+        return False
 
     def write(self, event: Event) -> Message | Rejected:
-        """The message of an event."""
+        """Return the message of an event."""
+        return Rejected("this system is only read")
+
+    def send(self, event: Event, put: Callable[[Message], None]) -> None:
+        """Send an event, by `put` if that goes over the network of the link; EventError if it cannot be written."""
+        put(self.message(event))
+
+    def message(self, event: Event) -> Message:
+        """Return the message of an event; EventError if it cannot be written."""
+        message = self.write(event)
+        if not isinstance(message, Message):
+            raise EventError(f"{event!r} cannot be written: {message}")
+        return message
+
+    def unread(self) -> Mapping[str, int]:
+        """Return the number of values that no attribute takes, by type and field."""
+        return {}
+
+    def close(self) -> None:
+        """Leave the network of its own, if there is one."""
 
 
-class MappedTopics:
-    """Topics of another system, read and written by a mapping file."""
+class MappedTopics(ForeignSource):
+    """Topics of another system, read and written by a mapping."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._topics = ForeignTopics(read_mapping(path))
-        except MappingError as problem:
-            raise BusError(f"map={path}: {problem}") from problem
-        self.patterns = self._topics.filters
-
-    def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
-        """The events of a message by the mapping."""
-        return [each if isinstance(each, Rejected) else ForeignEvent(each) for each in self._topics.read(key, payload)]
+    def __init__(self, mapping: RecordMapping) -> None:
+        self._topics = ForeignTopics(mapping)
+        self.patterns = covering(self._topics.filters)
 
     def writes(self, cls: type[Event]) -> bool:
-        """Whether the mapping can be used in the other direction for a class."""
+        """Return whether the mapping can be used in the other direction for a class."""
         return not self._topics.refusal(cls)
 
     def write(self, event: Event) -> Message | Rejected:
-        """The message of an event by the mapping."""
+        """Return the message of an event by the mapping."""
         return self._topics.write(event)
 
+    def read(self, key: str, payload: bytes) -> Iterable[Found]:
+        """Read the events of a message by the mapping."""
+        return [each if isinstance(each, Rejected) else ForeignEvent(each) for each in self._topics.read(key, payload)]
 
-class CloudTopics:
-    """Topics whose messages are CloudEvents."""
+    def unread(self) -> Mapping[str, int]:
+        """Return the number of values that no attribute takes."""
+        return self._topics.unread
+
+
+class CloudTopics(ForeignSource):
+    """Topics whose messages are CloudEvents; the option `format` says how events are sent."""
 
     def __init__(self, patterns: Sequence[str], dialect: Dialect) -> None:
         for pattern in patterns:
@@ -84,17 +131,9 @@ class CloudTopics:
         self.patterns = patterns
         self._reader = CloudEventReader()
 
-    def read(self, key: str, payload: bytes) -> Iterable[ForeignEvent | Rejected]:
-        """The event of a structured CloudEvent, or the events of a batch."""
+    def read(self, key: str, payload: bytes) -> Iterable[Found]:
+        """Read the event of a structured CloudEvent, or the events of a batch."""
         return [foreign_event(each) for each in read_json_events(self._reader, payload)]
-
-    def writes(self, cls: type[Event]) -> bool:
-        """It does not: the option `format` says how events are sent."""
-        return False
-
-    def write(self, event: Event) -> Message | Rejected:
-        """Nothing is written."""
-        return Rejected("cloudevents= reads only")
 
 
 def read_json_events(reader: CloudEventReader, payload: bytes) -> list[CloudEvent | Rejected]:
@@ -120,47 +159,65 @@ class ForeignMessages:
         realm: str,
         counts: Counts,
         deliver: Callable[[Arrival], None],
+        lose: Callable[[ForeignLoss], None],
     ) -> None:
         self._sources, self._transport, self._realm = tuple(sources), transport, realm
-        self._counts, self._deliver = counts, deliver
+        self._counts, self._deliver, self._lose = counts, deliver, lose
         self._arrivals = ForeignArrivals()
+        self._lock = threading.Lock()
+        """Of the counts: a source with a network of its own has threads of its own."""
 
     def subscribe(self) -> None:
         """Receive messages of others; what this participant writes there it has delivered itself."""
-        for pattern in [pattern for source in self._sources for pattern in source.patterns]:
-            if isinstance(self._transport, EchoingTransport):
-                self._transport.subscribe_others(pattern)
-            else:
-                self._transport.subscribe(pattern, kept=True)
+        for source in self._sources:
+            for pattern in source.patterns:
+                if isinstance(self._transport, EchoingTransport):
+                    self._transport.subscribe_others(pattern)
+                else:
+                    self._transport.subscribe(pattern, kept=True)
+            source.open(self.take)
 
     def writer_of(self, cls: type[Event]) -> ForeignSource | None:
         """The system that events of a class are written to, if there is one."""
         return next((each for each in self._sources if each.writes(cls)), None)
 
-    def packet(self, key: str, payload: bytes) -> bool:
-        """Read a message of another system; returns whether it is one."""
-        source = self._source_of(key)
-        for read in source.read(key, payload) if source is not None else ():
-            self.take(key, read, payload)
-        return source is not None
+    def unread(self) -> Mapping[str, int]:
+        """The number of values that no attribute takes, by type and field, in all systems."""
+        total: Counter[str] = Counter()
+        for source in self._sources:
+            total.update(source.unread())
+        return total
 
-    def _source_of(self, key: str) -> ForeignSource | None:
+    def close(self) -> None:
+        """Leave the networks of other systems."""
+        for source in self._sources:
+            source.close()
+
+    def packet(self, key: str, payload: bytes) -> bool:
+        """Read a message of other systems, each by its own mapping; returns whether it is one."""
         if not self._sources or key.startswith(f"{self._realm}/"):
-            return None
+            return False
         matches = self._transport.dialect.matches
-        return next((each for each in self._sources if any(matches(pattern, key) for pattern in each.patterns)), None)
+        found = [each for each in self._sources if any(matches(pattern, key) for pattern in each.patterns)]
+        for source in found:
+            for read in source.read(key, payload):
+                self.take(key, read, payload)
+        return bool(found)
 
     def take(self, key: str, read: Any, payload: bytes) -> None:
         """Take what was read from a message without an envelope: an event, or the reason why there is none."""
         found = ForeignEvent(read) if isinstance(read, Event) else read
+        if isinstance(found, ForeignLoss):
+            self._lose(found)
+            return
         if not isinstance(found, ForeignEvent):
             self._counts.rejections.add(f"foreign: {found.reason}", key, payload, getattr(found, "detail", ""))
             return
         arrival = self._arrivals.arrive(found, key)
-        if arrival is None:
-            self._counts.duplicates += 1
-        else:
-            self._counts.received += 1
+        with self._lock:
+            self._counts.duplicates += arrival is None
+            self._counts.received += arrival is not None
+        if arrival is not None:
             self._deliver(arrival)
 
 
@@ -206,3 +263,58 @@ class ForeignArrivals:
 
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=8).digest()
+
+
+def covering(patterns: Sequence[str]) -> tuple[str, ...]:
+    """The patterns of MQTT that no other one covers: a broker sends a message once for each that matches.
+
+    >>> covering(["home/+", "home/attic", "home/#", "+/attic"])
+    ('home/#', '+/attic')
+    """
+    distinct = dict.fromkeys(patterns)
+    return tuple(each for each in distinct if not any(each != other and _covers(other, each) for other in distinct))
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    """Whether all topics of one pattern are topics of another."""
+    levels, others = wide.split("/"), narrow.split("/")
+    if levels[-1] == "#":
+        levels.pop()
+        others = others[: len(levels)]
+        if "#" in others:
+            return False
+    return len(levels) == len(others) and all(
+        one == other or (one == "+" and other != "#") for one, other in zip(levels, others, strict=True)
+    )
+
+
+class ForeignOutgoing:
+    """State: sends the events of one class to another system; they have no envelope."""
+
+    def __init__(self, transport: Transport, source: ForeignSource, reliable: bool) -> None:
+        self._transport, self._source = transport, source
+        self._sending = Sending(reliable=reliable)
+        self._senders: dict[str, Sender] = {}
+        self._number = 0
+
+    def send(self, event: Event) -> int:
+        """Send an event; returns its number. EventError if the mapping cannot write it."""
+        self._source.send(event, self._put)
+        self._number = (self._number + 1) % NUMBERS
+        return self._number
+
+    def _put(self, message: Message) -> None:
+        sender = self._senders.get(message.topic)
+        if sender is None:
+            sender = self._senders[message.topic] = self._transport.sender(message.topic, self._sending)
+        sender.put(message.payload, b"")
+
+    def prepare_all(self, events: Sequence[Event]) -> list[Batch]:
+        """Test that all events can be written; EventError if one cannot."""
+        for event in events:
+            self._source.message(event)
+        return []
+
+    def send_all(self, events: Sequence[Event], batches: list[Batch]) -> list[int]:
+        """Send events; returns their numbers."""
+        return [self.send(event) for event in events]

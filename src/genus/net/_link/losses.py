@@ -134,6 +134,20 @@ class Losses:
         self._tellings.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
+    def lose_foreign(
+        self,
+        types: frozenset[str],
+        count: int,
+        sender: str,
+        reason: str,
+        handlers: list[TroubleHandler],
+        is_own: bool,
+    ) -> None:
+        """Count and tell events of another system that did not arrive, or, if `is_own`, were not sent to it."""
+        self._count(f"dropped: {reason}" if is_own else "lost", count)
+        ends = (self._hex, sender) if is_own else (sender, self._hex)
+        self._tellings.add(EventsLost(" or ".join(sorted(types)), count, *ends, reason), handlers)
+
     def report(self, sender: bytes, key: str, count: int) -> None:
         """Tell a sender that packets of it were lost by this participant, a gateway."""
         if sender == self._owner.uid:

@@ -25,8 +25,7 @@ from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
 from genus.net._link.control import NEW, control_key
-from genus.net._link.foreign import ForeignMessages, ForeignSource
-from genus.net._link.foreign_outgoing import ForeignOutgoing
+from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
@@ -95,7 +94,8 @@ class NetLink(Link, RelayLink):
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
-        self._foreign = ForeignMessages(foreign, transport, realm, self._incoming.counts, self._deliver_foreign)
+        counts = self._incoming.counts
+        self._foreign = ForeignMessages(foreign, transport, realm, counts, self._deliver_foreign, self._lose_foreign)
         self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
         self._held = HeldPackets()
         self._new_root = control_key(realm, NEW) + "/"
@@ -306,6 +306,7 @@ class NetLink(Link, RelayLink):
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
             **counts.not_known,
+            **{f"not read: {label}": count for label, count in self._foreign.unread().items()},
         }
         carried = {_OF_PACKETS.get(name, name): count for name, count in self.transport.counters().items()}
         return {name: count for name, count in own.items() if count} | carried
@@ -324,6 +325,7 @@ class NetLink(Link, RelayLink):
         if self._ticker is not None and self._ticker is not threading.current_thread():
             self._ticker.join(2)
         if self._control:
+            self._foreign.close()
             self._losses.beat()
             self._losses.beat()  # a beat holds if another one follows
             self._losses.tell()
@@ -635,6 +637,20 @@ class NetLink(Link, RelayLink):
     def _deliver_foreign(self, arrival: Arrival) -> None:
         self.deliver_own(arrival.event)
         self.give_relays(arrival)
+
+    def _lose_foreign(self, loss: ForeignLoss) -> None:
+        """Tell the subscriptions, or if they are this process's own the channels, that may miss foreign events."""
+        classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
+        with self._lock:
+            asked = [(each.on_trouble, each.subscription.types) for each in self._listenings]
+        handlers = [
+            handler
+            for handler, types in asked
+            if handler is not None and any(all(issubclass(cls, each) for each in types) for cls in classes)
+        ]
+        if loss.is_own:
+            handlers = [handler for type_ in loss.types for handler in self.publishers_of(type_)]
+        self._losses.lose_foreign(loss.types, loss.count, loss.sender, loss.reason, handlers, loss.is_own)
 
     def token(self, key: str, is_present: bool) -> None:
         """A token of another participant appeared or is gone."""

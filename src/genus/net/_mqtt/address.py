@@ -28,7 +28,7 @@ _SPAN_OPTIONS: Final = ("session_expires", "keep_alive")
 _TLS_OPTIONS: Final = ("ca", "cert", "key")
 OPTIONS: Final = (
     *("qos", "session", "session_file", *_SPAN_OPTIONS, *_TLS_OPTIONS),
-    *("capacity", "full", "receive_capacity", "receive_full", "map"),
+    *("capacity", "full", "receive_capacity", "receive_full", "map", "sparkplug", "sparkplug_host"),
 )
 
 
@@ -46,8 +46,9 @@ class MqttOptions(msgspec.Struct, frozen=True):
 
     `session` is a client id whose session the broker keeps for `session_expires_s` after the connection ended; without
     it, the client id is random. `session_file` remembers what was handled of a session. `capacity` packets wait to be
-    sent, `receive_capacity` to be handled; `full` and `receive_full` say what happens with more. `map` is a file about
-    topics of others.
+    sent, `receive_capacity` to be handled; `full` and `receive_full` say what happens with more. `map` are files about
+    topics of others. `sparkplug` is a group, or a group and the edge node that this process is, and `sparkplug_host`
+    the id of the primary host.
     """
 
     host: str
@@ -67,7 +68,9 @@ class MqttOptions(msgspec.Struct, frozen=True):
     full: WhenFull = "block"
     receive_capacity: int = 100_000
     receive_full: WhenFull = "block"
-    map: Path | None = None
+    map: tuple[Path, ...] = ()
+    sparkplug: tuple[str, ...] = ()
+    sparkplug_host: str = ""
     session_file: Path | None = None
 
     @property
@@ -96,7 +99,7 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
     scheme = "mqtts" if tls else "mqtt"
     url, port = _split(scheme, rest)
     place = f"{scheme}://{_bracketed(url.hostname or '')}"
-    options = _options(place, url.query)
+    options, maps = _options(place, url.query)
     refused = next((name for name in _TLS_OPTIONS if name in options and not tls), None)
     if refused is not None:
         raise BusError(f"{place}: {refused} is for mqtts://")
@@ -124,7 +127,9 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
         full=_policy(place, "full", options.get("full", "block")),
         receive_capacity=_integer(place, options, "receive_capacity", 100_000, 1),
         receive_full=_policy(place, "receive_full", options.get("receive_full", "block")),
-        map=_path(options, "map"),
+        map=tuple(map(Path, maps)),
+        sparkplug=_sparkplug(place, options.get("sparkplug")),
+        sparkplug_host=_sparkplug_name(place, "sparkplug_host", options.get("sparkplug_host", "")),
         session_file=_path(options, "session_file"),
     )
 
@@ -141,20 +146,35 @@ def _split(scheme: str, rest: str) -> tuple[SplitResult, int | None]:
     return url, port
 
 
-def _options(place: str, query: str) -> dict[str, str]:
+def _options(place: str, query: str) -> tuple[dict[str, str], list[str]]:
+    """The options by name, and the mapping files, of which there may be several."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise BusError(f"{place}: write options as name=value, joined by &") from None
     options: dict[str, str] = {}
     for name, value in pairs:
-        if name in options:
+        if name in options and name != "map":
             raise BusError(f"{place}: {name}= is given twice")
         options[name] = value
         if name not in OPTIONS:
             hint = did_you_mean(name, OPTIONS)
             raise BusError(f"{place}: there is no option {name!r}; {hint}known are {', '.join(OPTIONS)}")
-    return options
+    return options, [value for name, value in pairs if name == "map"]
+
+
+def _sparkplug(place: str, text: str | None) -> tuple[str, ...]:
+    """The group, or group and edge node, that `sparkplug=` names."""
+    names = () if text is None else tuple(text.split("/"))
+    if len(names) > 2 or (len(names) == 2 and "*" in names):
+        raise BusError(f"{place}: sparkplug is {text!r}; write a group, * for all of them, or group/node")
+    return tuple(name if name == "*" else _sparkplug_name(place, "sparkplug", name or "/") for name in names)
+
+
+def _sparkplug_name(place: str, what: str, text: str) -> str:
+    if any(sign in text for sign in "+#/*\0"):
+        raise BusError(f"{place}: {what} is {text!r}; names of Sparkplug have none of + # / *")
+    return text
 
 
 def _bracketed(host: str) -> str:

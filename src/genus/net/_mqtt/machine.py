@@ -104,7 +104,7 @@ class ClientMachine:
             username=session.user,
             password=session.password,
             clean_start=self._clean_start,
-            will=session.will,
+            will=session.will(),
             keep_alive=session.keep_alive_s,
             session_expiry_interval=session.expires_s,
             receive_max=session.receive_max,

@@ -1,5 +1,6 @@
 """What a client asks a server for, a session and subscriptions, and what it is told."""
 
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 import mqtt5
@@ -19,7 +20,8 @@ class Session(msgspec.Struct, frozen=True):
     keep_alive_s: int = 10
     user: str | None = None
     password: bytes | None = None
-    will: mqtt5.Will | None = None
+    will: Callable[[], mqtt5.Will | None] = lambda: None
+    """Gives the will of each connection."""
     receive_max: int = 65_535
     largest: int = 1 << 26
     acknowledges_late: bool = False

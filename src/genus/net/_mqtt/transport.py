@@ -84,16 +84,23 @@ class MqttTransport:
 
     With a session, packets are acknowledged when the receiver has handled them, so that a process that is killed gets
     the others again when it is back; with a session file, it gets none twice but the one it was handling.
+
+    `will` gives the will of each connection, instead of the end of the tokens; one that has it shows none.
     """
 
-    def __init__(self, options: MqttOptions, random: Random | None = None) -> None:
+    def __init__(
+        self,
+        options: MqttOptions,
+        random: Random | None = None,
+        will: Callable[[], mqtt5.Will | None] | None = None,
+    ) -> None:
         uid = new_uid().hex()
         self._options = options
         self._client_id = options.session or f"genus-{uid}"
         self._tokens_at = f"@genus/{options.realm}/tokens/"
         self._own_topic = self._tokens_at + self._client_id
         self._acknowledges_late = options.session is not None
-        self._machine = ClientMachine(self._session())
+        self._machine = ClientMachine(self._session(will))
         self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._must_keep)
         self._connection = Connection(
             Endpoint.of(options),
@@ -122,9 +129,9 @@ class MqttTransport:
         self._is_up = self._is_closed = False
         self._receiver: Receiver | None = None
 
-    def _session(self) -> Session:
+    def _session(self, will: Callable[[], mqtt5.Will | None] | None) -> Session:
         options = self._options
-        will = mqtt5.Will(
+        end_of_tokens = mqtt5.Will(
             self._own_topic,
             payload=b"",
             qos=mqtt5.QoS.AT_LEAST_ONCE,
@@ -138,7 +145,7 @@ class MqttTransport:
             keep_alive_s=options.keep_alive_s,
             user=options.user,
             password=None if options.password is None else options.password.text.encode(),
-            will=will,
+            will=will or (lambda: end_of_tokens),
             largest=LARGEST + OVERHEAD,
             receive_max=min(options.receive_capacity, RECEIVE_WINDOW) if self._acknowledges_late else 65_535,
             acknowledges_late=self._acknowledges_late,

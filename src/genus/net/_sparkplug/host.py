@@ -1,0 +1,328 @@
+"""The host application: edge nodes and their devices as births and deaths say, and events from their data. Sans I/O.
+
+A gap in the sequence numbers of an edge node, or data without a birth, makes the host ask it for a rebirth. Until that
+comes, metrics that only have an alias are not read: a birth may be among what is missing.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from genus.errors import EventError
+from genus.model import Event
+from genus.model._units import describe_units, unit_conversion
+from genus.net._link.foreign import ForeignEvent, ForeignLoss, Found
+from genus.net._sparkplug.payload import (
+    BOOLEAN,
+    DATE_TIME,
+    Metric,
+    Payload,
+    datatype_of,
+    decode_payload,
+    encode_payload,
+    read_value,
+    wire_value,
+)
+from genus.records import ForeignTopics, Message, Rejected
+from genus.records._topics import WrittenFields
+
+NAMESPACE = "spBv1.0"
+REBIRTH, BD_SEQ = "Node Control/Rebirth", "bdSeq"
+CONTROL = ("Node Control/", "Device Control/")
+"""Begin the names of metrics that control a node, and are no data."""
+SEQUENCE = 256
+REBIRTH_S = 5.0
+"""The shortest time between two requests for a rebirth of a node."""
+MAX_SOURCES = 10_000
+"""The most edge nodes and devices that are known; others choose their names."""
+
+
+class Place(NamedTuple):
+    """What the levels of a topic say."""
+
+    group: str
+    kind: str
+    node: str
+    device: str = ""
+
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return "/".join((NAMESPACE, *self[: 4 if self.device else 3]))
+
+    def of(self, what: str) -> "Place":
+        """The same node or device, with another kind of message: `DATA`, `CMD`, `BIRTH` or `DEATH`."""
+        return self._replace(kind=("D" if self.device else "N") + what)
+
+
+def parse_topic(topic: str) -> Place | None:
+    """What a topic says; None if it is not one of an edge node or a device."""
+    first, *levels = topic.split("/")
+    if first != NAMESPACE or len(levels) not in (3, 4) or not all(levels):
+        return None
+    return Place(*levels) if levels[1][0] == ("D" if len(levels) == 4 else "N") else None
+
+
+Convert: TypeAlias = Callable[[float], float]
+
+
+class KnownMetric(msgspec.Struct, frozen=True):
+    """What a birth says of a metric: how its values are read, or why they are not."""
+
+    datatype: int
+    convert: Convert | None = None
+    refused: str = ""
+
+
+class Source:
+    """State: an edge node or a device."""
+
+    def __init__(self) -> None:
+        self.is_online = False
+        self.metrics: dict[str, KnownMetric] = {}
+        self.aliases: dict[int, str] = {}
+
+    def begin(self, metrics: Iterable[Metric], known: dict[str, KnownMetric]) -> None:
+        """Take a birth."""
+        self.metrics = known
+        self.aliases = {each.alias: each.name for each in metrics if each.alias is not None and each.name}
+
+
+class Node(Source):
+    """State: an edge node, with the number of its last message and its devices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seq: int | None = None
+        self.bd_seq: int | None = None
+        self.asked_at: float | None = None
+        self.devices: dict[str, Source] = {}
+
+    @property
+    def sources(self) -> list[Source]:
+        """The node and its devices."""
+        return [self, *self.devices.values()]
+
+
+class Host:
+    """State: the edge nodes of a group. Messages go in; events, rejections, losses and messages to send come out."""
+
+    def __init__(self, topics: ForeignTopics, rules: Iterable[tuple[str, str]]) -> None:
+        self._topics, self._rules = topics, [(parse_topic(pattern), type_) for pattern, type_ in rules]
+        self._nodes: dict[tuple[str, str], Node] = {}
+        self._size = 0
+
+    def read(self, topic: str, payload: bytes, now: float) -> list[Found | Message]:
+        """Take a message; never raises."""
+        place, content = parse_topic(topic), decode_payload(payload)
+        if place is None:
+            return [Rejected("no topic of Sparkplug")]
+        if isinstance(content, Rejected):
+            return [content]
+        node = self._nodes.get((place.group, place.node)) or self._add(place)
+        if node is None:
+            return [Rejected(f"more than {MAX_SOURCES} edge nodes and devices")]
+        handle = {"BIRTH": self._birth, "DATA": self._data, "DEATH": self._death}.get(place.kind[1:])
+        return list(handle(place, node, content, now)) if handle else [Rejected("a message of another kind")]
+
+    def reconnected(self, now: float) -> list[Found | Message]:
+        """The connection was made again: births and deaths may have been missed, so all nodes are asked for theirs."""
+        found: list[Found | Message] = []
+        for (group, name), node in self._nodes.items():
+            for source in node.sources:
+                source.aliases = {}
+            node.asked_at = None
+            found += self._ask(Place(group, "NCMD", name), node, now)
+        return found
+
+    def command(self, event: Event, now_ms: int) -> Message:
+        """The message with the command that an event is; EventError if it cannot be written."""
+        written = self._topics.write_fields(event)
+        place = None if isinstance(written, Rejected) else parse_topic(written.topic)
+        if isinstance(written, Rejected) or place is None:
+            raise EventError(f"{event!r} cannot be written: {written}")
+        node = self._nodes.get((place.group, place.node), Node())
+        known = node.devices.get(place.device, Source()) if place.device else node
+        return Message(place.topic, encode_payload(payload_of(written, now_ms, known.metrics)))
+
+    # -- kinds of messages ---------------------------------------------------------------------------------------------
+
+    def _birth(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
+        source = self._source(place, node)
+        if source is None:
+            yield Rejected(f"more than {MAX_SOURCES} edge nodes and devices")
+            return
+        if place.device:
+            yield from self._follow(place, node, content, now)
+        else:
+            bd_seq, node.seq = content.get(BD_SEQ), content.seq
+            if bd_seq != node.bd_seq:  # another session: devices are born again
+                yield from self._depart(place, node.devices, content.timestamp)
+            node.bd_seq = bd_seq if isinstance(bd_seq, int) else None
+        attributes = self._topics.attributes(place.of("DATA").topic)
+        known = {each.name: _known(each, attributes.get(each.name)) for each in content.metrics if each.name}
+        source.begin(content.metrics, known)
+        if not source.is_online:
+            source.is_online = True
+            yield from self._say(place.of("BIRTH"), {"online": True}, content.timestamp)
+        yield from self._events(place, node, source, content, now)
+
+    def _data(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
+        source = self._source(place, node)
+        if source is None:
+            yield Rejected(f"more than {MAX_SOURCES} edge nodes and devices")
+            return
+        yield from self._follow(place, node, content, now)
+        if not source.is_online:
+            yield from self._ask(place, node, now)
+        yield from self._events(place, node, source, content, now)
+
+    def _death(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
+        if place.device:
+            yield from self._follow(place, node, content, now)
+            device = node.devices.get(place.device)
+            yield from self._depart(place, {place.device: device} if device else {}, content.timestamp)
+            return
+        bd_seq = content.get(BD_SEQ)
+        if isinstance(bd_seq, int) and node.bd_seq is not None and 0 < (node.bd_seq - bd_seq) % SEQUENCE < 128:
+            return  # the will of an earlier session
+        yield from self._depart(place, node.devices, content.timestamp)
+        yield from self._depart(place, {"": node}, content.timestamp)
+        node.seq = None
+
+    def _depart(self, place: Place, sources: dict[str, Any], at: int | None) -> Iterator[Found | Message]:
+        for name, source in sources.items():
+            if source.is_online:
+                source.is_online = False
+                yield from self._say(place._replace(device=name).of("DEATH"), {"online": False}, at)
+
+    def _follow(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
+        """Compare the sequence number of a message with the one before."""
+        if content.seq is None:
+            yield Rejected("no sequence number")
+            return
+        expected = None if node.seq is None else (node.seq + 1) % SEQUENCE
+        node.seq = content.seq % SEQUENCE
+        if expected is not None and node.seq != expected:
+            for source in node.sources:
+                source.aliases = {}
+            missing = (node.seq - expected) % SEQUENCE
+            reason = "missing in the sequence of the edge node; 256 more each time it went round"
+            yield ForeignLoss(self._types_of(place), missing, reason, f"{place.group}/{place.node}")
+            yield from self._ask(place, node, now)
+
+    def _ask(self, place: Place, node: Node, now: float) -> Iterator[Message]:
+        """Ask a node for a rebirth, unless that was done just now."""
+        if node.asked_at is None or now - node.asked_at >= REBIRTH_S:
+            node.asked_at = now
+            metric = Metric(REBIRTH, True, BOOLEAN)
+            yield Message(
+                place._replace(device="").of("CMD").topic, encode_payload(Payload((metric,), int(now * 1000)))
+            )
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def _events(
+        self, place: Place, node: Node, source: Source, content: Payload, now: float
+    ) -> Iterator[Found | Message]:
+        """The events of the metrics of a message: one, or more if a metric occurs several times, as in histories."""
+        fields: dict[str, Any] = {}
+        times: list[int] = []
+        for metric in content.metrics:
+            name = metric.name or source.aliases.get(-1 if metric.alias is None else metric.alias, "")
+            if not name:
+                yield Rejected("a metric with an alias that no birth explains")
+                yield from self._ask(place, node, now)
+            elif name != BD_SEQ and not name.startswith(CONTROL):
+                try:
+                    value = _value(metric, source.metrics.get(name))
+                except ValueError as problem:
+                    yield Rejected(str(problem), f"the metric {name!r}: {problem}")
+                    continue
+                if name in fields:
+                    yield from self._say(place.of("DATA"), fields, max(times, default=content.timestamp))
+                    fields, times = {}, []
+                fields[name] = value
+                times += [] if metric.timestamp is None else [metric.timestamp]
+        if any(value is not None for value in fields.values()):
+            yield from self._say(place.of("DATA"), fields, max(times, default=content.timestamp))
+
+    def _say(self, place: Place, fields: dict[str, Any], at: int | None) -> Iterator[Found]:
+        """The events of fields, by the mapping; presence is said as a level of the topic, if the mapping reads it."""
+        is_presence = place.kind[1:] != "DATA"
+        if is_presence and not self._topics.reads(place.topic):
+            return
+        said = {f"@{name}": value for name, value in fields.items()} if is_presence else {}
+        said |= time_level(at)
+        for event in self._topics.read_fields(place.topic, {} if is_presence else fields, said):
+            yield event if isinstance(event, Rejected) else ForeignEvent(event)
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    def _add(self, place: Place) -> Node | None:
+        if self._size >= MAX_SOURCES:
+            return None
+        self._size += 1
+        return self._nodes.setdefault((place.group, place.node), Node())
+
+    def _source(self, place: Place, node: Node) -> Source | None:
+        if not place.device or place.device in node.devices:
+            return node.devices[place.device] if place.device else node
+        if self._size >= MAX_SOURCES:
+            return None
+        self._size += 1
+        return node.devices.setdefault(place.device, Source())
+
+    def _types_of(self, place: Place) -> frozenset[str]:
+        """The types that events of a node may have."""
+        return frozenset(
+            type_
+            for rule, type_ in self._rules
+            if rule and all(one[0] in "{+" or one == other for one, other in zip(rule[::2], place[::2], strict=True))
+        )
+
+
+def _known(metric: Metric, attribute: Any) -> KnownMetric:
+    """How the values of a metric are read for an attribute: in its unit, if both have one."""
+    if not metric.unit or attribute is None or attribute.unit in (None, metric.unit):
+        return KnownMetric(metric.datatype)
+    conversion = unit_conversion(metric.unit, attribute.unit)
+    if conversion is None:
+        return KnownMetric(metric.datatype, refused=describe_units(metric.unit, attribute.unit))
+    return KnownMetric(metric.datatype, conversion.convert)
+
+
+def time_level(at: int | None) -> dict[str, Any]:
+    """The time of a message as a level of its topic; none if there is no such time."""
+    try:
+        return {} if at is None else {"@time": read_value(at, DATE_TIME)}
+    except ValueError:
+        return {}
+
+
+def _value(metric: Metric, known: KnownMetric | None) -> Any:
+    value = read_value(metric.value, metric.datatype or (0 if known is None else known.datatype))
+    if known is not None and known.refused:
+        raise ValueError(known.refused)
+    return known.convert(value) if known is not None and known.convert and type(value) in (int, float) else value
+
+
+def payload_of(written: WrittenFields, now_ms: int, known: dict[str, KnownMetric]) -> Payload:
+    """The payload with the fields of an event, in the data types of the birth where it is known.
+
+    EventError if a value does not fit its data type.
+    """
+    at = written.fields.pop("@time", None)
+    now_ms = now_ms if at is None else wire_value(at, DATE_TIME)
+    metrics = []
+    for field, attribute in written.writer.attributes:
+        name = field.path[0]
+        if name in written.fields:
+            datatype = known[name].datatype if name in known else datatype_of(attribute, field.value_format)
+            try:
+                value = wire_value(written.fields[name], datatype)
+            except (ValueError, TypeError) as problem:
+                raise EventError(f"the metric {name!r} cannot be written: {problem}") from None
+            metrics.append(Metric(name, value, datatype, timestamp=now_ms))
+    return Payload(tuple(metrics), now_ms)
