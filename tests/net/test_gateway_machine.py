@@ -8,10 +8,9 @@ import pytest
 
 from genus import Event, Subscription, UInt8, this
 from genus.net._envelope import Origin
-from genus.net._gateway.election import TAKEOVER_S
 from genus.net._gateway.machine import GatewayMachine
-from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.scope import Scope, SideRules
+from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
+from genus.net._gateway.standby import TAKEOVER_S
 from genus.net._relay import Arrival, Want
 from tests.net.network_model import (
     CanSegment,

@@ -17,7 +17,7 @@ from genus.errors import BusError, GenusError, SpanError, did_you_mean
 from genus.filters import Subscription, TypesByName
 from genus.model import Event, is_type, name_of
 from genus.net._gateway.gateway import Gateway, GatewaySide
-from genus.net._gateway.rate import RateLimit, parse_rate
+from genus.net._gateway.rules import RateLimit, parse_rate
 from genus.net._gateway.spool import FILES, MOST_BYTES
 
 KEYS = ("name", "types", "side")

@@ -16,8 +16,7 @@ from genus.filters import Subscription
 from genus.model import Event
 from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
-from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.scope import Scope, SideRules
+from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
