@@ -485,7 +485,7 @@ def test_a_full_spool_counts_what_it_drops(tmp_path: Path) -> None:
     assert isinstance(far.link, NetLink)
     with (
         open_bus() as road,
-        Gateway(road, GatewaySide(bus=far, name="city", spool=tmp_path, spool_bytes=32_000)) as gateway,
+        Gateway(road, GatewaySide(bus=far, name="city", spool=tmp_path, spool_size=32_000)) as gateway,
     ):
         gateway.settle()
         far.link.connected(False)

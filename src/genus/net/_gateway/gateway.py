@@ -18,7 +18,7 @@ from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
-from genus.net._gateway.spool import MOST_BYTES, Spool
+from genus.net._gateway.spool import MOST_BYTES, Spool, parse_size
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._metrics import Metric
 from genus.net._relay import Arrival, Want
@@ -41,12 +41,14 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
         bus: The bus, from `open_bus`; the gateway does not close it.
         name: Names the side in tables. Gateways that share a CAN bus must give it the same name.
         export: Types that may leave this side, with those below them; None: all.
-        imports: Types that may enter this side, with those below them; None: all.
-        wants: What this side wants in any case, as a CAN bus, whose nodes do not tell it.
+        imports: Types that may enter this side, with those below them; None: all. A CAN bus, whose nodes do not tell
+            what they want, wants all that is named here and not narrowed by `wants`.
+        wants: What this side wants in any case.
         rate: Limits for types that enter this side, as `RateLimit` or text: `{Loop: "10/s"}`.
         quality: The quality of service with which types are sent to this side.
         spool: A folder for events that wait while this side is not connected; None: they are lost then.
-        spool_bytes: The most that the folder may take; the oldest events are dropped for new ones.
+        spool_size: The most that the folder may take, in bytes or as `"64MB"`; the oldest events are dropped for new
+            ones.
         gateways: On CAN: node numbers of other gateways. What they send is not carried further.
     """
 
@@ -58,7 +60,7 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
     rate: Mapping[type, RateLimit | str] = {}
     quality: Mapping[type, QoS] = {}
     spool: str | os.PathLike[str] | None = None
-    spool_bytes: int = MOST_BYTES
+    spool_size: int | str = MOST_BYTES
     gateways: Sequence[int] = ()
 
 
@@ -73,6 +75,8 @@ class _Side:
         self.is_virtual = given.bus.wait_for is not None
         self.is_network = self.segment is None and not isinstance(self.link, LocalLink)
         self.configured = [_as_subscription(one) for one in given.wants]
+        if self.segment is not None:  # its nodes do not tell what they want
+            self.configured += _implied(given.imports or (), self.configured)
         self.origin = os.urandom(8).hex()
         self.asked = 0
         self.believed: list[Want] = []
@@ -193,7 +197,7 @@ class Gateway:
 
     def _outlet(self, side: _Side) -> Outlet:
         given = side.given
-        spool = Spool(given.spool, given.spool_bytes) if given.spool is not None else None
+        spool = Spool(given.spool, parse_size(given.spool_size)) if given.spool is not None else None
         runs = side.segment is not None and not side.is_virtual  # a channel of CAN is announced when it is first used
         counts = self._machine.counts[side.number]
         lost = partial(self._tell_lost, side.number)
@@ -481,6 +485,14 @@ def _check_names(sides: Sequence[GatewaySide]) -> None:
 
 def _types(given: Sequence[type] | None) -> tuple[type, ...] | None:
     return None if given is None else tuple(given)
+
+
+def _implied(imports: Sequence[type], stated: Sequence[Subscription]) -> list[Subscription]:
+    """What is wanted since it may enter: each of the types of which nothing else is said."""
+    said = [cls for one in stated for cls in one.types]
+    return [
+        Subscription(cls) for cls in imports if not any(issubclass(cls, one) or issubclass(one, cls) for one in said)
+    ]
 
 
 def _as_subscription(given: Subscription | str) -> Subscription:

@@ -45,6 +45,8 @@ class Outlet:
     ) -> None:
         self.name, self.spool = name, spool
         self._on_lost = on_lost
+        self._damaged = spool.damaged if spool is not None else 0
+        """Events of the spool that could not be read, and were counted as lost."""
         self._bus, self._link, self._counts = bus, link, counts
         self._quality = dict(quality)
         self._channels: dict[type, EventChannel[Any] | None] = {}
@@ -106,6 +108,7 @@ class Outlet:
             while self._queue:
                 self._write(self.spool, self._queue.popleft())
             first = self.spool.first() if self.is_connected else None
+            self._count_damaged(self.spool)
             if first is not None:
                 self._forward(first)
                 self.spool.sent()
@@ -113,12 +116,21 @@ class Outlet:
             self._forward(self._queue.popleft())
 
     def _write(self, spool: Spool, arrival: Arrival) -> None:
+        """Put an event into the spool, for which others may have to go; one that cannot be written is lost."""
         try:
             for dropped in spool.append(arrival):
                 self._lose(dropped)
             self._counts.spooled += 1
+            self._count_damaged(spool)
         except (OSError, GenusError) as problem:
             self._refuse(arrival, f"it cannot be spooled: {problem}")
+
+    def _count_damaged(self, spool: Spool) -> None:
+        """Count events as lost that cannot be read again; whose they were is not known."""
+        if spool.damaged > self._damaged:
+            log.warning("%d events of the spool %s cannot be read", spool.damaged - self._damaged, spool.folder)
+            self._counts.lost += spool.damaged - self._damaged
+            self._damaged = spool.damaged
 
     def _forward(self, arrival: Arrival) -> None:
         began = time.monotonic()
