@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ LINGER_S, RESTORE_S = 0.5, 3.0
 CATCH_UP_S = 0.05
 """How long an event waits at most until the interest that was told before it is followed."""
 MOST_TOKEN = 2000
+MOST_FOLLOWED = 16
 
 
 class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +87,8 @@ class _Side:
         self.relay = self.link.relay(lambda arrival: receive(number, arrival))
         self.ends: list[Callable[[], None]] = []
         self.shown: tuple[str, Callable[[], None]] | None = None
+        self.followed: deque[bytes] = deque(maxlen=MOST_FOLLOWED)
+        """The uids of other gateways of the same name on this side."""
 
     def rules(self) -> SideRules:
         """What the machine is to know of it."""
@@ -173,6 +177,7 @@ class Gateway:
         rules = [side.rules() for side in self._sides]
         self._machine = GatewayMachine(self.uid, rules, is_doubled=bool(name), now=self._clock())
         self._outlets = [self._outlet(side) for side in self._sides]
+        self._was_active = self._machine.is_active
         self._peers: dict[tuple[int, str], dict[str, str]] = {}
         """By side and link: the texts of the tokens of other gateways, with the uid in each."""
         self._dirty = set(range(len(given)))
@@ -321,13 +326,33 @@ class Gateway:
             texts = self._peers.setdefault((side, link), {})
             if is_present:
                 texts[text] = peer.uid
+                self._follow(self._sides[side], link)
             else:
                 texts.pop(text, None)
+                if not texts:
+                    del self._peers[side, link]
             for each in self._sides:
                 if is_present and each.segment is not None and each.name in peer.nodes:
                     each.segment.gateways.add(peer.nodes[each.name])
             self._put(self._machine.token(side, peer.uid, peer.uid in texts.values(), self._clock()))
         self._wake.set()
+
+    def _follow(self, side: _Side, link: str) -> None:
+        """Remember what another gateway sends to a side, unless this one carries events itself."""
+        uid = bytes.fromhex(link)
+        if uid not in side.followed:
+            side.followed.append(uid)
+        if not self._was_active:
+            side.link.follow(side.followed)
+
+    def _note_role(self) -> None:
+        """Take over from other gateways, or stand by for them."""
+        self._was_active = self._machine.is_active
+        for side, outlet in zip(self._sides, self._outlets, strict=True):
+            if self._was_active:
+                outlet.take_over()
+            else:
+                side.link.follow(side.followed)
 
     # -- regular work ------------------------------------------------------------------------------------------------
 
@@ -393,6 +418,8 @@ class Gateway:
 
     def _put(self, forwards: list[Forward]) -> None:
         """Add events to the outlets; the lock is held, so that they are in order."""
+        if self._was_active != self._machine.is_active:
+            self._note_role()
         for forward in forwards:
             self._outlets[forward.target].put(forward.arrival)
 

@@ -5,7 +5,7 @@ senders tell their newest numbers in beats.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
@@ -26,6 +26,8 @@ SETTLE_RELIABLE_S = 5.0
 """The same where lost packets are sent again."""
 REPORT_S = 10.0
 """How long a receiver may take to report what this sender has dropped and told; after that it is told twice."""
+GONE_S = 30.0
+"""How long a gateway that took over tells how far the one before it came."""
 MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
@@ -63,6 +65,8 @@ class Losses:
         self._counts: dict[str, int] = {}
         self._dropped: dict[str, tuple[int, float]] = {}
         """Packets that the transport dropped and receivers have not reported yet, by key."""
+        self._gone: dict[bytes, float] = {}
+        """Senders that are gone, and until when this one tells how far they came."""
         self._heard: dict[bytes, float] = {}
         """When the last beat of each sender came."""
         self._lock = threading.Lock()
@@ -140,6 +144,7 @@ class Losses:
         As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
         must learn of all that it missed when it does.
         """
+        self._beat_gone()
         told: dict[str, tuple[int, int]] = {}
         while numbers := self._outgoing.beat(BEAT_KEYS):
             told |= numbers
@@ -153,6 +158,19 @@ class Losses:
         for start in range(0, len(keys), BEAT_KEYS):
             part = {key: again[key] for key in keys[start : start + BEAT_KEYS]}
             self._send("beat", None, Beat(self._owner.uid, part))
+
+    def beat_for(self, senders: Iterable[bytes]) -> None:
+        """Tell for some time how far other senders came, as it was seen here: they are gone and cannot do so."""
+        self._gone |= dict.fromkeys(senders, self._owner.now() + GONE_S)
+        self._beat_gone()
+
+    def _beat_gone(self) -> None:
+        self._gone = {sender: until for sender, until in self._gone.items() if self._owner.now() < until}
+        for sender in self._gone:
+            seen = [(known.key, numbers.last) for known in self._incoming if (numbers := known.senders.get(sender))]
+            for start in range(0, len(seen), BEAT_KEYS):
+                part = {key: (last, last) for key, last in seen[start : start + BEAT_KEYS]}
+                self._send("beat", None, Beat(sender, part))
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

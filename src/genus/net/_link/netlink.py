@@ -23,7 +23,7 @@ from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
-from genus.net._link.control import control_key
+from genus.net._link.control import LAST, control_key
 from genus.net._link.foreign import ForeignMessages, ForeignSource
 from genus.net._link.foreign_outgoing import ForeignOutgoing
 from genus.net._link.incoming import Deliver, IncomingKeys, SoftTimes
@@ -35,13 +35,13 @@ from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.presence import Participant, Presence
 from genus.net._link.publisher import NetPublisher
-from genus.net._link.relays import NetRelay
+from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.round_trips import RoundTrips
 from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
 from genus.net._link.units import StatedUnits
 from genus.net._relay import Arrival, RelayLink, Want
-from genus.net._transport import NORMAL, Sending, SharingTransport, Transport
+from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -104,6 +104,7 @@ class NetLink(Link, RelayLink):
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
+        self._recent = RecentPackets(now)
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
@@ -455,6 +456,26 @@ class NetLink(Link, RelayLink):
                 self._kept.keep_sent(key, arrival)
             self.deliver_own(event)
 
+    def follow(self, senders: Collection[bytes]) -> None:
+        """Remember the last packets that these participants, other gateways, send; replaces those before."""
+        self._recent.follow(senders)
+
+    def repeat(self) -> None:
+        """Send what is remembered of others again as it was, and how far they came: they are gone.
+
+        A server that has given a packet to one participant has it for all others.
+        """
+        packets = self._recent.take()
+        senders: dict[str, Sender] = {}
+        for key, envelope, payload in [] if self.transport.abilities.has_server else packets:
+            if key not in senders:
+                keep = key.startswith(self._key(LAST, ""))
+                senders[key] = self.transport.sender(key, Sending(NORMAL, self._reliable, keep, waits=False))
+            senders[key].put(payload, envelope)
+        for sender in senders.values():
+            sender.close()
+        self._losses.beat_for(self._recent.senders)
+
     def lose(self, arrival: Arrival) -> None:
         """An event could not be forwarded: let the receivers on this network miss it."""
         self._outgoing_for(arrival).skip(arrival.event, arrival.kept)
@@ -474,6 +495,8 @@ class NetLink(Link, RelayLink):
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         """A packet arrived."""
+        if self._recent.senders:
+            self._recent.note(key, envelope, payload)
         try:
             known = self._incoming.get(key)
             if known is not None:
