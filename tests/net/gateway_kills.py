@@ -156,7 +156,7 @@ class Kills:
         self._channel = self._publisher.channel(KilledLoop, on_trouble=lambda trouble: self._told.append(trouble.count))
         self._channel.announce()
         self._gateways = [self._start(), self._start()]
-        stack.callback(lambda: [each.close() for each in self._gateways])
+        stack.callback(self.close)
         eventually(lambda: self._have_roles(2, 1), "no gateway stands by")
 
     def _start(self) -> GatewayProcess:
@@ -187,6 +187,11 @@ class Kills:
         eventually(lambda: self._have_roles(1, 0), "no gateway takes over")
         self._gateways = [survivor, self._start()]
         eventually(lambda: self._have_roles(2, 1), "no gateway stands by again")
+
+    def close(self) -> None:
+        """End the gateways."""
+        for each in self._gateways:
+            each.close()
 
     def counts(self) -> Counts:
         """What became of all events, when that is known."""

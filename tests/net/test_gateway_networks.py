@@ -17,6 +17,7 @@ import pytest
 
 from genus import Catalog, Event, NonReal, Subscription, UInt32, open_bus, this
 from genus.bus import Bus, Hard
+from genus.can import World
 from genus.errors import BusError
 from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MOST_HOPS
@@ -235,6 +236,43 @@ def test_tokens_that_are_none_are_ignored() -> None:
         assert gateway.is_active
     for bus in (near, far):
         bus.close()
+
+
+@pytest.mark.parametrize("addresses", ["mixed"], indirect=True)
+def test_a_forged_token_does_not_stop_the_gateway_of_a_can_bus(addresses: list[str]) -> None:
+    """Nor does one that names a node of the bus as that of a gateway."""
+    for number, address in enumerate(addresses):
+        with (
+            World(f"gw-forged{number}", catalog=[NetLoop]) as world,
+            open_bus(address) as near,
+            open_bus(address) as city,
+        ):
+            sensor, road = (open_bus(f"sim:gw-forged{number}?name={name}") for name in ("sensor", "gateway"))
+            loops = sensor.channel(NetLoop, NonReal())
+            loops.announce()
+            world.run("1s")
+            collected = Collected(city, Subscription(NetLoop))
+            assert sensor.link is not None
+            forge_tokens(city, near, {"road": sensor.link.node_number})
+            with Gateway(GatewaySide(bus=road, name="road"), near, name="pair") as gateway:
+                eventually(partial(wanted_on, near))
+                world.run("5s")
+                assert gateway.is_active
+                for each in range(10):
+                    loops.publish(NetLoop(number=each))
+                    world.run("0.1s")
+                eventually(partial(collected.has, set(range(10))))
+
+
+def forge_tokens(forger: Bus, victim: Bus, nodes: dict[str, int | None]) -> None:
+    """Show tokens of gateways that are none, with a lower uid and a higher one, until they are seen."""
+    assert isinstance(forger.link, NetLink)
+    assert isinstance(victim.link, NetLink)
+    seen: list[str] = []
+    victim.link.watch("gate", lambda uid, text, is_present: seen.append(text))
+    for uid in ("0" * 16, "f" * 16):
+        forger.link.show("gate", json.dumps(["pair", uid, nodes]))
+    eventually(lambda: len(seen) == 2)
 
 
 def test_a_gateway_has_metrics() -> None:

@@ -96,6 +96,19 @@ class RelayLink(ABC):
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
         return end_nothing
 
+    hears_gateways = False
+    """Whether gateways hear each other by `tell_gateways`; where they do not, a token is enough to be seen."""
+
+    def tell_gateways(self, text: str) -> None:  # noqa: B027 - a default
+        """Tell the other gateways on this network something, under a key that access lists give to gateways only."""
+
+    def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with what other gateways tell; returns a function to end it.
+
+        BusError if this participant may not be a gateway.
+        """
+        return end_nothing
+
     def follow(self, senders: Collection[bytes]) -> None:  # noqa: B027 - a default
         """Remember the last packets that these participants, other gateways, send; replaces those before."""
 

@@ -28,6 +28,8 @@ GATE = "gate"
 STEP_S = 0.2
 """How often a gateway looks for what is due, at least."""
 SYNC_S = 1.0
+BEAT_S = 0.5
+"""How often other gateways are told that this one works."""
 LINGER_S, RESTORE_S = 0.5, 3.0
 """How long a side with a spool is believed to want what is gone, and how long after it is connected again."""
 CATCH_UP_S = 0.05
@@ -99,6 +101,7 @@ class _Side:
             {cls: parse_rate(rate) if isinstance(rate, str) else rate for cls, rate in given.rate.items()},
             self.segment.prefix if self.segment is not None else b"",
             self.segment is None,
+            self.link.hears_gateways,
         )
 
     def wants(self, now: float) -> list[Want]:
@@ -187,6 +190,8 @@ class Gateway:
         self._is_stepping = threading.Lock()
         self._wake = threading.Event()
         self._synced_at = 0.0
+        self._told_at = -BEAT_S
+        """When the other gateways were told that this one works."""
         self._refused: set[str] = set()
         for side in self._sides:
             self._join(side)
@@ -222,6 +227,7 @@ class Gateway:
         side.ends.append(side.link.on_wants(lambda: self._wants_changed(side)))
         if self.name:
             side.ends.append(side.link.watch(GATE, lambda *token: self._token(number, *token)))
+            side.ends.append(side.link.on_gateways(lambda text: self._heard(number, text)))
         side.ends.append(side.link.on_connected(lambda is_connected: self._connected(number, is_connected)))
         if side.segment is not None:
             side.segment.gateways.update(side.given.gateways)
@@ -326,16 +332,32 @@ class Gateway:
             texts = self._peers.setdefault((side, link), {})
             if is_present:
                 texts[text] = peer.uid
+                self._told_at = -BEAT_S  # let a newcomer hear this one at once
                 self._follow(self._sides[side], link)
             else:
                 texts.pop(text, None)
                 if not texts:
                     del self._peers[side, link]
-            for each in self._sides:
-                if is_present and each.segment is not None and each.name in peer.nodes:
-                    each.segment.gateways.add(peer.nodes[each.name])
+            if is_present and not self._sides[side].link.hears_gateways:
+                self._note_nodes(peer)
             self._put(self._machine.token(side, peer.uid, peer.uid in texts.values(), self._clock()))
         self._wake.set()
+
+    def _heard(self, side: int, text: str) -> None:
+        """Another gateway says that it works."""
+        peer = _read_token(text)
+        if peer is None or peer.name != self.name or peer.uid == self.uid:
+            return
+        with self._lock:
+            self._note_nodes(peer)
+            self._put(self._machine.heard_gateway(side, peer.uid, self._clock()))
+        self._wake.set()
+
+    def _note_nodes(self, peer: "_Token") -> None:
+        """Carry nothing further that the nodes of another gateway send on CAN; the file may limit which these are."""
+        for side in self._sides:
+            if side.segment is not None and side.name in peer.nodes and not side.given.gateways:
+                side.segment.gateways.add(peer.nodes[side.name])
 
     def _follow(self, side: _Side, link: str) -> None:
         """Remember what another gateway sends to a side, unless this one carries events itself."""
@@ -408,8 +430,12 @@ class Gateway:
     def _show_tokens(self) -> None:
         if self.name and not self._is_closed:
             text = _Token(self.name, self.uid, self._nodes()).text()
+            is_due = self._clock() - self._told_at >= BEAT_S
+            self._told_at = self._clock() if is_due else self._told_at
             for side in self._sides:
                 side.show(text)
+                if is_due:
+                    side.link.tell_gateways(text)
 
     def _nodes(self) -> dict[str, int]:
         """By side: the number of this gateway's node on a CAN bus."""

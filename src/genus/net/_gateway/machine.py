@@ -85,7 +85,8 @@ class GatewayMachine:
         self._counted: dict[tuple[bytes, str], tuple[bytes, int]] = {}
         """By node and type of events that gateways count: the uid of the active gateway's, and the difference."""
         watched = [number for number, side in enumerate(self.sides) if side.tells_tokens]
-        self._election = Election(uid, watched, now + settle_s if is_doubled else None)
+        heard_on = [number for number, side in enumerate(self.sides) if side.hears_gateways]
+        self._election = Election(uid, watched, heard_on, now + settle_s if is_doubled else None)
         self._is_active = not is_doubled
         self._standby = StandbyBuffer()
         self._changed = set(range(len(self.sides)))
@@ -314,6 +315,11 @@ class GatewayMachine:
     def token(self, side: int, uid: str, is_present: bool, now: float) -> list[Forward]:
         """Another gateway of the same name was seen on a side, or is gone."""
         self._election.token(side, uid, is_present)
+        return self._elect(now)
+
+    def heard_gateway(self, side: int, uid: str, now: float) -> list[Forward]:
+        """Another gateway of the same name said on a side that it works."""
+        self._election.hear(side, uid, now)
         return self._elect(now)
 
     def connected(self, side: int, is_connected: bool, now: float) -> list[Forward]:

@@ -159,7 +159,7 @@ class SideRules(msgspec.Struct, frozen=True):
     """What a machine knows of a side.
 
     `prefix` begins the uids of origins whose events this gateway counts, as those of a CAN bus; empty if there are
-    none. `tells_tokens` says whether other gateways are seen there.
+    none. `tells_tokens` says whether other gateways are seen there, `hears_gateways` whether they must be heard, too.
     """
 
     name: str
@@ -167,6 +167,7 @@ class SideRules(msgspec.Struct, frozen=True):
     limits: Mapping[type, RateLimit] = {}
     prefix: bytes = b""
     tells_tokens: bool = True
+    hears_gateways: bool = False
 
 
 def cut(subscription: Subscription, types: tuple[type, ...] | None) -> list[Subscription]:

@@ -1,8 +1,11 @@
 """Doubled gateways: which one is active, and what a standby keeps so that nothing is lost when that one dies.
 
-The active gateway is the one with the lowest uid among those that are seen on all sides. Uids begin with the time at
-which a gateway was started, so that one that is new stands by. A standby keeps the events that it heard on one side
-until they are seen to have crossed to the other: if the active gateway dies, these are what may not have crossed.
+The active gateway is the one with the lowest uid among those that are seen on all networks: their tokens are there, and
+they say now and then that they work, under a key that access lists give to gateways only. A token alone, which anybody
+can show, silences nobody. Uids begin with the time at which a gateway was started, so that one that is new stands by.
+
+A standby keeps the events that it heard on one side until they are seen to have crossed to the other: if the active
+gateway dies, these are what may not have crossed.
 
 Events are recognised by the numbers that their origins gave them. Those of a CAN bus have none: every gateway counts
 them itself. A standby takes the numbers of the active one from what it sees cross, so that an event which both forward
@@ -12,6 +15,7 @@ is recognised as the same.
 from collections import OrderedDict, deque
 from collections.abc import Collection
 from functools import lru_cache
+from math import inf
 
 from msgspec.structs import replace
 
@@ -213,43 +217,66 @@ TAKEOVER_S = 0.05
 """How long after the active gateway is gone the next one waits for what was still on its way."""
 SETTLE_S = 1.0
 """How long a new gateway that has a name waits for the tokens of others, before it may be the active one."""
+SILENT_S = 3.0
+"""How long a gateway may say nothing before it is taken for gone, whatever token there is."""
+ASLEEP_S = 1.0
+"""Who was not asked for this long has slept, and could not hear the others."""
 
 
 class Election:
-    """State: the gateways of the same name, and on which sides they are seen."""
+    """State: the gateways of the same name, on which sides their tokens are, and when they were last heard there."""
 
-    def __init__(self, uid: str, sides: Collection[int], settled_at: float | None) -> None:
+    def __init__(self, uid: str, sides: Collection[int], heard_on: Collection[int], settled_at: float | None) -> None:
         self._uid = uid
         self._settled_at = settled_at
         """When the tokens of others must have come; None: there is no election."""
-        self._sides = set(sides)
+        self._sides, self._heard_on = set(sides), set(heard_on)
         self._down: set[int] = set()
-        self._seen: dict[str, set[int]] = {}
+        self._seen: dict[str, dict[int, float]] = {}
+        """By uid and side: when another gateway was heard, since its token is there."""
+        self._asked_at = settled_at or 0.0
         self._has_rival = False
         self._won_at = settled_at if settled_at is not None else 0.0
         """When the election is won at the earliest."""
 
     def token(self, side: int, uid: str, is_present: bool) -> None:
-        """Another gateway is seen on a side, or no more."""
-        seen = self._seen.setdefault(uid, set())
-        (seen.add if is_present else seen.discard)(side)
+        """The token of another gateway appeared on a side, or is gone."""
+        seen = self._seen.setdefault(uid, {})
+        if is_present:
+            seen.setdefault(side, -inf if side in self._heard_on else inf)
+        else:
+            seen.pop(side, None)
         if not seen:
             del self._seen[uid]
+
+    def hear(self, side: int, uid: str, now: float) -> None:
+        """Another gateway says on a side that it works; without a token that counts for nothing."""
+        if side in self._seen.get(uid, ()):
+            self._seen[uid][side] = now
 
     def connected(self, side: int, is_connected: bool) -> None:
         """A side was connected, or is not any more."""
         (self._down.discard if is_connected else self._down.add)(side)
 
     def is_won(self, now: float) -> bool:
-        """Whether no gateway with a lower uid can carry events between all sides that this one is connected to."""
+        """Whether no gateway with a lower uid works between all sides that this one is connected to."""
         if self._settled_at is None:
             return True
-        needed = self._sides - self._down
+        if now - self._asked_at > ASLEEP_S:
+            self._forgive(now - self._asked_at)
+        self._asked_at = max(now, self._asked_at)
         had_rival = self._has_rival
-        self._has_rival = any(uid < self._uid and needed <= seen for uid, seen in self._seen.items())
+        self._has_rival = any(uid < self._uid and self._works(seen, now) for uid, seen in self._seen.items())
         if had_rival and not self._has_rival:
             self._won_at = max(self._won_at, now + TAKEOVER_S)
         return not self._has_rival and now >= self._won_at
+
+    def _works(self, seen: dict[int, float], now: float) -> bool:
+        return all(now - seen.get(side, -inf) < SILENT_S for side in self._sides - self._down)
+
+    def _forgive(self, slept_s: float) -> None:
+        """Take the others for silent by so much less: what they said meanwhile was not heard yet."""
+        self._seen = {uid: {side: at + slept_s for side, at in seen.items()} for uid, seen in self._seen.items()}
 
     def wake_at(self, now: float) -> float | None:
         """When the election is won without further news."""

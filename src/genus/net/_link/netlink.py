@@ -33,7 +33,7 @@ from genus.net._link.lateness import LateEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
-from genus.net._link.presence import Participant, Presence
+from genus.net._link.presence import GATE, Participant, Presence
 from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.round_trips import RoundTrips
@@ -63,6 +63,7 @@ class NetLink(Link, RelayLink):
     """A link to the other participants of a network; made by `open_bus`."""
 
     capabilities = Capabilities(send_all=True, last_values=True)
+    hears_gateways = True
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class NetLink(Link, RelayLink):
         reliable: bool = False,
         may_publish: Callable[[type], None] | None = None,
         may_subscribe: Callable[[Subscription], None] | None = None,
+        may_be_gateway: Callable[[], None] | None = None,
         foreign: Sequence[ForeignSource] = (),
         encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -84,7 +86,7 @@ class NetLink(Link, RelayLink):
         self._is_connected = True
         self._reliable = reliable
         self._runs = runs
-        self._may_publish, self._may_subscribe = may_publish, may_subscribe
+        self._may_publish, self._may_subscribe, self._may_be_gateway = may_publish, may_subscribe, may_be_gateway
         self._hex = self.uid.hex()
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
@@ -105,6 +107,7 @@ class NetLink(Link, RelayLink):
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
         self._recent = RecentPackets(now)
+        self._on_gateways: list[Callable[[str], None]] = []
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
@@ -455,6 +458,26 @@ class NetLink(Link, RelayLink):
             if kept is not None:
                 self._kept.keep_sent(key, arrival)
             self.deliver_own(event)
+
+    def tell_gateways(self, text: str) -> None:
+        """Tell the other gateways on this network something."""
+        sender = self.transport.sender(self._key(GATE), Sending(waits=False))
+        sender.put(text.encode(), b"")
+        sender.close()
+
+    def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with what other gateways tell; BusError if this participant may not be one."""
+        if self._may_be_gateway is not None:
+            self._may_be_gateway()
+        if self._key(GATE) not in self._control:
+            self._control[self._key(GATE)] = self._hear_gateway
+            self.transport.subscribe(self._key(GATE))
+        self._on_gateways.append(heard)
+        return lambda: self._on_gateways.remove(heard)
+
+    def _hear_gateway(self, payload: bytes) -> None:
+        for heard in list(self._on_gateways):
+            heard(payload.decode(errors="replace"))
 
     def follow(self, senders: Collection[bytes]) -> None:
         """Remember the last packets that these participants, other gateways, send; replaces those before."""
