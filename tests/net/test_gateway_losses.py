@@ -12,6 +12,7 @@ from genus import Event
 from genus.bus import Bus
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.testing._network import MemoryNetwork
+from tests.net.fault_counts import Counts
 from tests.net.test_gateway_spool import FaultyDisk
 
 
@@ -66,8 +67,8 @@ class Line:
     def connect(self, is_connected: bool) -> None:
         link_of(self.far).connected(is_connected)
 
-    def check(self, sent: int) -> int:
-        """Each event was delivered, once and in order, or told as lost to both ends; returns how many were lost."""
+    def check(self, sent: int) -> Counts:
+        """Each event was delivered, once and in order, or told as lost to both ends."""
         self.connect(True)
         self.run(5)
         lost = sent - len(self.got)
@@ -78,7 +79,7 @@ class Line:
         assert self.publisher.traffic().link.get("lost by receivers", 0) == lost
         side = self.gateway.status().sides[1]
         assert (side.wanted, side.crossed, side.lost, side.waiting) == (sent, sent - lost, lost, 0)
-        return lost
+        return Counts(sent, len(self.got), 0, lost, self.publisher.traffic().link.get("lost by receivers", 0))
 
 
 @contextmanager
@@ -90,16 +91,21 @@ def line(folder: Path, spool_size: int) -> Iterator[Line]:
         bus.close()
 
 
-def test_what_a_full_spool_drops_is_told_to_publisher_and_receiver(tmp_path: Path) -> None:
-    with line(tmp_path, 20_000) as made:
+def run_with_full_spool(folder: Path) -> Counts:
+    """A side that is gone for longer than its spool lasts."""
+    with line(folder, 20_000) as made:
         made.connect(False)
         for number in range(400):
             made.publish(f"{number:03d}" + "x" * 100)
-        assert 0 < made.check(401) < 400
+        return made.check(401)
 
 
-def run_with_full_disk(folder: Path, seed: int) -> tuple[int, int]:
-    """A side that comes and goes, and a disk that is full at times; returns what was sent, and what was lost."""
+def test_what_a_full_spool_drops_is_told_to_publisher_and_receiver(tmp_path: Path) -> None:
+    assert 0 < run_with_full_spool(tmp_path).told_receiver < 400
+
+
+def run_with_full_disk(folder: Path, seed: int) -> Counts:
+    """A side that comes and goes, and a disk that is full at times, and at last is not."""
     choice, disk, sent = random.Random(seed), FaultyDisk(seed), 1
     with disk.used(), line(folder, choice.choice([20_000, 1 << 20])) as made:
         for number in range(500):
@@ -111,17 +117,17 @@ def run_with_full_disk(folder: Path, seed: int) -> tuple[int, int]:
             if number % 7 == 0:
                 made.run(0.1)
         disk.rate = 0.0
-        lost = made.check(sent)
+        lost = made.check(sent).told_receiver
         made.connect(False)
         for number in range(500, 550):  # there is space again: all of these are spooled
             made.publish(f"{number:04d}")
-        assert made.check(sent + 50) == lost
+        counts = made.check(sent + 50)
+        assert counts.told_receiver == lost
     assert disk.failures > 0
-    return sent + 50, lost
+    return counts
 
 
 @pytest.mark.parametrize("seed", [1, 2, pytest.param(range(3, 60), marks=pytest.mark.slow)])
 def test_with_a_full_disk_a_gateway_goes_on_and_tells_what_it_cannot_keep(tmp_path: Path, seed: int | range) -> None:
     for each in [seed] if isinstance(seed, int) else seed:
-        _, lost = run_with_full_disk(tmp_path / str(each), each)
-        assert lost > 0
+        assert run_with_full_disk(tmp_path / str(each), each).told_receiver > 0

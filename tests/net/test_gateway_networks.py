@@ -2,9 +2,6 @@
 
 import json
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from genus import Catalog, Event, NonReal, Subscription, UInt32, open_bus, this
+from genus import Event, NonReal, Subscription, UInt32, open_bus, this
 from genus.bus import Bus, Hard
 from genus.can import World
-from genus.errors import BusError
 from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MOST_HOPS
 from genus.net._link.control import control_key, encode_text
@@ -286,111 +282,6 @@ def test_a_gateway_has_metrics() -> None:
         assert found["gateway_crossed_total"] == {"road": 0, "city": 1}
         assert found["gateway_active"] == {"": 1.0}
         assert found["gateway_connected"] == {"road": 1.0, "city": 1.0}
-
-
-# -- a gateway that is killed ------------------------------------------------------------------------------------------
-
-
-class GatewayProcess:
-    """State: `genus gateway` in another process."""
-
-    def __init__(self, file: Path) -> None:
-        command = [sys.executable, "-m", "genus", "gateway", str(file), "--json"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        assert "gateway between" in self.process.stderr.readline()
-
-    def end(self, how: signal.Signals) -> dict[str, Any]:
-        """Its last words."""
-        self.process.send_signal(how)
-        output, _ = self.process.communicate(timeout=40)
-        return dict(json.loads(output)) if output else {}
-
-    def close(self) -> None:
-        """End it, if it runs."""
-        if self.process.poll() is None:
-            self.end(signal.SIGTERM)
-        self.process.wait()
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
-
-
-@pytest.fixture
-def pair(addresses: list[str], tmp_path: Path) -> Iterator[list[GatewayProcess]]:
-    """Two gateways of one name between the first two networks; the first was started earlier."""
-    (tmp_path / "types.py").write_text(TYPES)
-    file = tmp_path / "city.toml"
-    sides = "".join(f'[[side]]\naddress = "{address}"\n' for address in addresses[:2])
-    file.write_text(f'name = "pair"\ntypes = ["types.py"]\n{sides}')
-    processes = [GatewayProcess(file), GatewayProcess(file)]
-    yield processes
-    for each in processes:
-        each.close()
-
-
-@pytest.mark.parametrize("addresses", FEW_MEDIA, indirect=True)
-def test_an_active_gateway_that_is_killed_loses_nothing(addresses: list[str], pair: list[GatewayProcess]) -> None:
-    with open_bus(addresses[0]) as road, open_bus(addresses[1]) as city:
-        collected = Collected(city, Subscription(NetLoop))
-        eventually(lambda: wanted_on(road) >= 2 and one_stands_by(city), "no gateway stands by")
-        for number in range(600):
-            road.publish(NetLoop(number=number))
-            if number == 300:
-                pair[0].process.kill()
-            time.sleep(0.001)
-        eventually(lambda: len(collected.got) == 600, f"{600 - len(collected.got)} of 600 are missing")
-        assert max(collected.got.values()) == 1
-        status = pair[1].end(signal.SIGTERM)
-        assert status["is_active"]
-        assert status["sides"][1]["crossed"] >= 299
-        assert status["sides"][0]["unwanted"] == 0
-
-
-def test_an_active_gateway_of_a_can_bus_that_is_killed_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The standby goes on with the numbers of the active gateway, so that what both sent is delivered once."""
-    pytest.importorskip("can")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    (tmp_path / "types.py").write_text(TYPES)
-    Catalog.update(tmp_path / "city.json", NetLoop, NetFast)
-    road = (
-        f"can:udp_multicast?channel=239.74.163.12&port={free_port()}&catalog={tmp_path / 'city.json'}&synchronised=no"
-    )
-    try:
-        sensor = open_bus(f"{road}&number=1")
-    except BusError as problem:
-        pytest.skip(f"no multicast here: {problem}")
-    processes = []
-    try:
-        for number in (2, 3):
-            file = tmp_path / f"gateway{number}.toml"
-            sides = f'[[side]]\nname = "road"\naddress = "{road}&number={number}"\n[[side]]\naddress = "ipc:city"\n'
-            file.write_text(f'name = "pair"\ntypes = ["types.py"]\n{sides}')
-            processes.append(GatewayProcess(file))
-        with sensor, open_bus("ipc:city") as city:
-            collected = Collected(city, Subscription(NetLoop))
-            loops = sensor.channel(NetLoop, NonReal())
-            loops.announce()
-            eventually(lambda: one_stands_by(city), "no gateway stands by")
-            while not collected.got:  # until the active gateway has set its filter
-                loops.publish(NetLoop(number=-1))
-                time.sleep(0.05)
-            for number in range(400):
-                loops.publish(NetLoop(number=number))
-                if number == 200:
-                    processes[0].process.kill()
-                time.sleep(0.002)
-            eventually(lambda: len(collected.got) == 401, "some are missing")
-            del collected.got[-1]
-            assert max(collected.got.values()) == 1
-            status = processes[1].end(signal.SIGTERM)
-            assert status["is_active"]
-            assert status["sides"][0]["heard"] >= 400
-    finally:
-        for each in processes:
-            each.close()
 
 
 # -- a side that is not connected --------------------------------------------------------------------------------------
