@@ -59,12 +59,11 @@ class GatewayProcess:
             counts = re.findall(r'gateway_heard_total{side="road"} (\d+)', page.read().decode())
         return counts != ["0"]
 
-    def wait_until_open(self) -> "GatewayProcess":
+    def wait_until_open(self) -> None:
         assert self.process.stderr is not None
         lines = [self.process.stderr.readline() for _ in range(2)]
         assert "metrics at" in lines[0], lines
         assert "gateway between" in lines[1], lines
-        return self
 
     def end(self, how: signal.Signals) -> dict[str, Any]:
         """Its last words."""
@@ -159,22 +158,25 @@ class Kills:
         self._observer = stack.enter_context(open_bus(city))
         self._channel = self._publisher.channel(KilledLoop, on_trouble=lambda trouble: self._told.append(trouble.count))
         self._channel.announce()
-        self._gateways = [self._start(), self._start()]
+        self._gateways: list[GatewayProcess] = []
         stack.callback(self.close)
+        for _ in range(2):
+            self._start()
         eventually(lambda: self._have_roles(2, 1), "no gateway stands by")
         self._wait_for_filters()
 
     def _road_of(self, node: int) -> str:
         return f"{self._road}&number={node}" if self._is_can else self._road
 
-    def _start(self) -> GatewayProcess:
+    def _start(self) -> None:
         """Start a gateway; on CAN each has a node number of its own."""
         self._started += 1
         file = self._folder / f"pair{self._started}.toml"
         road, city = self._road_of(1 + self._started), self._city
         sides = f'[[side]]\nname = "road"\naddress = "{road}"\n[[side]]\naddress = "{city}"\n'
         file.write_text(f'name = "pair"\ntypes = ["tests.net.gateway_kills"]\n{sides}')
-        return GatewayProcess(file).wait_until_open()
+        self._gateways.append(GatewayProcess(file))
+        self._gateways[-1].wait_until_open()
 
     def _have_roles(self, asking: int, watching: int) -> bool:
         """Whether so many gateways ask for the events, and so many watch them cross; on CAN nobody tells the first."""
@@ -190,7 +192,7 @@ class Kills:
 
     def kill(self, is_busy: bool) -> None:
         """Kill the active gateway while events flow; with `is_busy`, while the receiver takes none."""
-        victim, survivor = self._gateways
+        victim = self._gateways[0]
         count = BUSY if is_busy and not self._is_can else 200
         dies_at, stops_at = self._random.randrange(count), self._random.randrange(count // 4)
         for number in range(count):
@@ -204,9 +206,10 @@ class Kills:
                 time.sleep(self._random.uniform(0, 0.004 if self._is_can else 0.001))
         time.sleep(self._random.uniform(0, 0.3))
         self._receiver.process.send_signal(signal.SIGCONT)
+        self._gateways.remove(victim)
         victim.close()
         eventually(lambda: self._have_roles(1, 0), "no gateway takes over")
-        self._gateways = [survivor, self._start()]
+        self._start()
         eventually(lambda: self._have_roles(2, 1), "no gateway stands by again")
         self._wait_for_filters()
 

@@ -79,7 +79,7 @@ class Pair:
             lambda event: self.got.append(event.number), on_trouble=self.told.append
         )
         self.gateways = [self._gateway() for _ in range(2)]
-        eventually(lambda: self.run(0.1) or self.gateways[0].is_active, "no gateway is active")
+        eventually(self._is_first_active, "no gateway is active")
         self.run(5)
         assert not self.gateways[1].is_active
 
@@ -100,6 +100,10 @@ class Pair:
                 gateway.settle()
             self.deliver()
 
+    def _is_first_active(self) -> bool:
+        self.run(0.1)
+        return self.gateways[0].is_active
+
     def deliver(self) -> None:
         while self.road.deliver() + self.city.deliver():
             pass
@@ -112,7 +116,7 @@ class Pair:
             transport_of(side.bus).close()
             transport_of(side.bus).is_cut_off = True
         first.close()
-        eventually(lambda: self.run(0.1) or self.gateways[0].is_active, "no gateway takes over")
+        eventually(self._is_first_active, "no gateway takes over")
 
     def close(self) -> None:
         for gateway in self.gateways:
