@@ -22,7 +22,7 @@ from genus.lake import Pairing, Windows
 from genus.lake._query.removal import time_before
 from genus.net import RateLimit
 from genus.net._coap.address import parse_coap_address
-from genus.net._gateway.rate import parse_rate
+from genus.net._gateway.rules import parse_rate
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._zenoh.address import parse_zenoh_address
 from genus.studio import parse_simulation

@@ -10,7 +10,7 @@ from genus import Event, Subscription
 from genus.model import name_of
 from genus.net._envelope import NUMBERS, Origin
 from genus.net._gateway.machine import Forward, GatewayMachine
-from genus.net._gateway.scope import SideRules
+from genus.net._gateway.rules import SideRules
 from genus.net._relay import Arrival, Want
 
 

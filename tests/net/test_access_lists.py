@@ -219,7 +219,7 @@ def test_all_that_a_link_uses_is_in_the_lists(dialect: Dialect) -> None:
     assert {"lost", "types", "new", "want", "gate"} <= {key.split("/")[2] for key in used if key[0] == "@"}, (
         "it should be used"
     )
-    rules = [*control_patterns(dialect, "city")]
+    rules = [*control_patterns(dialect, "city"), dialect.join(["@genus", "city", "gate", dialect.rest])]
     granted_keys = granted(["Event"]).patterns(dialect, "city")["ann"].subscribe
     rules += [*granted_keys, *(kept_pattern(dialect, "city", pattern) for pattern in granted_keys)]
     rules += [new_pattern(dialect, "city", pattern) for pattern in granted_keys]
@@ -262,9 +262,10 @@ def test_a_router_may_know_users_by_name() -> None:
 def test_check_shows_what_is_granted() -> None:
     done = run_command("grants", "check", *GIVEN, "--json", "--realm", "elsewhere")
     assert msgspec.json.decode(done.stdout)["users"] == {
-        "control-room": {"publish": ["Lamp", "Gate"], "subscribe": ["Roadside"]},
-        "gate-7": {"publish": [], "subscribe": []},
-        "recorder": {"publish": [], "subscribe": ["Event"]},
+        "control-room": {"publish": ["Lamp", "Gate"], "subscribe": ["Roadside"], "gateway": False},
+        "gate-7": {"publish": [], "subscribe": [], "gateway": False},
+        "harbour": {"publish": ["Event"], "subscribe": ["Event"], "gateway": True},
+        "recorder": {"publish": [], "subscribe": ["Event"], "gateway": False},
     }
     table = run_command("grants", "check", *GIVEN).stdout
     assert "gate-7        Gate, Loop   exact Gate" in table

@@ -17,7 +17,7 @@ import pytest
 from genus import Event, Maybe, Subscription, Unit, open_bus
 from genus.bus import Bus, NonReal
 from genus.errors import BusError
-from genus.net import NetLink, Refusal, read_grants
+from genus.net import Gateway, NetLink, Refusal, read_grants
 from tests.net.certificates import Authority, Certificate
 
 mqtt5 = pytest.importorskip("mqtt5")
@@ -42,6 +42,9 @@ subscribe = ["RiverMark"]
 
 [users.pilot]
 subscribe = ["Barge"]
+
+[users.lock]
+gateway = true
 """
 
 
@@ -199,6 +202,19 @@ def test_everyone_takes_part_in_the_control_keys(port: int, authority: Authority
         assert gauge.heard() == ["@genus/city/want/0011223344556677/0011223344556677/U2hpcB/0"]
 
 
+def test_only_gateways_may_say_that_they_are_gateways(port: int, authority: Authority) -> None:
+    with (
+        Client(port, authority, authority.issue("lock")) as lock,
+        Client(port, authority, authority.issue("gauge")) as gauge,
+        Client(port, authority, authority.issue("pilot")) as pilot,
+    ):
+        assert gauge.subscribe("@genus/city/gate/#") == 1
+        for key in ("@genus/city/gate", "@genus/city/gate/0011223344556677/x"):
+            assert pilot.publish(key) == NOT_AUTHORIZED
+            assert lock.publish(key) == 0
+        assert gauge.heard() == ["@genus/city/gate", "@genus/city/gate/0011223344556677/x"]
+
+
 def test_what_the_broker_keeps_silent_about_the_grants_say(tmp_path: Path) -> None:
     """That is why a link must know them."""
     (tmp_path / "grants.toml").write_text(GRANTS)
@@ -259,6 +275,19 @@ def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) ->
     await_that(lambda: len(heard) == 2)
     await_that(lambda: len(link.participants()) == 1)
     assert heard == [HighRiver(source="A8"), RiverMark(place="A9", level=1.5)]
+
+
+def test_gateways_hear_each_other_under_the_access_list(opened: Callable[[str], Bus]) -> None:
+    """And who may not be one is told so."""
+    links = [bus.link for bus in (opened("lock"), opened("lock"))]
+    heard: list[str] = []
+    assert isinstance(links[0], NetLink)
+    assert isinstance(links[1], NetLink)
+    links[0].on_gateways(heard.append)
+    links[1].tell_gateways("it works")
+    await_that(lambda: heard == ["it works"])
+    with open_bus() as road, pytest.raises(BusError, match="pilot may not be a gateway that has a name: "):
+        Gateway(road, opened("pilot"), name="pair")
 
 
 def test_a_typed_bus_says_what_the_broker_would_keep_silent_about(opened: Callable[[str], Bus]) -> None:

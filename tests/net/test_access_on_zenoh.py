@@ -44,6 +44,7 @@ subscribe = ["WaterMark", "exact Freighter"]
 subscribe = ["Freighter"]
 
 [users.owner]
+gateway = true
 publish = ["Event"]
 subscribe = ["Event"]
 """
@@ -188,6 +189,26 @@ def test_everyone_sees_the_tokens_of_the_control_keys(sessions: dict[str, Any]) 
     token = sessions["pilot"].liveliness().declare_token("@genus/city/want/0011223344556677/x/U2hpcB/0")
     seen.await_key("@genus/city/want/0011223344556677/x/U2hpcB/0")
     token.undeclare()
+
+
+def test_only_gateways_may_say_that_they_are_gateways(sessions: dict[str, Any]) -> None:
+    seen, heard = Heard(), Heard()
+    sessions["gauge"].liveliness().declare_subscriber("@genus/city/gate/**", seen, history=True)
+    sessions["gauge"].declare_subscriber("@genus/city/gate/**", heard)
+    publish_until_heard(sessions["owner"], "@genus/city/gate", heard)
+    tokens = [
+        sessions["pilot"].liveliness().declare_token("@genus/city/gate/forged/x"),
+        sessions["owner"].liveliness().declare_token("@genus/city/gate/true/x"),
+        sessions["pilot"].liveliness().declare_token("@genus/city/here/pilot-gate"),
+    ]
+    sessions["pilot"].put("@genus/city/gate/forged", b"x")
+    _await_token(sessions["owner"], "@genus/city/here/pilot-gate")  # comes after what was denied
+    seen.await_key("@genus/city/gate/true/x")
+    publish_until_heard(sessions["owner"], "@genus/city/gate/true", heard)
+    assert set(seen) == {"@genus/city/gate/true/x"}
+    assert set(heard) == {"@genus/city/gate", "@genus/city/gate/true"}
+    for token in tokens:
+        token.undeclare()
 
 
 def test_a_stranger_sees_no_tokens(sessions: dict[str, Any]) -> None:

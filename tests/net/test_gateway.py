@@ -230,6 +230,20 @@ def test_what_a_can_bus_wants_is_configured_and_its_quality_too() -> None:
         assert world.trace is not None
 
 
+def test_what_may_enter_a_can_bus_is_wanted_there_unless_more_is_said() -> None:
+    """`imports` is enough for commands and requests: a node does not tell that it waits for them."""
+    with World("gw-import", catalog=[RoadLoop, SureLoop, RoadSign]) as world:
+        sign, road, city = open_bus("sim:gw-import?name=sign"), open_bus("sim:gw-import?name=gateway"), open_bus()
+        got: list[object] = []
+        sign.subscribe(Subscription(Event), got.append)
+        side = GatewaySide(bus=road, imports=[RoadSign, SureLoop], wants=["SureLoop where lane > 1"])
+        with Gateway(side, city) as gateway:
+            gateway.settle()
+            city.publish_all([RoadSign(text=1), RoadLoop(lane=2), SureLoop(lane=1), SureLoop(lane=2)])
+            world.run("0.5s")
+            assert got == [RoadSign(text=1), SureLoop(lane=2)]
+
+
 def test_section_five_of_the_attribute_paper_holds_beyond_the_gateway() -> None:
     """The monitor gets both loops, the collector one of each pair, and the refit leaves no gap."""
     with World("gw-five", catalog=[RoadLoop, SureLoop]) as world:

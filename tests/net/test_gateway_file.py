@@ -68,7 +68,7 @@ def test_a_file_says_all_that_a_program_can_say(file: Path) -> None:
     assert list(road.quality.values())[1] == NonReal()
     assert city.imports == (loop, sign)
     assert city.rate == {loop: RateLimit(10, 60.0, "newest")}
-    assert (city.spool, city.spool_bytes) == (file.parent / "spool/city", 1_000_000)
+    assert (city.spool, city.spool_size) == (file.parent / "spool/city", 1_000_000)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,7 @@ def test_a_file_says_all_that_a_program_can_say(file: Path) -> None:
         ('"soft:20ms:100ms"', '"quick"', "quality: 'quick' is none of"),
         ('"10/min newest"', '"10/fortnight"', "rate: '10/fortnight' is no rate"),
         ('"1MB"', '"much"', "spool_size is 'much'"),
+        ("spool_size", "spool_bytes", "unknown key 'spool_bytes'; did you mean 'spool_size'?"),
         ('"1MB"', '"1kB"', "at least 16KiB"),
         ("[5, 6]", "[500]", "node numbers from 1 to 126"),
         ('name = "city"', 'name = "road"', "two sides are named 'road'"),

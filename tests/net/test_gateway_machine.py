@@ -8,10 +8,9 @@ import pytest
 
 from genus import Event, Subscription, UInt8, this
 from genus.net._envelope import Origin
-from genus.net._gateway.election import TAKEOVER_S
 from genus.net._gateway.machine import GatewayMachine
-from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.scope import Scope, SideRules
+from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
+from genus.net._gateway.standby import SILENT_S, TAKEOVER_S
 from genus.net._relay import Arrival, Want
 from tests.net.network_model import (
     CanSegment,
@@ -289,6 +288,53 @@ def test_gateways_that_do_not_see_each_other_on_one_side_are_both_active() -> No
     second.token(1, "g0", False, clock.now + 1)
     second.tick(clock.now + 2)
     assert not second.is_active, "a side that is down for itself says nothing of the other gateway"
+
+
+def seen_token() -> GatewayMachine:
+    """A machine of two networks and a CAN bus that sees the tokens of a gateway with a lower uid."""
+    rules = [SideRules(name, hears_gateways=True) for name in ("one", "two")]
+    machine = GatewayMachine("g1", [*rules, SideRules("can", tells_tokens=False)], is_doubled=True, now=0.0)
+    for side in (0, 1):
+        machine.token(side, "g0", True, 0.1)
+    return machine
+
+
+def test_a_token_alone_does_not_silence_a_gateway() -> None:
+    """Anybody may show a token; only gateways may say that they work."""
+    machine = seen_token()
+    for tenth in range(2, 50):
+        machine.tick(tenth / 10)
+    assert machine.is_active
+    machine.heard_gateway(0, "g0", 5.0)
+    assert machine.is_active, "it must work on all networks"
+    machine.heard_gateway(1, "g0", 5.0)
+    assert not machine.is_active
+    machine.heard_gateway(1, "gg", 5.0)
+    assert not machine.is_active
+
+
+def test_a_gateway_that_is_silent_is_gone_whatever_its_tokens_say() -> None:
+    machine = seen_token()
+    for tenth in range(10, 80):
+        if tenth < 40:
+            for side in (0, 1):
+                machine.heard_gateway(side, "g0", tenth / 10)
+        machine.tick(tenth / 10)
+        assert machine.is_active is (tenth / 10 > 3.9 + SILENT_S)
+
+
+def test_who_has_slept_does_not_take_the_others_for_silent() -> None:
+    machine = seen_token()
+    for side in (0, 1):
+        machine.heard_gateway(side, "g0", 1.0)
+    machine.tick(1.5)
+    machine.tick(60.0)
+    assert not machine.is_active
+    machine.tick(60.9)
+    assert not machine.is_active
+    for tenth in range(610, 640):
+        machine.tick(tenth / 10)
+    assert machine.is_active
 
 
 @pytest.mark.parametrize("seed", range(10))

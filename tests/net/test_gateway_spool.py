@@ -1,7 +1,12 @@
 """The spool of a gateway: in order, bounded, counted, and kept over a restart or a crash."""
 
+import os
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from errno import EDQUOT, EIO, ENOSPC
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -93,7 +98,7 @@ def test_after_a_crash_a_part_may_come_again_but_nothing_is_missing(tmp_path: Pa
     for _ in range(600):
         spool.first()
         spool.sent()
-    spool._lock.close()
+    os.close(spool._position)
     again = Spool(tmp_path)
     numbers = [one.origin.number for one in take_all(again)]
     assert numbers == list(range(512, 1000))
@@ -146,3 +151,100 @@ def test_two_gateways_cannot_use_one_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BusError, match="cannot be used"):
         Spool(tmp_path / "file")
+
+
+# -- a disk that refuses -----------------------------------------------------------------------------------------------
+
+
+class FaultyDisk:
+    """State: the calls of the operating system that a spool makes, some of which fail while `rate` is not 0.
+
+    A write may fail after a part of it was done, as on a disk that is full.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.rate = 0.0
+        self.failures = 0
+
+    def refuses(self) -> bool:
+        fails = self.random.random() < self.rate
+        self.failures += fails
+        return fails
+
+    def call(self, name: str, real: Any) -> Any:
+        def called(*arguments: Any) -> Any:
+            if not self.refuses():
+                return real(*arguments)
+            if name in ("write", "pwrite") and self.random.random() < 0.5:
+                part = arguments[1][: self.random.randrange(len(arguments[1]))]
+                return real(arguments[0], part, *arguments[2:])
+            raise OSError(self.random.choice([ENOSPC, EDQUOT, EIO]), "injected")
+
+        return called
+
+    @contextmanager
+    def used(self) -> Iterator["FaultyDisk"]:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("write", "pwrite", "fsync", "ftruncate"):
+                patch.setattr(os, name, self.call(name, getattr(os, name)))
+            yield self
+
+
+def run_on_faulty_disk(folder: Path, seed: int, steps: int = 400) -> tuple[list[int], list[int], list[int]]:
+    """Append and send at random, on a disk that fails in phases; what was appended, what was told, what came out."""
+    disk = FaultyDisk(seed)
+    added, told, found = [], [], []
+    with disk.used():
+        spool = Spool(folder, most_bytes=disk.random.choice([8_000, 20_000, 1 << 20]))
+        for step in range(steps):
+            if step % 50 == 0:
+                disk.rate = disk.random.choice([0.0, 0.1, 0.5, 1.0])
+            if disk.random.random() < 0.7:
+                added.append(step)
+                try:
+                    told += [one.origin.number for one in spool.append(arrival(step, "x" * disk.random.randrange(80)))]
+                except OSError:
+                    told.append(step)
+            elif (first := spool.first()) is not None:
+                found.append(first.origin.number)
+                spool.sent()
+            if disk.random.random() < 0.02:
+                spool.sync()
+        disk.rate = 0.0
+        before = len(told)
+        for step in range(steps, steps + 20):  # there is space again
+            added.append(step)
+            told += [one.origin.number for one in spool.append(arrival(step))]
+        assert not set(told[before:]) & set(range(steps, steps + 20))
+        found += [one.origin.number for one in take_all(spool)]
+        assert spool.damaged == 0
+        assert list(folder.glob(f"*{SUFFIX}")) == []
+        spool.close()
+    assert disk.failures > 0
+    return added, told, found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_on_a_disk_that_fails_each_event_comes_out_once_or_is_told(tmp_path: Path, seed: int) -> None:
+    added, told, found = run_on_faulty_disk(tmp_path, seed)
+    assert sorted(told + found) == added
+    assert found == sorted(found)
+
+
+@pytest.mark.slow
+def test_sweep_of_disks_that_fail(tmp_path: Path) -> None:
+    for seed in range(100, 1100):
+        added, told, found = run_on_faulty_disk(tmp_path / str(seed), seed)
+        assert sorted(told + found) == added
+
+
+def test_files_that_cannot_be_read_again_are_counted(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, most_bytes=16_000)
+    for number in range(100):
+        spool.append(arrival(number))
+    victim = min(tmp_path.glob(f"*{SUFFIX}"))
+    victim.unlink()
+    found = take_all(spool)
+    assert 0 < spool.damaged == 100 - len(found) < 100
+    spool.close()

@@ -374,3 +374,21 @@ def test_a_file_that_cannot_be_read(path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(GrantsError, match=r"grants.toml: not TOML"):
         read_grants(path, TYPES)
+
+
+def test_who_may_be_a_gateway_is_said_by_roles_and_users_and_holds_in_their_realms(tmp_path: Path) -> None:
+    (tmp_path / "g").write_text(
+        '[roles.gate]\ngateway = true\n[users.ann]\nroles = ["gate"]\nrealms = ["site-*"]\n'
+        "[users.bob]\ngateway = false\n[users.cat]\ngateway = true\n"
+    )
+    grants = read_grants(tmp_path / "g", [])
+    found = {
+        (user, realm): bool(grants.within(realm).may_be_gateway(user))
+        for user in ("ann", "bob", "cat", "dan")
+        for realm in ("city", "site-1")
+    }
+    assert {key for key, may in found.items() if may} == {("ann", "site-1"), ("cat", "city"), ("cat", "site-1")}
+    assert "topic readwrite @genus/city/gate/#" in grants.mosquitto_acl("city")
+    (tmp_path / "g").write_text("[users.ann]\ngateway = 1\n")
+    with pytest.raises(GrantsError, match=r"\[users.ann\]: gateway must be true or false, not 1"):
+        read_grants(tmp_path / "g")

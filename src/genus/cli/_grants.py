@@ -116,19 +116,21 @@ def _show(found: Grants, users: Iterable[str], as_json: bool) -> None:
         return
     from rich.console import Console
 
-    table = plain_table("user", "may publish", "may subscribe to")
+    table = plain_table("user", "may publish", "may subscribe to", "gateway")
     for user, granted in rows.items():
-        table.add_row(user, ", ".join(granted["publish"]) or "-", ", ".join(granted["subscribe"]) or "-")
+        types = (", ".join(granted[action]) or "-" for action in ("publish", "subscribe"))
+        table.add_row(user, *types, "yes" if granted["gateway"] else "-")
     Console().print(table)
     click.echo(f"{found.source}: {counted(len(rows), 'user')}", err=True)
 
 
-def _granted(found: Grants, user: str) -> dict[str, list[str]]:
+def _granted(found: Grants, user: str) -> dict[str, Any]:
     grants_of = found.users[user]
-    return {
+    types = {
         action: list(dict.fromkeys(str(grant) for grant in grants_of if grant.action == action))
         for action in ("publish", "subscribe")
     }
+    return types | {"gateway": bool(found.may_be_gateway(user))}
 
 
 @grants.command("zenoh")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from genus.net._envelope import Origin
     from genus.net._gateway.file import GatewayFile, load_gateway
     from genus.net._gateway.gateway import Gateway, GatewaySide
-    from genus.net._gateway.rate import RateLimit
+    from genus.net._gateway.rules import RateLimit
     from genus.net._gateway.status import GatewayStatus, SideStatus
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
@@ -85,7 +85,7 @@ if not TYPE_CHECKING:
         _envelope="Origin",
         _gateway__file="GatewayFile load_gateway",
         _gateway__gateway="Gateway GatewaySide",
-        _gateway__rate="RateLimit",
+        _gateway__rules="RateLimit",
         _gateway__status="GatewayStatus SideStatus",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",

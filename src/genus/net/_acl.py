@@ -15,9 +15,11 @@ import msgspec
 from genus.net._link.control import LAST, NEW, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL = ("here", "want", "gate", "tokens", "types", "beat", "lost", "late", "ping", "pong")
+CONTROL = ("here", "want", "tokens", "types", "beat", "lost", "late", "ping", "pong")
 """Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, and copies of
 events of new classes, under `new`, are granted as events are."""
+GATE = "gate"
+"""The control key that gateways send, and every participant receives: who sends it can make a gateway stand by."""
 
 Identity: TypeAlias = Literal["certificate", "user"]
 """By what a zenoh router knows a user: the common name of its certificate, or the user name that it gives."""
@@ -26,10 +28,11 @@ _SUBJECT_FIELDS: Mapping[Identity, str] = {"certificate": "cert_common_names", "
 
 
 class UserKeys(msgspec.Struct, frozen=True):
-    """The patterns of the events that a user may publish, and of those that it may receive."""
+    """The patterns of the events that a user may publish, and of those that it may receive; if it may be a gateway."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
+    is_gateway: bool = False
 
 
 def kept_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
@@ -54,7 +57,11 @@ def new_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
 
 def control_patterns(dialect: Dialect, realm: str) -> tuple[str, ...]:
     """The patterns of the control keys that every participant needs."""
-    return tuple(dialect.join([ROOT, realm, what, dialect.rest]) for what in CONTROL)
+    return tuple(_control_pattern(dialect, realm, what) for what in CONTROL)
+
+
+def _control_pattern(dialect: Dialect, realm: str, what: str) -> str:
+    return dialect.join([ROOT, realm, what, dialect.rest])
 
 
 # -- zenoh -------------------------------------------------------------------------------------------------------------
@@ -92,14 +99,21 @@ def _common_rules(realm: str) -> Iterator[dict[str, Any]]:
     keepers = ZENOH.join([ROOT, realm, ZENOH.one, "@keeper", ZENOH.rest])
     kept = ZENOH.join([ROOT, realm, LAST, ZENOH.rest])
     yield _rule("genus-control", _ALL, ["ingress", "egress"], [*control, *caches, keepers])
+    gates = [_control_pattern(ZENOH, realm, GATE)]
+    yield _rule("genus-gateways-asked", _ASKED, ["ingress"], gates)
+    yield _rule("genus-gateways-seen", _SENT, ["egress"], gates)
     yield _rule("genus-kept", ["declare_queryable"], ["ingress", "egress"], [kept])
 
 
 def _user_rules(user: str, realm: str, keys: UserKeys) -> Iterator[dict[str, Any]]:
-    """Four rules at most: what it sends and is asked for, and what it asks for and is sent.
+    """Six rules at most: what it sends and is asked for, and what it asks for and is sent.
 
     What others ask for is told to a publisher even if it is wider than the grant: else it would not send at all.
     """
+    if keys.is_gateway:
+        gates = [_control_pattern(ZENOH, realm, GATE)]
+        yield _rule(f"{user} is a gateway", _SENT, ["ingress"], gates)
+        yield _rule(f"{user} is asked as a gateway", _ASKED, ["egress"], gates)
     if keys.publish:
         sent = _with_kept(realm, keys.publish)
         everything = _with_kept(realm, [ZENOH.join([realm, ZENOH.rest])])
@@ -134,6 +148,7 @@ def _user_lines(user: str, realm: str, keys: UserKeys) -> Iterator[str]:
     yield f"user {user}"
     for pattern in control_patterns(MQTT, realm):
         yield f"topic readwrite {pattern}"
+    yield f"topic {_access(keys.is_gateway, True)} {_control_pattern(MQTT, realm, GATE)}"
     for pattern in dict.fromkeys((*keys.publish, *keys.subscribe)):
         access = _access(pattern in keys.publish, pattern in keys.subscribe)
         yield f"topic {access} {pattern}"

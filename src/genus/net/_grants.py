@@ -21,11 +21,14 @@ from genus.net._acl import Identity, UserKeys, mosquitto_text, zenoh_config
 from genus.targets import topics
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-Action: TypeAlias = Literal["publish", "subscribe"]
+Action: TypeAlias = Literal["publish", "subscribe", "gateway"]
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """The types that a user may publish or subscribe, by name, in the realms that match all of the pattern lists."""
+    """The types that a user may publish or subscribe, by name, in the realms that match all of the pattern lists.
+
+    The action `gateway` has no types: the user may be one of several gateways of a name.
+    """
 
     action: Action
     names: tuple[str, ...]
@@ -97,6 +100,13 @@ class Grants(msgspec.Struct, frozen=True):
         name = name_of(cls)
         return Allowed(by) if by else Refusal(f"{who} may not publish {name}: {self._shown(grants)}", (name,))
 
+    def may_be_gateway(self, who: str) -> Allowed | Refusal:
+        """Whether a user may be one of several gateways of a name, of which one is active."""
+        grants = self._of(who, "gateway")
+        if isinstance(grants, Refusal) or grants:
+            return grants if isinstance(grants, Refusal) else Allowed(tuple(grants))
+        return Refusal(f"{who} may not be a gateway that has a name: {self.source} does not say gateway = true")
+
     def may_subscribe(self, who: str, subscription: Subscription) -> Allowed | Refusal:
         """Whether a user may subscribe; if not, the refusal says which types are not granted and which would be."""
         grants = self._of(who, "subscribe")
@@ -158,10 +168,11 @@ class Grants(msgspec.Struct, frozen=True):
 
     def _keys(self, dialect: Dialect, realm: str, grants: tuple[Grant, ...]) -> UserKeys:
         found: dict[Action, dict[str, None]] = {"publish": {}, "subscribe": {}}
-        for grant in grants:
+        for grant in [each for each in grants if each.names]:
             compiled = topics.compile(self._subscription(grant), dialect, realm)
             found[grant.action] |= dict.fromkeys(compiled.patterns)
-        return UserKeys(tuple(found["publish"]), tuple(found["subscribe"]))
+        is_gateway = any(grant.action == "gateway" for grant in grants)
+        return UserKeys(tuple(found["publish"]), tuple(found["subscribe"]), is_gateway)
 
     def _subscription(self, grant: Grant) -> Subscription:
         if self.types is None:
@@ -195,6 +206,10 @@ class Permit(msgspec.Struct, frozen=True):
     def check_subscribe(self, subscription: Subscription) -> None:
         """BusError with the reason if the subscription may not be made."""
         _raise_refusal(self.grants.may_subscribe(self.who, subscription))
+
+    def check_gateway(self) -> None:
+        """BusError with the reason if a gateway that has a name may not be here."""
+        _raise_refusal(self.grants.may_be_gateway(self.who))
 
 
 def _raise_refusal(answer: Allowed | Refusal) -> None:

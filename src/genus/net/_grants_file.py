@@ -24,7 +24,7 @@ from genus.model import is_event_type
 from genus.net._grants import Action, Grant, Grants, Permit, types_by_name
 
 LARGEST_FILE = 16 * 1024 * 1024
-_ROLE_KEYS = ("publish", "subscribe", "realms")
+_ROLE_KEYS = ("publish", "subscribe", "gateway", "realms")
 _USER_KEYS = ("roles", *_ROLE_KEYS)
 _ACTIONS: tuple[Action, ...] = ("publish", "subscribe")
 _GRANT = re.compile(r"\s*(exact\s+)?([^\s&]+(?:\s*&\s*[^\s&]+)*)\s*")
@@ -41,9 +41,10 @@ class _Role(msgspec.Struct, frozen=True):
 def read_grants(path: str | os.PathLike[str], types: Iterable[type] | Catalog | None = None) -> Grants:
     """Read a grants file.
 
-    `[roles.NAME]` has `publish` and `subscribe`, lists of types, and `realms`, a list of patterns such as `site-*` for
-    the realms in which they hold (default: all). `[users.NAME]` has the same, and `roles`. The name of a user is the
-    common name of its certificate, or its user name at the broker.
+    `[roles.NAME]` has `publish` and `subscribe`, lists of types, `gateway = true` if it may be one of several gateways
+    of a name, and `realms`, a list of patterns such as `site-*` for the realms in which they hold (default: all).
+    `[users.NAME]` has the same, and `roles`. The name of a user is the common name of its certificate, or its user name
+    at the broker.
 
     Args:
         path: The file.
@@ -143,6 +144,8 @@ def _read_role(where: str, table: object, keys: tuple[str, ...], known: Mapping[
         for action in _ACTIONS
         for text in _texts(where, entries, action)
     ]
+    if _is_true(where, entries, "gateway"):
+        grants.append(Grant("gateway", (), realms=realms))
     return _Role(tuple(grants), realms, _texts(where, entries, "roles"))
 
 
@@ -190,6 +193,13 @@ def _texts(where: str, entries: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) and one.strip() for one in value):
         raise GrantsError(f"{where}: {key} must be a list of texts, not {_shown(value)}")
     return tuple(value)
+
+
+def _is_true(where: str, entries: Mapping[str, Any], key: str) -> bool:
+    value = entries.get(key, False)
+    if not isinstance(value, bool):
+        raise GrantsError(f"{where}: {key} must be true or false, not {_shown(value)}")
+    return value
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -196,6 +196,7 @@ def _link(
         reliable=reliable,
         may_publish=None if permit is None else permit.check_publish,
         may_subscribe=None if permit is None else permit.check_subscribe,
+        may_be_gateway=None if permit is None else permit.check_gateway,
         foreign=[*foreign, *clouds],
         encode_cloud=_cloud_encoder(common.format),
     )

@@ -1,7 +1,7 @@
 """What gateways need of a link: what others want, events with their origin, and sending for others."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -95,6 +95,29 @@ class RelayLink(ABC):
     def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
         return end_nothing
+
+    hears_gateways = False
+    """Whether gateways hear each other by `tell_gateways`; where they do not, a token is enough to be seen."""
+
+    def tell_gateways(self, text: str) -> None:  # noqa: B027 - a default
+        """Tell the other gateways on this network something, under a key that access lists give to gateways only."""
+
+    def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with what other gateways tell; returns a function to end it.
+
+        BusError if this participant may not be a gateway.
+        """
+        return end_nothing
+
+    def follow(self, senders: Collection[bytes]) -> None:  # noqa: B027 - a default
+        """Remember the last packets that these participants, other gateways, send; replaces those before."""
+
+    def repeat(self) -> None:  # noqa: B027 - a default
+        """Send what is remembered of others again as it was, and how far they came: they are gone.
+
+        What they had queued for receivers that were busy went with them. Receivers drop what they have, and notice
+        what is still missing by the numbers of the sender.
+        """
 
     def lose(self, arrival: Arrival) -> None:  # noqa: B027 - a default
         """An event could not be forwarded: let the receivers on this network miss it, if they can notice."""

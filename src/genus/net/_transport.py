@@ -37,11 +37,13 @@ class Abilities(msgspec.Struct, frozen=True):
     """What a transport can keep, for the contract at `announce`; it may change when a connection is made.
 
     `keeps` is whether newest packets are kept for later subscribers, `reliable` whether losses can be repaired, and
-    `why` says for each that it cannot keep, by name, the reason.
+    `why` says for each that it cannot keep, by name, the reason. `has_server` says that packets go through a server
+    with a queue for each receiver: what has reached one is on its way to all, whatever becomes of its sender.
     """
 
     keeps: bool = True
     reliable: bool = True
+    has_server: bool = False
     largest: int = 64 * 1024 * 1024
     why: Mapping[str, str] = {}
 

@@ -1,7 +1,6 @@
 """Gateways as TOML files: `load_gateway` reads and checks one, `GatewayFile.open` runs it."""
 
 import os
-import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -17,15 +16,13 @@ from genus.errors import BusError, GenusError, SpanError, did_you_mean
 from genus.filters import Subscription, TypesByName
 from genus.model import Event, is_type, name_of
 from genus.net._gateway.gateway import Gateway, GatewaySide
-from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.spool import FILES, MOST_BYTES
+from genus.net._gateway.rules import RateLimit, parse_rate
+from genus.net._gateway.spool import MOST_BYTES, parse_size
 
 KEYS = ("name", "types", "side")
 SIDE_KEYS = (
     "name", "address", "export", "import", "wants", "rate", "quality", "spool", "spool_size", "gateways"
 )  # fmt: skip
-_SIZES = {"kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-LEAST_SPOOL = FILES * 1024
 
 LoadTypes = Callable[[str], Iterable[type]]
 """Loads the event types of a module or file."""
@@ -42,7 +39,7 @@ class SideSettings(msgspec.Struct, frozen=True, kw_only=True):
     rate: Mapping[type, RateLimit] = {}
     quality: Mapping[type, QoS] = {}
     spool: Path | None = None
-    spool_bytes: int = MOST_BYTES
+    spool_size: int = MOST_BYTES
     gateways: tuple[int, ...] = ()
 
 
@@ -137,7 +134,7 @@ class _Reader:
             rate=self._by_type(table, "rate", parse_rate),
             quality=self._by_type(table, "quality", parse_qos),
             spool=self._path.parent / spool if spool else None,
-            spool_bytes=self._size(table),
+            spool_size=self._size(table),
             gateways=self._numbers(table, "gateways"),
         )
 
@@ -190,12 +187,10 @@ class _Reader:
             self._refuse(f"{key}: {problem}")
 
     def _size(self, table: Mapping[str, Any]) -> int:
-        text = self._text(table, "spool_size", f"{MOST_BYTES // 1024**2}MiB")
-        found = re.fullmatch(r"(\d{1,9})\s*(kB|MB|GB|KiB|MiB|GiB)", text.strip())
-        size = int(found[1]) * _SIZES[found[2]] if found is not None else 0
-        if size < LEAST_SPOOL:
-            self._refuse(f"spool_size is {text!r}; write one like '64MB', of at least {LEAST_SPOOL // 1024}KiB")
-        return size
+        try:
+            return parse_size(self._text(table, "spool_size", "64MiB"))
+        except BusError as problem:
+            self._refuse(str(problem).removeprefix(f"{self._where}: "))
 
     def _numbers(self, table: Mapping[str, Any], key: str) -> tuple[int, ...]:
         value = table.get(key, [])

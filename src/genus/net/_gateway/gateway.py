@@ -4,6 +4,7 @@ import json
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -16,10 +17,9 @@ from genus.filters import Subscription
 from genus.model import Event
 from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
-from genus.net._gateway.rate import RateLimit, parse_rate
-from genus.net._gateway.scope import Scope, SideRules
+from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
-from genus.net._gateway.spool import MOST_BYTES, Spool
+from genus.net._gateway.spool import MOST_BYTES, Spool, parse_size
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._metrics import Metric
 from genus.net._relay import Arrival, Want
@@ -28,11 +28,14 @@ GATE = "gate"
 STEP_S = 0.2
 """How often a gateway looks for what is due, at least."""
 SYNC_S = 1.0
+BEAT_S = 0.5
+"""How often other gateways are told that this one works."""
 LINGER_S, RESTORE_S = 0.5, 3.0
 """How long a side with a spool is believed to want what is gone, and how long after it is connected again."""
 CATCH_UP_S = 0.05
 """How long an event waits at most until the interest that was told before it is followed."""
 MOST_TOKEN = 2000
+MOST_FOLLOWED = 16
 
 
 class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,12 +45,14 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
         bus: The bus, from `open_bus`; the gateway does not close it.
         name: Names the side in tables. Gateways that share a CAN bus must give it the same name.
         export: Types that may leave this side, with those below them; None: all.
-        imports: Types that may enter this side, with those below them; None: all.
-        wants: What this side wants in any case, as a CAN bus, whose nodes do not tell it.
+        imports: Types that may enter this side, with those below them; None: all. A CAN bus, whose nodes do not tell
+            what they want, wants all that is named here and not narrowed by `wants`.
+        wants: What this side wants in any case.
         rate: Limits for types that enter this side, as `RateLimit` or text: `{Loop: "10/s"}`.
         quality: The quality of service with which types are sent to this side.
         spool: A folder for events that wait while this side is not connected; None: they are lost then.
-        spool_bytes: The most that the folder may take; the oldest events are dropped for new ones.
+        spool_size: The most that the folder may take, in bytes or as `"64MB"`; the oldest events are dropped for new
+            ones.
         gateways: On CAN: node numbers of other gateways. What they send is not carried further.
     """
 
@@ -59,7 +64,7 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
     rate: Mapping[type, RateLimit | str] = {}
     quality: Mapping[type, QoS] = {}
     spool: str | os.PathLike[str] | None = None
-    spool_bytes: int = MOST_BYTES
+    spool_size: int | str = MOST_BYTES
     gateways: Sequence[int] = ()
 
 
@@ -74,6 +79,8 @@ class _Side:
         self.is_virtual = given.bus.wait_for is not None
         self.is_network = self.segment is None and not isinstance(self.link, LocalLink)
         self.configured = [_as_subscription(one) for one in given.wants]
+        if self.segment is not None:  # its nodes do not tell what they want
+            self.configured += _implied(given.imports or (), self.configured)
         self.origin = os.urandom(8).hex()
         self.asked = 0
         self.believed: list[Want] = []
@@ -82,6 +89,8 @@ class _Side:
         self.relay = self.link.relay(lambda arrival: receive(number, arrival))
         self.ends: list[Callable[[], None]] = []
         self.shown: tuple[str, Callable[[], None]] | None = None
+        self.followed: deque[bytes] = deque(maxlen=MOST_FOLLOWED)
+        """The uids of other gateways of the same name on this side."""
 
     def rules(self) -> SideRules:
         """What the machine is to know of it."""
@@ -92,6 +101,7 @@ class _Side:
             {cls: parse_rate(rate) if isinstance(rate, str) else rate for cls, rate in given.rate.items()},
             self.segment.prefix if self.segment is not None else b"",
             self.segment is None,
+            self.link.hears_gateways,
         )
 
     def wants(self, now: float) -> list[Want]:
@@ -170,6 +180,7 @@ class Gateway:
         rules = [side.rules() for side in self._sides]
         self._machine = GatewayMachine(self.uid, rules, is_doubled=bool(name), now=self._clock())
         self._outlets = [self._outlet(side) for side in self._sides]
+        self._was_active = self._machine.is_active
         self._peers: dict[tuple[int, str], dict[str, str]] = {}
         """By side and link: the texts of the tokens of other gateways, with the uid in each."""
         self._dirty = set(range(len(given)))
@@ -179,6 +190,8 @@ class Gateway:
         self._is_stepping = threading.Lock()
         self._wake = threading.Event()
         self._synced_at = 0.0
+        self._told_at = -BEAT_S
+        """When the other gateways were told that this one works."""
         self._refused: set[str] = set()
         for side in self._sides:
             self._join(side)
@@ -194,7 +207,7 @@ class Gateway:
 
     def _outlet(self, side: _Side) -> Outlet:
         given = side.given
-        spool = Spool(given.spool, given.spool_bytes) if given.spool is not None else None
+        spool = Spool(given.spool, parse_size(given.spool_size)) if given.spool is not None else None
         runs = side.segment is not None and not side.is_virtual  # a channel of CAN is announced when it is first used
         counts = self._machine.counts[side.number]
         lost = partial(self._tell_lost, side.number)
@@ -214,6 +227,7 @@ class Gateway:
         side.ends.append(side.link.on_wants(lambda: self._wants_changed(side)))
         if self.name:
             side.ends.append(side.link.watch(GATE, lambda *token: self._token(number, *token)))
+            side.ends.append(side.link.on_gateways(lambda text: self._heard(number, text)))
         side.ends.append(side.link.on_connected(lambda is_connected: self._connected(number, is_connected)))
         if side.segment is not None:
             side.segment.gateways.update(side.given.gateways)
@@ -318,13 +332,49 @@ class Gateway:
             texts = self._peers.setdefault((side, link), {})
             if is_present:
                 texts[text] = peer.uid
+                self._told_at = -BEAT_S  # let a newcomer hear this one at once
+                self._follow(self._sides[side], link)
             else:
                 texts.pop(text, None)
-            for each in self._sides:
-                if is_present and each.segment is not None and each.name in peer.nodes:
-                    each.segment.gateways.add(peer.nodes[each.name])
+                if not texts:
+                    del self._peers[side, link]
+            if is_present and not self._sides[side].link.hears_gateways:
+                self._note_nodes(peer)
             self._put(self._machine.token(side, peer.uid, peer.uid in texts.values(), self._clock()))
         self._wake.set()
+
+    def _heard(self, side: int, text: str) -> None:
+        """Another gateway says that it works."""
+        peer = _read_token(text)
+        if peer is None or peer.name != self.name or peer.uid == self.uid:
+            return
+        with self._lock:
+            self._note_nodes(peer)
+            self._put(self._machine.heard_gateway(side, peer.uid, self._clock()))
+        self._wake.set()
+
+    def _note_nodes(self, peer: "_Token") -> None:
+        """Carry nothing further that the nodes of another gateway send on CAN; the file may limit which these are."""
+        for side in self._sides:
+            if side.segment is not None and side.name in peer.nodes and not side.given.gateways:
+                side.segment.gateways.add(peer.nodes[side.name])
+
+    def _follow(self, side: _Side, link: str) -> None:
+        """Remember what another gateway sends to a side, unless this one carries events itself."""
+        uid = bytes.fromhex(link)
+        if uid not in side.followed:
+            side.followed.append(uid)
+        if not self._was_active:
+            side.link.follow(side.followed)
+
+    def _note_role(self) -> None:
+        """Take over from other gateways, or stand by for them."""
+        self._was_active = self._machine.is_active
+        for side, outlet in zip(self._sides, self._outlets, strict=True):
+            if self._was_active:
+                outlet.take_over()
+            else:
+                side.link.follow(side.followed)
 
     # -- regular work ------------------------------------------------------------------------------------------------
 
@@ -380,8 +430,12 @@ class Gateway:
     def _show_tokens(self) -> None:
         if self.name and not self._is_closed:
             text = _Token(self.name, self.uid, self._nodes()).text()
+            is_due = self._clock() - self._told_at >= BEAT_S
+            self._told_at = self._clock() if is_due else self._told_at
             for side in self._sides:
                 side.show(text)
+                if is_due:
+                    side.link.tell_gateways(text)
 
     def _nodes(self) -> dict[str, int]:
         """By side: the number of this gateway's node on a CAN bus."""
@@ -390,6 +444,8 @@ class Gateway:
 
     def _put(self, forwards: list[Forward]) -> None:
         """Add events to the outlets; the lock is held, so that they are in order."""
+        if self._was_active != self._machine.is_active:
+            self._note_role()
         for forward in forwards:
             self._outlets[forward.target].put(forward.arrival)
 
@@ -482,6 +538,14 @@ def _check_names(sides: Sequence[GatewaySide]) -> None:
 
 def _types(given: Sequence[type] | None) -> tuple[type, ...] | None:
     return None if given is None else tuple(given)
+
+
+def _implied(imports: Sequence[type], stated: Sequence[Subscription]) -> list[Subscription]:
+    """What is wanted since it may enter: each of the types of which nothing else is said."""
+    said = [cls for one in stated for cls in one.types]
+    return [
+        Subscription(cls) for cls in imports if not any(issubclass(cls, one) or issubclass(one, cls) for one in said)
+    ]
 
 
 def _as_subscription(given: Subscription | str) -> Subscription:

@@ -18,14 +18,19 @@ from msgspec.structs import replace
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._envelope import MOST_HOPS, Origin
-from genus.net._gateway.election import SETTLE_S, Election
-from genus.net._gateway.interest import HOLD_S, Interest
-from genus.net._gateway.rate import Limiter
-from genus.net._gateway.routes import AnyOf, Route, declared, merged
-from genus.net._gateway.scope import SideRules
-from genus.net._gateway.standby import HELD_S, StandbyBuffer, node_of, renumbered
+from genus.net._gateway.interest import HOLD_S, AnyOf, Interest, Route, declared, merged
+from genus.net._gateway.rules import Limiter, SideRules
+from genus.net._gateway.standby import (
+    HELD_S,
+    SETTLE_S,
+    Election,
+    SeenEvents,
+    StandbyBuffer,
+    line_of,
+    node_of,
+    renumbered,
+)
 from genus.net._gateway.status import SideCounters
-from genus.net._gateway.window import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 
 MOST_KEPT = 10_000
@@ -79,7 +84,9 @@ class GatewayMachine:
         """The newest event of each type and value under which the newest is kept."""
         self._counted: dict[tuple[bytes, str], tuple[bytes, int]] = {}
         """By node and type of events that gateways count: the uid of the active gateway's, and the difference."""
-        self._election = Election(uid, self.sides, now + settle_s if is_doubled else None)
+        watched = [number for number, side in enumerate(self.sides) if side.tells_tokens]
+        heard_on = [number for number, side in enumerate(self.sides) if side.hears_gateways]
+        self._election = Election(uid, watched, heard_on, now + settle_s if is_doubled else None)
         self._is_active = not is_doubled
         self._standby = StandbyBuffer()
         self._changed = set(range(len(self.sides)))
@@ -308,6 +315,11 @@ class GatewayMachine:
     def token(self, side: int, uid: str, is_present: bool, now: float) -> list[Forward]:
         """Another gateway of the same name was seen on a side, or is gone."""
         self._election.token(side, uid, is_present)
+        return self._elect(now)
+
+    def heard_gateway(self, side: int, uid: str, now: float) -> list[Forward]:
+        """Another gateway of the same name said on a side that it works."""
+        self._election.hear(side, uid, now)
         return self._elect(now)
 
     def connected(self, side: int, is_connected: bool, now: float) -> list[Forward]:

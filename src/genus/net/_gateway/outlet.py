@@ -45,6 +45,8 @@ class Outlet:
     ) -> None:
         self.name, self.spool = name, spool
         self._on_lost = on_lost
+        self._damaged = spool.damaged if spool is not None else 0
+        """Events of the spool that could not be read, and were counted as lost."""
         self._bus, self._link, self._counts = bus, link, counts
         self._quality = dict(quality)
         self._channels: dict[type, EventChannel[Any] | None] = {}
@@ -53,6 +55,7 @@ class Outlet:
         self._refused: set[tuple[type, str]] = set()
         self._refusals: dict[type, tuple[GenusError, float]] = {}
         """Types that could not be announced, why, and when to try again."""
+        self._takes_over = False
         self._wake = threading.Event()
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -76,6 +79,10 @@ class Outlet:
         if len(self._queue) > MOST_QUEUED:
             self._lose(self._queue.popleft())
 
+    def take_over(self) -> None:
+        """Repeat what other gateways sent last before the next event is sent: this one carries on for them."""
+        self._takes_over = True
+
     def drain(self) -> None:
         """Send what waits, unless another thread is doing it; that one sends these events too."""
         if self._thread is not None:
@@ -90,35 +97,56 @@ class Outlet:
             self._drain()
 
     def _drain(self) -> None:
-        while (self._queue or self._may_empty_spool()) and self._sending.acquire(blocking=False):
+        while self._has_work() and self._sending.acquire(blocking=False):
             try:
-                while self._queue or self._may_empty_spool():
+                while self._has_work():
                     self._send_next()
             finally:
                 self._sending.release()
 
-    def _may_empty_spool(self) -> bool:
-        return self.spool is not None and self.is_connected and bool(len(self.spool))
+    def _has_work(self) -> bool:
+        may_empty_spool = self.spool is not None and self.is_connected and bool(len(self.spool))
+        return self._takes_over or bool(self._queue) or may_empty_spool
 
     def _send_next(self) -> None:
         """Send the oldest event: of the spool, if that has any and the side is connected."""
+        if self._takes_over:
+            self._takes_over = False
+            self._repeat()
         if self.spool is not None and (len(self.spool) or not self.is_connected):
             while self._queue:
                 self._write(self.spool, self._queue.popleft())
             first = self.spool.first() if self.is_connected else None
+            self._count_damaged(self.spool)
             if first is not None:
                 self._forward(first)
                 self.spool.sent()
         elif self._queue:
             self._forward(self._queue.popleft())
 
+    def _repeat(self) -> None:
+        try:
+            self._link.repeat()
+            self._link.follow(())
+        except Exception:  # of a transport: what waits is sent all the same
+            log.exception("a gateway failed to repeat on %s what another one had sent", self.name)
+
     def _write(self, spool: Spool, arrival: Arrival) -> None:
+        """Put an event into the spool, for which others may have to go; one that cannot be written is lost."""
         try:
             for dropped in spool.append(arrival):
                 self._lose(dropped)
             self._counts.spooled += 1
+            self._count_damaged(spool)
         except (OSError, GenusError) as problem:
             self._refuse(arrival, f"it cannot be spooled: {problem}")
+
+    def _count_damaged(self, spool: Spool) -> None:
+        """Count events as lost that cannot be read again; whose they were is not known."""
+        if spool.damaged > self._damaged:
+            log.warning("%d events of the spool %s cannot be read", spool.damaged - self._damaged, spool.folder)
+            self._counts.lost += spool.damaged - self._damaged
+            self._damaged = spool.damaged
 
     def _forward(self, arrival: Arrival) -> None:
         began = time.monotonic()

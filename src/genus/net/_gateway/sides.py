@@ -22,9 +22,8 @@ from genus.filters import AllOf, Subscription
 from genus.filters._subscription import rebuild
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
-from genus.net._gateway.routes import AnyOf, merged
-from genus.net._gateway.standby import PREFIX_BYTES
-from genus.net._gateway.window import SeenEvents, line_of
+from genus.net._gateway.interest import AnyOf, merged
+from genus.net._gateway.standby import PREFIX_BYTES, SeenEvents, line_of
 from genus.net._link.kept import kept_value
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 

@@ -2,7 +2,11 @@
 
 A folder with numbered files, each of which holds frames as a recording does (`genus.bus._frames`): a frame that was cut
 or damaged loses its own event, and is counted. A frame has a msgpack array of three: where the event comes from, the
-value under which it is kept, and the event as in a recording. The file `position` says how far events were sent.
+value under which it is kept, and the event as in a recording. The file `position` says how far events were sent; it is
+overwritten in place, so that a full disk does not stop it.
+
+A disk may refuse anything at any time. An event that was not written whole is not in the spool, and its file is cut
+where that event began: whoever appended it knows that it is lost. The next one is tried again.
 
 Every event is handed to the operating system at once, so that nothing is lost if the process is killed; `sync`, about
 once a second, writes it to the disk, so that a power failure loses about a second. After a crash, up to
@@ -10,13 +14,14 @@ once a second, writes it to the disk, so that a power failure loses about a seco
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+import re
 import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
@@ -40,6 +45,22 @@ _FORGOTTEN = b"\x00"
 """Stands before an event that is kept no more; no recorded event begins so."""
 
 
+_SIZES = {"kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+
+
+def parse_size(size: int | str) -> int:
+    """The size of a spool in bytes, given so or as text; BusError if it cannot be read, or is too small.
+
+    >>> parse_size("64MB"), parse_size("1 MiB")
+    (64000000, 1048576)
+    """
+    found = re.fullmatch(r"(\d{1,9})\s*(kB|MB|GB|KiB|MiB|GiB)", size.strip()) if isinstance(size, str) else None
+    bytes_ = size if isinstance(size, int) else int(found[1]) * _SIZES[found[2]] if found is not None else 0
+    if bytes_ < FILES * 1024:
+        raise BusError(f"spool_size is {size!r}; write one like '64MB', of at least {FILES}KiB")
+    return bytes_
+
+
 def _encode(arrival: Arrival, at_us: int) -> bytes:
     origin = _ORIGIN.pack(arrival.origin.uid, arrival.origin.number, arrival.origin.hops)
     event = encode_event(arrival.event, at_us)
@@ -56,14 +77,14 @@ class Spool:
         self.folder = Path(folder)
         self.most_bytes = most_bytes
         self.damaged = 0
-        """Parts of files that could not be read, and events of types that are unknown."""
+        """Events that could not be read again, as their file or type could not; and damaged parts of older files."""
         self._stated: set[type] = set()
         self._decoder = EventDecoder(None, lambda name: [file.read_bytes() for file in self.folder.glob("*.type")])
-        self._lock = self._open_folder()
+        self._position = self._open_folder()
         self._counts: dict[int, int] = {}
         """By file: the events that wait in it."""
         self._sizes: dict[int, int] = {}
-        self._writing: BinaryIO | None = None
+        self._writing: int | None = None
         self._newest = 0
         self._reading: Iterator[Arrival] | None = None
         self._next: Arrival | None = None
@@ -71,18 +92,19 @@ class Spool:
         """Events of the oldest file that were sent."""
         self._read_folder()
 
-    def _open_folder(self) -> BinaryIO:
+    def _open_folder(self) -> int:
+        """The file `position`, which is locked while the folder is used."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = (self.folder / "lock").open("wb")
+            position = os.open(self.folder / "position", os.O_RDWR | os.O_CREAT, 0o666)
         except OSError as problem:
             raise BusError(f"the spool {self.folder} cannot be used: {problem.strerror}") from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(position, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            lock.close()
+            os.close(position)
             raise BusError(f"the spool {self.folder} is used by another gateway; give each one of its own") from None
-        return lock
+        return position
 
     def _read_folder(self) -> None:
         """Count what an earlier process left."""
@@ -96,12 +118,13 @@ class Spool:
         self._newest = found[-1] if found else 0
         if found:
             self._skip_sent(found[0])
-        self._remove_empty()
+        for number in [number for number, count in self._counts.items() if not count]:
+            self._remove(number)
 
     def _skip_sent(self, oldest: int) -> None:
         """Go to where the earlier process was."""
         with contextlib.suppress(OSError, ValueError):
-            number, sent = map(int, (self.folder / "position").read_text().split())
+            number, sent = map(int, os.pread(self._position, 100, 0).split())
             if number == oldest:
                 self._sent = min(sent, self._counts[oldest])
                 self._counts[oldest] -= self._sent
@@ -120,13 +143,10 @@ class Spool:
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def append(self, arrival: Arrival) -> list[Arrival]:
-        """Add an event; returns old ones that were dropped for it. OSError if it cannot be written."""
+        """Add an event; returns old ones that were dropped for it. OSError if it is not added."""
         self._state(type(arrival.event))
         frame = _FORM.frame(_encode(arrival, time.time_ns() // 1000))
-        file = self._file_for(len(frame))
-        file.write(frame)
-        file.flush()
-        self._sizes[self._newest] += len(frame)
+        self._write(self._file_for(len(frame)), frame)
         self._counts[self._newest] += 1
         return self._drop_oldest()
 
@@ -136,42 +156,66 @@ class Spool:
             (self.folder / f"{digest_of(text)}.type").write_bytes(text)
         self._stated.add(cls)
 
-    def _file_for(self, size: int) -> BinaryIO:
+    def _file_for(self, size: int) -> int:
         """The file to write to; a new one if the last is full."""
         if self._writing is not None and self._sizes[self._newest] + size > self.most_bytes // FILES:
             self._end_file()
         if self._writing is None:
-            self._writing = self._path(self._newest + 1).open("xb")
             self._newest += 1
-            self._writing.write(_FORM.header)
-            self._sizes[self._newest], self._counts[self._newest] = len(_FORM.header), 0
+            self._writing = os.open(self._path(self._newest), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o666)
+            self._sizes[self._newest] = self._counts[self._newest] = 0
+            self._write(self._writing, _FORM.header)
         return self._writing
+
+    def _write(self, file: int, data: bytes) -> None:
+        """Write all, or nothing: what a full disk took of it is cut off, or no more is written to the file."""
+        try:
+            if os.write(file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            try:
+                os.ftruncate(file, self._sizes[self._newest])
+            except OSError:
+                self._end_file()
+            if not self._sizes[self._newest]:  # it has no header
+                self._end_file()
+                self._delete(self._newest)
+            raise
+        self._sizes[self._newest] += len(data)
 
     def _end_file(self) -> None:
         if self._writing is not None:
             self.sync()
-            self._writing.close()
+            with contextlib.suppress(OSError):
+                os.close(self._writing)
             self._writing = None
 
     def _drop_oldest(self) -> list[Arrival]:
         dropped: list[Arrival] = []
         while self.size > self.most_bytes and len(self._counts) > 1:
             oldest = next(iter(self._counts))
-            dropped += self._read(oldest, self._sent)
+            found = list(self._read(oldest, self._sent))
+            self._counts[oldest] -= len(found)
             self._remove(oldest)
+            dropped += found
         return dropped
 
     def _remove(self, number: int) -> None:
-        del self._counts[number], self._sizes[number]
-        self._path(number).unlink(missing_ok=True)
+        """Remove the oldest file; events that should still be in it could not be read."""
+        self.damaged += self._counts[number]
+        self._delete(number)
         self._reading, self._next, self._sent = None, None, 0
+
+    def _delete(self, number: int) -> None:
+        del self._counts[number], self._sizes[number]
+        with contextlib.suppress(OSError):
+            self._path(number).unlink()
 
     def sync(self) -> None:
         """Write to the disk what was handed to the operating system."""
         if self._writing is not None:
             with contextlib.suppress(OSError):
-                self._writing.flush()
-                os.fsync(self._writing.fileno())
+                os.fsync(self._writing)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -196,11 +240,17 @@ class Spool:
         self._sent += 1
         oldest = next(iter(self._counts))
         self._counts[oldest] -= 1
-        if self._sent % POSITION_EVERY == 0:
+        if not self._counts[oldest]:
+            self._remove(oldest)
+        elif self._sent % POSITION_EVERY == 0:
             self._write_position(oldest)
 
     def _read(self, number: int, skipped: int) -> Iterator[Arrival]:
-        data = self._path(number).read_bytes()
+        """The events of a file that can be read."""
+        try:
+            data = self._path(number).read_bytes()
+        except OSError:
+            return
         frames = [part for part in frames_in(data, _FORM) if isinstance(part, Frame)]
         for frame in frames[skipped:]:
             arrival = self._decode(frame.packet)
@@ -222,18 +272,12 @@ class Spool:
         return Arrival(found.event, made, kept, is_forgotten) if isinstance(found, Recorded) else None
 
     def _write_position(self, oldest: int) -> None:
-        draft = self.folder / "position.new"
         with contextlib.suppress(OSError):  # without it, some events are sent again, and recognised
-            draft.write_text(f"{oldest} {self._sent}")
-            os.replace(draft, self.folder / "position")
-
-    def _remove_empty(self) -> None:
-        for number in [number for number, count in self._counts.items() if not count]:
-            self._remove(number)
+            os.pwrite(self._position, f"{oldest:08d} {self._sent:010d}\n".encode(), 0)
 
     def close(self) -> None:
         """Write all to the disk, and let others use the folder."""
         self._end_file()
         if self._counts:
             self._write_position(next(iter(self._counts)))
-        self._lock.close()
+        os.close(self._position)

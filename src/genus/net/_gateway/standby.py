@@ -1,18 +1,71 @@
-"""What a standby gateway keeps: events that it heard on one side, until they are seen to have crossed to the other.
+"""Doubled gateways: which one is active, and what a standby keeps so that nothing is lost when that one dies.
 
-If the active gateway dies, these are what may not have crossed. Events of a CAN bus have no number: every gateway
-counts them itself. A standby takes the numbers of the active one from what it sees cross, so that an event which both
-forward is recognised as the same.
+The active gateway is the one with the lowest uid among those that are seen on all networks: their tokens are there, and
+they say now and then that they work, under a key that access lists give to gateways only. A token alone, which anybody
+can show, silences nobody. Uids begin with the time at which a gateway was started, so that one that is new stands by.
+
+A standby keeps the events that it heard on one side until they are seen to have crossed to the other: if the active
+gateway dies, these are what may not have crossed.
+
+Events are recognised by the numbers that their origins gave them. Those of a CAN bus have none: every gateway counts
+them itself. A standby takes the numbers of the active one from what it sees cross, so that an event which both forward
+is recognised as the same.
 """
 
 from collections import OrderedDict, deque
+from collections.abc import Collection
+from functools import lru_cache
+from math import inf
 
 from msgspec.structs import replace
 
-from genus.model import Event, name_of
+from genus.model import Event, name_of, tagged_attributes
 from genus.net._envelope import NUMBERS, Origin
-from genus.net._gateway.window import line_of
+from genus.net._link.numbers import OriginNumbers
 from genus.net._relay import Arrival
+
+MOST_WINDOWS = 65_536
+"""Origins and lines that are remembered; of more, those that were silent the longest are forgotten."""
+
+
+@lru_cache(4096)
+def _naming(cls: type) -> tuple[str, tuple[str, ...]]:
+    return name_of(cls), tuple(tagged_attributes(cls))
+
+
+def line_of(arrival: Arrival) -> str:
+    """What the numbers of an origin count: the events of a type, of one presence of its tagged attributes, and kept
+    under one value; as the keys of networks do."""
+    event = arrival.event
+    name, tagged = _naming(type(event))
+    if tagged:
+        name = f"{name}/{''.join('0' if getattr(event, each) is None else '1' for each in tagged)}"
+    return name if arrival.kept is None else f"{name}={arrival.kept}"
+
+
+class SeenEvents:
+    """State: the events that were seen, per origin and line."""
+
+    def __init__(self) -> None:
+        self._windows: OrderedDict[tuple[bytes, str], OriginNumbers] = OrderedDict()
+
+    def add(self, arrival: Arrival, line: str) -> bool:
+        """Note an event; returns whether it was not seen before."""
+        key = (arrival.origin.uid, line)
+        numbers = self._windows.get(key)
+        if numbers is not None:
+            self._windows.move_to_end(key)
+            return numbers.is_new(arrival.origin.number)
+        self._windows[key] = OriginNumbers(arrival.origin.number)
+        if len(self._windows) > MOST_WINDOWS:
+            self._windows.popitem(last=False)
+        return True
+
+    def is_newest(self, arrival: Arrival, line: str) -> bool:
+        """Whether nothing newer of the origin and line than this event was seen."""
+        numbers = self._windows.get((arrival.origin.uid, line))
+        return numbers is None or numbers.newest == arrival.origin.number
+
 
 MOST_HELD = 10_000
 HELD_S = 30.0
@@ -158,3 +211,74 @@ def renumbered(arrival: Arrival, uid: bytes, offset: int) -> Arrival:
     """The same event as another gateway has counted it."""
     origin = arrival.origin
     return replace(arrival, origin=Origin(uid, (origin.number + offset) % NUMBERS, origin.hops))
+
+
+TAKEOVER_S = 0.05
+"""How long after the active gateway is gone the next one waits for what was still on its way."""
+SETTLE_S = 1.0
+"""How long a new gateway that has a name waits for the tokens of others, before it may be the active one."""
+SILENT_S = 3.0
+"""How long a gateway may say nothing before it is taken for gone, whatever token there is."""
+ASLEEP_S = 1.0
+"""Who was not asked for this long has slept, and could not hear the others."""
+
+
+class Election:
+    """State: the gateways of the same name, on which sides their tokens are, and when they were last heard there."""
+
+    def __init__(self, uid: str, sides: Collection[int], heard_on: Collection[int], settled_at: float | None) -> None:
+        self._uid = uid
+        self._settled_at = settled_at
+        """When the tokens of others must have come; None: there is no election."""
+        self._sides, self._heard_on = set(sides), set(heard_on)
+        self._down: set[int] = set()
+        self._seen: dict[str, dict[int, float]] = {}
+        """By uid and side: when another gateway was heard, since its token is there."""
+        self._asked_at = settled_at or 0.0
+        self._has_rival = False
+        self._won_at = settled_at if settled_at is not None else 0.0
+        """When the election is won at the earliest."""
+
+    def token(self, side: int, uid: str, is_present: bool) -> None:
+        """The token of another gateway appeared on a side, or is gone."""
+        seen = self._seen.setdefault(uid, {})
+        if is_present:
+            seen.setdefault(side, -inf if side in self._heard_on else inf)
+        else:
+            seen.pop(side, None)
+        if not seen:
+            del self._seen[uid]
+
+    def hear(self, side: int, uid: str, now: float) -> None:
+        """Another gateway says on a side that it works; without a token that counts for nothing."""
+        if side in self._seen.get(uid, ()):
+            self._seen[uid][side] = now
+
+    def connected(self, side: int, is_connected: bool) -> None:
+        """A side was connected, or is not any more."""
+        (self._down.discard if is_connected else self._down.add)(side)
+
+    def is_won(self, now: float) -> bool:
+        """Whether no gateway with a lower uid works between all sides that this one is connected to."""
+        if self._settled_at is None:
+            return True
+        if now - self._asked_at > ASLEEP_S:
+            self._forgive(now - self._asked_at)
+        self._asked_at = max(now, self._asked_at)
+        had_rival = self._has_rival
+        self._has_rival = any(uid < self._uid and self._works(seen, now) for uid, seen in self._seen.items())
+        if had_rival and not self._has_rival:
+            self._won_at = max(self._won_at, now + TAKEOVER_S)
+        return not self._has_rival and now >= self._won_at
+
+    def _works(self, seen: dict[int, float], now: float) -> bool:
+        return all(now - seen.get(side, -inf) < SILENT_S for side in self._sides - self._down)
+
+    def _forgive(self, slept_s: float) -> None:
+        """Take the others for silent by so much less: what they said meanwhile was not heard yet."""
+        self._seen = {uid: {side: at + slept_s for side, at in seen.items()} for uid, seen in self._seen.items()}
+
+    def wake_at(self, now: float) -> float | None:
+        """When the election is won without further news."""
+        is_open = self._settled_at is not None and not self._has_rival and now < self._won_at
+        return self._won_at if is_open else None

@@ -7,7 +7,7 @@ speaker lives; the others are packets.
 |---|---|
 | `@genus/REALM/here/UID/ABOUT` | a participant, and what it says about itself |
 | `@genus/REALM/want/SPEAKER/ORIGIN/TEXT/HOPS` | a subscription |
-| `@genus/REALM/gate/UID/TEXT` | a gateway |
+| `@genus/REALM/gate/UID/TEXT`, `gate` | a gateway, and that it works |
 | `@genus/REALM/beat` | the newest numbers of a sender's keys |
 | `@genus/REALM/lost/UID`, `late/UID` | to a sender: packets that did not arrive, or arrived late |
 | `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |

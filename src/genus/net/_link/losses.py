@@ -29,6 +29,8 @@ SETTLE_RELIABLE_S = 5.0
 """The same where lost packets are sent again."""
 REPORT_S = 10.0
 """How far a drop of the transport and the report of it by a receiver may be apart; after that it is told twice."""
+GONE_S = 30.0
+"""How long a gateway that took over tells how far the one before it came."""
 MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
 JOIN_S = 3.0
@@ -77,6 +79,8 @@ class Losses:
         self._counts: dict[str, int] = {}
         self._balances: dict[str, tuple[int, float]] = {}
         """By key: packets that the transport dropped and receivers have not reported yet, or the reverse (negative)."""
+        self._gone: dict[bytes, float] = {}
+        """Senders that are gone, and until when this one tells how far they came."""
         self._heard: dict[bytes, float] = {}
         """When the last beat of each sender came."""
         self._lock = threading.Lock()
@@ -170,6 +174,7 @@ class Losses:
         As long as the transport drops beats, those keys are told again: a receiver that does not take its packets now
         must learn of all that it missed when it does.
         """
+        self._beat_gone()
         told: dict[str, tuple[int, int]] = {}
         while numbers := self._outgoing.beat(BEAT_KEYS):
             told |= numbers
@@ -192,6 +197,19 @@ class Losses:
     def beat_to_all(self) -> None:
         """Tell the numbers of all keys soon: one that has come back may have missed the last packets and beats."""
         self._beats_to_all = True
+
+    def beat_for(self, senders: Iterable[bytes]) -> None:
+        """Tell for some time how far other senders came, as it was seen here: they are gone and cannot do so."""
+        self._gone |= dict.fromkeys(senders, self._owner.now() + GONE_S)
+        self._beat_gone()
+
+    def _beat_gone(self) -> None:
+        self._gone = {sender: until for sender, until in self._gone.items() if self._owner.now() < until}
+        for sender in self._gone:
+            seen = [(known.key, numbers.last) for known in self._incoming if (numbers := known.numbers.get(sender))]
+            for start in range(0, len(seen), BEAT_KEYS):
+                part = {key: (last, last) for key, last in seen[start : start + BEAT_KEYS]}
+                self._send("beat", None, Beat(sender, part))
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

@@ -24,7 +24,7 @@ from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
-from genus.net._link.control import NEW, control_key
+from genus.net._link.control import LAST, NEW, control_key
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
@@ -33,15 +33,15 @@ from genus.net._link.lateness import LateEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
-from genus.net._link.presence import Participant, Presence
+from genus.net._link.presence import GATE, Participant, Presence
 from genus.net._link.publisher import NetPublisher
-from genus.net._link.relays import NetRelay
+from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.round_trips import RoundTrips
 from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
 from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
-from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
+from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -67,6 +67,7 @@ class NetLink(Link, RelayLink):
     """A link to the other participants of a network; made by `open_bus`."""
 
     capabilities = Capabilities(send_all=True, last_values=True)
+    hears_gateways = True
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class NetLink(Link, RelayLink):
         reliable: bool = False,
         may_publish: Callable[[type], None] | None = None,
         may_subscribe: Callable[[Subscription], None] | None = None,
+        may_be_gateway: Callable[[], None] | None = None,
         foreign: Sequence[ForeignSource] = (),
         encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -89,7 +91,7 @@ class NetLink(Link, RelayLink):
         self._connected_at = now()
         self._reliable = reliable
         self._runs = runs
-        self._may_publish, self._may_subscribe = may_publish, may_subscribe
+        self._may_publish, self._may_subscribe, self._may_be_gateway = may_publish, may_subscribe, may_be_gateway
         self._hex = self.uid.hex()
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
@@ -116,6 +118,8 @@ class NetLink(Link, RelayLink):
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
+        self._recent = RecentPackets(now)
+        self._on_gateways: list[Callable[[str], None]] = []
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
@@ -501,6 +505,46 @@ class NetLink(Link, RelayLink):
                 self._kept.keep_sent(key, arrival)
             self.deliver_own(event)
 
+    def tell_gateways(self, text: str) -> None:
+        """Tell the other gateways on this network something."""
+        sender = self.transport.sender(self._key(GATE), Sending(waits=False))
+        sender.put(text.encode(), b"")
+        sender.close()
+
+    def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function with what other gateways tell; BusError if this participant may not be one."""
+        if self._may_be_gateway is not None:
+            self._may_be_gateway()
+        if self._key(GATE) not in self._control:
+            self._control[self._key(GATE)] = self._hear_gateway
+            self.transport.subscribe(self._key(GATE))
+        self._on_gateways.append(heard)
+        return lambda: self._on_gateways.remove(heard)
+
+    def _hear_gateway(self, payload: bytes) -> None:
+        for heard in list(self._on_gateways):
+            heard(payload.decode(errors="replace"))
+
+    def follow(self, senders: Collection[bytes]) -> None:
+        """Remember the last packets that these participants, other gateways, send; replaces those before."""
+        self._recent.follow(senders)
+
+    def repeat(self) -> None:
+        """Send what is remembered of others again as it was, and how far they came: they are gone.
+
+        A server that has given a packet to one participant has it for all others.
+        """
+        packets = self._recent.take()
+        senders: dict[str, Sender] = {}
+        for key, envelope, payload in [] if self.transport.abilities.has_server else packets:
+            if key not in senders:
+                keep = key.startswith(self._key(LAST, ""))
+                senders[key] = self.transport.sender(key, Sending(NORMAL, self._reliable, keep, waits=False))
+            senders[key].put(payload, envelope)
+        for sender in senders.values():
+            sender.close()
+        self._losses.beat_for(self._recent.senders)
+
     def lose(self, arrival: Arrival) -> None:
         """An event could not be forwarded: let the receivers on this network miss it."""
         self._outgoing_for(arrival).skip(arrival.event, arrival.kept)
@@ -520,6 +564,8 @@ class NetLink(Link, RelayLink):
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         """A packet arrived."""
+        if self._recent.senders:
+            self._recent.note(key, envelope, payload)
         try:
             known = self._incoming.get(key)
             if known is not None:

@@ -1,15 +1,58 @@
-"""`NetRelay`: a gateway's access to a network."""
+"""`NetRelay`: a gateway's access to a network; `RecentPackets`: what other gateways sent there last."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
 
 from genus.filters import Subscription
 from genus.model import Event
+from genus.net._envelope import ATTRIBUTES, split_attributes
 from genus.net._link.interest import OwnWants
 from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival, Want
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
+
+RECENT, RECENT_BYTES, RECENT_S = 4096, 16 * 1024 * 1024, 10.0
+"""How many packets of other gateways are remembered, how many bytes, and for how long."""
+_SENDER = slice(13, 21)
+"""The uid of the sender in an envelope."""
+
+
+class RecentPackets:
+    """State: the last packets of some senders, by key, envelope and payload; bounded."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.senders: frozenset[bytes] = frozenset()
+        self._now = now
+        self._packets: deque[tuple[float, str, bytes, bytes]] = deque()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def follow(self, senders: Collection[bytes]) -> None:
+        """Remember the packets of these senders from now on."""
+        self.senders = frozenset(senders)
+
+    def note(self, key: str, envelope: bytes, payload: bytes) -> None:
+        """A packet arrived."""
+        own = (split_attributes(envelope) or ({}, b""))[1] if envelope.startswith(ATTRIBUTES) else envelope
+        if own[_SENDER] not in self.senders:
+            return
+        with self._lock:
+            self._packets.append((self._now(), key, envelope, payload))
+            self._size += len(envelope) + len(payload)
+            while len(self._packets) > RECENT or self._size > RECENT_BYTES:
+                _, _, old_envelope, old_payload = self._packets.popleft()
+                self._size -= len(old_envelope) + len(old_payload)
+
+    def take(self) -> list[tuple[str, bytes, bytes]]:
+        """The packets that are not too old, the oldest first; they are remembered no more."""
+        since = self._now() - RECENT_S
+        with self._lock:
+            found = [(key, envelope, payload) for at, key, envelope, payload in self._packets if at >= since]
+            self._packets.clear()
+            self._size = 0
+        return found
 
 
 class NetRelay:

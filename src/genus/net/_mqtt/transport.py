@@ -178,7 +178,7 @@ class MqttTransport:
         elif not limits.qos:
             why["reliable"] = "the broker has QoS 0 only"
         largest = min(LARGEST, max(0, limits.largest - OVERHEAD))
-        return Abilities(keeps=limits.keeps, reliable="reliable" not in why, largest=largest, why=why)
+        return Abilities(limits.keeps, "reliable" not in why, has_server=True, largest=largest, why=why)
 
     def open(self, receiver: Receiver) -> None:
         """Connect; BusError with the reason if it cannot be done."""

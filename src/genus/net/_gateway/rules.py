@@ -1,14 +1,19 @@
-"""Rate limits: how many events of a type enter a side per second, by a token bucket; time is an input."""
+"""Rules of a side: which event types may leave and enter it, and how many per second.
+
+Rates are limited by a token bucket; time is an input.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.errors import BusError
-from genus.model import Span, nanoseconds, seconds
-from genus.net._gateway.window import line_of
+from genus.errors import BusError, SubscriptionError
+from genus.filters import AllOf, Subscription
+from genus.filters._subscription import rebuild
+from genus.model import Span, is_event_type, nanoseconds, seconds
+from genus.net._gateway.standby import line_of
 from genus.net._relay import Arrival
 
 WhenLimited: TypeAlias = Literal["drop", "newest"]
@@ -130,3 +135,74 @@ class _Bucket:
         """When there is a token."""
         missing = max(0.0, 1 - self.tokens)
         return (self._filled_at or 0.0) + missing * self._per_s / self.limit.events
+
+
+# -- scope ----
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """The types, with all below them, that leave a side (`export`) and that enter it (`imports`); None: all."""
+
+    export: tuple[type, ...] | None = None
+    imports: tuple[type, ...] | None = None
+
+    def exports(self, cls: type) -> bool:
+        """Whether events of a class may leave the side."""
+        return self.export is None or issubclass(cls, self.export)
+
+    def imports_class(self, cls: type) -> bool:
+        """Whether events of a class may enter the side."""
+        return self.imports is None or issubclass(cls, self.imports)
+
+
+class SideRules(msgspec.Struct, frozen=True):
+    """What a machine knows of a side.
+
+    `prefix` begins the uids of origins whose events this gateway counts, as those of a CAN bus; empty if there are
+    none. `tells_tokens` says whether other gateways are seen there, `hears_gateways` whether they must be heard, too.
+    """
+
+    name: str
+    scope: Scope = Scope()
+    limits: Mapping[type, RateLimit] = {}
+    prefix: bytes = b""
+    tells_tokens: bool = True
+    hears_gateways: bool = False
+
+
+def cut(subscription: Subscription, types: tuple[type, ...] | None) -> list[Subscription]:
+    """What a subscription asks for within some types; they are few, and none if it asks for nothing there.
+
+    A subscription to a higher type becomes one for each of the types below it. One that is exact and to a kind may
+    stay wider than the types: the gateway tests the class of each event anyway.
+
+    >>> from genus import Event, Subscription
+    >>> class Loop(Event):
+    ...     lane: int
+    >>> class Lamp(Event): ...
+    >>> [str(one) for one in cut(Subscription(Event), (Loop,))], cut(Subscription(Lamp), (Loop,))
+    (['Loop'], [])
+    """
+    if types is None or _is_within(subscription, types):
+        return [subscription]
+    if subscription.exact:
+        return [] if is_event_type(subscription.type) else [subscription]
+    return list(dict.fromkeys(_narrowed(subscription, types)))
+
+
+def _is_within(subscription: Subscription, types: tuple[type, ...]) -> bool:
+    return any(issubclass(cls, types) for cls in subscription.types)
+
+
+def _narrowed(subscription: Subscription, types: tuple[type, ...]) -> Iterable[Subscription]:
+    """The same subscription to each of the types; an event type of another line has no events in common with it."""
+    for cls in types:
+        try:
+            yield rebuild(
+                AllOf((*subscription.types, cls)),
+                has=subscription.has,
+                lacks=subscription.lacks,
+                where=subscription.where,
+            )
+        except SubscriptionError:
+            continue

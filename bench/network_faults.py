@@ -1,0 +1,106 @@
+"""Rows of the table of faults in docs/networks.md: `python -m bench.network_faults [WORD ...]` runs and rewrites them.
+
+With words, only the faults whose text has one of them are run, and the other rows stay as they are. A fault is a
+function that gets a folder of its own and returns the counts that it checked; the tests run the same functions, with
+fewer or smaller cases.
+"""
+
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial, reduce
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.net import gateway_kills
+from tests.net.fault_counts import NONE, Counts
+from tests.net.test_gateway_losses import run_with_full_disk, run_with_full_spool
+
+PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
+BEGIN, END = "<!-- python -m bench.network_faults -->", "<!-- end of faults -->"
+KILLS = int(os.environ.get("GENUS_KILLS", "207"))
+
+
+class Fault(NamedTuple):
+    """A row: what is done to events, the function that does it, and the test that has the law."""
+
+    text: str
+    run: Callable[[Path], Counts]
+    test: str
+
+
+def _seeds(run: Callable[[Path, int], Counts], seeds: range) -> Callable[[Path], Counts]:
+    """The sum over seeds."""
+    return lambda folder: reduce(Counts.plus, (run(folder / str(seed), seed) for seed in seeds), NONE)
+
+
+def _kills() -> list[Fault]:
+    pairs = [*product(("ipc", "zenoh", "mqtt"), repeat=2)]
+    kills = KILLS // len(pairs)
+    return [
+        Fault(
+            f"the active one of two gateways killed {kills} times, `{road}:` to `{city}:`, the receiver stopped every "
+            "second time",
+            partial(gateway_kills.run, road=road, city=city, kills=kills, seed=place),
+            "test_gateway_kills",
+        )
+        for place, (road, city) in enumerate(pairs)
+    ]
+
+
+FAULTS = (
+    *_kills(),
+    Fault(
+        "the same, 10 times, CAN (`udp_multicast`) to `ipc:`",
+        partial(gateway_kills.run, road="can", city="ipc", kills=10, seed=1),
+        "test_gateway_kills",
+    ),
+    Fault("a gateway's disk full at times, its side gone at times, 60 seeds", _seeds(run_with_full_disk, range(60)),
+          "test_gateway_losses"),
+    Fault("a gateway's side gone, its spool full", run_with_full_spool, "test_gateway_losses"),
+)  # fmt: skip
+
+
+def main(words: list[str]) -> None:
+    """Run faults, and write the row of each when it is known."""
+    for fault in [fault for fault in FAULTS if not words or any(word in fault.text for word in words)]:
+        row = _row(fault, _run(fault))
+        print(row, flush=True)
+        PAGE.write_text(_with_row(PAGE.read_text(), fault.text, row))
+
+
+def _with_row(page: str, text: str, row: str) -> str:
+    """The page with a row in the place of the one that has the same text; rows of faults that are no more are gone."""
+    before, rest = page.split(BEGIN)
+    table, after = rest.split(END)
+    rows = {_cells(each)[0]: each for each in table.splitlines() if each.startswith("| ")} | {text: row}
+    heading = "| fault | sent | delivered once | told lost at the receiver | at the sender | test |"
+    known = [rows[fault.text] for fault in FAULTS if fault.text in rows]
+    made = "\n".join([heading, "|---|---:|---:|---:|---:|---|", *known])
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+def _run(fault: Fault) -> Counts:
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gf") as folder:
+        os.environ["XDG_RUNTIME_DIR"] = folder
+        counts = fault.run(Path(folder) / "run").check()
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
+    return counts
+
+
+def _row(fault: Fault, counts: Counts) -> str:
+    sent, delivered, _, receiver, sender = (f"{count:,}" for count in counts)
+    return f"| {fault.text} | {sent} | {delivered} | {receiver} | {sender} | `{fault.test}` |"
+
+
+def _cells(row: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
