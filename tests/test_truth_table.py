@@ -27,12 +27,14 @@ from genus.lake._tables import part_writer
 from genus.lake._tables.lake_catalog import CatalogFile
 from genus.lake._tables.names import POSITION
 from genus.model import vector
+from genus.model._unread import unread_values
 from genus.targets import arrow, can, coap, python, topics
 from genus.targets.coap import ServerTests
 from genus.targets.index import SubscriptionIndex
 from genus.targets.topics import Dialect
 from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
 from genus.testing import _generators as generators
+from genus.testing._evolutions import WIDER, unread_events
 from genus.testing._generators import pool
 
 from .devices.compiled import NOT_WANTED, OK, UNKNOWN_TYPE, device_of, frame_of
@@ -344,6 +346,32 @@ def test_a_source_that_is_a_number_is_absent_for_subscriptions_that_mean_a_text(
 def test_every_operator_at_every_edge_value(target: str, attribute: str, every: int) -> None:
     """Each comparison of each attribute type with each edge value, plain and negated, present, absent and NaN."""
     check(target, list(edge_subscriptions(attribute))[::every], edge_events(attribute))
+
+
+BY_KEY = ("zenoh", "mqtt", "nats")
+"""Targets that test the presence of tagged attributes as the sender states it, before values are read."""
+BY_PAYLOAD = ("c", "c-straight")
+"""Targets that get payloads; an event without a required value has none on CAN."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+def test_a_value_that_cannot_be_read_is_absent(target: str) -> None:
+    """Whatever it is, and also if the class requires it; an attribute that the class does not have changes nothing."""
+    tagged = vector(Sampler).find("number").name, "colour"
+    names = [name for name in WIDER if not (target in BY_KEY and name in tagged)]
+    events = unread_events(names, required=target not in BY_PAYLOAD)
+    if target in BY_KEY:
+        events = [event for event in events if not unread_values(event).keys() & set(tagged)]
+    asked = [one for name in names[:-1] for one in list(edge_subscriptions(name))[:: 5 * EVERY]]
+    for name in names[:-1]:
+        asked += [Subscription(cls, has=name) for cls in (Sampler, generators.MarkedSampler)]
+        asked += [Subscription(cls, lacks=name) for cls in (Sampler, generators.MarkedSampler)]
+        asked += [Subscription.parse(f"MarkedSampler where {name} is absent or octet == 7", [generators.MarkedSampler])]
+    found = oracle(asked, events)
+    assert any(map(any, found))
+    assert not all(map(all, found))
+    check(target, asked, events)
 
 
 SCALARS = ("flag", "tiny", "number", "real", "single", "text", "blob", "span", "time")

@@ -603,7 +603,7 @@ class TestSource:
             ("def limit(k): return property(lambda self: self.n > k)\n    p = limit(3)", "n > 3"),
             (
                 "@property\n    def p(self):\n        return self.n > EIGHT and self.n not in EIGHTS",
-                "n > 8 and not n in (8)",
+                "n > 8 and not (n is present and n in (8))",
             ),
             (f"@property\n    def p(this):\n        {DOCSTRING}\n        return this.n > 1", "n > 1"),
         ],

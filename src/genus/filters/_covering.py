@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import genus.filters._expression as x
 from genus.filters._evaluate import COMPARE, TEXT
 from genus.filters._like import Pattern, read_pattern
-from genus.model import attributes, pure_kind
+from genus.model import pure_kind
 from genus.model._signature import hidden_attributes
 
 _NO_LETTER = "\ud800"
@@ -99,9 +99,11 @@ def conjuncts(predicate: x.Predicate | None) -> tuple[x.Predicate, ...]:
 
 
 def required_attributes(subscription: Selection) -> Iterator[str]:
-    """The attributes that every matching event carries: by `has`, by its type, or because the predicate needs them."""
+    """The attributes that every matching event carries: by `has`, or because the predicate needs them.
+
+    One that the type requires may be absent, as a process may be unable to read it.
+    """
     yield from subscription.has
-    yield from (a.name for a in attributes(subscription.type) if not a.optional and not subscription.exact)
     for part in conjuncts(subscription.where):
         yield from _attributes_needed(part)
 

@@ -26,7 +26,6 @@ from genus.model import (
     FloatType,
     IntType,
     TextType,
-    attributes,
     conforms,
     is_event_type,
     name_of,
@@ -196,15 +195,7 @@ class _Finder:
                 return reason
             if name in absent:
                 return Reason(f"{name!r} would have to be both present and absent", name)
-        always = self._required() if absent else set()
-        missing = next((name for name in absent if name in always), None)
-        return None if missing is None else Reason(f"every {name_of(self._type)} has {missing!r}", missing)
-
-    def _required(self) -> set[str]:
-        """The attributes that every event of the type has; types below it cannot make them optional."""
-        if self._asked.exact and pure_kind(self._type) is not None:
-            return set()  # an exact subscription to a pure class accepts other classes of its kind
-        return {attribute.name for attribute in attributes(self._type) if not attribute.optional}
+        return None
 
     def _why_not_carried(self, name: str) -> Reason | None:
         """Why no event has an attribute that the subscribed type does not have itself."""
@@ -220,7 +211,7 @@ class _Finder:
     def _is_carried_below(self, name: str) -> bool:
         """Whether a type below has an attribute; what is known of one type stays true as others are declared."""
         if self._asked.exact:
-            return pure_kind(self._type) is not None  # as in `_required`
+            return pure_kind(self._type) is not None  # which accepts other classes of its kind
         if len(self._asked.types) > 1:
             return name in self._names_below()
         if name not in _declared_below.get(self._type, ()):

@@ -50,7 +50,6 @@ from genus.model import (
     FloatType,
     IntType,
     TextType,
-    attributes,
     name_of,
 )
 from genus.model._plain import plain_value
@@ -125,7 +124,6 @@ class _Reader:
     def __init__(self, cls: type, name: str, checker: Checker, within: tuple[str, ...], uses: _Uses) -> None:
         self._cls, self._name, self._within, self._uses = cls, name, (*within, name), uses
         self._checker = checker
-        self._required = {each.name for each in attributes(cls) if not each.optional}
         self._locals: dict[str, Meaning] = {}
         self._statements = 0
         self._getter = self._find_getter()
@@ -294,7 +292,7 @@ class _Reader:
             return _Reader(self._cls, name, self._checker, self._within, self._uses).result()
         if name in self._checker.types:
             type_, attribute = self._checker.types[name], x.AttributeRef(name)
-            none: Truth = False if name in self._required else x.Not(x.Present(attribute))
+            none: Truth = x.Not(x.Present(attribute))
             return Computed(attribute, none, type_.enum if isinstance(type_, ChoiceType) else None)
         constant = plain_value(found)
         if isinstance(constant, _PLAIN) and constant is not None:

@@ -2,7 +2,8 @@
 
 Kleene logic costs nothing at run time. Code is generated for either "is it true?" or "is it false?", both two-valued,
 and `not` changes from one to the other: so a test of an absent attribute or of NaN is `False` in both. Attributes that
-a class always carries are not tested for presence; those it never carries are decided when the code is generated.
+a class never carries are decided when the code is generated; one that it requires may be absent, as it could not be
+read (docs/semantics.md).
 """
 
 import builtins
@@ -201,7 +202,7 @@ class PythonCompiler(Compiler):
         return answer
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
-        """A test for None; decided here for attributes that are always or never carried."""
+        """A test for None; decided here for attributes that are never carried."""
         return self._presence(node.attribute.name, wanted, self._is_hidden(node.attribute))
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
@@ -239,9 +240,9 @@ class PythonCompiler(Compiler):
 
     def _presence(self, name: str, wanted: bool, is_hidden: bool) -> Condition:
         attribute = None if is_hidden else self._attributes.get(name)
-        if attribute is not None and attribute.optional:
+        if attribute is not None:
             return (f"{self._load(name)} is {'not None' if wanted else 'None'}",)
-        return ALWAYS if (attribute is not None) is wanted else NEVER
+        return NEVER if wanted else ALWAYS
 
     # -- values ------------------------------------------------------------------------------------------------------
 
@@ -251,9 +252,8 @@ class PythonCompiler(Compiler):
         if attribute is None or self._is_hidden(node):
             return Operand("None", NEVER)
         local = self._load(node.name, as_value=True)
-        conditions = (f"{local} is not None",) if attribute.optional else ()
         code = f"{local}._value_" if isinstance(attribute.type, ChoiceType) else local
-        return Operand(code, conditions, never_nan=not isinstance(attribute.type, FloatType))
+        return Operand(code, (f"{local} is not None",), never_nan=not isinstance(attribute.type, FloatType))
 
     def visit_Literal(self, node: x.Literal) -> Operand:
         """A constant: numbers and texts as literals, others by name."""

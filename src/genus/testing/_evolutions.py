@@ -10,9 +10,10 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from genus.bus._attribute_map import MapReader, UnreadValues
 from genus.model import Event, Int16, Int32, UInt8, UInt16, UInt32, Unit
 from genus.model._event import create_event
-from genus.testing._generators import declare
+from genus.testing._generators import MarkedSampler, Sampler, declare
 
 _TEXTS = ("car", "truck", "bus", "tram", "ferry", "é")
 
@@ -168,3 +169,37 @@ _ADDED: dict[str, list[Any]] = {
     str(list[str]): [[], ["a", "b"]],
     str(bool): [True, False],
 }
+
+
+# -- events with values that cannot be read ----------------------------------------------------------------------------
+
+WIDER: dict[str, Any] = {
+    "tiny": 128,
+    "octet": 256,
+    "narrow": 1 << 40,
+    "count": -1,
+    "number": 1 << 63,
+    "other": 1 << 63,
+    "colour": "ultraviolet",
+    "level": 77,
+    "parts": ["one"],
+    "novelty": "an attribute that the class does not have",
+}
+"""For attributes of a sampler, a value that only a newer class could read."""
+
+
+def unread_events(names: Sequence[str], *, required: bool = True) -> list[Event]:
+    """Samplers as an older program reads them: each without one of these attributes, or several of them.
+
+    With `required`, also of a class that requires three of them.
+    """
+    read, reader = [], MapReader(Sampler, UnreadValues()).decode
+    for name in names:
+        read += [
+            reader(msgspec.msgpack.encode(fields))
+            for fields in ({name: WIDER[name]}, {name: WIDER[name], "place": "a", "octet": 7}, dict(WIDER))
+        ]
+    marked, whole = MapReader(MarkedSampler, UnreadValues()).decode, {"number": 1, "real": 0.5, "colour": "red"}
+    if required:
+        read += [marked(msgspec.msgpack.encode(whole | {name: WIDER[name]})) for name in names if name in WIDER]
+    return read

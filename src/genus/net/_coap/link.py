@@ -197,6 +197,7 @@ class CoapLink(Link, RelayLink):
     def counters(self) -> Mapping[str, int]:
         """Events sent, received and lost; what was refused and rejected, by reason; messages."""
         users: list[Hub | Peer] = [*self.peers] if self.hub is None else [self.hub, *self.peers]
+        catalogs = [user.shared for user in users if isinstance(user, Hub) or user.has_catalog]
         found: Counter[str] = Counter()
         for part in (self._inbox.counts, self._endpoint.counts, *(user.counts for user in users)):
             found.update(dict(part))
@@ -204,7 +205,7 @@ class CoapLink(Link, RelayLink):
             ("refused", [user.refusals.counts for user in users]),
             ("rejected", [peer.rejections.counts for peer in self.peers]),
             ("rejected", [dict(peer.interest.wants.refused) for peer in self.peers]),
-            ("not read", [dict(user.shared.unread) for user in users if user.has_catalog]),
+            ("not read", [dict(shared.unread) for shared in catalogs]),
         ):
             for table in tables:
                 found.update({f"{label}: {reason}": count for reason, count in table.items()})

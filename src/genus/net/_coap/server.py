@@ -73,7 +73,6 @@ class Hub:
     ) -> None:
         self.shared, self.uid = shared, uid
         self.largest = endpoint.options.largest
-        self.has_catalog = True
         self.must_protect = endpoint.options.credentials is not None
         self.epoch = os.urandom(8)
         self.is_closing = False

@@ -58,7 +58,7 @@ class SharedCatalog:
     def __init__(self, catalog: Catalog, *, is_fixed: bool = False) -> None:
         self.is_fixed = is_fixed
         """Whether types must be in the catalog, as it is a file."""
-        self.unread = UnreadValues()
+        self.unread = UnreadValues(is_logged=True)
         self._lock = threading.RLock()
         self._classes: dict[str, type] = {}
         self._use(catalog)
