@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 0.5
 _PRIORITIES = {BULK: "BACKGROUND", NORMAL: "DATA", SOFT: "INTERACTIVE_HIGH", URGENT: "REAL_TIME"}
-_OFFER = "/@adv/pub/"
-"""Between the key of a publisher with recovery and the rest of the token by which zenoh shows it."""
 
 
 def declare_publisher(session: "zenoh.Session", key: str, sending: Sending, blocks: bool, held: int) -> Any:
@@ -48,31 +46,43 @@ def declare_publisher(session: "zenoh.Session", key: str, sending: Sending, bloc
 
 
 class PacketSubscriber:
-    """State: a subscription, plain or with recovery."""
+    """State: a subscription, plain or with recovery.
+
+    `later` runs a function in the transport's own thread, as zenoh must not be called within its callbacks.
+    """
 
     def __init__(
-        self, session: "zenoh.Session", pattern: str, accept: Callable[[Any], None], missed: Callable[[int], None]
+        self,
+        session: "zenoh.Session",
+        pattern: str,
+        accept: Callable[[Any], None],
+        *,
+        recovers: bool,
+        later: Callable[[Callable[[], None]], None],
+        missed: Callable[[int], None],
     ) -> None:
         self.pattern = pattern
-        self._session, self._missed = session, missed
+        self._session, self._accept, self._later, self._missed = session, direct(accept), later, missed
         self._zenoh = import_zenoh()
-        self._accept = direct(accept)
-        self._keys = self._zenoh.KeyExpr.autocanonize(pattern)
         self._lock = threading.Lock()
-        self._declared: Any = None
+        self._declared: list[Any] = []
         self._is_ended = False
         self.recovers = False
+        if recovers:
+            self.recover()
+        else:
+            with self._lock:  # the first publisher with recovery may be told before all is declared
+                self._declare_plain()
 
-    def matches(self, key: str) -> bool:
-        """Whether packets of a key are received."""
-        return bool(self._keys.intersects(key))
-
-    def subscribe(self) -> None:
-        """Receive packets from now on."""
-        with self._lock:
-            if not self.recovers:  # the first publisher with recovery may appear before all is declared
-                remote = self._zenoh.Locality.REMOTE
-                self._declared = self._session.declare_subscriber(self._keys, self._accept, allowed_origin=remote)
+    def _declare_plain(self) -> None:
+        remote = self._zenoh.Locality.REMOTE
+        self._declared.append(self._session.declare_subscriber(self.pattern, self._accept, allowed_origin=remote))
+        # zenoh's own tokens of publishers with recovery; present ones are told, too
+        self._declared.append(
+            self._session.liveliness().declare_subscriber(
+                f"{self.pattern}/@adv/pub/**", direct(lambda _: self._later(self.recover)), history=True
+            )
+        )
 
     def recover(self) -> None:
         """Ask for packets that are missed, from now on."""
@@ -82,103 +92,22 @@ class PacketSubscriber:
             if self._is_ended or self.recovers:
                 return
             self.recovers = True
-            plain, self._declared = (
-                self._declared,
-                ext.declare_advanced_subscriber(
-                    self._session,
-                    self._keys,
-                    self._accept,
-                    allowed_origin=self._zenoh.Locality.REMOTE,
-                    recovery=ext.RecoveryConfig(periodic_queries=None, heartbeat=True),
-                ),
+            recovering = ext.declare_advanced_subscriber(
+                self._session,
+                self.pattern,
+                self._accept,
+                allowed_origin=self._zenoh.Locality.REMOTE,
+                recovery=ext.RecoveryConfig(periodic_queries=None, heartbeat=True),
             )
-            self._declared.sample_miss_listener(direct(lambda miss: self._missed(miss.nb)))
-        if plain is not None:
-            plain.undeclare()
+            recovering.sample_miss_listener(direct(lambda miss: self._missed(miss.nb)))
+            plain, self._declared = self._declared, [recovering]
+        for each in plain:
+            each.undeclare()
 
     def undeclare(self) -> None:
         """Receive no more."""
         with self._lock:
-            declared, self._declared = self._declared, None
+            declared, self._declared = self._declared, []
             self._is_ended = True
-        if declared is not None:
-            declared.undeclare()
-
-
-class PacketSubscribers:
-    """State: the subscriptions of a session, and the publishers with recovery that are seen by zenoh's tokens.
-
-    `later` runs a function in the transport's own thread, as zenoh must not be called within its callbacks.
-    """
-
-    def __init__(
-        self,
-        session: "zenoh.Session",
-        accept: Callable[[Any], None],
-        later: Callable[[Callable[[], None]], None],
-        *,
-        recovers: bool,
-    ) -> None:
-        self._session, self._accept, self._later, self._recovers = session, accept, later, recovers
-        self._zenoh = import_zenoh()
-        self._made: dict[PacketSubscriber, None] = {}
-        self._watched: dict[str, Any] = {}
-        self._offers: dict[str, str] = {}
-        """The keys of publishers with recovery, by their tokens."""
-        self._lock = threading.Lock()
-        self.unrecovered = 0
-        """Packets that were missed and could not be recovered."""
-
-    def subscribe(self, pattern: str) -> PacketSubscriber:
-        """Receive packets of keys that match a pattern."""
-        made = PacketSubscriber(self._session, pattern, self._accept, self._count_unrecovered)
-        self._watch(_root(pattern))
-        with self._lock:
-            self._made[made] = None
-            recovers = self._recovers or any(made.matches(key) for key in self._offers.values())
-        if recovers:
-            made.recover()
-        else:
-            made.subscribe()
-        return made
-
-    def end(self, made: PacketSubscriber) -> None:
-        """Receive them no more."""
-        with self._lock:
-            self._made.pop(made, None)
-        made.undeclare()
-
-    def of(self, pattern: str) -> list[PacketSubscriber]:
-        """The subscriptions to a pattern."""
-        return [each for each in list(self._made) if each.pattern == pattern]
-
-    def _watch(self, root: str) -> None:
-        """Learn of publishers with recovery, present and future ones."""
-        with self._lock:
-            if self._recovers or root in self._watched:
-                return
-            self._watched[root] = None
-        self._watched[root] = self._session.liveliness().declare_subscriber(
-            f"{root}{_OFFER}**", direct(self._offered), history=True
-        )
-
-    def _offered(self, token: Any) -> None:
-        name = str(token.key_expr)
-        with self._lock:
-            if token.kind != self._zenoh.SampleKind.PUT:
-                self._offers.pop(name, None)
-                return
-            key = self._offers[name] = name.partition(_OFFER)[0]
-            found = [each for each in self._made if not each.recovers and each.matches(key)]
-        for each in found:
-            self._later(each.recover)
-
-    def _count_unrecovered(self, count: int) -> None:
-        self.unrecovered += count
-
-
-def _root(pattern: str) -> str:
-    """A pattern of all keys that begin as those of a pattern do: `**` matches no chunk that begins with `@`."""
-    chunks = pattern.split("/")
-    fixed = chunks[: 2 if chunks[0].startswith("@") else 1]
-    return "**" if any("*" in chunk or "$" in chunk for chunk in fixed) else "/".join((*fixed, "**"))
+        for each in declared:
+            each.undeclare()
