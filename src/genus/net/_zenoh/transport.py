@@ -20,7 +20,7 @@ from genus.errors import BusError
 from genus.net._envelope import join_payloads
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.net._zenoh.address import ZenohOptions
-from genus.net._zenoh.endpoints import PacketSubscriber, declare_publisher
+from genus.net._zenoh.endpoints import PacketSubscriber, PacketSubscribers, declare_publisher
 from genus.net._zenoh.kept import KeptPackets
 from genus.net._zenoh.session import LARGEST, MeetingPlace, direct, import_zenoh, open_session
 from genus.targets.topics import ZENOH, Dialect
@@ -296,7 +296,6 @@ class ZenohTransport:
         self._others: dict[str, bool] = {}
         """Those that this session is connected to, and whether they are routers."""
         self._is_connected = False
-        self._unrecovered = 0
         self._process = os.getpid()
 
     def open(self, receiver: Receiver) -> None:
@@ -304,7 +303,10 @@ class ZenohTransport:
         self._process = os.getpid()
         self._session, self._place = session, _ = open_session(self.options)
         self._receiver = receiver
-        self._kept = KeptPackets(session, self._arrivals.accept, self._tasks.put)
+        accept, later, options = self._arrivals.accept, self._tasks.put, self.options
+        has_router = not options.meets and options.scouting != "lan"
+        self._subscribers = PacketSubscribers(session, accept, later, recovers=options.reliable, has_router=has_router)
+        self._kept = KeptPackets(session, accept, later)
         self._arrivals.start(receiver)
         self._gathering.start()
         self._worker.start()
@@ -385,7 +387,7 @@ class ZenohTransport:
         """Receive packets of keys that match, and those that were kept; returns a function to end it."""
         _check(pattern, "pattern")
         subscriber: PacketSubscriber = self._declare(
-            f"subscribe to {pattern!r}", lambda session: self._subscriber(session, pattern)
+            f"subscribe to {pattern!r}", lambda _: self._subscribers.subscribe(pattern)
         )
         if not kept:
             return lambda: self._end(subscriber)
@@ -398,22 +400,9 @@ class ZenohTransport:
 
         return end
 
-    def _subscriber(self, session: "zenoh.Session", pattern: str) -> PacketSubscriber:
-        return PacketSubscriber(
-            session,
-            pattern,
-            self._arrivals.accept,
-            recovers=self.options.reliable,
-            later=self._tasks.put,
-            missed=self._count_unrecovered,
-        )
-
-    def _count_unrecovered(self, count: int) -> None:
-        self._unrecovered += count
-
     def subscribers(self, pattern: str) -> list[PacketSubscriber]:
         """The subscribers to a pattern."""
-        return [each for each in self._held if isinstance(each, PacketSubscriber) and each.pattern == pattern]
+        return self._subscribers.of(pattern)
 
     def watch(self, pattern: str) -> Callable[[], None]:
         """Call `Receiver.token` with the tokens of others that match, present and future ones."""
@@ -450,7 +439,10 @@ class ZenohTransport:
         """End what was declared; nothing is left to end in a closed session, or at a second call."""
         if declared in self._held:
             self._held.discard(declared)
-            declared.undeclare()
+            if isinstance(declared, PacketSubscriber):
+                self._subscribers.end(declared)
+            else:
+                declared.undeclare()
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -482,11 +474,12 @@ class ZenohTransport:
 
     def counters(self) -> Mapping[str, int]:
         """Packets that were dropped here because handlers are slow, wait for them, are kept, or were not recovered."""
+        is_open = self._receiver is not None
         return {
             "dropped on arrival": self._arrivals.dropped,
             "waiting": len(self._arrivals),
-            "kept": len(self._kept) if self._receiver is not None else 0,
-            "not recovered": self._unrecovered,
+            "kept": len(self._kept) if is_open else 0,
+            "not recovered": self._subscribers.unrecovered if is_open else 0,
             **{f"failed: {name}": count for name, count in list(self._arrivals.failures.items())},
         }
 
