@@ -365,7 +365,7 @@ def main() -> None:
     found["ledger"] = step("commits (about a minute)", lambda: ledger.table(ledger.run()))
     found["topics"] = step("topics", lambda: topics.table(topics.run()))
     found["ipc"] = step("between processes", lambda: ipc.table(ipc.run()))
-    found["zenoh"] = step("zenoh", lambda: zenoh.table(zenoh.run()))
+    found["zenoh"] = step("zenoh", lambda: "\n\n".join(zenoh.tables().values()))
     found["mqtt"] = step("MQTT (about two minutes)", mqtt.run) if which("mosquitto") else "mosquitto is not installed."
     found["recordings"] = step("recordings", recordings.table)
     found["cloudevents"] = step("CloudEvents", cloudevents.table)

@@ -3,17 +3,21 @@
 Each contestant sends the same event with four attributes as fast as it can; all block when zenoh's queue is full, so
 that nothing is lost. The rate is from the first publish to the last call of the receiver's handler; beside it, the CPU
 time per event at both ends, zenoh's threads included, which other programs on the machine disturb less. By hand, the
-handler is zenoh's callback, which does less than a bus: it has one key, one handler, no numbers, and blocks zenoh's own
-thread.
+handler is zenoh's callback, which does less than a bus: it has one key, one handler and no numbers. zenoh calls it in a
+thread of the subscriber; called within zenoh's own thread (`indirect=False`), it is slower.
+
+`python -m bench.zenoh --only rates` makes one of the tables: rates, trips, subscriptions, order, handlers.
 """
 
+import argparse
 import json
-import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import accumulate
 from queue import SimpleQueue
 from statistics import median
 from typing import Any, NamedTuple, TypeAlias
@@ -109,13 +113,16 @@ def declare_publisher(session: Any, key: str) -> Any:
     return publisher
 
 
+IN_ZENOHS_THREAD = "raw, called in zenoh's thread"
 ENCODERS: dict[str, Callable[[], bytes]] = {
     "raw": lambda: PAYLOAD,
+    IN_ZENOHS_THREAD: lambda: PAYLOAD,
     "JSON by hand": lambda: json.dumps(msgspec.structs.asdict(ROW)).encode(),
     "msgspec by hand": lambda: _encode(ROW),
 }
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "raw": bytes,
+    IN_ZENOHS_THREAD: bytes,
     "JSON by hand": lambda payload: Row(**json.loads(payload)),
     "msgspec by hand": msgspec.msgpack.Decoder(Row).decode,
 }
@@ -129,6 +136,8 @@ def send_by_hand(case: str, port: int, count: int) -> None:
 
 
 def receive_by_hand(case: str, port: int, arrivals: Arrivals) -> Done:
+    from zenoh.handlers import Callback
+
     decode = DECODERS[case]
 
     def handle(sample: Any) -> None:
@@ -136,7 +145,7 @@ def receive_by_hand(case: str, port: int, arrivals: Arrivals) -> Done:
         arrivals.add()
 
     with open_session(port, listens=True) as session:
-        subscriber = session.declare_subscriber(KEY, handle)
+        subscriber = session.declare_subscriber(KEY, Callback(handle, indirect=case != IN_ZENOHS_THREAD))
         print("ready", flush=True)
         done = arrivals.wait()
         subscriber.undeclare()
@@ -281,10 +290,181 @@ def answer_events(case: str, port: int, arrivals: Arrivals) -> Done:
     return 0.0, 0.0
 
 
+# -- subscriptions -----------------------------------------------------------------------------------------------------
+
+SUBSCRIPTIONS = 300
+
+
+def look_on(case: str, port: int, _: int) -> None:
+    """Take part, so that all that subscribers say has somebody who hears it."""
+    with open_bus(address(port)):
+        print("ready", flush=True)
+        sys.stdin.readline()
+
+
+def measure_subscriptions() -> dict[str, float]:
+    """Seconds for so many subscriptions while another process takes part."""
+    types = [type(f"Type{number}", (Event,), {"__annotations__": {"lane": int}}) for number in range(SUBSCRIPTIONS)]
+    port = free_port()
+    found = {}
+    with start("look-on", "", port, 0) as other:
+        assert answer(other) == ["ready"]
+        for what in ("types", "predicates"):
+            with open_bus(address(port)) as bus:
+                while not bus.link.participants():  # type: ignore[union-attr]
+                    time.sleep(0.01)
+                began = time.perf_counter()
+                for number, cls in enumerate(types):
+                    if what == "types":
+                        bus.collection(cls).subscribe(lambda event: None)
+                    else:
+                        bus.collection(Loop).subscribe(lambda event: None, where=f"speed > {number}")
+                found[what] = time.perf_counter() - began
+    return found
+
+
+# -- order -------------------------------------------------------------------------------------------------------------
+
+ORDERED = 20_000
+
+
+class First(Event):
+    number: int
+
+
+class Second(Event):
+    number: int
+
+
+class Third(Event):
+    number: int
+
+
+KINDS = (First, Second, Third)
+
+
+def send_in_turn(case: str, port: int, count: int) -> None:
+    """Publish events of three types, or raw bytes under three keys, by one thread."""
+    if case == "typed":
+        with open_bus(address(port)) as bus:
+            while len(bus.link.wants()) < len(KINDS):  # type: ignore[union-attr]
+                time.sleep(0.01)
+            print("ready", flush=True)
+            for number in range(count):
+                bus.publish(KINDS[number % 3](number=number))
+            sys.stdin.readline()
+        return
+    with open_session(port, listens=False) as session:
+        puts = [declare_publisher(session, f"{KEY}/{each}").put for each in range(3)]
+        print("ready", flush=True)
+        for number in range(count):
+            puts[number % 3](b"%d" % number)
+        sys.stdin.readline()
+
+
+def measure_order(case: str) -> int:
+    """How many events arrive after one that was published later, of those of one thread."""
+    from zenoh.handlers import Callback
+
+    port, got = free_port(), list[int]()
+    with ExitStack() as stack:
+        if case == "typed":
+            bus = stack.enter_context(open_bus(address(port)))
+            for cls in KINDS:
+                bus.collection(cls).subscribe(lambda event: got.append(event.number))  # type: ignore[attr-defined]
+        else:
+            session = stack.enter_context(open_session(port, listens=True))
+            for each in range(3):
+                handle: Any = Callback(
+                    lambda sample: got.append(int(sample.payload.to_bytes())), indirect=case == "raw"
+                )
+                session.declare_subscriber(f"{KEY}/{each}", handle)
+        sender = stack.enter_context(start("order-send", case, port, ORDERED))
+        assert answer(sender) == ["ready"]
+        give_up = time.monotonic() + PATIENCE_S
+        while len(got) < ORDERED and time.monotonic() < give_up:
+            time.sleep(0.01)
+        sender.communicate("")
+    newest = list(accumulate(got, max))
+    return sum(number < before for number, before in zip(got[1:], newest[:-1], strict=True)) + ORDERED - len(got)
+
+
+# -- handlers ----------------------------------------------------------------------------------------------------------
+
+
+def handler_of(case: str, bus: Bus) -> Callable[[Any], object]:
+    """A handler that does something beside counting."""
+    answers = bus.collection(Answer)
+    blocks = iter([5.0])
+    return {
+        "counts": lambda event: None,
+        "sleeps 1 ms": lambda event: time.sleep(0.001),
+        "publishes": lambda event: answers.publish(Answer(lane=1)),
+        "subscribes": lambda event: bus.collection(First).subscribe(lambda event: None).cancel(),
+        "blocks once for 5 s": lambda event: time.sleep(next(blocks, 0)),
+    }[case]
+
+
+HANDLERS = ("counts", "sleeps 1 ms", "publishes", "subscribes", "blocks once for 5 s")
+HANDLED = 5_000
+
+
+def send_slowly(case: str, port: int, count: int) -> None:
+    """Publish so many events at 10,000/s, without waiting for anybody; another subscriber counts them."""
+    with open_bus(f"zenoh:bench?port={port}") as bus, open_bus(f"zenoh:bench?port={port}") as other:
+        got: list[float] = []
+        other.collection(Loop).subscribe(lambda event: got.append(time.monotonic()))
+        while len({want.speaker for want in bus.link.wants()}) < 2:  # type: ignore[union-attr]
+            time.sleep(0.01)
+        time.sleep(0.5)
+        began = time.monotonic()
+        for number in range(count):
+            while time.monotonic() < began + number / 10_000:
+                pass
+            bus.publish(EVENT)
+        while len(got) < count and time.monotonic() < began + PATIENCE_S:
+            time.sleep(0.01)
+        print(len(got), got[-1] - began, flush=True)
+        sys.stdin.readline()
+
+
+class Handled(NamedTuple):
+    """What became of events: handled, told as lost, seconds until all were; and seconds until a bus beside had all."""
+
+    handled: int
+    lost: int
+    seconds: float
+    others: int
+    others_s: float
+
+
+def measure_handler(case: str) -> Handled:
+    port = free_port()
+    seen, lost = [0], [0]
+    with open_bus(f"zenoh:bench?port={port}") as bus:
+        handle = handler_of(case, bus)
+
+        def count(event: Loop) -> None:
+            handle(event)
+            seen[0] += 1
+
+        def lose(trouble: Any) -> None:
+            lost[0] += trouble.count
+
+        bus.collection(Loop).subscribe(count, on_trouble=lose)
+        with start("handler-send", case, port, HANDLED) as sender:
+            began = time.monotonic()
+            others, others_s = map(float, answer(sender))
+            while seen[0] + lost[0] < HANDLED and time.monotonic() < began + PATIENCE_S:
+                time.sleep(0.01)
+            return Handled(seen[0], lost[0], time.monotonic() - began, int(others), others_s)
+
+
 # -- taking turns ------------------------------------------------------------------------------------------------------
 
 RATES: dict[str, tuple[Callable[[str, int, int], None], Callable[[str, int, Arrivals], Done]]] = {
     "raw": (send_by_hand, receive_by_hand),
+    IN_ZENOHS_THREAD: (send_by_hand, receive_by_hand),
     "JSON by hand": (send_by_hand, receive_by_hand),
     "msgspec by hand": (send_by_hand, receive_by_hand),
     "packets with envelope": (send_packets, receive_packets),
@@ -341,21 +521,13 @@ def answer(process: "subprocess.Popen[str]") -> list[str]:
     return process.stdout.readline().split()
 
 
-def run(rounds: int = ROUNDS) -> tuple[dict[str, Rate], dict[str, float]]:
-    """Rates, and microseconds of round trips: the best of some rounds."""
-    rates, times = dict.fromkeys(RATES, Rate(0.0, 1e9, 1e9)), dict.fromkeys(ROUND_TRIPS, float("inf"))
+def rates_table(rounds: int) -> str:
+    """The best rates of some rounds."""
+    rates = dict.fromkeys(RATES, Rate(0.0, 1e9, 1e9))
     for _ in range(rounds):
         for case, best in rates.items():
             now = measure_rate(case)
             rates[case] = Rate(max(best[0], now[0]), min(best[1], now[1]), min(best[2], now[2]))
-        for case in ROUND_TRIPS:
-            times[case] = min(times[case], measure_trip(case))
-    return rates, times
-
-
-def table(found: tuple[dict[str, Rate], dict[str, float]]) -> str:
-    """Both tables."""
-    rates, times = found
     by = ("raw", "msgspec by hand", "JSON by hand")
     rows = [
         [
@@ -367,13 +539,63 @@ def table(found: tuple[dict[str, Rate], dict[str, float]]) -> str:
         ]
         for case, each in rates.items()
     ]
-    trips_ = [[case, f"{us:,.0f} µs", f"{us / times['raw']:.2f}"] for case, us in times.items()]
     head = ["sent as", "events/s", *(f"× {other}" for other in by), "CPU, sender", "CPU, receiver"]
-    return "\n\n".join([markdown(head, rows), markdown(["round trip", "median", "× raw"], trips_)])
+    return markdown(head, rows)
 
 
-def main(role: str, case: str, port: str, count: str) -> None:
-    """A sender or a receiver of its own."""
+def trips_table(rounds: int) -> str:
+    """The best medians of some rounds."""
+    times = {case: min(measure_trip(case) for _ in range(rounds)) for case in ROUND_TRIPS}
+    rows = [[case, f"{us:,.0f} µs", f"{us / times['raw']:.2f}"] for case, us in times.items()]
+    return markdown(["round trip", "median", "× raw"], rows)
+
+
+def subscriptions_table(rounds: int) -> str:
+    """The least times of some rounds."""
+    found = [measure_subscriptions() for _ in range(rounds)]
+    rows = [[f"{SUBSCRIPTIONS} {what}", f"{min(each[what] for each in found):.2f} s"] for what in found[0]]
+    return markdown(["subscriptions", "time"], rows)
+
+
+def order_table(rounds: int) -> str:
+    """The worst of some rounds."""
+    cases = ("raw", IN_ZENOHS_THREAD, "typed")
+    rows = [[case, f"{max(measure_order(case) for _ in range(rounds)):,}"] for case in cases]
+    return markdown(["three keys, one thread", f"out of order, of {ORDERED:,}"], rows)
+
+
+def handlers_table(rounds: int) -> str:
+    """One round, as it takes seconds."""
+    rows = []
+    for case in HANDLERS:
+        found = measure_handler(case)
+        beside = f"{found.others:,} in {found.others_s:.1f} s"
+        rows.append([case, f"{found.handled:,}", f"{found.lost:,}", f"{found.seconds:.1f} s", beside])
+    return markdown(["a handler that", "handled", "told lost", "until all were", "another bus had"], rows)
+
+
+TABLES: dict[str, Callable[[int], str]] = {
+    "rates": rates_table,
+    "trips": trips_table,
+    "subscriptions": subscriptions_table,
+    "order": order_table,
+    "handlers": handlers_table,
+}
+
+
+def tables(rounds: int = ROUNDS, only: str | None = None) -> dict[str, str]:
+    """All tables, or one of them."""
+    return {name: make(rounds) for name, make in TABLES.items() if only in (None, name)}
+
+
+SENDERS = {"look-on": look_on, "order-send": send_in_turn, "handler-send": send_slowly}
+
+
+def play(role: str, case: str, port: str, count: str) -> None:
+    """Be a sender or a receiver of its own."""
+    if role in SENDERS:
+        SENDERS[role](case, int(port), int(count))
+        return
     kind, _, side = role.partition("-")
     sending, receiving = (RATES if kind == "rate" else ROUND_TRIPS)[case]
     if side == "send":
@@ -384,8 +606,17 @@ def main(role: str, case: str, port: str, count: str) -> None:
             print(*done, flush=True)
 
 
+def main() -> None:
+    """Print the tables."""
+    arguments = argparse.ArgumentParser(description="Events over zenoh.")
+    arguments.add_argument("--only", choices=list(TABLES), help="one of the tables")
+    arguments.add_argument("--rounds", type=int, default=ROUNDS)
+    given = arguments.parse_args()
+    print(*tables(given.rounds, given.only).values(), sep="\n\n")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(*sys.argv[1:])
+    if len(sys.argv) == 5 and not sys.argv[1].startswith("-"):
+        play(*sys.argv[1:])
     else:
-        print(table(run(int(os.environ.get("ROUNDS", ROUNDS)))))
+        main()

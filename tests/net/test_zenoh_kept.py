@@ -2,7 +2,6 @@
 
 import threading
 
-import msgspec
 import pytest
 
 from genus.net._transport import Sending
@@ -90,12 +89,12 @@ class PanickingQuery:
     """A question that cannot be answered for one key."""
 
     def __init__(self) -> None:
-        self.payload = self
+        self.key_expr = self
         self.answered: list[str] = []
         self.is_dropped = False
 
-    def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode([f"{ROOT}/*"])
+    def intersects(self, key: str) -> bool:
+        return True
 
     def reply(self, key: str, payload: bytes, attachment: bytes) -> None:
         if key.endswith("bad"):

@@ -19,9 +19,10 @@ class Held(Collector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.go = threading.Event()
+        self.go, self.is_held = threading.Event(), threading.Event()
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
+        self.is_held.set()
         self.go.wait()
         super().packet(key, envelope, payload)
 
@@ -38,7 +39,7 @@ def test_a_stopped_reader_keeps_a_bounded_number_and_costs_the_other_nothing(pol
         slow.subscribe("r/x")
         fast.subscribe("r/x")
         sender = a.sender("r/x", Sending())
-        put_until(sender, lambda: at_fast.packets and slow.counters()["waiting"])
+        put_until(sender, lambda: at_fast.packets and held.is_held.is_set())
         for number in range(COUNT):
             sender.put(b"%d" % number, b"")
         wait_for(lambda: at_fast.numbers()[-1] == COUNT - 1)
@@ -65,7 +66,7 @@ def test_tokens_are_told_though_packets_are_dropped() -> None:
         slow.subscribe("r/x")
         slow.watch("@genus/**")
         sender = a.sender("r/x", Sending())
-        put_until(sender, lambda: slow.counters()["waiting"])
+        put_until(sender, held.is_held.is_set)
         a.declare("@genus/r/here/a")
         for _ in range(1000):
             sender.put(b"0", b"")
@@ -80,7 +81,7 @@ def test_a_handler_that_hangs_does_not_hang_closing(monkeypatch: pytest.MonkeyPa
     held = Held()
     with participant(f"r?port={port}") as (a, _), participant(f"r?port={port}", held) as (slow, _):
         slow.subscribe("r/x")
-        put_until(a.sender("r/x", Sending()), lambda: slow.counters()["waiting"])
+        put_until(a.sender("r/x", Sending()), held.is_held.is_set)
         closing = threading.Thread(target=slow.close)
         closing.start()
         closing.join(10)

@@ -7,6 +7,7 @@ plain one is ended. Packets that both of them got are doubled, which the link re
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 HEARTBEAT_S = 0.5
 _PRIORITIES = {BULK: "BACKGROUND", NORMAL: "DATA", SOFT: "INTERACTIVE_HIGH", URGENT: "REAL_TIME"}
+
 _OFFER = "/@adv/pub/"
 """Between the key of a publisher with recovery and the rest of the token by which zenoh shows it."""
 
@@ -54,10 +56,9 @@ class PacketSubscriber:
         self, session: "zenoh.Session", pattern: str, accept: Callable[[Any], None], missed: Callable[[int], None]
     ) -> None:
         self.pattern = pattern
-        self._session, self._missed = session, missed
+        self._session, self._accept, self._missed = session, direct(accept), missed
         self._zenoh = import_zenoh()
-        self._accept = direct(accept)
-        self._keys = self._zenoh.KeyExpr.autocanonize(pattern)
+        self._keys = self._zenoh.KeyExpr(pattern)
         self._lock = threading.Lock()
         self._declared: Any = None
         self._is_ended = False
@@ -70,7 +71,7 @@ class PacketSubscriber:
     def subscribe(self) -> None:
         """Receive packets from now on."""
         with self._lock:
-            if not self.recovers:  # the first publisher with recovery may appear before all is declared
+            if not self.recovers:  # a publisher with recovery may appear before all is declared
                 remote = self._zenoh.Locality.REMOTE
                 self._declared = self._session.declare_subscriber(self._keys, self._accept, allowed_origin=remote)
 
@@ -82,15 +83,13 @@ class PacketSubscriber:
             if self._is_ended or self.recovers:
                 return
             self.recovers = True
-            plain, self._declared = (
-                self._declared,
-                ext.declare_advanced_subscriber(
-                    self._session,
-                    self._keys,
-                    self._accept,
-                    allowed_origin=self._zenoh.Locality.REMOTE,
-                    recovery=ext.RecoveryConfig(periodic_queries=None, heartbeat=True),
-                ),
+            plain = self._declared
+            self._declared = ext.declare_advanced_subscriber(
+                self._session,
+                self._keys,
+                self._accept,
+                allowed_origin=self._zenoh.Locality.REMOTE,
+                recovery=ext.RecoveryConfig(periodic_queries=None, heartbeat=True),
             )
             self._declared.sample_miss_listener(direct(lambda miss: self._missed(miss.nb)))
         if plain is not None:
@@ -106,9 +105,11 @@ class PacketSubscriber:
 
 
 class PacketSubscribers:
-    """State: the subscriptions of a session, and the publishers with recovery that are seen by zenoh's tokens.
+    """State: the subscriptions of a session, and the publishers with recovery, which are seen by zenoh's own tokens.
 
-    `later` runs a function in the transport's own thread, as zenoh must not be called within its callbacks.
+    Without a server, one watcher sees them for all patterns that begin alike. A router may allow no more than a user's
+    own patterns, so there each has a watcher. `later` runs a function in the transport's own thread, as zenoh must not
+    be called within its callbacks.
     """
 
     def __init__(
@@ -118,21 +119,24 @@ class PacketSubscribers:
         later: Callable[[Callable[[], None]], None],
         *,
         recovers: bool,
+        has_router: bool,
     ) -> None:
-        self._session, self._accept, self._later, self._recovers = session, accept, later, recovers
+        self._session, self._accept, self._later = session, accept, later
+        self._recovers, self._has_router = recovers, has_router
         self._zenoh = import_zenoh()
         self._made: dict[PacketSubscriber, None] = {}
+        self._roots: Counter[str] = Counter()
         self._watched: dict[str, Any] = {}
         self._offers: dict[str, str] = {}
         """The keys of publishers with recovery, by their tokens."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.unrecovered = 0
         """Packets that were missed and could not be recovered."""
 
     def subscribe(self, pattern: str) -> PacketSubscriber:
         """Receive packets of keys that match a pattern."""
         made = PacketSubscriber(self._session, pattern, self._accept, self._count_unrecovered)
-        self._watch(_root(pattern))
+        self._watch(self._root(pattern))
         with self._lock:
             self._made[made] = None
             recovers = self._recovers or any(made.matches(key) for key in self._offers.values())
@@ -144,9 +148,14 @@ class PacketSubscribers:
 
     def end(self, made: PacketSubscriber) -> None:
         """Receive them no more."""
+        root = self._root(made.pattern)
         with self._lock:
             self._made.pop(made, None)
+            self._roots[root] -= 1
+            watching = None if self._roots[root] else self._watched.pop(root, None)
         made.undeclare()
+        if watching is not None:
+            watching.undeclare()
 
     def of(self, pattern: str) -> list[PacketSubscriber]:
         """The subscriptions to a pattern."""
@@ -155,30 +164,33 @@ class PacketSubscribers:
     def _watch(self, root: str) -> None:
         """Learn of publishers with recovery, present and future ones."""
         with self._lock:
-            if self._recovers or root in self._watched:
-                return
-            self._watched[root] = None
-        self._watched[root] = self._session.liveliness().declare_subscriber(
-            f"{root}{_OFFER}**", direct(self._offered), history=True
-        )
+            self._roots[root] += 1
+            if not self._recovers and root not in self._watched:
+                self._watched[root] = self._session.liveliness().declare_subscriber(
+                    f"{root}{_OFFER}**",
+                    direct(lambda token: self._later(lambda: self._note_offer(token))),
+                    history=True,
+                )
 
-    def _offered(self, token: Any) -> None:
+    def _note_offer(self, token: Any) -> None:
+        """A publisher with recovery appeared, or is gone."""
         name = str(token.key_expr)
         with self._lock:
             if token.kind != self._zenoh.SampleKind.PUT:
                 self._offers.pop(name, None)
                 return
             key = self._offers[name] = name.partition(_OFFER)[0]
-            found = [each for each in self._made if not each.recovers and each.matches(key)]
+            found = [each for each in self._made if each.matches(key)]
         for each in found:
-            self._later(each.recover)
+            each.recover()
+
+    def _root(self, pattern: str) -> str:
+        """A pattern of all keys that begin as those of a pattern: `**` matches no chunk that begins with `@`."""
+        if self._has_router:
+            return pattern
+        chunks = pattern.split("/")
+        fixed = chunks[: 2 if chunks[0].startswith("@") else 1]
+        return "**" if any("*" in chunk for chunk in fixed) else "/".join((*fixed, "**"))
 
     def _count_unrecovered(self, count: int) -> None:
         self.unrecovered += count
-
-
-def _root(pattern: str) -> str:
-    """A pattern of all keys that begin as those of a pattern do: `**` matches no chunk that begins with `@`."""
-    chunks = pattern.split("/")
-    fixed = chunks[: 2 if chunks[0].startswith("@") else 1]
-    return "**" if any("*" in chunk or "$" in chunk for chunk in fixed) else "/".join((*fixed, "**"))

@@ -1,19 +1,15 @@
 """Kept packets on zenoh: each sender holds the newest of its keys and answers those that subscribe later.
 
 Keys with the same first three chunks (`@genus/REALM/last`) have one queryable. Beside it stands a token, `@keeper`, so
-that subscribers ask again when a keeper appears: one that was cut off may have newer packets than they know. A question
-is for all keys with these chunks, and has the patterns that are wanted in it.
+that subscribers ask when a keeper appears: one that was cut off may have newer packets than they know.
 """
 
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from genus.net._zenoh.session import direct, import_zenoh
 
@@ -26,8 +22,6 @@ ASK_S = 5.0
 AGAIN_S = (0.02, 0.5, 2.0)
 """When keepers are asked after one has appeared: zenoh may tell of its token before it knows the way to its packets."""
 _ROOT_CHUNKS = 3
-_encode_patterns = msgspec.msgpack.Encoder().encode
-_decode_patterns = msgspec.msgpack.Decoder(list[str]).decode
 
 
 class KeptPackets:
@@ -41,12 +35,13 @@ class KeptPackets:
     ) -> None:
         self._session, self._accept, self._later = session, accept, later
         self._zenoh = import_zenoh()
+        self._zid = str(session.zid())
         self._packets: dict[str, tuple[bytes, bytes]] = {}
         self._roots: dict[str, list[Any]] = {}
         self._asked: Counter[str] = Counter()
-        self._unasked: set[str] = set()
-        """Patterns that nobody was asked for yet."""
-        self._watched: dict[str, Any] = {}
+        self._keepers: dict[str, set[str]] = {}
+        """The tokens of other keepers, by the first chunks of keys."""
+        self._watched: list[Any] = []
         self._due: dict[str, tuple[float, ...]] = {}
         """When keepers are asked again, by the first chunks of keys."""
         self._lock = threading.Lock()
@@ -67,7 +62,7 @@ class KeptPackets:
                 direct(lambda query: self._later(lambda: self._answer(query))),
                 allowed_origin=self._zenoh.Locality.REMOTE,
             )
-            token = self._session.liveliness().declare_token(f"{root}/@keeper/{self._session.zid()}")
+            token = self._session.liveliness().declare_token(f"{root}/@keeper/{self._zid}")
             self._roots[root] = [answering, token]
 
     def keep(self, key: str, payload: bytes, envelope: bytes) -> None:
@@ -78,13 +73,11 @@ class KeptPackets:
             self._packets.pop(key, None)
 
     def _answer(self, query: Any) -> None:
+        asked = query.key_expr
         try:
-            asked = [self._zenoh.KeyExpr(pattern) for pattern in _decode_patterns(query.payload.to_bytes())]
             for key, (payload, envelope) in list(self._packets.items()):
-                if any(pattern.intersects(key) for pattern in asked):
+                if asked.intersects(key):
                     self._reply(query, key, payload, envelope)
-        except (AttributeError, msgspec.MsgspecError, self._zenoh.ZError):
-            log.warning("zenoh: a question for kept packets could not be read")
         finally:
             query.drop()
 
@@ -98,32 +91,34 @@ class KeptPackets:
     # -- at the receiver ---------------------------------------------------------------------------------------------
 
     def ask(self, pattern: str) -> None:
-        """Ask for the kept packets of a pattern, soon and when a keeper appears."""
+        """Ask for the kept packets of a pattern, if there is a keeper, and when one appears."""
         root = _root(pattern)
         with self._lock:
-            if root not in self._watched:
-                self._watched[root] = self._session.liveliness().declare_subscriber(
-                    f"{root}/@keeper/*", direct(lambda token: self._keeper(root, token))
-                )
             self._asked[pattern] += 1
-            self._unasked.add(pattern)
-        self._later(self._ask_first)
+            if root not in self._keepers:
+                self._keepers[root] = set()
+                self._watched.append(
+                    self._session.liveliness().declare_subscriber(
+                        f"{root}/@keeper/*", direct(lambda token: self._keeper(root, token)), history=True
+                    )
+                )
+        if self._keepers[root]:
+            self._later(lambda: self._get(pattern))
 
     def stop_asking(self, pattern: str) -> None:
         """Ask no more for a pattern."""
         with self._lock:
             self._asked[pattern] -= 1
-            self._asked += Counter()  # without those that are not asked for
-
-    def _ask_first(self) -> None:
-        """Ask for patterns for the first time: in common, if many subscriptions were made."""
-        with self._lock:
-            patterns, self._unasked = self._unasked, set()
-        self._get(patterns)
+            if not self._asked[pattern]:
+                del self._asked[pattern]
 
     def _keeper(self, root: str, token: Any) -> None:
         """A keeper appeared, or is gone. If many appear at once, they are asked in common."""
-        if token.kind == self._zenoh.SampleKind.PUT:
+        name = str(token.key_expr)
+        if token.kind != self._zenoh.SampleKind.PUT:
+            self._keepers[root].discard(name)
+        elif not name.endswith(f"/{self._zid}"):
+            self._keepers[root].add(name)
             now = time.monotonic()
             self._due[root] = tuple(now + delay for delay in AGAIN_S)
             self._later(_look_at_the_clock)
@@ -139,7 +134,8 @@ class KeptPackets:
         for root, times in list(self._due.items()):
             if times[0] <= now:
                 self._postpone(root, times)
-                self._get(pattern for pattern in list(self._asked) if _root(pattern) == root)
+                for pattern in [each for each in list(self._asked) if _root(each) == root]:
+                    self._get(pattern)
 
     def _postpone(self, root: str, times: tuple[float, ...]) -> None:
         if self._due.get(root) is not times:
@@ -149,14 +145,11 @@ class KeptPackets:
         else:
             del self._due[root]
 
-    def _get(self, patterns: Iterable[str]) -> None:
-        """Ask all keepers for some patterns."""
-        wanted = sorted(pattern for pattern in patterns if pattern in self._asked)
-        for root, asked in groupby(wanted, _root):
+    def _get(self, pattern: str) -> None:
+        if pattern in self._asked:
             self._session.get(
-                f"{root}/**",
+                pattern,
                 direct(self._take),
-                payload=_encode_patterns(list(asked)),
                 target=self._zenoh.QueryTarget.ALL,
                 consolidation=self._zenoh.ConsolidationMode.NONE,
                 allowed_destination=self._zenoh.Locality.REMOTE,

@@ -303,8 +303,9 @@ class ZenohTransport:
         self._process = os.getpid()
         self._session, self._place = session, _ = open_session(self.options)
         self._receiver = receiver
-        accept, later = self._arrivals.accept, self._tasks.put
-        self._subscribers = PacketSubscribers(session, accept, later, recovers=self.options.reliable)
+        accept, later, options = self._arrivals.accept, self._tasks.put, self.options
+        has_router = not options.meets and options.scouting != "lan"
+        self._subscribers = PacketSubscribers(session, accept, later, recovers=options.reliable, has_router=has_router)
         self._kept = KeptPackets(session, accept, later)
         self._arrivals.start(receiver)
         self._gathering.start()
