@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from genus.bus._attribute_map import UnreadValues
+from genus.bus._attribute_map import UnreadValues, value_at
 from genus.bus._codec import Rejected
 from genus.catalog import Catalog
 from genus.errors import EventError
@@ -44,6 +44,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _decode_any = msgspec.msgpack.Decoder().decode
 
+NOT_IN_CATALOG = "the catalog here has no attribute of that number"
 Convert = Callable[[Any], Any]
 
 
@@ -116,7 +117,7 @@ class EventReader:
                 return Unreadable("a key that is no number of an attribute")
             known = self._readers.get(number)
             if known is None:
-                self._unread[f"{name_of(self.type)}.{min(number, 1 << 16)}"] += 1
+                self._unread.add(name_of(self.type), str(min(number, 1 << 16)), b"", lambda: NOT_IN_CATALOG)
                 continue
             name, read = known
             fields[name] = found = read(value)
@@ -176,9 +177,9 @@ def _read_micros(value: Any, convert: Callable[[timedelta], Any]) -> Any:
 
 
 def _read_choice(value: Any, values: tuple[Any, ...]) -> Any:
-    if value.__class__ is not int or not 0 <= value < len(values):
+    if value.__class__ is not int or not 0 <= value < 1 << 63:
         return Unreadable("is no number of a choice")
-    return values[value]
+    return value_at(values, value)
 
 
 def _read_opaque(value: Any) -> Any:
