@@ -5,11 +5,12 @@ is read here, name by name: former names become present ones, values are convert
 read are left out, counted and kept with the event (`genus.model._unread`), so that it is forwarded whole.
 
 Kept values go on under the names of attributes. One that is in a unit which the class does not state is wrapped
-together with that unit, as an extension of msgpack: who can read the attribute, unwraps and converts it.
+together with that unit, as an extension of msgpack: who can read the attribute, unwraps and converts it. So is the
+number of a value of an enumeration, if it came by number and the catalog here does not have the value.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,8 @@ UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""
 IN_UNIT = 0x75
 """The code of the extension with a unit and a value in it."""
+AT_NUMBER = 0x6E
+"""The code of the extension with the number of a value in its enumeration."""
 MOST_LABELS = 500
 """Names of values that are told apart; others choose what arrives."""
 OTHER_VALUES = "other values"
@@ -159,7 +162,8 @@ class MapReader:
     def _why(self, name: str, value: msgspec.Raw, refused: Mapping[str, str], event: Event) -> str:
         if name in refused:
             return refused[name]
-        hint = self._hint(name, value, [each for each in self._own if getattr(event, each) is None])
+        _, bare = _unwrap(value) or (None, value)
+        hint = self._hint(name, bare, [each for each in self._own if getattr(event, each) is None])
         return f"{NO_ATTRIBUTE}; {hint}" if hint else NO_ATTRIBUTE
 
     def _read(self, fields: dict[str, msgspec.Raw]) -> tuple[Event, dict[str, str]]:
@@ -188,7 +192,9 @@ class MapReader:
             except msgspec.ValidationError as why:
                 if not is_wider(self._own[name], value):
                     raise problem from None
-                values[name], refused[name] = None, str(why)
+                number = _number_of(value)
+                reason = str(why) if number is None else f"the enumeration has no value of number {number}"
+                values[name], refused[name] = None, reason
         if not refused:
             raise problem
         event: Event = create_event(self.type, **values)
@@ -217,6 +223,9 @@ class MapReader:
         if value == NIL:
             return value
         attribute, convert = self._own[name], self._converters.get(sent)
+        if isinstance(attribute.type, ChoiceType) and (number := _number_of(value)) is not None:
+            values = attribute.type.values
+            return msgspec.Raw(_encode(values[number])) if number < len(values) else value
         if (wrapped := _unwrap(value)) is not None:
             unit, value = wrapped
             is_same = attribute.unit in (None, unit)
@@ -229,9 +238,7 @@ class MapReader:
     def _with_unit(self, sent: str, value: msgspec.Raw) -> msgspec.Raw:
         """A value together with the unit that its sender stated."""
         unit = self._units.get(sent)
-        if unit is None or _unwrap(value) is not None:
-            return value
-        return msgspec.Raw(_encode(msgspec.msgpack.Ext(IN_UNIT, _encode((unit, value)))))
+        return value if unit is None or _unwrap(value) is not None else in_unit(value, unit)
 
     def _hint(self, name: str, value: msgspec.Raw, absent: list[str]) -> str:
         """A question about the attribute that may have replaced a name: one that is absent and could have the value."""
@@ -260,7 +267,7 @@ def is_wider(attribute: Attribute, value: msgspec.Raw) -> bool:
         case IntType() | FloatType():
             return first in _NUMBERS
         case ChoiceType(values):
-            return first in (_TEXTS if isinstance(values[0], str) else _NUMBERS)
+            return first in (_TEXTS if isinstance(values[0], str) else _NUMBERS) or _number_of(value) is not None
         case TextType():
             return first in _TEXTS
         case BytesType():
@@ -272,15 +279,40 @@ def is_wider(attribute: Attribute, value: msgspec.Raw) -> bool:
 
 def _unwrap(value: msgspec.Raw) -> tuple[str, msgspec.Raw] | None:
     """The unit and the value of one that was kept with its unit; None for any other value."""
+    data = _extension(value, IN_UNIT)
+    try:
+        return None if data is None else _decode_in_unit(data)
+    except Exception:  # msgspec's errors, UnicodeDecodeError
+        return None
+
+
+def _number_of(value: msgspec.Raw) -> int | None:
+    """The number of a value of an enumeration that was kept by its number; None for any other value."""
+    data = _extension(value, AT_NUMBER)
+    return None if data is None else int.from_bytes(data[:8], "big")
+
+
+def in_unit(value: msgspec.Raw, unit: str) -> msgspec.Raw:
+    """A value together with its unit, to be kept."""
+    return msgspec.Raw(_encode(msgspec.msgpack.Ext(IN_UNIT, _encode((unit, value)))))
+
+
+def value_at(values: Sequence[Any], number: int) -> msgspec.Raw:
+    """A value of an enumeration that came by its number, to be read or kept: with that number if it is not known."""
+    if number < len(values):
+        return msgspec.Raw(_encode(values[number]))
+    return msgspec.Raw(_encode(msgspec.msgpack.Ext(AT_NUMBER, number.to_bytes(8, "big"))))
+
+
+def _extension(value: msgspec.Raw, code: int) -> bytes | None:
+    """The data of an extension of msgpack that has this code."""
     if memoryview(value)[0] not in _EXTENSIONS:
         return None
     try:
         found = _decode_any(value)
-        if found.__class__ is msgspec.msgpack.Ext and found.code == IN_UNIT:
-            return _decode_in_unit(found.data)
-    except Exception:  # msgspec's errors, UnicodeDecodeError, times out of range
-        pass
-    return None
+    except Exception:  # of msgspec: a time out of range
+        return None
+    return bytes(found.data) if found.__class__ is msgspec.msgpack.Ext and found.code == code else None
 
 
 # -- units -------------------------------------------------------------------------------------------------------------

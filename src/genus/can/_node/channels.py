@@ -1,7 +1,7 @@
 """The channels of a node: what it publishes, what it receives, and the counters of both."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
@@ -265,6 +265,8 @@ class NodeCounts(msgspec.Struct, frozen=True):
     received: dict[str, int]
     lost: dict[str, int]
     dropped: Counter[str]
+    unread: Mapping[str, int] = {}
+    """Values that the classes here could not read, by type and attribute."""
 
 
 def trouble_calls(parties: Sequence[Announcement | Interest], trouble: Trouble) -> list[tuple[TroubleHandler, Trouble]]:

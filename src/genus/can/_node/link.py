@@ -209,7 +209,8 @@ class NodeLink(Link):
         counts = self._driver.call(lambda now: self.node.counts())
         dropped = {f"dropped: {reason}": times for reason, times in counts.dropped.items()}
         lost = {f"lost: {channel}": times for channel, times in counts.lost.items() if times}
-        return {**self._driver.counters(), **dropped, **lost}
+        unread = {f"not read: {label}": times for label, times in counts.unread.items()}
+        return {**self._driver.counters(), **dropped, **lost, **unread}
 
     def close(self) -> None:
         """Send final reports and leave the bus."""

@@ -265,6 +265,7 @@ class Node:
             {channel.name: sum(each.received for each in channel.publishers.values()) for channel in channels},
             {channel.name: sum(each.lost for each in channel.publishers.values()) for channel in channels},
             self.rx.problems() + clock,
+            dict(self.rx.unread),
         )
 
     # -- inputs ------------------------------------------------------------------------------------------------------

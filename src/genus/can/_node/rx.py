@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
+from genus.bus._attribute_map import UnreadValues
 from genus.bus._codec import Rejected
 from genus.can._node.channels import Interest, RxChannel, SequenceTracker, layout_of, trouble_calls
 from genus.can._node.reports import Report
@@ -16,6 +17,7 @@ from genus.can._wire.segments import Reassembler
 from genus.catalog import Catalog
 from genus.errors import GenusError
 from genus.model import Event, name_of
+from genus.model._unread import unread_types, unread_values
 
 REASSEMBLY_NS = 2_000_000_000
 """Timeout of an event in several frames."""
@@ -46,6 +48,7 @@ class Receiver:
         self.interests: dict[Interest, None] = {}
         self.channels: dict[str, RxChannel] = {}
         self.dropped: Counter[str] = Counter()
+        self.unread = UnreadValues(is_logged=True)
         self._segmented: dict[tuple[int | None, int], bool] = {}
         """By publisher (None: all) and event tag."""
         self._accepted: tuple[tuple[int, int], ...] = ()
@@ -238,7 +241,11 @@ class Receiver:
         event = channel.layout.decode(bits, payload)
         if isinstance(event, Rejected):
             self.dropped[f"not a {channel.name}: {event.reason}"] += 1
-        elif is_hard and channel.slot_receivers:
+            return
+        if unread_types:
+            for name, value in unread_values(event).items():
+                self.unread.add(channel.name, name, bytes(value), lambda: "the class here does not have it")
+        if is_hard and channel.slot_receivers:
             self._keep_until_due(_of_node(channel.slot_receivers, frame.id >> NODE_SHIFT & 0x7F), event)
         else:
             self._deliver(channel, frame.id >> NODE_SHIFT & 0x7F, event)

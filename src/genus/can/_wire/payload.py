@@ -7,7 +7,8 @@ the attributes of the family's vector, in its order, without those that the type
 whose presence bits are in the event tag. Header bytes of zeros at the end are left out.
 
 Every attribute of the vector has a bit, including those that the type does not have: so no bit changes its position
-when a class gains or drops an attribute, and a reader can skip values of attributes that its class does not have.
+when a class gains or drops an attribute, and a reader can pass over values of attributes that its class does not have.
+A value that the class cannot read leaves the attribute absent, and is kept with the event for recordings and networks.
 Attributes that are new to the vector come last, so that readers with an older vector ignore them.
 
 The functions that write and read payloads are generated for each class. Required values of fixed size that follow each
@@ -30,6 +31,7 @@ from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check,
 from genus.model._check import invalid_finders
 from genus.model._event import create_event
 from genus.model._types import type_text
+from genus.model._unread import keep_unread
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7
@@ -128,7 +130,7 @@ class PayloadField(msgspec.Struct, frozen=True):
     key: str
     template: ValueTemplate
     declared: bool
-    """Whether the class has the attribute; if not, its values are skipped."""
+    """Whether the class has the attribute; if not, its values are only kept for others."""
     required: bool
     byte: int | None = None
     """The header byte with its presence bit; None if that is in the event tag, or none is needed."""
@@ -157,7 +159,7 @@ def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterat
     for index, agreed in enumerate(vector):
         mine, key = own.get(agreed.name), str(index)
         name = mine.name if mine else agreed.name
-        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(name, Any), key)
+        use = AttributeUse(agreed.type, mine.type if mine else None, annotations.get(name, Any), key, agreed.unit)
         required = mine is not None and not mine.optional
         if required or agreed.name in tag_bits:
             byte, mask = None, tag_bits.get(agreed.name, 0)
@@ -308,6 +310,7 @@ def _single_encoder(field: PayloadField) -> Callable[[object], object]:
 def _generate_decoder(cls: type[Event], fields: Sequence[PayloadField]) -> Decode:
     label = name_of(cls)
     names = _constants(fields) | {"cls": cls, "create": create_event, "StructError": StructError}
+    names["keep_unread"] = keep_unread
     names |= {f"no{field.key}": Rejected(f"{label}.{field.name} is invalid") for field in fields}
     names |= {"short": Rejected(f"{label} is cut short"), "refusal": lambda why: _refusal(label, why)}
     body = _read_header(_header_size(fields) - 1)
@@ -317,13 +320,15 @@ def _generate_decoder(cls: type[Event], fields: Sequence[PayloadField]) -> Decod
     values = ", ".join(f"{field.name}={field.local}" for field in fields if field.declared)
     lines = [
         "def decode(bits, payload):",
-        "    size = len(payload)",
+        "    size, kept = len(payload), None",
         "    try:",
         *_indent(_indent(body)),
         "    except (IndexError, StructError): return short",
         "    if at > size: return short",
-        f"    try: return create(cls, {values})",
+        f"    try: e = create(cls, {values})",
         "    except Exception as problem: return refusal(problem)",
+        "    if kept is not None: keep_unread(e, kept)",
+        "    return e",
     ]
     decode: Decode = define("\n".join(lines), "decode", names)
     return decode
@@ -364,7 +369,8 @@ def _read_values(group: Sequence[PayloadField]) -> list[str]:
     first = group[0]
     lines = _read_fixed(group) if first.template.format else _read_counted(first)
     for field in group:
-        lines += [line.format(v=field.local, no=f"no{field.key}") for line in field.template.read]
+        filled = {"v": field.local, "no": f"no{field.key}", "name": repr(field.name)}
+        lines += [line.format(**filled) for line in field.template.read]
     if first.required:
         return [*(f"if not bits & {field.mask}: return no{field.key}" for field in group if field.mask), *lines]
     lines = [f"if {first.bits} & {first.mask}:", *_indent(lines)]
@@ -373,8 +379,6 @@ def _read_values(group: Sequence[PayloadField]) -> list[str]:
 
 def _read_fixed(group: Sequence[PayloadField]) -> list[str]:
     size = _struct(group).size
-    if not group[0].declared:
-        return [f"at += {size}"]
     if [field.template.format for field in group] == ["B"]:
         return [f"{group[0].local} = payload[at]", "at += 1"]
     targets = "".join(f"{field.local}, " for field in group)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from genus.bus._attribute_map import in_unit, value_at
 from genus.filters._evaluate import round_to_float32
 from genus.model import (
     AttributeType,
@@ -50,6 +51,8 @@ class AttributeUse(NamedTuple):
     """The annotation in the class."""
     key: str
     """Appended to names in generated code, to keep those of different attributes apart."""
+    unit: str | None = None
+    """The unit in the vector."""
 
 
 class ValueTemplate(msgspec.Struct, frozen=True):
@@ -60,7 +63,10 @@ class ValueTemplate(msgspec.Struct, frozen=True):
     write: str = "{v}"
     """An expression: what `struct` packs, or the bytes of a value without a fixed size."""
     read: tuple[str, ...] = ()
-    """Statements that convert what was read to the value, or return `{no}`."""
+    """Statements that convert what was read to the value, or return `{no}`.
+
+    A value that the class cannot read becomes None and is kept: `kept = keep(kept, {name}, ...)`.
+    """
     names: Mapping[str, object] = {}
     """The constants in the code besides `COMMON_NAMES`."""
     contents: bool = False
@@ -83,12 +89,18 @@ class ValueTemplate(msgspec.Struct, frozen=True):
 
 def template_for(use: AttributeUse) -> ValueTemplate:
     """The code for one attribute, which also checks the bounds of its annotation."""
+    if use.own is None:  # read by the type of the vector, and kept for others
+        template = _TEMPLATES[type(use.agreed)](use._replace(own=use.agreed, annotation=Any))
+        read = (*template.read, f"if {{v}} is not None: kept = keep(kept, {{name}}, {{v}}, unit{use.key})")
+        return msgspec.structs.replace(template, read=read, names={**template.names, f"unit{use.key}": use.unit})
     template = _TEMPLATES[type(use.agreed)](use)
-    if use.own is None:
-        return ValueTemplate(template.format, contents=template.contents)
     if isinstance(use.agreed, OpaqueType) or all(is_implied(meta, use.agreed) for meta in metas(use.annotation)):
         return template
-    check = (f"try: convert({{v}}, note{use.key})", "except ValidationError: return {no}")
+    check = (
+        "if {v} is not None:",
+        f"    try: convert({{v}}, note{use.key})",
+        "    except ValidationError: kept, {v} = keep(kept, {name}, {v}), None",
+    )
     names = {**template.names, f"note{use.key}": use.annotation}
     return msgspec.structs.replace(template, read=(*template.read, *check), names=names)
 
@@ -176,9 +188,11 @@ def _choice(use: AttributeUse) -> ValueTemplate:
         index: dict(zip(members, indexes, strict=True)),
         member: dict(zip(indexes, members, strict=True)),
     }
-    read = (f"{{v}} = {member}.get({{v}})", "if {v} is None: return {no}")
-    if len(use.agreed.values) <= 255:  # then every index is below 255: one byte
-        return ValueTemplate("B", f"{index}[{{v}}]", read, names)
+    names[f"values{use.key}"] = use.agreed.values
+    kept = f"keep(kept, {{name}}, value_at(values{use.key}, i))"
+    read = (f"i, {{v}} = {{v}}, {member}.get({{v}})", f"if {{v}} is None: kept = {kept}")
+    if len(use.agreed.values) <= 255:  # then every index is below 255: one byte; 255 says that the list has outgrown it
+        return ValueTemplate("B", f"{index}[{{v}}]", ("if {v} == 255: return {no}", *read), names)
     limit = len(use.agreed.values) - 1
     return ValueTemplate("", f"encode_count({index}[{{v}}])", read, names, limit=limit)
 
@@ -199,13 +213,29 @@ def _bytes(use: AttributeUse) -> ValueTemplate:
 
 def _opaque(use: AttributeUse) -> ValueTemplate:
     unpack = f"unpack{use.key}"
-    read = (f"try: {{v}} = {unpack}({{v}})", "except Exception: return {no}", "if {v} is None: return {no}")
+    read = (
+        "i = {v}",
+        "if i == NIL: return {no}",
+        f"try: {{v}} = {unpack}(i)",
+        "except ValidationError: kept, {v} = keep(kept, {name}, Raw(i)), None",
+        "except Exception: return {no}",
+    )
     names = {unpack: msgspec.msgpack.Decoder(use.annotation).decode}
     return ValueTemplate("", f"encode_bytes(encode_opaque({{v}}), {MAX_BYTES})", read, names, contents=True)
 
 
+def keep_value(
+    kept: Mapping[str, msgspec.Raw] | None, name: str, value: object, unit: str | None = None
+) -> Mapping[str, msgspec.Raw]:
+    """The values that are kept for others, with one more."""
+    raw = value if isinstance(value, msgspec.Raw) else msgspec.Raw(msgspec.msgpack.encode(value))
+    return {**(kept or {}), name: raw if unit is None else in_unit(raw, unit)}
+
+
 COMMON_NAMES: Mapping[str, object] = {
     "EPOCH": _EPOCH,
+    "NIL": b"\xc0",
+    "Raw": msgspec.Raw,
     "MICROSECOND": MICROSECOND,
     "ValidationError": msgspec.ValidationError,
     "convert": msgspec.convert,
@@ -215,7 +245,9 @@ COMMON_NAMES: Mapping[str, object] = {
     "encode_duration": encode_duration,
     "encode_opaque": encode_opaque,
     "encode_time": encode_time,
+    "keep": keep_value,
     "single": round_to_float32,
+    "value_at": value_at,
 }
 """Names that all templates may use."""
 
