@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Kind, Maybe, NonReal, Subscription, read_recording, this
+from genus import Event, Kind, Maybe, NonReal, Subscription, open_bus, read_recording, this
 from genus.bus import Bus
 from genus.errors import SyntaxProblem
 from genus.model import name_of
-from genus.net import NetLink
+from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._link.types import MOST_HELD
 from genus.net._troubles import EventsLost, EventsUnread
@@ -523,3 +523,62 @@ with RecordingWriter(sys.argv[1]) as writer:
 
 
 class TravWetOnly(Event): ...
+
+
+# -- gateways, commands, both sides ------------------------------------------------------------------------------------
+
+OLDER = f"from genus import Event, Kind, Maybe\n{WET}{PROBE}"
+NEWER = f"{OLDER}class TravFar(TravProbe, TravWet):\n    humidity: Maybe[float] = None\n"
+
+
+def programs(stack: ExitStack, folder: Path, *started: tuple[str, str]) -> list[Program]:
+    """Programs by address and the text of their types."""
+    made = []
+    for number, (address, text) in enumerate(started):
+        (folder / f"{number}.py").write_text(text)
+        made.append(Program(address, folder / f"{number}.py"))
+        stack.callback(made[-1].end)
+    return made
+
+
+def test_types_cross_gateways_that_do_not_have_them(tmp_path: Path) -> None:
+    """From one network to the next, with their statements: the receiver behind the gateway gets all attributes."""
+    left, right = f"ipc:left-{os.getpid()}", f"ipc:right-{os.getpid()}"
+    with ExitStack() as stack:
+        sides = [GatewaySide(bus=stack.enter_context(open_bus(each)), name=each[4:]) for each in (left, right)]
+        stack.enter_context(Gateway(*sides))
+        writer, reader = programs(stack, tmp_path, (left, NEWER), (right, OLDER))
+        reader.ask(subscribe=["TravProbe", "TravWet"])
+        writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(5)])
+        (probes, wet), troubles, _ = reader.ask(**{"await": 10})
+    assert [(name, values) for name, _, values in probes] == [
+        ("TravFar", {"value": float(number), "humidity": 2.0 * number}) for number in range(5)
+    ]
+    assert wet == probes
+    assert troubles == []
+
+
+def test_a_contradiction_is_told_on_both_sides(tmp_path: Path) -> None:
+    address = f"ipc:clash-{os.getpid()}"
+    other = OLDER.replace("value: Maybe[float]", "value: Maybe[str]")
+    with ExitStack() as stack:
+        both = programs(stack, tmp_path, (address, OLDER), (address, other))
+        for program in both:
+            program.ask(subscribe=["TravProbe"])
+        for program in both:
+            _, troubles, _ = program.ask(told=1)
+            assert [(kind, type_, count) for kind, type_, count, _ in troubles] == [("EventsUnread", "TravProbe", 0)]
+            assert "TravProbe.value" in troubles[0][3]
+
+
+def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
+    """`genus sub` needs no module of the types, if a participant states them."""
+    address = f"ipc:commands-{os.getpid()}"
+    with ExitStack() as stack:
+        (writer,) = programs(stack, tmp_path, (address, NEWER))
+        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--count", "2"]
+        writer.ask(subscribe=["TravFar"])  # which states it
+        told = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "GENUS_TYPES": ""})
+        writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(4)])
+        out, _ = told.communicate(timeout=60)
+    assert out.splitlines() == ["TravFar(value=2.0, humidity=4.0)", "TravFar(value=3.0, humidity=6.0)"]
