@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -17,8 +18,9 @@ import pytest
 
 from genus import Event, Kind, Maybe, NonReal, Subscription, open_bus, read_recording, this
 from genus.bus import Bus
+from genus.catalog._statement import digest_of
 from genus.errors import SyntaxProblem
-from genus.model import name_of
+from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._link.types import MOST_HELD
@@ -269,6 +271,7 @@ ELSEWHERE = """
 import json, sys
 from genus import Event, Kind, Maybe
 from genus.bus import Bus
+from genus.catalog._statement import digest_of
 from genus.net import NetLink
 from genus.targets.topics import ZENOH
 from genus.testing._network import MemoryNetwork, MemoryTransport
@@ -567,7 +570,7 @@ def test_a_contradiction_is_told_on_both_sides(tmp_path: Path) -> None:
             program.ask(subscribe=["TravProbe"])
         for program in both:
             _, troubles, _ = program.ask(told=1)
-            assert [(kind, type_, count) for kind, type_, count, _ in troubles] == [("EventsUnread", "TravProbe", 0)]
+            assert {(kind, type_, count) for kind, type_, count, _ in troubles} == {("EventsUnread", "TravProbe", 0)}
             assert "TravProbe.value" in troubles[0][3]
 
 
@@ -582,3 +585,50 @@ def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
         writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(4)])
         out, _ = told.communicate(timeout=60)
     assert out.splitlines() == ["TravFar(value=2.0, humidity=4.0)", "TravFar(value=3.0, humidity=6.0)"]
+
+
+def test_a_class_that_the_program_declares_later_goes_first(reader: Reader) -> None:
+    """Whatever was stated, also with another type for the attribute."""
+    later = f"{PROBE}class TravLater(TravProbe):\n    moisture: Maybe[float] = None\n"
+    reader.take(packets_of(later, "TravLater(moisture=1.0)", 1))
+    got = reader.subscribe(TravProbe)
+    assert "TravLater" in reader.bus.types
+    namespace: dict[str, Any] = {"TravProbe": TravProbe, "Maybe": Maybe}
+    exec("class TravLater(TravProbe):\n    moisture: Maybe[str] = None\n", namespace)
+    assert "TravLater" not in reader.bus.types
+    reader.run(0.6)
+    reader.bus.publish(namespace["TravLater"](moisture="high"))
+    assert [event.moisture for event in got] == ["high"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_statements_of_any_content_do_no_harm(
+    reader: Reader, thermo: Thermo, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are refused for a reason, or taken; the program's own types stay as they are."""
+    chosen = random.Random(seed)
+    (_, _, text), *_ = thermo.statements
+    before = attributes(TravProbe)
+    words = [
+        '"Event"',
+        '"TravProbe"',
+        '"TravWet"',
+        f'"{thermo.name}"',
+        '"humidity"',
+        '"float64"',
+        "[]",
+        "{}",
+        "true",
+        "1",
+    ]
+    for _ in range(400):
+        pieces = re.split(r'("[^"]*"|[\[\]{},:])', text.decode())
+        for _ in range(chosen.randint(1, 3)):
+            pieces[chosen.randrange(len(pieces))] = chosen.choice([*words, "", chosen.choice(pieces)])
+        made = "".join(pieces).encode()
+        key = f"@genus/city/types/{digest_of(made)}/{thermo.name}"
+        reader.transport.give(key, b"", made)
+    assert attributes(TravProbe) == before
+    assert not [entry for entry in caplog.records if entry.exc_info]
+    counts = reader.bus.traffic().link
+    assert sum(count for name, count in counts.items() if name.startswith("rejected: ")) > 200
