@@ -121,7 +121,8 @@ class Evolution:
         return made
 
     def _value(self, note: str) -> Any:
-        for kind, values in {"str": ["a", "b"], "bool": [True, False], "float": [0.0, 36.0, 72.0]}.items():
+        choices: dict[str, list[Any]] = {"str": ["a", "b"], "bool": [True, False], "float": [0.0, 36.0, 72.0]}
+        for kind, values in choices.items():
             if kind in note:
                 return self.random.choice(values)
         return self.random.randint(0, 100)
@@ -518,7 +519,7 @@ with RecordingWriter(sys.argv[1]) as writer:
     events = [each.event for each in recording]
     assert len(events) == 20_000
     assert {type(event).__mro__[1] for event in events} == {TravProbe}
-    assert [each.event.humidity for each in read_recording(file).read_from(19_999)] == [1.0]
+    assert [vars_of(each.event) for each in read_recording(file).read_from(19_999)] == [(19_999.0, 1.0)]
     assert len(list(read_recording(file, [TravProbe]))) == 20_000
     others = read_recording(file, [TravWetOnly])
     assert list(others) == []
@@ -526,6 +527,10 @@ with RecordingWriter(sys.argv[1]) as writer:
 
 
 class TravWetOnly(Event): ...
+
+
+def vars_of(event: Any) -> tuple[float, float]:
+    return event.value, event.humidity
 
 
 # -- gateways, commands, both sides ------------------------------------------------------------------------------------
