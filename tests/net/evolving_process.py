@@ -5,7 +5,8 @@ FILE declares event types. Each line of the input is a command in JSON, each ans
 * `{"subscribe": [TEXT, ...]}`: subscribe to these, each with a list of what came,
 * `{"publish": [[TYPE, {ATTRIBUTE: VALUE, ...}], ...]}`: publish, once others want the first one of each type,
 * `{"await": N}`: wait until so many events came for all subscriptions together, or for some seconds; answers with the
-  lists of `[TYPE, [TYPES ABOVE], ATTRIBUTES]`, the troubles and the counters of the link.
+  lists of `[TYPE, [TYPES ABOVE], ATTRIBUTES]`, the troubles and the counters of the link,
+* `{"told": N}`: the same after so many troubles.
 """
 
 import json
@@ -87,12 +88,13 @@ def main(address: str, file: str) -> None:
                 bus.publish(event)
             return len(made)
 
-        def wait(count: int) -> list[Any]:
-            _wait(lambda: sum(map(len, got)) >= count)
+        def wait(count: int, told_too: int = 0) -> list[Any]:
+            _wait(lambda: sum(map(len, got)) >= count and len(troubles) >= told_too)
             told = [[type(each).__name__, each.type, each.count, getattr(each, "reason", "")] for each in troubles]
             return [[[as_json(event) for event in each] for each in got], told, dict(link.counters())]
 
         commands: dict[str, Callable[[Any], Any]] = {"subscribe": subscribe, "publish": publish, "await": wait}
+        commands["told"] = lambda count: wait(0, count)
         for line in sys.stdin:
             ((name, given),) = json.loads(line).items()
             print(json.dumps(commands[name](given)), flush=True)

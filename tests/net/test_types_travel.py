@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Kind, Maybe, NonReal, Subscription, read_recording, this
+from genus import Event, Kind, Maybe, NonReal, Subscription, open_bus, read_recording, this
 from genus.bus import Bus
+from genus.catalog._statement import digest_of
 from genus.errors import SyntaxProblem
-from genus.model import name_of
-from genus.net import NetLink
+from genus.model import attributes, name_of
+from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._link.types import MOST_HELD
 from genus.net._troubles import EventsLost, EventsUnread
@@ -119,7 +121,8 @@ class Evolution:
         return made
 
     def _value(self, note: str) -> Any:
-        for kind, values in {"str": ["a", "b"], "bool": [True, False], "float": [0.0, 36.0, 72.0]}.items():
+        choices: dict[str, list[Any]] = {"str": ["a", "b"], "bool": [True, False], "float": [0.0, 36.0, 72.0]}
+        for kind, values in choices.items():
             if kind in note:
                 return self.random.choice(values)
         return self.random.randint(0, 100)
@@ -269,6 +272,7 @@ ELSEWHERE = """
 import json, sys
 from genus import Event, Kind, Maybe
 from genus.bus import Bus
+from genus.catalog._statement import digest_of
 from genus.net import NetLink
 from genus.targets.topics import ZENOH
 from genus.testing._network import MemoryNetwork, MemoryTransport
@@ -364,10 +368,10 @@ def reader() -> Iterator[Reader]:
 
 def test_events_wait_for_the_statement_of_their_type_and_are_delivered_in_order(reader: Reader, thermo: Thermo) -> None:
     got, exact = reader.subscribe(TravProbe), reader.subscribe("exact TravProbe")
-    reader.take(thermo.events[:3] + thermo.beats)
+    reader.take(thermo.events[:3])
     reader.run(0.5)
     assert got == []
-    reader.take(thermo.statements + thermo.events[3:])
+    reader.take(thermo.statements + thermo.events[3:] + thermo.beats)
     assert [(event.value, event.humidity, event.place) for event in got] == [(n, 2.0 * n, "x") for n in range(5)]
     assert isinstance(got[0], TravProbe)
     assert isinstance(got[0], TravWet)
@@ -515,7 +519,7 @@ with RecordingWriter(sys.argv[1]) as writer:
     events = [each.event for each in recording]
     assert len(events) == 20_000
     assert {type(event).__mro__[1] for event in events} == {TravProbe}
-    assert [each.event.humidity for each in read_recording(file).read_from(19_999)] == [1.0]
+    assert [vars_of(each.event) for each in read_recording(file).read_from(19_999)] == [(19_999.0, 1.0)]
     assert len(list(read_recording(file, [TravProbe]))) == 20_000
     others = read_recording(file, [TravWetOnly])
     assert list(others) == []
@@ -523,3 +527,113 @@ with RecordingWriter(sys.argv[1]) as writer:
 
 
 class TravWetOnly(Event): ...
+
+
+def vars_of(event: Any) -> tuple[float, float]:
+    return event.value, event.humidity
+
+
+# -- gateways, commands, both sides ------------------------------------------------------------------------------------
+
+OLDER = f"from genus import Event, Kind, Maybe\n{WET}{PROBE}"
+NEWER = f"{OLDER}class TravFar(TravProbe, TravWet):\n    humidity: Maybe[float] = None\n"
+
+
+def programs(stack: ExitStack, folder: Path, *started: tuple[str, str]) -> list[Program]:
+    """Programs by address and the text of their types."""
+    made = []
+    for number, (address, text) in enumerate(started):
+        (folder / f"{number}.py").write_text(text)
+        made.append(Program(address, folder / f"{number}.py"))
+        stack.callback(made[-1].end)
+    return made
+
+
+def test_types_cross_gateways_that_do_not_have_them(tmp_path: Path) -> None:
+    """From one network to the next, with their statements: the receiver behind the gateway gets all attributes."""
+    left, right = f"ipc:left-{os.getpid()}", f"ipc:right-{os.getpid()}"
+    with ExitStack() as stack:
+        sides = [GatewaySide(bus=stack.enter_context(open_bus(each)), name=each[4:]) for each in (left, right)]
+        stack.enter_context(Gateway(*sides))
+        writer, reader = programs(stack, tmp_path, (left, NEWER), (right, OLDER))
+        reader.ask(subscribe=["TravProbe", "TravWet"])
+        writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(5)])
+        (probes, wet), troubles, _ = reader.ask(**{"await": 10})
+    assert [(name, values) for name, _, values in probes] == [
+        ("TravFar", {"value": float(number), "humidity": 2.0 * number}) for number in range(5)
+    ]
+    assert wet == probes
+    assert troubles == []
+
+
+def test_a_contradiction_is_told_on_both_sides(tmp_path: Path) -> None:
+    address = f"ipc:clash-{os.getpid()}"
+    other = OLDER.replace("value: Maybe[float]", "value: Maybe[str]")
+    with ExitStack() as stack:
+        both = programs(stack, tmp_path, (address, OLDER), (address, other))
+        for program in both:
+            program.ask(subscribe=["TravProbe"])
+        for program in both:
+            _, troubles, _ = program.ask(told=1)
+            assert {(kind, type_, count) for kind, type_, count, _ in troubles} == {("EventsUnread", "TravProbe", 0)}
+            assert "TravProbe.value" in troubles[0][3]
+
+
+def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
+    """`genus sub` needs no module of the types, if a participant states them."""
+    address = f"ipc:commands-{os.getpid()}"
+    with ExitStack() as stack:
+        (writer,) = programs(stack, tmp_path, (address, NEWER))
+        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--count", "2"]
+        writer.ask(subscribe=["TravFar"])  # which states it
+        told = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "GENUS_TYPES": ""})
+        writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(4)])
+        out, _ = told.communicate(timeout=60)
+    assert out.splitlines() == ["TravFar(value=2.0, humidity=4.0)", "TravFar(value=3.0, humidity=6.0)"]
+
+
+def test_a_class_that_the_program_declares_later_goes_first(reader: Reader) -> None:
+    """Whatever was stated, also with another type for the attribute."""
+    later = f"{PROBE}class TravLater(TravProbe):\n    moisture: Maybe[float] = None\n"
+    reader.take(packets_of(later, "TravLater(moisture=1.0)", 1))
+    got = reader.subscribe(TravProbe)
+    assert "TravLater" in reader.bus.types
+    namespace: dict[str, Any] = {"TravProbe": TravProbe, "Maybe": Maybe}
+    exec("class TravLater(TravProbe):\n    moisture: Maybe[str] = None\n", namespace)
+    assert "TravLater" not in reader.bus.types
+    reader.run(0.6)
+    reader.bus.publish(namespace["TravLater"](moisture="high"))
+    assert [event.moisture for event in got] == ["high"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_statements_of_any_content_do_no_harm(
+    reader: Reader, thermo: Thermo, seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are refused for a reason, or taken; the program's own types stay as they are."""
+    chosen = random.Random(seed)
+    (_, _, text), *_ = thermo.statements
+    before = attributes(TravProbe)
+    words = [
+        '"Event"',
+        '"TravProbe"',
+        '"TravWet"',
+        f'"{thermo.name}"',
+        '"humidity"',
+        '"float64"',
+        "[]",
+        "{}",
+        "true",
+        "1",
+    ]
+    for _ in range(400):
+        pieces = re.split(r'("[^"]*"|[\[\]{},:])', text.decode())
+        for _ in range(chosen.randint(1, 3)):
+            pieces[chosen.randrange(len(pieces))] = chosen.choice([*words, "", chosen.choice(pieces)])
+        made = "".join(pieces).encode()
+        key = f"@genus/city/types/{digest_of(made)}/{thermo.name}"
+        reader.transport.give(key, b"", made)
+    assert attributes(TravProbe) == before
+    assert not [entry for entry in caplog.records if entry.exc_info]
+    counts = reader.bus.traffic().link
+    assert sum(count for name, count in counts.items() if name.startswith("rejected: ")) > 200

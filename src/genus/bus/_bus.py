@@ -114,9 +114,10 @@ class Bus:
 
     @property
     def types(self) -> Mapping[str, Any]:
-        """The classes of event types and kinds that the medium brings, by name; empty on most.
+        """The classes of event types and kinds that the medium brings, by name.
 
-        On a CAN bus they are those of the databases that its address names.
+        On a CAN bus they are those of the databases that its address names; between processes, on zenoh and on MQTT
+        those of the types that other participants have stated and this program has not declared, as far as they came.
         """
         return {} if self._link is None else self._link.types
 

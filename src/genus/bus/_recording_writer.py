@@ -38,7 +38,7 @@ from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map
 from genus.bus._delivery import log
 from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FrameFormat
-from genus.catalog._statement import encode_statement, is_stand_in, statement_of
+from genus.catalog._statement import state_type
 from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
 from genus.model._check import FindInvalid, invalid_finders
@@ -313,7 +313,7 @@ class BlockPacker:
     def _statement(self, cls: type) -> bytes:
         """The statement of a class, unless a block before has it."""
         if cls not in self._statements:
-            self._statements[cls] = b"" if is_stand_in(cls) else encode_statement(statement_of(cls)) or b""
+            self._statements[cls] = state_type(cls) or b""
         text = self._statements[cls]
         return b"" if text in self._stated else text
 

@@ -44,6 +44,8 @@ LONGEST = 1 << 16
 """The most bytes of a statement."""
 MOST_CLASSES = 5000
 """The largest number of classes that one reader of statements generates: others choose what it reads."""
+MOST_ATTRIBUTES = 2000
+"""The largest vector of a family that statements add attributes to."""
 MOST_STAND_INS = 1000
 """The largest number of types for which one reader has a class without a statement."""
 DIGEST_BYTES = 8
@@ -81,10 +83,13 @@ def statement_of(cls: type) -> Statement:
     return Statement(name_of(cls), registration.table)
 
 
-def encode_statement(statement: Statement) -> bytes | None:
-    """The bytes of a statement; None if they are too many."""
-    text = format_statement(statement.table)
-    return text if len(text) <= LONGEST else None
+def state_type(cls: type) -> bytes | None:
+    """The statement of a class in bytes; None if it cannot be stated: it is too long, or no catalog could have it."""
+    try:
+        text = format_statement(statement_of(cls).table)
+    except (CatalogConflict, UnicodeEncodeError):  # two types above it have one name, or a text has surrogates
+        return None
+    return None if len(text) > LONGEST or is_stand_in(cls) else text
 
 
 def digest_of(text: bytes) -> str:
@@ -98,7 +103,7 @@ def read_statement(text: bytes) -> Statement:
     >>> from genus import Event, Maybe
     >>> class Tide(Event):
     ...     level: Maybe[float] = None
-    >>> read_statement(encode_statement(statement_of(Tide))).name
+    >>> read_statement(state_type(Tide)).name
     'Tide'
     """
     if len(text) > LONGEST:
@@ -178,13 +183,15 @@ class StatedClasses:
         if not record.kind and record.family in table.vectors and above[0] is not Event:
             _align(table, record.family, vector(above[0]))
             record = _complete(record, above[0], table)
-        made = generate_class(record, above, table)
+            if len(record.attributes) + len(vector(above[0])) > MOST_ATTRIBUTES:
+                raise DeclarationError(f"{name}: more than {MOST_ATTRIBUTES} attributes were stated of its family")
+        made = _generate_strictly(record, above, table)
         self._hold(made)
         return made
 
     def _hold(self, cls: type) -> None:
         if cls not in self._generated and len(self._generated) >= MOST_CLASSES:
-            raise DeclarationError(f"more than {MOST_CLASSES} types were stated")
+            raise DeclarationError(f"{name_of(cls)}: more than {MOST_CLASSES} types were stated")
         self._generated[cls] = None
 
     def stand_in(self, line: Sequence[str], tagged: int) -> type[Any] | None:
@@ -275,6 +282,19 @@ def _agree(cls: type, table: TypeTable) -> TypeTable:
     if (known := family_of(cls)) is not None:
         known.learn_names(aligned.vectors[known.name].values())
     return registration.table
+
+
+def _generate_strictly(record: TypeRecord, above: tuple[type, ...], table: TypeTable) -> type[Any]:
+    """Generate a class; it may not declare what others have stated in another way, as classes of the program may."""
+    family = None if record.kind else family_of(above[0])
+    if family is None:
+        return generate_class(record, above, table)
+    before, stated = {each.name for each in family.vector}, family.stated
+    family.stated = set()
+    try:
+        return generate_class(record, above, table)
+    finally:
+        family.stated = stated | {each.name for each in family.vector} - before
 
 
 def _complete(record: TypeRecord, above: type, table: TypeTable) -> TypeRecord:

@@ -34,6 +34,7 @@ from genus.cli._events import (
     BUS_TYPES,
     TYPES,
     as_text,
+    asked_of,
     complete_types,
     event_type,
     lines_of_json,
@@ -131,13 +132,15 @@ def sub(
 ) -> None:
     """Print events as they arrive.
 
-    SUBSCRIPTION is like "Loop has place where speed > 30"; without it all events are printed. Ctrl-C ends it.
+    SUBSCRIPTION is like "Loop has place where speed > 30"; without it all events are printed. Types that -t does not
+    name are those that others state on the bus. Ctrl-C ends it.
 
     \b
     genus sub -t examples/traffic.py "Loop where lane > 1"
     """
-    asked = Subscription.parse(subscription, [*load_for(types, address), Event])
+    loaded = load_for(types, address, stated=True)
     with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
+        asked = asked_of(bus, subscription, loaded)
         inbox = bus.inbox(asked, capacity=10_000)
         serve(stack, bus, metrics)
         click.echo(f"listening on {shown_address(address)} for {asked}", err=True)
@@ -292,11 +295,12 @@ def record(
     """
     given = {option: size for option, size in sizes.items() if size is not None}
     _check_recording(file, append, landing, given)
-    asked = Subscription.parse(subscription, [*load_for(types, address), Event])
+    loaded = load_for(types, address, stated=True)
     with ExitStack() as stack:
         stop = stack.enter_context(stopped_by_signals())
         stack.enter_context(_without_log("recording ended"))
         bus = stack.enter_context(open_bus(shared(address)))
+        asked = asked_of(bus, subscription, loaded)
         options: dict[str, Any] = {"compress": compress, "invalid": "count"}
         options |= {} if flush is None else {"flush": flush}
         recorder = (

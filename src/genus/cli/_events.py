@@ -8,6 +8,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from genus.bus import parse_event
+from genus.bus import Bus, parse_event
 from genus.catalog import types_in
 from genus.cli._completion import complete_files, quietly
 from genus.codes import load_module
-from genus.errors import EventError, HierarchyError, did_you_mean
+from genus.errors import EventError, HierarchyError, SyntaxProblem, did_you_mean
+from genus.filters import Subscription
 from genus.model import Event, is_event_type, name_of
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -102,14 +104,36 @@ def load_all(sources: Iterable[str]) -> list[type]:
     return list(dict.fromkeys(cls for source in sources for cls in load_types(source)))
 
 
-def load_for(sources: Iterable[str], address: str) -> list[type]:
-    """The event types and kinds of modules and files, and of the databases that the address of a CAN bus names."""
+STATING = ("ipc:", "zenoh:", "mqtt:", "mqtts:")
+"""Buses on which participants state their types, so that a command can do without -t."""
+STATED_S = 2.0
+"""How long a subscription waits for types that others state."""
+
+
+def asked_of(bus: Bus, text: str, loaded: Iterable[type]) -> Subscription:
+    """The subscription of a text; its types may be those that others state on the bus within a short time."""
+    until = time.monotonic() + STATED_S
+    while True:
+        try:
+            return Subscription.parse(text, [*loaded, *bus.types.values(), Event])
+        except SyntaxProblem as problem:
+            is_unknown = "no event type is called" in str(problem) or "has no attribute" in str(problem)
+            if not is_unknown or bus.link is None or time.monotonic() >= until:
+                raise
+        bus.sleep(0.05)
+
+
+def load_for(sources: Iterable[str], address: str, *, stated: bool = False) -> list[type]:
+    """The event types and kinds of modules and files, and of the databases that the address of a CAN bus names.
+
+    UsageError if there are none, unless those that others state on the bus may do.
+    """
     loaded = load_all(sources)
     if address.startswith("can:") and "database=" in address:
         from genus.can import address_types  # python-can and cantools are extras
 
         loaded += [cls for cls in address_types(address).values() if cls not in loaded]
-    if not loaded:
+    if not loaded and not (stated and address.startswith(STATING)):
         or_database = (
             " On a CAN bus, database=FILE in the address gives types, too." if address.startswith("can:") else ""
         )

@@ -21,7 +21,7 @@ from rich.text import Text
 from genus.bus import Bus, open_bus, shown_address
 from genus.cli._bus import SUBSCRIPTION, losses_of, shared
 from genus.cli._completion import complete_bus
-from genus.cli._events import BUS_TYPES, as_text, load_all, load_for, types_option
+from genus.cli._events import BUS_TYPES, as_text, asked_of, load_all, load_for, types_option
 from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR, SpanParam, counted, plain_table, print_json, rate
 from genus.cli._metrics import METRICS, serve
@@ -150,8 +150,9 @@ def monitor(
     \b
     genus monitor -t examples/traffic.py ipc: "Loop where lane > 1"
     """
-    asked = Subscription.parse(subscription, [*load_for(types, address), Event])
+    loaded = load_for(types, address, stated=True)
     with stopped_by_signals() as stop, open_bus(shared(address)) as bus, ExitStack() as stack:
+        asked = asked_of(bus, subscription, loaded)
         serve(stack, bus, metrics)
         watch = Watch(by_source=True)
         bus.subscribe(asked, watch)
@@ -221,8 +222,8 @@ class Overview(msgspec.Struct, frozen=True):
 def bus_command(types: tuple[str, ...], address: str, lasts: float, as_json: bool) -> None:
     """Show who is on a bus, what they want, and what happens there.
 
-    Participants, their subscriptions, types and rates, last values and losses. Events of types that -t does not name
-    are counted as losses of unknown types.
+    Participants, their subscriptions, types and rates, last values and losses. Types that -t does not name are
+    those that others state on the bus; events of types that nobody states are counted as losses.
 
     \b
     genus bus -t examples/traffic.py ipc:

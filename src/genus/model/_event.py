@@ -361,6 +361,8 @@ class EventMeta(msgspec.StructMeta, KindMeta):
             return before
         declared = tuple(_attribute(name, field, note) for field, note in notes.items())
         family = _family(label, base, declared)
+        if family is not None and family.stated:
+            family.declare(declared)
         for attribute in declared:
             _check_narrowing(name, attribute, base)
             if family is not None:

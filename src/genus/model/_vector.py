@@ -4,7 +4,7 @@ A family's vector is its ordered, append-only list of attributes: those of `Even
 order in which classes of the family declare it. A tag is a set of presence bits over that vector.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -51,6 +51,13 @@ class Attribute(msgspec.Struct, frozen=True):
         """The attribute with these names after those it has."""
         merged = tuple(dict.fromkeys((*(self.names or (self.name,)), *names)))
         return self if merged in (self.names, (self.name,)) else msgspec.structs.replace(self, names=merged)
+
+    def without_names(self, others: Collection[str]) -> "Attribute":
+        """The attribute without these among its names."""
+        if not any(name in others for name in self.names):
+            return self
+        names = tuple(name for name in self.names if name not in others)
+        return msgspec.structs.replace(self, names=names if len(names) > 1 else ())
 
     def __str__(self) -> str:
         kind = self.type.describe()
@@ -179,6 +186,8 @@ class Family(msgspec.Struct, eq=False):
     tagged: tuple[str, ...] = ()
     is_partial: bool = False
     """Whether classes of it were generated from a catalog, which may have more types than are declared here."""
+    stated: set[str] = msgspec.field(default_factory=set)
+    """Names that come from statements of others alone: the program may declare them in another way."""
 
     def check(self, owner: str, attribute: Attribute, *, is_again: bool = False) -> None:
         """Raise DeclarationError for an attribute whose name has another type or unit in this family.
@@ -232,6 +241,13 @@ class Family(msgspec.Struct, eq=False):
         """Append the attributes that the vector does not have yet."""
         self.vector = self._grown(attributes)
 
+    def declare(self, attributes: Iterable[Attribute]) -> None:
+        """Replace what others have stated by the attributes that the program declares, in the same places."""
+        own = {each.name: each for each in attributes if each.name in self.stated}
+        self.stated -= own.keys()
+        kept = (own.get(each.name, each.without_names(own)) for each in self.vector)
+        self.vector = Vector(self.name, tuple(kept))
+
     def learn_names(self, attributes: Iterable[Attribute]) -> None:
         """Take further names of attributes that were renamed elsewhere: values under them are read here, too."""
         for renamed in filter(_was_renamed, attributes):
@@ -240,6 +256,7 @@ class Family(msgspec.Struct, eq=False):
                 named = own.with_names(name for name in renamed.names if name in new)
                 rest = tuple(named if each is own else each for each in self.vector)
                 self.vector = Vector(self.name, rest)
+                self.stated |= new
 
     def _grown(self, attributes: Iterable[Attribute]) -> Vector:
         new = tuple(attribute for attribute in attributes if self.vector.get(attribute.name) is None)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from genus.net._open import open_coap, open_coaps, open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
-    from genus.net._troubles import EventsLate, EventsLost
+    from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 __all__ = [
     "Abilities",
@@ -35,6 +35,7 @@ __all__ = [
     "CoapLink",
     "EventsLate",
     "EventsLost",
+    "EventsUnread",
     "Gateway",
     "GatewayFile",
     "GatewaySide",
@@ -96,5 +97,5 @@ if not TYPE_CHECKING:
         _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _transport="Abilities Receiver Sender Sending Transport",
-        _troubles="EventsLate EventsLost",
+        _troubles="EventsLate EventsLost EventsUnread",
     )

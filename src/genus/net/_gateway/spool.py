@@ -27,7 +27,7 @@ import msgspec
 
 from genus.bus._codec import EventDecoder, Recorded, encode_event
 from genus.bus._frames import FORMAT, Frame, FrameFormat, frames_in
-from genus.catalog._statement import digest_of, encode_statement, statement_of
+from genus.catalog._statement import digest_of, state_type
 from genus.errors import BusError
 from genus.net._envelope import Origin
 from genus.net._relay import Arrival
@@ -152,7 +152,7 @@ class Spool:
 
     def _state(self, cls: type) -> None:
         """Keep the statement of a class beside its events: a later process may not know its type."""
-        if cls not in self._stated and (text := encode_statement(statement_of(cls))) is not None:
+        if cls not in self._stated and (text := state_type(cls)) is not None:
             (self.folder / f"{digest_of(text)}.type").write_bytes(text)
         self._stated.add(cls)
 

@@ -50,6 +50,8 @@ INTEREST_S = 1.0
 """How long after the connection was made it takes at most until what others want is known."""
 MOMENT_S = 0.05
 """How long a token is under way."""
+MOST_CONFLICTS = 200
+"""The largest number of refused statements that later subscriptions are told of."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
 
@@ -105,6 +107,7 @@ class NetLink(Link, RelayLink):
         self._unstated: deque[type] = deque()
         """Types that were subscribed to and are still to be stated."""
         self._are_types_due = False
+        self._conflicts: list[Conflict] = []
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
         self._patterns = Patterns(transport, realm, now)
@@ -205,6 +208,7 @@ class NetLink(Link, RelayLink):
         self._incoming.subscriptions_changed()
         self._own_wants.add(subscription)
         self._unstated.extend(subscription.types)
+        self._tell_conflicts(subscription.types, on_trouble)
         self._wants_changed()
         return lambda: self._unlisten(listening)
 
@@ -361,6 +365,7 @@ class NetLink(Link, RelayLink):
         outgoing = self._outgoing.outgoing(cls, sending, keep)
         publisher = NetPublisher(self, outgoing, qos, on_trouble)
         self._publishers[publisher] = None
+        self._tell_conflicts([cls], on_trouble)
         return publisher
 
     def measure(self) -> Measured | None:
@@ -659,13 +664,21 @@ class NetLink(Link, RelayLink):
         if isinstance(taken, str):
             self._incoming.counts.rejections.add(taken, key, payload)
         elif isinstance(taken, Conflict):
-            reason = f"what is stated about {taken.type} contradicts this program: {taken.text}"
-            self._incoming.counts.rejections.add(reason, key, payload)
-            self._losses.refuse_type(taken.type, reason, self._concerned_by(taken.types))
+            self._incoming.counts.rejections.add(taken.reason, key, payload)
+            if len(self._conflicts) < MOST_CONFLICTS:
+                self._conflicts.append(taken)
+            self._losses.refuse_type(taken.type, taken.reason, self._concerned_by(taken.types))
         elif taken is not None:
             self._incoming.types_changed(taken.table.types[taken.name].family)
             self._release_known()
             self._are_types_due = True
+
+    def _tell_conflicts(self, types: Iterable[type], handler: TroubleHandler | None) -> None:
+        """Tell a new subscription or channel of the statements about its types that were refused before."""
+        names = {name_of(cls) for cls in types}
+        for conflict in list(self._conflicts):
+            if handler is not None and names & conflict.types:
+                self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[TroubleHandler]:
         """The trouble handlers of subscriptions to one of some types, and of their channels."""

@@ -15,6 +15,7 @@ understood.
 import threading
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import msgspec
@@ -24,9 +25,8 @@ from genus.catalog._statement import (
     StatedClasses,
     Statement,
     digest_of,
-    encode_statement,
-    is_stand_in,
     read_statement,
+    state_type,
     statement_of,
 )
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
@@ -65,6 +65,11 @@ class Conflict(msgspec.Struct, frozen=True):
     types: frozenset[str]
     text: str
 
+    @property
+    def reason(self) -> str:
+        """What is told about it."""
+        return f"what is stated about {self.type} contradicts this program: {self.text}"
+
 
 class StatedTypes:
     """State: what this participant and others have stated about types."""
@@ -95,22 +100,26 @@ class StatedTypes:
         """The digest of the terms of a class here."""
         digest = self._digests.get(cls)
         if digest is None:
-            statement = statement_of(cls)
-            digest = self._digests[cls] = terms_digest(statement)
-            self._remember_units(statement)
+            digest = b""
+            with suppress(CatalogConflict):  # it cannot be stated
+                statement = statement_of(cls)
+                digest = terms_digest(statement)
+                self._remember_units(statement)
+            self._digests[cls] = digest
         return digest
 
     def state(self, cls: type) -> None:
         """State a class, once, before its events are sent."""
         with self._lock:
-            if cls in self._stated or cls is Event or is_stand_in(cls):
+            if cls in self._stated or cls is Event:
                 return
             self._stated.add(cls)
-        text = encode_statement(statement_of(cls))
-        if text is not None:
+        if (text := state_type(cls)) is not None:
             digest, chunk = digest_of(text), self._transport.dialect.escape(name_of(cls))
             self._remember(digest)
-            self._transport.sender(f"{self._root}{digest}/{chunk}", Sending(keep=True)).put(text, b"")
+            sender = self._transport.sender(f"{self._root}{digest}/{chunk}", Sending(keep=True))
+            sender.put(text, b"")
+            sender.close()
 
     def take(self, key: str, text: bytes) -> Statement | Conflict | str | None:
         """Take in what another participant stated: returns it, if it is new; or why it is refused or cannot be read."""
