@@ -291,6 +291,11 @@ class NetLink(Link, RelayLink):
         """The last packet that was rejected, for each reason."""
         return self._incoming.counts.rejections.examples
 
+    def stop_receiving(self) -> None:
+        """Leave what was not delivered to a network that keeps it."""
+        if isinstance(self.transport, WindowedTransport):
+            self.transport.stop_handling()
+
     def close(self) -> None:
         """Say goodbye and leave the network; a second call does nothing."""
         if self._closing.is_set():
