@@ -71,5 +71,5 @@ def show(address: str, count: str) -> None:
 
 
 if __name__ == "__main__":
-    role: Callable[..., None] = {"handle": handle, "show": show}[sys.argv[1]]
-    role(*sys.argv[2:])
+    roles: dict[str, Callable[..., None]] = {"handle": handle, "show": show}
+    roles[sys.argv[1]](*sys.argv[2:])
