@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from genus import Event, Maybe, UInt32, open_bus
@@ -70,4 +71,5 @@ def show(address: str, count: str) -> None:
 
 
 if __name__ == "__main__":
-    {"handle": handle, "show": show}[sys.argv[1]](*sys.argv[2:])
+    roles: dict[str, Callable[..., None]] = {"handle": handle, "show": show}
+    roles[sys.argv[1]](*sys.argv[2:])

@@ -250,6 +250,8 @@ class BusyTransport(MemoryTransport):
 
     busy_s = 0.0
 
+    def stop_handling(self) -> None: ...
+
 
 def test_what_a_broker_holds_back_while_a_handler_runs_is_not_lost() -> None:
     """A beat overtakes the events of a session that wait for acknowledgements."""

@@ -357,7 +357,7 @@ class Broker:
 @pytest.mark.parametrize("seed", range(30))
 def test_messages_are_acknowledged_when_they_were_handled_and_given_once_for_each_session(seed: int) -> None:
     """Law: handled at random while connections break at random, each message is given once, none is lost."""
-    chance, broker, given, handled = Random(seed), Broker(40, 3), [], []  # type: ignore[var-annotated]
+    chance, broker, given, handled = Random(seed), Broker(40, 3), [], []
     machine = machine_with(clean_start=False, expires_s=60, acknowledges_late=True)
     waiting: list[Message] = []
     server, is_first = Served(machine), True

@@ -113,7 +113,7 @@ def test_after_a_reconnect_tokens_that_are_not_heard_of_again_are_gone_soon() ->
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_present_is_what_beats(seed: int) -> None:
     """Law: whoever beats is present, whoever does not is gone after its lease; by any order of what is heard."""
-    chance, others, present = Random(seed), watching(), set()  # type: ignore[var-annotated]
+    chance, others, present = Random(seed), watching(), set()
     heard_at = dict.fromkeys("pqrst", -100)
     beats(others, -5.0, 1)
     for beat in range(100):

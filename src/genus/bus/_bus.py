@@ -518,6 +518,8 @@ class Bus:
             self._closed = True
         for function in list(self._at_close):
             function()
+        if self._link is not None:
+            self._link.stop_receiving()
         self._router.close()
         self.interested.forget()
         for listener in self._listeners():

@@ -77,6 +77,10 @@ class Link(ABC):
     def counters(self) -> Mapping[str, int]:
         """Return the numbers of events sent, received, dropped and rejected."""
 
+    def stop_receiving(self) -> None:
+        """The bus is closing and delivers no more: leave what was not delivered to the medium, if that keeps it."""
+        return
+
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events that were published here, in their order; override it if many at once are quicker."""
         for event in events:

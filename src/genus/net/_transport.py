@@ -151,3 +151,6 @@ class WindowedTransport(Protocol):
     @property
     def busy_s(self) -> float:
         """For how long the receiver has been handling one packet."""
+
+    def stop_handling(self) -> None:
+        """Leave packets that were not handled to the network; returns when the one that is being handled is done."""

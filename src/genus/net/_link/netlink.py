@@ -325,6 +325,11 @@ class NetLink(Link, RelayLink):
         unread = {f"not read: {label}": value for label, value in dict(counts.unread.examples).items()}
         return {**counts.rejections.examples, **unread}
 
+    def stop_receiving(self) -> None:
+        """Leave what was not delivered to a network that keeps it."""
+        if isinstance(self.transport, WindowedTransport):
+            self.transport.stop_handling()
+
     def close(self) -> None:
         """Say goodbye and leave the network; a second call does nothing."""
         if self._closing.is_set():

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
-from typing import Final, Protocol
+from typing import Final
 
 from genus.bus._queue import WhenFull
 from genus.errors import BusError, QueueFull
@@ -50,25 +50,20 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 BLOCKED = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Observer(Protocol):
-    """What a connection tells; without its lock held."""
-
-    def told(self, notice: Notice) -> None:
-        """The machine told something, or a packet was dropped; from any thread."""
-
-    def lost(self, why: str) -> None:
-        """The connection was lost, or could not be made again; from the connection's thread."""
-
-
 class Connection:
-    """State: a stream, the machine that speaks on it, and bytes that the stream did not take yet."""
+    """State: a stream, the machine that speaks on it, and bytes that the stream did not take yet.
+
+    Without its lock held, it calls `told` from any thread with what the machine told and with packets that were
+    dropped, and `lost` from its own thread when the connection was lost or could not be made again.
+    """
 
     def __init__(
         self,
         endpoint: Endpoint,
         machine: ClientMachine,
         mailbox: Mailbox,
-        observer: Observer,
+        told: Callable[[Notice], None],
+        lost: Callable[[str], None],
         *,
         capacity: int = 10_000,
         full: WhenFull = "block",
@@ -77,7 +72,7 @@ class Connection:
         self._endpoint = endpoint
         self._machine = machine
         self._mailbox = mailbox
-        self._observer = observer
+        self._told, self._lost = told, lost
         self._random = random or Random()
         self._lock = threading.Lock()
         self._capacity = capacity
@@ -130,7 +125,7 @@ class Connection:
                 if item[2] is None or not self._machine.is_window_full:
                     self._start_sending()
         for each in dropped:
-            self._observer.told(each)
+            self._told(each)
 
     @property
     def _is_full(self) -> bool:
@@ -308,7 +303,7 @@ class Connection:
         try:
             return self._endpoint.connect()
         except OSError as problem:
-            self._observer.lost(reason_of(problem))
+            self._lost(reason_of(problem))
             self._pause()
             return None
 
@@ -322,7 +317,7 @@ class Connection:
             self._first_problem = why
             self._is_closed.set()
             self._first_answer.set()
-        self._observer.lost(why)
+        self._lost(why)
 
     def _serve(self, stream: socket.socket) -> tuple[str, bool]:
         """Run one stream to its end; returns why it ended and whether that is for good."""
@@ -454,7 +449,7 @@ class Connection:
                 continue
             if isinstance(notice, Connected):
                 self._first_answer.set()
-            self._observer.told(notice)
+            self._told(notice)
         return ended
 
     def _release(self) -> None:

@@ -144,7 +144,7 @@ class ClientMachine:
             messages, acks = self._note_unhandled(messages)
         if acks:
             self._acknowledge_all(acks)
-        self.is_awaited = bool(acks or self.in_flight) and self._server_window < SMALL_WINDOW
+        self.is_awaited = bool(self.in_flight) and self._server_window < SMALL_WINDOW
         self.counts["received"] += len(messages)
         return messages
 

@@ -5,9 +5,11 @@ import logging
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from concurrent.futures import Future
+from functools import cache, partial
+from itertools import chain
 from random import Random
 from typing import Final
 
@@ -16,7 +18,7 @@ import mqtt5
 from genus.errors import BusError
 from genus.net._envelope import new_uid
 from genus.net._mqtt.address import Endpoint, MqttOptions
-from genus.net._mqtt.connection import Connection
+from genus.net._mqtt.connection import LAST_S, Connection
 from genus.net._mqtt.machine import SECOND, ClientMachine
 from genus.net._mqtt.mailbox import HandledMessages, Mailbox, PendingMessages
 from genus.net._mqtt.session import (
@@ -24,7 +26,6 @@ from genus.net._mqtt.session import (
     Ended,
     Filter,
     Granted,
-    Limits,
     Notice,
     Refused,
     Session,
@@ -106,14 +107,15 @@ class MqttTransport:
             Endpoint.of(options),
             self._machine,
             self._mailbox,
-            self,
+            self._told,
+            self._lost,
             capacity=options.capacity,
             full=options.full,
             random=random,
         )
         self._lock = threading.Lock()
-        self._answered = threading.Condition(self._lock)
-        self._questions: dict[str, deque[_Question]] = {}
+        self._questions: dict[str, list[_Answer]] = {}
+        """Who waits for an answer of the broker, by pattern."""
         self._users: Counter[str] = Counter()
         self._share_ids: dict[tuple[str, str], int] = {}
         self._own = OwnTokens()
@@ -124,10 +126,11 @@ class MqttTransport:
         """Messages that were handled, until they are acknowledged together."""
         self._acknowledged_at = 0.0
         self._handling_since: float | None = None
+        self._is_stopping = self._is_abandoned = False
         self._drops: Counter[tuple[str, str]] = Counter()
         self._counts: Counter[str] = Counter()
         self._is_up = self._is_closed = False
-        self._receiver: Receiver | None = None
+        self._receiver: Receiver
 
     def _session(self, will: Callable[[], mqtt5.Will | None] | None) -> Session:
         options = self._options
@@ -161,11 +164,6 @@ class MqttTransport:
     def dialect(self) -> Dialect:
         """How topics are written."""
         return MQTT
-
-    @property
-    def limits(self) -> Limits:
-        """What the broker said when the connection was made."""
-        return self._machine.limits
 
     @property
     def abilities(self) -> Abilities:
@@ -237,20 +235,15 @@ class MqttTransport:
         # with a group the standard forbids to leave out what this client sent
         end = self._use(Filter(shared, self._options.qos, own=True, number=number), is_refreshed=False)
         self._mailbox.call(lambda: self._subscribed(f"$share/{number}/{pattern}"))
-        return _Once(lambda: self._end_share(shared, end))
+        return cache(lambda: self._end_share(shared, end))
 
     def _end_share(self, shared: str, end: Callable[[], None]) -> None:
         """End a shared subscription, and wait until the packets that came for it are handled."""
-        question = _Question()
-        with self._lock:  # before it ends: the answer may come at once
-            self._questions.setdefault(_end_of(shared), deque()).append(question)
+        answer = self._ask(_end_of(shared))  # before it ends: the answer may come at once
         end()
         with self._lock:
             is_used = shared in self._users
-        if not is_used and not self._mailbox.is_own_thread:
-            self._await_answer(question)
-        with self._lock:
-            _forget(self._questions, _end_of(shared), question)
+        self._await_answer(_end_of(shared), answer, 0.0 if is_used or self._mailbox.is_own_thread else ANSWER_S)
 
     def _end_shares(self) -> None:
         """Leave all groups: the broker gives their packets to others from now on, and what came is handled."""
@@ -267,7 +260,7 @@ class MqttTransport:
             is_new = self._users[pattern] == 1
         if is_new or is_refreshed:
             self._subscribe(wanted)
-        return _Once(lambda: self._unsubscribe(pattern))
+        return cache(lambda: self._unsubscribe(pattern))
 
     def _shared(self, pattern: str, group: str) -> str:
         if not self._machine.limits.shares:
@@ -277,27 +270,38 @@ class MqttTransport:
         return f"$share/{group}/{pattern}"
 
     def _subscribe(self, wanted: Filter) -> None:
-        question = _Question()
-        with self._lock:
-            self._questions.setdefault(wanted.pattern, deque()).append(question)
+        answer = self._ask(wanted.pattern)
         self._connection.subscribe(wanted)
-        self._await_answer(question)
-        with self._lock:
-            _forget(self._questions, wanted.pattern, question)
-        if question.why is not None:
+        why = self._await_answer(wanted.pattern, answer)
+        if why is not None:
             self._unsubscribe(wanted.pattern, is_granted=False)
-            raise BusError(
-                f"{self._options.shown}: the broker refused the subscription to {wanted.pattern!r}: {question.why}"
-            )
+            raise BusError(f"{self._options.shown}: the broker refused the subscription to {wanted.pattern!r}: {why}")
 
-    def _await_answer(self, question: "_Question") -> None:
-        """Wait for SUBACK. In the handler's thread, messages that come before it wait in the mailbox."""
-        with self._mailbox.lenient(self._connection.read_on), self._lock:
-            is_answered = self._answered.wait_for(
-                lambda: question.is_answered or not self._connection.is_connected or self._is_closed, ANSWER_S
-            )
-        if not is_answered:
-            question.why = f"no answer in {ANSWER_S:g} s"
+    def _ask(self, pattern: str) -> "_Answer":
+        answer = _Answer()
+        with self._lock:
+            self._questions.setdefault(pattern, []).append(answer)
+        return answer
+
+    def _await_answer(self, pattern: str, answer: "_Answer", timeout_s: float = ANSWER_S) -> str | None:
+        """Wait for an answer, not without a connection; returns why it is a refusal.
+
+        In the handler's thread, messages that come before it wait in the mailbox.
+        """
+        try:
+            if not self._connection.is_connected or self._is_closed:
+                return None
+            with self._mailbox.lenient(self._connection.read_on):
+                return answer.result(timeout_s)
+        except TimeoutError:
+            return f"no answer in {timeout_s:g} s"
+        finally:
+            with self._lock:
+                waiting = self._questions.get(pattern, [])
+                if answer in waiting:
+                    waiting.remove(answer)
+                if not waiting:
+                    self._questions.pop(pattern, None)
 
     def _unsubscribe(self, pattern: str, *, is_granted: bool = True, is_last: bool = False) -> None:
         with self._lock:
@@ -312,7 +316,7 @@ class MqttTransport:
         """Show a token to all others; returns a function to end it. BusError if there are too many."""
         self._own.add(token)
         self._connection.show(self._presence)
-        return _Once(lambda: self._withdraw(token))
+        return cache(lambda: self._withdraw(token))
 
     def _withdraw(self, token: str) -> None:
         self._own.remove(token)
@@ -329,7 +333,7 @@ class MqttTransport:
             end()
             self._mailbox.call(lambda: self._others.unwatch(pattern))
 
-        return _Once(unwatch)
+        return cache(unwatch)
 
     def counters(self) -> Mapping[str, int]:
         """Packets sent, received, acknowledged, dropped and so on."""
@@ -342,7 +346,6 @@ class MqttTransport:
     def close(self) -> None:
         """Send what waits, for a short time; then stop. What could not be sent is told.
 
-        Packets of a session that wait to be handled are left to the broker, for the next process.
         Groups are left first, unless the broker keeps the session, and with it this client's part in them.
         """
         is_session_kept = self._options.session is not None and self._options.session_expires_s > 0
@@ -352,12 +355,8 @@ class MqttTransport:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._answered.notify_all()
-        if self._acknowledges_late and not self._mailbox.is_own_thread:
-            handled = threading.Event()
-            self._mailbox.call(self._acknowledge)
-            self._mailbox.call(handled.set)
-            handled.wait(ANSWER_S)
+        self._answer_all()
+        self.stop_handling()
         self._connection.close(keeps_session=is_session_kept)
         for item in self._connection.left_over():
             self._drop(item[0], "the transport was closed")
@@ -370,7 +369,7 @@ class MqttTransport:
 
     # -- what the connection tells -------------------------------------------------------------------------------------
 
-    def told(self, notice: Notice) -> None:
+    def _told(self, notice: Notice) -> None:
         """Handle what the machine told."""
         match notice:
             case Undelivered(source, why):
@@ -389,10 +388,15 @@ class MqttTransport:
 
     def _answer(self, pattern: str, why: str | None) -> None:
         with self._lock:
-            questions = self._questions.get(pattern)
-            if questions:  # else it was asked again after a reconnect
-                questions.popleft().answer(why)
-            self._answered.notify_all()
+            if waiting := self._questions.get(pattern):  # else it was asked again after a reconnect
+                waiting.pop(0).set_result(why)
+
+    def _answer_all(self) -> None:
+        """Let nobody wait: there is no connection."""
+        with self._lock:
+            questions, self._questions = self._questions, {}
+        for answer in chain.from_iterable(questions.values()):
+            answer.set_result(None)
 
     def _connected(self) -> None:
         with self._lock:
@@ -402,16 +406,16 @@ class MqttTransport:
             self._mailbox.call(self._others.doubt)
         elif self._machine.limits.is_session_kept:
             self._pending.begin(time.monotonic())  # before any message: those come behind CONNACK
-        self._mailbox.call(lambda: self._tell_connected(True))
+        self._mailbox.call(lambda: self._receiver.connected(True))
 
-    def lost(self, why: str) -> None:
+    def _lost(self, why: str) -> None:
         """The connection was lost, or could not be made again."""
         with self._lock:
             was_up, self._is_up = self._is_up, False
             self._counts["connections_lost" if was_up else "connections_failed"] += 1
-            self._answered.notify_all()
+        self._answer_all()
         if was_up:
-            self._mailbox.call(lambda: self._tell_connected(False))
+            self._mailbox.call(lambda: self._receiver.connected(False))
 
     def _drop(self, source: object, why: str) -> None:
         """Tell that a packet was not sent; in the handler's thread, and many of a key at once."""
@@ -443,7 +447,6 @@ class MqttTransport:
             self._report(self._others.heard(message[0].removeprefix(self._tokens_at), message[2], message[1]))
 
     def _report(self, changes: Changes) -> None:
-        assert self._receiver is not None
         for token, is_present in changes:
             try:
                 self._receiver.token(token, is_present)
@@ -472,7 +475,6 @@ class MqttTransport:
             self._handled.close()
 
     def _handle(self, message: Message) -> None:
-        assert self._receiver is not None
         if message[0].startswith(self._tokens_at):
             self._tokens_arrived(message)
         else:
@@ -481,7 +483,7 @@ class MqttTransport:
     def _handle_late(self, message: Message) -> None:
         """Handle a message of a session, unless it waits for its subscription, and acknowledge it then."""
         now = time.monotonic()
-        if self._is_closed:
+        if self._is_stopping:
             return
         is_pending = self._pending.is_active and not message[0].startswith(self._tokens_at)
         if is_pending and self._pending.hold(message, now):
@@ -496,7 +498,7 @@ class MqttTransport:
                 self._handle(message)
         finally:
             self._handling_since = None
-            if message[3]:
+            if message[3] and not self._is_abandoned:
                 if self._handled is not None:
                     self._handled.add(message)
                 self._unacknowledged.append(message)
@@ -517,6 +519,19 @@ class MqttTransport:
         for message in self._pending.subscribed(pattern, time.monotonic()):
             self._handle_late(message)
 
+    def stop_handling(self) -> None:
+        """Leave the packets of a session that were not handled to the broker, for the next process.
+
+        Waits for the packet that is being handled, for two seconds; if that is not enough, it comes again.
+        """
+        if not self._acknowledges_late or self._is_stopping:
+            return
+        self._is_stopping = True
+        done = threading.Event()
+        self._mailbox.call(self._acknowledge)
+        self._mailbox.call(done.set)
+        self._is_abandoned = self._mailbox.is_own_thread or not done.wait(LAST_S)
+
     @property
     def busy_s(self) -> float:
         """For how long the receiver has been handling one packet of a session."""
@@ -532,37 +547,15 @@ class MqttTransport:
         self._count(f"failed: {type(problem).__name__}")
         _LOG.error("mqtt: the receiver failed", exc_info=problem)
 
-    def _tell_connected(self, is_connected: bool) -> None:
-        assert self._receiver is not None
-        self._receiver.connected(is_connected)
-
     def _tell_drops(self) -> None:
-        assert self._receiver is not None
         with self._lock:
             drops, self._drops = self._drops, Counter()
         for (key, why), count in drops.items():
             self._receiver.dropped(key, count, why)
 
 
-class _Question:
-    """A SUBSCRIBE that somebody waits for: whether it was answered, and why it was refused."""
-
-    def __init__(self) -> None:
-        self.is_answered = False
-        self.why: str | None = None
-
-    def answer(self, why: str | None) -> None:
-        self.is_answered = True
-        self.why = why
-
-
-def _forget(questions: dict[str, deque[_Question]], pattern: str, question: _Question) -> None:
-    """Remove a question that nobody waits for any more."""
-    waiting = questions.get(pattern, deque())
-    if question in waiting:
-        waiting.remove(question)
-    if not waiting:
-        questions.pop(pattern, None)
+_Answer = Future[str | None]
+"""An answer of the broker that somebody waits for: why it refuses what was asked, if it does."""
 
 
 def _free_number(text: str, taken: Collection[int]) -> int:
@@ -576,15 +569,3 @@ def _free_number(text: str, taken: Collection[int]) -> int:
 def _end_of(pattern: str) -> str:
     """What one waits for who ends a subscription."""
     return f"end of {pattern}"
-
-
-class _Once:
-    """A function that does its work at the first call only."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work: Callable[[], None] | None = work
-
-    def __call__(self) -> None:
-        work, self._work = self._work, None
-        if work is not None:
-            work()
