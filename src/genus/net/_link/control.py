@@ -12,6 +12,8 @@ speaker lives; the others are packets.
 | `@genus/REALM/lost/UID`, `late/UID` | to a sender: packets that did not arrive, or arrived late |
 | `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |
 | `@genus/REALM/units/DIGEST/TYPE` | kept: the units of a type |
+| `@genus/REALM/group/UID/TEXT/MEMBER` | a token: one of those who share a subscription |
+| `@genus/REALM/queue/UID/MEMBER/FAMILY/.../TYPE` | events for one of a group |
 | `@genus/REALM/last/FAMILY/.../TYPE/=KEY` | events of which the newest is kept |
 """
 
@@ -23,6 +25,7 @@ import msgspec
 
 ROOT = "@genus"
 LAST = "last"
+QUEUE = "queue"
 MOST_TEXT = 2000
 """The longest subscription, in characters of its text, that is shown to others as it is."""
 

@@ -15,7 +15,7 @@ from genus.errors import EventError
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.control import LAST, QUEUE, ROOT
 from genus.net._link.numbers import Numbers, Verdict
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.units import DIGEST_BYTES, StatedUnits, units_digest
@@ -49,6 +49,8 @@ class Reception(Protocol):
 
     uid: bytes
     units: StatedUnits
+    counts_all: bool
+    """Whether all packets of a key were sent to this participant, from the first one on."""
 
     @property
     def relays(self) -> Sequence[object]:
@@ -69,6 +71,9 @@ class Reception(Protocol):
 
     def is_subscribed(self, cls: type[Event]) -> bool:
         """Whether a subscription accepts events of a class; of several classes with one name, that one is meant."""
+
+    def reception_of(self, key: str) -> "Reception":
+        """Where the events of a key go: here, or to the consumers of a queue that processes share."""
 
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
@@ -104,6 +109,7 @@ class IncomingKey:
         self.numbers: dict[bytes, Numbers] = {}
         """Of each participant: of its packets, and of its events, as one that sends its own events counts them so."""
         self._reception = reception
+        self.counts_all = reception.counts_all
         self._uid = reception.uid
         self._now = reception.now
         self._relays = reception.relays
@@ -278,6 +284,8 @@ class IncomingKey:
         """Note the numbers of an event that can be read; returns whether it is to be delivered."""
         with self._lock:
             numbers = self.numbers.get(sender)
+            if numbers is None and self._reception.counts_all:
+                numbers = self.start(sender, 0, is_accounted=True)
             if numbers is None:
                 numbers, verdict = self.start(sender, sent, mark), Verdict.NEW
             else:
@@ -361,6 +369,7 @@ class IncomingKeys:
         self._reception = reception
         self._dialect, self._realm = dialect, realm
         self._last_root = f"{ROOT}/{realm}/{LAST}/"
+        self._queue_root = f"{ROOT}/{realm}/{QUEUE}/"
         self._keys: dict[str, IncomingKey] = {}
         self._unreadable: dict[str, str] = {}
         self._ambiguous: set[str] = set()
@@ -414,10 +423,12 @@ class IncomingKeys:
         keys = (wanted or possible)[-1]
         cls = keys.cls
         reader = PayloadReader(cls, self.counts.unread)
-        return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
+        return IncomingKey(self._reception.reception_of(key), key, keys, reader, self.counts, event_key, kept)
 
     def split(self, key: str) -> tuple[str, str | None]:
         """The key of the event itself, and the value under which the newest is kept, None if it is not."""
+        if key.startswith(self._queue_root):
+            return "/".join((self._realm, *key.removeprefix(self._queue_root).split("/")[2:])), None
         if not key.startswith(self._last_root):
             return key, None
         line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
@@ -426,6 +437,11 @@ class IncomingKeys:
     def forget(self, key: str) -> None:
         """Forget what arrived under a key."""
         self._keys.pop(key, None)
+
+    def forget_below(self, root: str) -> None:
+        """Forget what arrived under keys that begin so."""
+        for key in [each.key for each in self if each.key.startswith(f"{root}/")]:
+            self.forget(key)
 
     def type_in(self, key: str) -> str:
         """The name of the type that a key names."""
