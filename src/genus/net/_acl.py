@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.control import LAST, QUEUE, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL = ("here", "want", "gate", "tokens", "units", "beat", "lost", "late", "ping", "pong")
+CONTROL = ("here", "want", "group", "gate", "tokens", "units", "beat", "lost", "late", "ping", "pong")
 """Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, are granted as
 events are."""
 
@@ -41,6 +41,15 @@ def kept_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
     _, *rest = dialect.split(pattern)
     any_value = [] if rest and rest[-1] == dialect.rest else [dialect.one]
     return dialect.join([ROOT, realm, LAST, *rest, *any_value])
+
+
+def queue_pattern(realm: str, pattern: str) -> str:
+    """The pattern of the events of a zenoh pattern that are sent to one of those who share a queue.
+
+    >>> queue_pattern("city", "city/Edge/*/Loop")
+    '@genus/city/queue/*/*/Edge/*/Loop'
+    """
+    return ZENOH.join([ROOT, realm, QUEUE, ZENOH.one, ZENOH.one, *ZENOH.split(pattern)[1:]])
 
 
 def control_patterns(dialect: Dialect, realm: str) -> tuple[str, ...]:
@@ -104,7 +113,11 @@ def _user_rules(user: str, realm: str, keys: UserKeys) -> Iterator[dict[str, Any
 
 def _with_kept(realm: str, patterns: Iterable[str]) -> list[str]:
     """The patterns of events, of kept ones, and of the caches of both, which have a suffix that `**` does not match."""
-    both = [found for pattern in patterns for found in (pattern, kept_pattern(ZENOH, realm, pattern))]
+    both = [
+        found
+        for pattern in patterns
+        for found in (pattern, kept_pattern(ZENOH, realm, pattern), queue_pattern(realm, pattern))
+    ]
     return [*both, *(ZENOH.join([pattern, "@adv", ZENOH.rest]) for pattern in both)]
 
 
