@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,25 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
         assert sum(trouble.count for trouble in here) == 100 - len(got) > 0
         assert len(set(got)) == len(got)
         assert {trouble.type for trouble in (*here, *there)} == {"Film"}
+
+
+def test_a_queue_gives_each_event_to_one_process() -> None:
+    taken: list[list[int]] = [[], [], []]
+    with open_bus("ipc:test") as bus, open_bus("ipc:test") as one, open_bus("ipc:test") as two:
+        listeners = [
+            each.collection(Beep, "queue").subscribe(lambda event, here=here: here.append(event.tone))
+            for each, here in zip((bus, one, two), taken, strict=True)
+        ]
+        wait_for(lambda: all(len(next(iter(link_of(each)._groups.members.values()))) == 3 for each in (bus, one, two)))
+        for tone in range(300):
+            (bus, one)[tone % 2].publish(Beep(tone=tone))
+        wait_for(lambda: sum(map(len, taken)) == 300)
+        assert sorted(chain.from_iterable(taken)) == list(range(300))
+        assert all(len(each) == 100 for each in taken)
+        listeners[1].cancel()
+        bus.collection(Beep).publish_all([Beep(tone=tone) for tone in range(300, 400)])
+        wait_for(lambda: sum(map(len, taken)) == 400)
+        assert sorted(chain.from_iterable(taken)) == list(range(400))
 
 
 def test_a_receiver_takes_packets_again_however_much_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

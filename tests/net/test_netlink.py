@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Annotated, Any
@@ -183,6 +184,43 @@ def test_the_consumers_of_a_queue_are_told_of_losses() -> None:
     lost = there.traffic().link["lost"]
     assert lost
     assert [sum(each.count for each in some) for some in told] == [lost, lost]
+    for bus in city.buses:
+        bus.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_queue_gives_each_event_to_one_consumer_of_all_processes_or_tells_that_it_is_lost(seed: int) -> None:
+    """While consumers come and go, on the bus of a publisher too; who subscribes as usual gets all."""
+    city = City(MemoryNetwork(ZENOH, seed, Faults(lost=0.03, doubled=0.1, late=0.1)))
+    chance, taken, told = random.Random(seed), Counter[int](), list[EventsLost]()
+    here, away, usual, *others = (city.bus() for _ in range(6))
+    got: list[int] = []
+    places = [here, *others]
+    consumers: dict[Bus, Any] = {}
+
+    def change(bus: Bus) -> None:
+        if (consumer := consumers.pop(bus, None)) is not None:
+            consumer.cancel()
+        else:
+            tides = bus.collection(SeaTide, "queue")
+            consumers[bus] = tides.subscribe(lambda event: taken.update([event.level]), on_trouble=told.append)
+
+    for bus in places:
+        change(bus)
+    usual.collection(SeaTide).subscribe(lambda event: got.append(event.level))
+    city.run(4)
+    for level in range(400):
+        (here, away)[level % 2].publish(SeaTide(level=level))
+        if level % 20 == 19:
+            change(chance.choice(places if len(consumers) > 1 else [bus for bus in places if bus not in consumers]))
+            city.run(chance.choice([0, 0.1, 3]))
+    city.run(12)
+    assert set(taken.values()) == {1}
+    lost = sum(link.get("lost", 0) for link in (bus.traffic().link for bus in places))
+    assert len(taken) + lost == 400
+    assert lost >= sum(trouble.count for trouble in told)
+    assert len(taken) > 300
+    assert len(got) == len(set(got)) > 300
     for bus in city.buses:
         bus.close()
 

@@ -12,10 +12,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.net._link.control import LAST, NEW, ROOT
+from genus.net._link.control import LAST, NEW, QUEUE, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL = ("here", "want", "tokens", "types", "beat", "lost", "late", "ping", "pong")
+CONTROL = ("here", "want", "group", "tokens", "types", "beat", "lost", "late", "ping", "pong")
 """Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, and copies of
 events of new classes, under `new`, are granted as events are."""
 GATE = "gate"
@@ -53,6 +53,15 @@ def new_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
     '@genus/city/new/Edge/*/Loop'
     """
     return dialect.join([ROOT, realm, NEW, *dialect.split(pattern)[1:]])
+
+
+def queue_pattern(realm: str, pattern: str) -> str:
+    """The pattern of the events of a zenoh pattern that are sent to one of those who share a queue.
+
+    >>> queue_pattern("city", "city/Edge/*/Loop")
+    '@genus/city/queue/*/*/Edge/*/Loop'
+    """
+    return ZENOH.join([ROOT, realm, QUEUE, ZENOH.one, ZENOH.one, *ZENOH.split(pattern)[1:]])
 
 
 def control_patterns(dialect: Dialect, realm: str) -> tuple[str, ...]:
@@ -126,9 +135,13 @@ def _user_rules(user: str, realm: str, keys: UserKeys) -> Iterator[dict[str, Any
 
 
 def _with_kept(realm: str, patterns: Iterable[str]) -> list[str]:
-    """The patterns of events, kept ones, copies, and their caches, which have a suffix that `**` does not match."""
+    """The patterns of events, kept ones, copies, those of queues, and all their caches: `**` does not match these."""
     made = (kept_pattern, new_pattern)
-    every = [found for each in patterns for found in (each, *(make(ZENOH, realm, each) for make in made))]
+    every = [
+        found
+        for each in patterns
+        for found in (each, *(make(ZENOH, realm, each) for make in made), queue_pattern(realm, each))
+    ]
     return [*every, *(ZENOH.join([pattern, "@adv", ZENOH.rest]) for pattern in every)]
 
 

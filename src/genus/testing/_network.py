@@ -189,4 +189,4 @@ class MemoryTransport:
 
 
 def _is_control(key: str) -> bool:
-    return key.startswith("@genus/") and "/last/" not in key
+    return key.startswith("@genus/") and "/last/" not in key and "/queue/" not in key

@@ -13,6 +13,8 @@ speaker lives; the others are packets.
 | `@genus/REALM/ping`, `pong/UID` | a question for the time, and the answer |
 | `@genus/REALM/types/DIGEST/TYPE` | kept: a type, with all above it |
 | `@genus/REALM/new/FAMILY/.../TYPE` | copies of the first events of a class, for those who asked for one of its kinds |
+| `@genus/REALM/group/UID/TEXT/MEMBER` | a token: one of those who share a subscription |
+| `@genus/REALM/queue/UID/MEMBER/FAMILY/.../TYPE` | events for one of a group |
 | `@genus/REALM/last/FAMILY/.../TYPE/=KEY` | events of which the newest is kept |
 """
 
@@ -23,7 +25,7 @@ from typing import Any
 import msgspec
 
 ROOT = "@genus"
-LAST, NEW = "last", "new"
+LAST, NEW, QUEUE = "last", "new", "queue"
 MOST_TEXT = 2000
 """The longest subscription, in characters of its text, that is shown to others as it is."""
 

@@ -19,7 +19,7 @@ from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.model._signature import family_of, is_generated
 from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.control import LAST, QUEUE, ROOT
 from genus.net._link.numbers import Numbers, Verdict
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.types import DIGEST_BYTES, StatedTypes
@@ -55,6 +55,8 @@ class Reception(Protocol):
 
     uid: bytes
     stated: StatedTypes
+    counts_all: bool
+    """Whether all packets of a key were sent to this participant, from the first one on."""
 
     @property
     def relays(self) -> Sequence[object]:
@@ -78,6 +80,9 @@ class Reception(Protocol):
 
     def hold(self, key: str, read: Callable[["IncomingKey | str"], None], size: int) -> bool:
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
+
+    def reception_of(self, key: str) -> "Reception":
+        """Where the events of a key go: here, or to the consumers of a queue that processes share."""
 
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
@@ -113,6 +118,7 @@ class IncomingKey:
         self.numbers: dict[bytes, Numbers] = {}
         """Of each participant: of its packets, and of its events, as one that sends its own events counts them so."""
         self._reception = reception
+        self.counts_all = reception.counts_all
         self._uid = reception.uid
         self._now = reception.now
         self._relays = reception.relays
@@ -298,6 +304,8 @@ class IncomingKey:
         """Note the numbers of an event that can be read; returns whether it is to be delivered."""
         with self._lock:
             numbers = self.numbers.get(sender)
+            if numbers is None and self._reception.counts_all:
+                numbers = self.start(sender, 0, is_accounted=True)
             if numbers is None:
                 numbers, verdict = self.start(sender, sent, mark), Verdict.NEW
             else:
@@ -425,6 +433,7 @@ class IncomingKeys:
         self._reception = reception
         self._dialect, self._realm = dialect, realm
         self._last_root = f"{ROOT}/{realm}/{LAST}/"
+        self._queue_root = f"{ROOT}/{realm}/{QUEUE}/"
         self._keys: dict[str, IncomingKey] = {}
         self._unreadable: dict[str, str] = {}
         self._ambiguous: set[str] = set()
@@ -488,7 +497,7 @@ class IncomingKeys:
             self._ambiguous.add(key)
         keys = max(reversed(possible), key=lambda each: self._reception.count_subscriptions(each.cls))
         reader = PayloadReader(keys.cls, self.counts.unread)
-        return IncomingKey(self._reception, key, keys, reader, self.counts, event_key, kept)
+        return IncomingKey(self._reception.reception_of(key), key, keys, reader, self.counts, event_key, kept)
 
     def _stand_in(self, parsed: ParsedKey) -> list[type[Event]]:
         """A class for a type that is not known, below the nearest one of its line that is; none if there is none."""
@@ -500,6 +509,8 @@ class IncomingKeys:
 
     def split(self, key: str) -> tuple[str, str | None]:
         """The key of the event itself, and the value under which the newest is kept, None if it is not."""
+        if key.startswith(self._queue_root):
+            return "/".join((self._realm, *key.removeprefix(self._queue_root).split("/")[2:])), None
         if not key.startswith(self._last_root):
             return key, None
         line, _, kept = key.removeprefix(self._last_root).rpartition("/=")
@@ -509,6 +520,11 @@ class IncomingKeys:
         """Forget what arrived under a key."""
         self._keys.pop(key, None)
         self._former.pop(key, None)
+
+    def forget_below(self, root: str) -> None:
+        """Forget what arrived under keys that begin so."""
+        for key in [each.key for each in self if each.key.startswith(f"{root}/")]:
+            self.forget(key)
 
     def type_in(self, key: str) -> str:
         """The name of the type that a key names."""

@@ -187,7 +187,7 @@ class OtherWants:
 
     def wanted_by(self, event: Event) -> set[str]:
         """The participants that want an event, by uid."""
-        return {want.speaker for want in self.texts() if self._is_wanted(want.text, event)}
+        return {want.speaker for want in self.texts() if self.is_wanted(want.text, event)}
 
     def asked_of(self, cls: type[Event]) -> list[str]:
         """The texts of subscriptions to a type, or to one above it that is not all events."""
@@ -201,7 +201,8 @@ class OtherWants:
             self._filters[cls, text] = _filter_of(text, cls)
         return self._filters[cls, text]
 
-    def _is_wanted(self, text: str, event: Event) -> bool:
+    def is_wanted(self, text: str, event: Event) -> bool:
+        """Whether a subscription, as text, matches an event."""
         test = self._filter(text, type(event))
         try:
             return test is not None and test(event)

@@ -119,7 +119,9 @@ class Losses:
         numbers = known.numbers.get(sender)
         if numbers is not None and known.has_been_interrupted(numbers):
             numbers.begin_again(self._owner.turn)
-        if numbers is None and before != newest and now - since > JOIN_S:
+        if numbers is None and known.counts_all:
+            numbers = known.start(sender, 0, is_accounted=True)
+        elif numbers is None and before != newest and now - since > JOIN_S:
             numbers = known.start(sender, before, is_accounted=True)
         if numbers is not None:
             numbers.claim(before, newest, now)

@@ -26,7 +26,8 @@ from genus.net._envelope import MOST_HOPS, Origin, new_uid
 from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
 from genus.net._link.control import LAST, NEW, control_key
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
-from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, SoftTimes
+from genus.net._link.groups import Member, QueueGroups, QueueReception
+from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
 from genus.net._link.lateness import LateEvents
@@ -37,7 +38,7 @@ from genus.net._link.presence import GATE, Participant, Presence
 from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.round_trips import RoundTrips
-from genus.net._link.shared import SHARE, SharedKeys, SharedReception, Sharing, group_of
+from genus.net._link.shared import NOT_TAKEN, SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.steady import steady_us
 from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
@@ -48,6 +49,8 @@ from genus.targets.topics import compile as compile_topics
 TICK_S = 0.1
 INTEREST_S = 1.0
 """How long after the connection was made it takes at most until what others want is known."""
+LINGER_S = 10.0
+"""How long one that has left a queue takes what is under way to it, for the others."""
 MOMENT_S = 0.05
 """How long a token is under way."""
 MOST_CONFLICTS = 200
@@ -70,6 +73,7 @@ class NetLink(Link, RelayLink):
 
     capabilities = Capabilities(send_all=True, last_values=True)
     hears_gateways = True
+    counts_all = False
 
     def __init__(
         self,
@@ -114,9 +118,12 @@ class NetLink(Link, RelayLink):
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
+        self._groups = QueueGroups(realm, self._hex, self._other_wants.is_wanted)
         self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
         self._sharings: dict[Sharing, None] = {}
+        self._lingering: list[tuple[float, Callable[[], None]]] = []
+        """Members of groups that have left, and how to end them when nothing can be under way any more."""
         self._publishers: dict[NetPublisher, None] = {}
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
@@ -157,7 +164,8 @@ class NetLink(Link, RelayLink):
             self.transport.subscribe(key)
         self.transport.subscribe(self.stated.pattern, kept=True)
         self._foreign.subscribe()
-        self.transport.watch(self._key("want", self.transport.dialect.rest))
+        for what in ("want", "group"):
+            self.transport.watch(self._key(what, self.transport.dialect.rest))
         self._presence.open()
         if self._runs:
             self._ticker = threading.Thread(target=self._run, name=f"genus-{self.medium}", daemon=True)
@@ -167,8 +175,25 @@ class NetLink(Link, RelayLink):
         """Send an event that was published here."""
         outgoing = self._sends.get(event.__class__) or self._open_send(event.__class__)
         number = outgoing.send(event)
+        if self._groups.members:
+            self.send_to_groups(event)
         if self.relays:
             self.relay_own(event, number, None)
+
+    def send_to_groups(self, event: Event, origin: Origin | None = None) -> None:
+        """Send an event to one of each group that shares it; `origin` if it was published on another network."""
+        for text in self._groups.wanting(event) if self._groups.members else ():
+            self._send_to_group(text, origin, event)
+
+    def _send_to_group(self, text: str, origin: Origin | None, event: Event) -> None:
+        uid, name = self._groups.next_of(text) or ("", "")
+        if uid == self._hex:
+            self._groups.deliver(name, event)
+        elif uid:
+            sending = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
+            self._outgoing.outgoing(type(event), sending).send_to(uid, name, event, origin)
+        else:
+            self._incoming.counts.rejections.add(NOT_TAKEN)
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events that were published here, in their order; neighbours of one key travel in common packets.
@@ -181,6 +206,8 @@ class NetLink(Link, RelayLink):
             made.append((outgoing, some, outgoing.prepare_all(some)))
         for outgoing, some, prepared in made:
             numbers = outgoing.send_all(some, prepared)
+            for event in some if self._groups.members else ():
+                self.send_to_groups(event)
             if self.relays:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
@@ -240,12 +267,12 @@ class NetLink(Link, RelayLink):
         subscription: Subscription,
         deliver: Callable[[Event], bool],
         on_trouble: Callable[[], list[TroubleHandler]],
-    ) -> Callable[[], None] | None:
-        """Call a function with this participant's share of what a subscription matches; None if the network cannot."""
-        if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
-            return None
+    ) -> Callable[[], None]:
+        """Call a function with this participant's share of what a subscription matches."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
+        if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
+            return self._join_group(subscription, deliver, on_trouble)
         group = group_of(subscription, self.transport.dialect)
         rejections = self._incoming.counts.rejections
         types = subscription.types
@@ -254,6 +281,37 @@ class NetLink(Link, RelayLink):
         sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
         self._begin_share(sharing, subscription)
         return lambda: self._end_share(sharing, subscription)
+
+    def _join_group(
+        self,
+        subscription: Subscription,
+        deliver: Callable[[Event], bool],
+        on_trouble: Callable[[], list[TroubleHandler]],
+    ) -> Callable[[], None]:
+        rejections, types = self._incoming.counts.rejections, subscription.types
+        reception = QueueReception(deliver, self.now, self.stated, self.is_on_time, rejections, types)
+        member = Member(str(subscription), reception, on_trouble, self.now())
+        reception.on_left = partial(self._send_to_group, member.text, None)
+        root = self._groups.root_of(member)
+        unsubscribe = self.transport.subscribe(f"{root}/{self.transport.dialect.rest}")
+        undeclare = self.transport.declare(self._groups.join(member))
+        self._own_wants.add(subscription)
+        self._wants_changed()
+
+        def end() -> None:
+            if not self._closing.is_set():
+                undeclare()
+                self._groups.leave(member)
+                self._own_wants.remove(subscription)
+                self._wants_changed()
+                self._lingering.append((self.now() + LINGER_S, end_receiving))
+
+        def end_receiving() -> None:
+            unsubscribe()
+            self._groups.end(member)
+            self._incoming.forget_below(root)
+
+        return end
 
     def _begin_share(self, sharing: Sharing, subscription: Subscription) -> None:
         try:
@@ -312,6 +370,7 @@ class NetLink(Link, RelayLink):
             **(self._losses.counts() if self._control else {}),
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
+            **{f"rejected: {reason}": count for reason, count in self._groups.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
             **counts.not_known,
             **{f"not read: {label}": count for label, count in self._foreign.unread().items()},
@@ -513,6 +572,7 @@ class NetLink(Link, RelayLink):
             outgoing.send_for(event, origin, kept)
             if kept is not None:
                 self._kept.keep_sent(key, arrival)
+            self.send_to_groups(event, origin)
             self.deliver_own(event)
 
     def tell_gateways(self, text: str) -> None:
@@ -725,6 +785,9 @@ class NetLink(Link, RelayLink):
             _log().exception("a token could not be read: %.200r", key)
 
     def _read_token(self, key: str, is_present: bool) -> None:
+        if key.startswith(self._groups.token_root):
+            self._groups.token(key, is_present)
+            return
         is_want = key.startswith(self._key("want") + "/")
         if (self._other_wants if is_want else self._presence).token(key, is_present):
             if is_present and not is_want and self._control:
@@ -757,6 +820,11 @@ class NetLink(Link, RelayLink):
             asked = {each.subscription.types for each in self._listenings}
         return sum(all(issubclass(cls, each) for each in types) for types in asked)
 
+    def reception_of(self, key: str) -> Reception:
+        """Where the events of a key go: here, or to the consumers of a queue that processes share."""
+        member = self._groups.member_of(key)
+        return self if member is None else member.reception
+
     def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
         """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
         return self._late.is_on_time(key, sender, times)
@@ -787,6 +855,9 @@ class NetLink(Link, RelayLink):
 
     def subscribed_since(self, key: str) -> float | None:
         """Since when this participant has subscribed to a key without a break; None if it does not."""
+        if key.startswith(self._groups.key_root):
+            member = self._groups.member_of(key)
+            return None if member is None else member.since
         since = self._patterns.since(key, self._incoming.split(key)[0])
         return None if since is None else since.time
 
@@ -802,6 +873,9 @@ class NetLink(Link, RelayLink):
 
     def listeners_of(self, key: str) -> list[TroubleHandler]:
         """The trouble handlers of the subscriptions to a key."""
+        if key.startswith(self._groups.key_root):
+            member = self._groups.member_of(key)
+            return [] if member is None else member.on_trouble()
         event_key, _ = self._incoming.split(key)
         with self._lock:
             asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
@@ -839,6 +913,8 @@ class NetLink(Link, RelayLink):
             self._settle_at = now + SETTLE_RELIABLE_S  # what a beat says is missing is held back until then
         if now >= self._settle_at:
             self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
+        while self._lingering and self._lingering[0][0] <= now:
+            self._lingering.pop(0)[1]()
         self._losses.report_lateness()
         self._losses.tell()
 

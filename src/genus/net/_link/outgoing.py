@@ -14,7 +14,7 @@ from genus.errors import EventError
 from genus.model import Event, Kind, is_event_type, is_type, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
-from genus.net._link.control import LAST, NEW, ROOT, control_key
+from genus.net._link.control import LAST, NEW, QUEUE, ROOT, control_key
 from genus.net._link.kept import kept_text, kept_value
 from genus.net._link.payload import encode_batch, encode_payload, payload_encoder
 from genus.net._link.types import StatedTypes
@@ -168,6 +168,17 @@ class Outgoing:
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
             way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number) + self._digest)
+
+    def send_to(self, uid: str, member: str, event: Event, origin: Origin | None) -> None:
+        """Send an event to a member of a group; `origin` if it was published on another network."""
+        payload = self._owner.encode(event)
+        key = "/".join((ROOT, self._owner.realm, QUEUE, uid, member, self._event_key(event).partition("/")[2]))
+        way = self._ways.get(key) or self._open(key)
+        numbers = way.numbers
+        with numbers.lock:
+            number = numbers.newest = numbers.newest + 1 & _MASK
+            first = origin or Origin(self._uid, number)
+            way.put(payload, _pack(first.uid, first.number, first.hops, self._uid, number) + self._digest)
 
     def skip(self, event: Event, kept: str | None) -> None:
         """Count an event that is not sent, so that receivers miss it."""

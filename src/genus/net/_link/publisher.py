@@ -20,6 +20,9 @@ class PublisherOwner(Protocol):
     def deliver_own(self, event: Event) -> None:
         """Give an event to the subscribers of this bus."""
 
+    def send_to_groups(self, event: Event) -> None:
+        """Send an event to one of each group that shares it."""
+
     @property
     def has_relays(self) -> bool:
         """Whether gateways use the link."""
@@ -49,6 +52,7 @@ class NetPublisher(Publisher):
         kept = self._outgoing.kept_value(event) if self._outgoing.keep is not None else None
         if kept is not None:
             self._link.keep_own(self._outgoing.kept_key(event, kept), event, number, kept)
+        self._link.send_to_groups(event)
         self._link.deliver_own(event)
         if self._link.has_relays:
             self._link.relay_own(event, number, kept)

@@ -35,6 +35,7 @@ class SharedReception:
     """No packet is this participant's own: those come back as all others do."""
     relays: tuple[object, ...] = ()
     turn = 0
+    counts_all = False
 
     def __init__(
         self,
@@ -57,6 +58,10 @@ class SharedReception:
     def has_been_interrupted(self, key: str, turn: int) -> bool:
         """A gap is no loss: others got those packets."""
         return True
+
+    def reception_of(self, key: str) -> "SharedReception":
+        """All events go to the consumers."""
+        return self
 
     def deliverer(self, cls: type[Event]) -> Callable[[Event], None]:
         """The function that gives an event to a consumer; what none takes is counted."""
