@@ -74,7 +74,7 @@ class Pair:
         self.got: list[int] = []
         self.told: list[Any] = []
         self.buses: list[Bus] = []
-        self.publisher, self.receiver = self._open(self.road), self._open(self.city)
+        self.publisher, self.receiver = self.open(self.road), self.open(self.city)
         self.receiver.collection(Repeated).subscribe(
             lambda event: self.got.append(event.number), on_trouble=self.told.append
         )
@@ -83,13 +83,13 @@ class Pair:
         self.run(5)
         assert not self.gateways[1].is_active
 
-    def _open(self, network: MemoryNetwork) -> Bus:
+    def open(self, network: MemoryNetwork) -> Bus:
         bus = Bus(NetLink(network.transport(), "city", medium="memory", runs=False, now=lambda: self.time))
         self.buses.append(bus)
         return bus
 
     def _gateway(self) -> Gateway:
-        return Gateway(self._open(self.road), self._open(self.city), name="pair")
+        return Gateway(self.open(self.road), self.open(self.city), name="pair")
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds * 10)):
@@ -161,9 +161,25 @@ def test_what_a_dead_gateway_had_queued_for_a_busy_receiver_is_repeated_or_told(
     pair.close()
 
 
+def test_last_values_are_there_for_later_subscribers_after_the_gateway_that_carried_them_died() -> None:
+    pair = Pair()
+    values = pair.publisher.channel(Repeated, keep=True)
+    values.announce()
+    for number, source in enumerate(("a", "b", "a")):
+        values.publish(Repeated(number=number, source=source))
+    pair.run(2)
+    pair.time += 2 * relays.RECENT_S
+    pair.kill_first()
+    late: list[int] = []
+    pair.open(pair.city).collection(Repeated).subscribe(lambda event: late.append(event.number))
+    pair.run(3)
+    assert (pair.got, sorted(late), pair.told) == ([0, 1, 2], [1, 2], [])
+    pair.close()
+
+
 def test_bytes_that_a_standby_remembers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relays, "RECENT_BYTES", 1000)
-    recent = relays.RecentPackets(lambda: 0.0)
+    recent = relays.RecentPackets(lambda: 0.0, "@genus/city/last/")
     recent.follow([b"s" * 8])
     envelope = b"o" * 13 + b"s" * 8 + b"\0" * 4
     for number in range(100):

@@ -103,8 +103,10 @@ class Grants(msgspec.Struct, frozen=True):
     def may_be_gateway(self, who: str) -> Allowed | Refusal:
         """Whether a user may be one of several gateways of a name, of which one is active."""
         grants = self._of(who, "gateway")
-        if isinstance(grants, Refusal) or grants:
-            return grants if isinstance(grants, Refusal) else Allowed(tuple(grants))
+        if isinstance(grants, Refusal):
+            return grants
+        if grants:
+            return Allowed(tuple(grants))
         return Refusal(f"{who} may not be a gateway that has a name: {self.source} does not say gateway = true")
 
     def may_subscribe(self, who: str, subscription: Subscription) -> Allowed | Refusal:

@@ -69,9 +69,7 @@ class EventNumbers:
             known = self._last.get((type(event), kept)) if kept is not None else None
             if known is not None and known.event is event:
                 return known
-            self._counts[uid, type(event)] += 1
-            number = (self._first + self._counts[uid, type(event)]) % NUMBERS
-            arrival = Arrival(event, Origin(uid, number), kept)
+            arrival = Arrival(event, self._next(event, uid), kept)
             if kept is not None:
                 self._last[type(event), kept] = arrival
             return arrival
@@ -80,9 +78,11 @@ class EventNumbers:
         """That an event is kept no more, with its origin, as the next of its type there."""
         with self._lock:
             self._last.pop((type(event), kept or ""), None)
-            self._counts[uid, type(event)] += 1
-            number = (self._first + self._counts[uid, type(event)]) % NUMBERS
-            return Arrival(event, Origin(uid, number), kept, is_forgotten=True)
+            return Arrival(event, self._next(event, uid), kept, is_forgotten=True)
+
+    def _next(self, event: Event, uid: bytes) -> Origin:
+        self._counts[uid, type(event)] += 1
+        return Origin(uid, (self._first + self._counts[uid, type(event)]) % NUMBERS)
 
 
 class LocalNetwork:

@@ -269,10 +269,17 @@ class Election:
         self._has_rival = any(uid < self._uid and self._works(seen, now) for uid, seen in self._seen.items())
         if had_rival and not self._has_rival:
             self._won_at = max(self._won_at, now + TAKEOVER_S)
-        return not self._has_rival and now >= self._won_at
+        return not self._has_rival and now >= self._won_at and not self._may_have_rival(now, self._settled_at)
 
     def _works(self, seen: dict[int, float], now: float) -> bool:
         return all(now - seen.get(side, -inf) < SILENT_S for side in self._sides - self._down)
+
+    def _may_have_rival(self, now: float, settled_at: float) -> bool:
+        """Whether this gateway is new, and there is a token of one that it has not heard yet: it may be slow."""
+        is_new = now < settled_at - SETTLE_S + SILENT_S
+        return is_new and any(
+            uid < self._uid and self._sides - self._down <= {*seen} for uid, seen in self._seen.items()
+        )
 
     def _forgive(self, slept_s: float) -> None:
         """Take the others for silent by so much less: what they said meanwhile was not heard yet."""

@@ -128,7 +128,7 @@ class NetLink(Link, RelayLink):
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
-        self._recent = RecentPackets(now)
+        self._recent = RecentPackets(now, self._key(LAST, ""))
         self._on_gateways: list[Callable[[str], None]] = []
         self._on_wants: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
@@ -608,8 +608,8 @@ class NetLink(Link, RelayLink):
         senders: dict[str, Sender] = {}
         for key, envelope, payload in [] if self.transport.abilities.has_server else packets:
             if key not in senders:
-                keep = key.startswith(self._key(LAST, ""))
-                senders[key] = self.transport.sender(key, Sending(NORMAL, self._reliable, keep, waits=False))
+                sending = Sending(NORMAL, self._reliable, self._recent.is_kept(key), waits=False)
+                senders[key] = self.transport.sender(key, sending)
             senders[key].put(payload, envelope)
         for sender in senders.values():
             sender.close()

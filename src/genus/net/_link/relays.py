@@ -20,18 +20,23 @@ _SENDER = slice(13, 21)
 
 
 class RecentPackets:
-    """State: the last packets of some senders, by key, envelope and payload; bounded."""
+    """State: the last packets of some senders (key, envelope, payload), and the newest of each kept key; bounded."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    def __init__(self, now: Callable[[], float], kept_root: str) -> None:
         self.senders: frozenset[bytes] = frozenset()
-        self._now = now
+        self._now, self._kept_root = now, kept_root
         self._packets: deque[tuple[float, str, bytes, bytes]] = deque()
-        self._size = 0
+        self._size = self._kept_size = 0
+        self._kept: dict[str, tuple[str, bytes, bytes]] = {}
         self._lock = threading.Lock()
 
     def follow(self, senders: Collection[bytes]) -> None:
         """Remember the packets of these senders from now on."""
         self.senders = frozenset(senders)
+
+    def is_kept(self, key: str) -> bool:
+        """Whether the newest packet of a key is kept for later subscribers."""
+        return key.startswith(self._kept_root)
 
     def note(self, key: str, envelope: bytes, payload: bytes) -> None:
         """A packet arrived."""
@@ -44,15 +49,29 @@ class RecentPackets:
             while len(self._packets) > RECENT or self._size > RECENT_BYTES:
                 _, _, old_envelope, old_payload = self._packets.popleft()
                 self._size -= len(old_envelope) + len(old_payload)
+            if self.is_kept(key):
+                self._keep(key, envelope, payload)
+
+    def _keep(self, key: str, envelope: bytes, payload: bytes) -> None:
+        """Remember the newest packet of a key whatever its age, if there is room."""
+        _, _, before = self._kept.pop(key, (key, b"", b""))
+        self._kept_size += len(payload) - len(before)
+        if len(self._kept) < RECENT and self._kept_size <= RECENT_BYTES:
+            self._kept[key] = (key, envelope, payload)
+        else:
+            self._kept_size -= len(payload)
 
     def take(self) -> list[tuple[str, bytes, bytes]]:
-        """The packets that are not too old, the oldest first; they are remembered no more."""
+        """The packets to send again, the oldest first: those that are not too old, and all kept ones."""
         since = self._now() - RECENT_S
         with self._lock:
-            found = [(key, envelope, payload) for at, key, envelope, payload in self._packets if at >= since]
+            recent = [(key, envelope, payload) for at, key, envelope, payload in self._packets if at >= since]
+            keys = {key for key, _, _ in recent}
+            kept = [packet for key, packet in self._kept.items() if key not in keys]
             self._packets.clear()
-            self._size = 0
-        return found
+            self._kept.clear()
+            self._size = self._kept_size = 0
+        return kept + recent
 
 
 class NetRelay:
