@@ -267,6 +267,20 @@ def test_a_history_gives_an_event_for_each_time() -> None:
     assert [each.time for each in found] == [T + timedelta(seconds=n) for n in range(3)]
 
 
+def test_who_subscribes_later_gets_the_present_state() -> None:
+    host = make_host()
+    born(host)
+    (given,) = events(say(host, "DDATA", [Metric(value=1.5, alias=7, datatype=DOUBLE)], 2))
+    assert host.last_events()[-1] is given, "by this the bus knows that it was delivered"
+    say(host, "DDATA", [Metric("Count", 4, 1)], 3)
+    newest = {"source": "probe", "place": "boiler"}
+    assert [repr(each).partition("(")[0] for each in host.last_events()] == ["SparkState", "SparkState", "SparkProbe"]
+    (probe,) = [each for each in host.last_events() if isinstance(each, SparkProbe)]
+    assert (probe.temperature, probe.count, {"source": probe.source, "place": probe.place}) == (1.5, 4, newest)
+    say(host, "NDEATH", [Metric("bdSeq", 3, INT64)], None)
+    assert host.last_events() == []
+
+
 def test_what_is_known_of_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "MAX_SOURCES", 5)
     host = make_host()
