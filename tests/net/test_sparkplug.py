@@ -13,7 +13,7 @@ pytest.importorskip("google.protobuf", reason="protobuf comes with genus[sparkpl
 
 from genus import Event, Maybe
 from genus.errors import BusError, EventError, MappingError
-from genus.model import Float32, Int8, UInt16, Unit
+from genus.model import Float32, FloatType, Int8, UInt16, Unit, attributes
 from genus.net._link.foreign import ForeignEvent, ForeignLoss
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._sparkplug import host as host_module
@@ -33,6 +33,7 @@ from genus.net._sparkplug.payload import (
 )
 from genus.net._sparkplug.source import Sparkplug
 from genus.records import ForeignTopics, Message, Rejected, read_mapping
+from genus.testing import run_command
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "sparkplug.json").read_text())
 """Payloads that the named packages made."""
@@ -367,6 +368,48 @@ def test_an_event_of_another_node_is_refused_and_nothing_is_sent_before_the_birt
         edge.write(SparkProbe(count=1, source="probe", place="boiler", deadline=T))
     assert edge.data(edge.write(SparkProbe(count=1, source="probe", place="boiler")), T_MS) == []
     assert [each.topic.split("/")[2] for each in edge.births(T_MS)] == ["NBIRTH", "DBIRTH"]
+
+
+# -- types from births -------------------------------------------------------------------------------------------------
+
+
+def test_types_and_a_mapping_are_made_of_captured_births(tmp_path: Path) -> None:
+    """Of the births of an independent client; what is made reads them."""
+    births = {kind: text for kind, text in GOLDEN["pysparkplug 0.6.1"].items() if kind.endswith("BIRTH")}
+    flow = encode_payload(Payload((Metric("Flow/class", 1.0, DOUBLE, unit="m³/h"), Metric("Set", None, 16)), T_MS, 1))
+    lines = [
+        f"spBv1.0/north/NBIRTH/boiler 7 {births['NBIRTH']}",
+        f"spBv1.0/north/DBIRTH/boiler 7/probe one {births['DBIRTH']}",
+        f"spBv1.0/north/DBIRTH/boiler 7/time {flow.hex()}",
+        "spBv1.0/north/DBIRTH/boiler 7/bad xyz",
+        "spBv1.0/north/DDATA/boiler 7/time 00",
+        "",
+    ]
+    (tmp_path / "births.txt").write_text("\n".join(lines))
+    files = {name: str(tmp_path / name) for name in ("births.txt", "plant.py", "plant.toml")}
+    options = ("--types", files["plant.py"], "--map", files["plant.toml"])
+    result = run_command("records", "infer", files["births.txt"], *options)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.splitlines() == [
+        "not read: line 4: the payload is not in hexadecimal digits",
+        "not read: Time: Set is DataSet",
+    ]
+    module: dict[str, Any] = {"__name__": "plant"}
+    exec((tmp_path / "plant.py").read_text(), module)
+    flow_class = next(each for each in attributes(module["Time"]) if each.name == "flow_class")
+    assert (flow_class.type, flow_class.unit, flow_class.optional) == (FloatType(), "m³/h", True)
+    mapping = read_mapping(tmp_path / "plant.toml")
+    topics = ForeignTopics(mapping, [module[name] for name in ("Boiler7", "ProbeOne", "Time")])
+    host = Host(topics, [(rule.pattern, rule.type) for rule in mapping.topics])
+    found = [each for line in lines[:3] for each in host.read(*_message(line), 0)]
+    kinds = [(type(each).__name__, each.place, each.source) for each in events(found)]
+    assert kinds == [("Boiler7", "boiler 7", None), ("ProbeOne", "boiler 7", "probe one"), ("Time", "boiler 7", "time")]
+    assert topics.unread == {}
+
+
+def _message(line: str) -> tuple[str, bytes]:
+    topic, _, payload = line.rpartition(" ")
+    return topic, bytes.fromhex(payload)
 
 
 # -- addresses and mappings --------------------------------------------------------------------------------------------
