@@ -26,6 +26,10 @@ def infer(path: Path, types: Path | None, mapping: Path | None) -> None:
 
     FILE has a topic and a payload in hexadecimal digits on each line, as `mosquitto_sub -t 'spBv1.0/#' -F '%t %x'`
     prints them. What is not written to files is printed. What could not be read is said on standard error.
+
+    \b
+    genus records infer births.txt
+    genus records infer births.txt --py plant.py --map plant.toml
     """
     with path.open(encoding="utf-8") as lines:
         found = infer_sparkplug(lines)

@@ -10,13 +10,21 @@ from genus.model import Event, attributes
 from genus.net._sparkplug.host import BD_SEQ, CONTROL, Place, parse_topic
 from genus.net._sparkplug.payload import Metric, Payload, decode_payload, describe_datatype
 
-_WIDTHS = ("Int8", "Int16", "Int32", "int", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "float", "bool")
+_WIDTHS = ("Int8", "Int16", "Int32", "int", "UInt8", "UInt16", "UInt32", "int", "Float32", "float", "bool")
 _TYPES = {
     **dict(enumerate(_WIDTHS, 1)),
     **dict.fromkeys((12, 14, 15), "str"),
     13: "datetime",
     **dict.fromkeys((17, 18), "bytes"),
 }
+
+
+_HEAD = """from datetime import datetime
+from typing import Annotated
+
+from genus import Event, Maybe
+from genus.model import Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32, Unit
+"""
 
 
 class SparkplugTypes(NamedTuple):
@@ -38,7 +46,7 @@ def infer_sparkplug(lines: Iterable[str]) -> SparkplugTypes:
     for place, metrics in births.items():
         shape = tuple((each.name, each.datatype, each.unit) for each in metrics)
         shapes.setdefault((place.group, place.kind, shape), []).append(place)
-    names: dict[str, None] = {}
+    names: dict[str, None] = dict.fromkeys(re.findall(r"\w+", _HEAD))
     sources, topics = [], []
     for (group, kind, shape), places in shapes.items():
         name = _unique("".join(map(_capital, re.split(r"[^0-9A-Za-z]+", places[0].device or places[0].node))), names)
@@ -49,9 +57,7 @@ def infer_sparkplug(lines: Iterable[str]) -> SparkplugTypes:
         ignored = [each[0] for each in shape if each[1] not in _TYPES]
         each_place: list[Place | None] = [None] if is_only else [*places]
         topics += [_topic(group, kind, each, name, fields, ignored) for each in each_place]
-    head = "from datetime import datetime\nfrom typing import Annotated\n\nfrom genus import Event, Maybe\n"
-    head += "from genus.model import Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32, UInt64, Unit\n"
-    return SparkplugTypes("\n\n".join([head, *sources]), "\n".join(topics), tuple(problems))
+    return SparkplugTypes("\n\n".join([_HEAD, *sources]), "\n".join(topics), tuple(problems))
 
 
 def _births(lines: Iterable[str]) -> tuple[dict[Place, list[Metric]], list[str]]:
@@ -82,7 +88,7 @@ def _fields(shape: Iterable[tuple[str, int, str]]) -> dict[str, str]:
 
 def _identifier(text: str) -> str:
     name = re.sub(r"\W+", "_", text).strip("_").lower() or "metric"
-    return f"m_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+    return f"m_{name}" if name[0].isdigit() else name
 
 
 def _capital(text: str) -> str:
@@ -91,7 +97,7 @@ def _capital(text: str) -> str:
 
 def _unique(name: str, taken: dict[str, None]) -> str:
     name = name if name.isidentifier() else f"Type{name}"
-    while name in taken:
+    while name in taken or keyword.iskeyword(name):
         name += "_"
     taken[name] = None
     return name
