@@ -14,9 +14,9 @@ def records() -> None:
 
 
 @records.command()
-@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
-    "--types", type=click.Path(dir_okay=False, path_type=Path), help="Write the event types to this .py file."
+    "--py", "types", type=click.Path(dir_okay=False, path_type=Path), help="Write the event types to this .py file."
 )
 @click.option(
     "--map", "mapping", type=click.Path(dir_okay=False, path_type=Path), help="Write the mapping to this file."
