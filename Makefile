@@ -6,7 +6,7 @@ BIN     = $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= 2
 
-.PHONY: demo test test-all lint bench docs clean
+.PHONY: demo test test-all lint bench docs peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +36,13 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m '' --hypothesis-profile full
+
+# Sparkplug clients that tests talk to; they ask for versions of protobuf and paho that the others do not take.
+peers:
+	$(PYTHON) -m venv $(VENV)/peers/pysparkplug
+	$(VENV)/peers/pysparkplug/bin/pip install --quiet 'pysparkplug>=0.6,<0.7'
+	$(PYTHON) -m venv $(VENV)/peers/mqtt-spb-wrapper
+	$(VENV)/peers/mqtt-spb-wrapper/bin/pip install --quiet 'mqtt-spb-wrapper>=2.1,<2.2'
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m bench

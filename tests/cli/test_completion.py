@@ -46,7 +46,7 @@ def completed(text: str) -> list[str]:
 
 def test_commands_are_completed_with_what_they_do() -> None:
     assert completed("")[: len(COMMANDS)] == list(COMMANDS)
-    assert completed("re") == ["record", "replay"]
+    assert completed("re") == ["record", "replay", "records"]
     assert completed("can s") == ["sim"]
     (item,) = BashComplete(genus, {}, "genus", VARIABLE).get_completions([], "repl")
     assert item.help == HELP_SECTIONS["Run a bus"]["replay"]

@@ -13,7 +13,7 @@ pytest.importorskip("google.protobuf", reason="protobuf comes with genus[sparkpl
 
 from genus import Event, Maybe
 from genus.errors import BusError, EventError, MappingError
-from genus.model import Float32, Int8, UInt16, Unit
+from genus.model import Float32, FloatType, Int8, UInt16, Unit, attributes
 from genus.net._link.foreign import ForeignEvent, ForeignLoss
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._sparkplug import host as host_module
@@ -33,6 +33,7 @@ from genus.net._sparkplug.payload import (
 )
 from genus.net._sparkplug.source import Sparkplug
 from genus.records import ForeignTopics, Message, Rejected, read_mapping
+from genus.testing import run_command
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "sparkplug.json").read_text())
 """Payloads that the named packages made."""
@@ -267,6 +268,20 @@ def test_a_history_gives_an_event_for_each_time() -> None:
     assert [each.time for each in found] == [T + timedelta(seconds=n) for n in range(3)]
 
 
+def test_who_subscribes_later_gets_the_present_state() -> None:
+    host = make_host()
+    born(host)
+    (given,) = events(say(host, "DDATA", [Metric(value=1.5, alias=7, datatype=DOUBLE)], 2))
+    assert host.last_events()[-1] is given, "by this the bus knows that it was delivered"
+    say(host, "DDATA", [Metric("Count", 4, 1)], 3)
+    newest = {"source": "probe", "place": "boiler"}
+    assert [repr(each).partition("(")[0] for each in host.last_events()] == ["SparkState", "SparkState", "SparkProbe"]
+    (probe,) = [each for each in host.last_events() if isinstance(each, SparkProbe)]
+    assert (probe.temperature, probe.count, {"source": probe.source, "place": probe.place}) == (1.5, 4, newest)
+    say(host, "NDEATH", [Metric("bdSeq", 3, INT64)], None)
+    assert host.last_events() == []
+
+
 def test_what_is_known_of_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_module, "MAX_SOURCES", 5)
     host = make_host()
@@ -353,6 +368,51 @@ def test_an_event_of_another_node_is_refused_and_nothing_is_sent_before_the_birt
         edge.write(SparkProbe(count=1, source="probe", place="boiler", deadline=T))
     assert edge.data(edge.write(SparkProbe(count=1, source="probe", place="boiler")), T_MS) == []
     assert [each.topic.split("/")[2] for each in edge.births(T_MS)] == ["NBIRTH", "DBIRTH"]
+
+
+# -- types from births -------------------------------------------------------------------------------------------------
+
+
+def test_types_and_a_mapping_are_made_of_captured_births(tmp_path: Path) -> None:
+    """Of the births of an independent client; what is made reads them."""
+    births = {kind: text for kind, text in GOLDEN["pysparkplug 0.6.1"].items() if kind.endswith("BIRTH")}
+    flow = encode_payload(Payload((Metric("Flow/class", 1.0, DOUBLE, unit="m³/h"), Metric("Set", None, 16)), T_MS, 1))
+    probe = decode_payload(bytes.fromhex(births["DBIRTH"]))
+    assert isinstance(probe, Payload)
+    probe = probe._replace(metrics=tuple(each for each in probe.metrics if each.name != "Big"))  # no int of 64 bits
+    lines = [
+        f"spBv1.0/north/NBIRTH/boiler 7 {births['NBIRTH']}",
+        f"spBv1.0/north/DBIRTH/boiler 7/probe one {encode_payload(probe).hex()}",
+        f"spBv1.0/north/DBIRTH/boiler 7/time {flow.hex()}",
+        "spBv1.0/north/DBIRTH/boiler 7/bad xyz",
+        "spBv1.0/north/DDATA/boiler 7/time 00",
+        "",
+    ]
+    (tmp_path / "births.txt").write_text("\n".join(lines))
+    files = {name: str(tmp_path / name) for name in ("births.txt", "plant.py", "plant.toml")}
+    options = ("--py", files["plant.py"], "--map", files["plant.toml"])
+    result = run_command("records", "infer", files["births.txt"], *options)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.splitlines() == [
+        "not read: line 4: the payload is not in hexadecimal digits",
+        "not read: Time: Set is DataSet",
+    ]
+    module: dict[str, Any] = {"__name__": "plant"}
+    exec((tmp_path / "plant.py").read_text(), module)
+    flow_class = next(each for each in attributes(module["Time"]) if each.name == "flow_class")
+    assert (flow_class.type, flow_class.unit, flow_class.optional) == (FloatType(), "m³/h", True)
+    mapping = read_mapping(tmp_path / "plant.toml")
+    topics = ForeignTopics(mapping, [module[name] for name in ("Boiler7", "ProbeOne", "Time")])
+    host = Host(topics, [(rule.pattern, rule.type) for rule in mapping.topics])
+    found = [each for line in lines[:3] for each in host.read(*_message(line), 0)]
+    kinds = [(type(each).__name__, each.place, each.source) for each in events(found)]
+    assert kinds == [("Boiler7", "boiler 7", None), ("ProbeOne", "boiler 7", "probe one"), ("Time", "boiler 7", "time")]
+    assert topics.unread == {}
+
+
+def _message(line: str) -> tuple[str, bytes]:
+    topic, _, payload = line.rpartition(" ")
+    return topic, bytes.fromhex(payload)
 
 
 # -- addresses and mappings --------------------------------------------------------------------------------------------

@@ -87,9 +87,10 @@ def test_births_come_again_after_the_broker_was_away(
         server = stack.enter_context(running(make_server(kind, tmp_path)))
         host: Bus = stack.enter_context(open_bus(opened(server, "north")))
         edge: Bus = stack.enter_context(open_bus(opened(server, "north/boiler")))
-        readings = host.collection(BusReading).inbox()
+        heard: list[float] = []
+        host.collection(BusReading).subscribe(lambda reading: heard.append(reading.value))
         edge.publish(BusReading(value=1.0, source="probe"))
-        assert readings.get(timeout=PATIENCE_S).value == 1.0
+        wait_for(lambda: heard == [1.0])
         server.stop()
         wait_for(lambda: not edge.link.is_connected)  # type: ignore[union-attr]
         server.start()
@@ -99,10 +100,9 @@ def test_births_come_again_after_the_broker_was_away(
             nonlocal number
             number += 1
             edge.publish(BusReading(value=number, source="probe"))
-            return bool(len(readings))
+            return len(heard) > 1
 
         wait_for(is_heard)
-        assert readings.get(timeout=PATIENCE_S).value > 1.0
 
 
 def test_losses_of_an_edge_node_are_told_to_its_channels(tmp_path: Path, opened: Callable[[Server, str], str]) -> None:

@@ -38,6 +38,7 @@ COMMANDS = {
     "studio": "genus.cli._studio:studio",
     "gateway": "genus.cli._gateway:gateway",
     "grants": "genus.cli._grants:grants",
+    "records": "genus.cli._records:records",
     "can": "genus.cli._can:can",
     "c": "genus.cli._devices:c",
     "lake": "genus.cli._lake:lake",
@@ -66,6 +67,7 @@ HELP_SECTIONS = {
     "On networks": {
         "gateway": "Carry events between buses, those that somebody wants",
         "grants": "Say who may publish and subscribe which types",
+        "records": "Make event types and mapping files for records of other systems",
     },
     "On CAN": {
         "can": "Plan channels, simulate them under faults, run them, decode logs",

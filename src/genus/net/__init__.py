@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._open import open_coap, open_coaps, open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
+    from genus.net._sparkplug.infer import SparkplugTypes, infer_sparkplug
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
     from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
@@ -58,11 +59,13 @@ __all__ = [
     "Sender",
     "Sending",
     "SideStatus",
+    "SparkplugTypes",
     "Transport",
     "Want",
     "WantText",
     "bus_metrics",
     "event_id",
+    "infer_sparkplug",
     "load_gateway",
     "open_coap",
     "open_coaps",
@@ -96,6 +99,7 @@ if not TYPE_CHECKING:
         _link__presence="Participant",
         _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
+        _sparkplug__infer="SparkplugTypes infer_sparkplug",
         _transport="Abilities Receiver Sender Sending Transport",
         _troubles="EventsLate EventsLost EventsUnread",
     )

@@ -89,6 +89,10 @@ class ForeignSource:
             raise EventError(f"{event!r} cannot be written: {message}")
         return message
 
+    def last_events(self) -> Iterable[Event]:
+        """Return what is known of the present state, for those that subscribe now."""
+        return ()
+
     def unread(self) -> Mapping[str, int]:
         """Return the number of values that no attribute takes, by type and field."""
         return {}
@@ -180,6 +184,10 @@ class ForeignMessages:
     def writer_of(self, cls: type[Event]) -> ForeignSource | None:
         """The system that events of a class are written to, if there is one."""
         return next((each for each in self._sources if each.writes(cls)), None)
+
+    def last_events(self) -> list[Event]:
+        """The present state of other systems, as far as it is known."""
+        return [event for source in self._sources for event in source.last_events()]
 
     def unread(self) -> Mapping[str, int]:
         """The number of values that no attribute takes, by type and field, in all systems."""

@@ -452,7 +452,8 @@ class NetLink(Link, RelayLink):
 
     def last_values(self, subscription: Subscription) -> list[Event]:
         """The kept events of others that this process knows and that a subscription matches."""
-        return [arrival.event for arrival in self._kept.of_others(subscription)]
+        foreign = [event for event in self._foreign.last_events() if subscription.matches(event)]
+        return [*(arrival.event for arrival in self._kept.of_others(subscription)), *foreign]
 
     # -- who is there, and what they want ----------------------------------------------------------------------------
 

@@ -81,11 +81,18 @@ class Source:
     def __init__(self) -> None:
         self.is_online = False
         self.metrics: dict[str, KnownMetric] = {}
+        self.newest: dict[str, Any] = {}
+        """The values since the birth, for those that subscribe later."""
+        self.newest_at: int | None = None
+        self.birth: list[Event] = []
+        """The events that said that it is online."""
+        self.last: list[Event] | None = []
+        """The last events, if they have all newest values: the bus tells events that it has delivered by identity."""
         self.aliases: dict[int, str] = {}
 
     def begin(self, metrics: Iterable[Metric], known: dict[str, KnownMetric]) -> None:
         """Take a birth."""
-        self.metrics = known
+        self.metrics, self.newest = known, {}
         self.aliases = {each.alias: each.name for each in metrics if each.alias is not None and each.name}
 
 
@@ -136,6 +143,18 @@ class Host:
             found += self._ask(Place(group, "NCMD", name), node, now)
         return found
 
+    def last_events(self) -> list[Event]:
+        """The presence and the newest values of all that are online."""
+        found: list[Event] = []
+        for (group, name), node in self._nodes.items():
+            for device, source in {"": node, **node.devices}.items():
+                if source.is_online:
+                    if source.last is None:
+                        place = Place(group, "", name, device).of("DATA")
+                        source.last = _events_in(self._say(place, source.newest, source.newest_at))
+                    found += [*source.birth, *source.last]
+        return found
+
     def command(self, event: Event, now_ms: int) -> Message:
         """The message with the command that an event is; EventError if it cannot be written."""
         written = self._topics.write_fields(event)
@@ -165,7 +184,9 @@ class Host:
         source.begin(content.metrics, known)
         if not source.is_online:
             source.is_online = True
-            yield from self._say(place.of("BIRTH"), {"online": True}, content.timestamp)
+            said = list(self._say(place.of("BIRTH"), {"online": True}, content.timestamp))
+            source.birth = _events_in(said)
+            yield from said
         yield from self._events(place, node, source, content, now)
 
     def _data(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
@@ -241,12 +262,19 @@ class Host:
                     yield Rejected(str(problem), f"the metric {name!r}: {problem}")
                     continue
                 if name in fields:
-                    yield from self._say(place.of("DATA"), fields, max(times, default=content.timestamp))
+                    yield from self._tell(place, source, fields, max(times, default=content.timestamp))
                     fields, times = {}, []
                 fields[name] = value
+                if not metric.is_historical and value is not None:
+                    source.newest[name], source.newest_at = value, metric.timestamp or content.timestamp
                 times += [] if metric.timestamp is None else [metric.timestamp]
         if any(value is not None for value in fields.values()):
-            yield from self._say(place.of("DATA"), fields, max(times, default=content.timestamp))
+            yield from self._tell(place, source, fields, max(times, default=content.timestamp))
+
+    def _tell(self, place: Place, source: Source, fields: dict[str, Any], at: int | None) -> list[Found]:
+        said = list(self._say(place.of("DATA"), fields, at))
+        source.last = _events_in(said) if fields.keys() >= source.newest.keys() else None
+        return said
 
     def _say(self, place: Place, fields: dict[str, Any], at: int | None) -> Iterator[Found]:
         """The events of fields, by the mapping; presence is said as a level of the topic, if the mapping reads it."""
@@ -291,6 +319,10 @@ def _known(metric: Metric, attribute: Any) -> KnownMetric:
     if conversion is None:
         return KnownMetric(metric.datatype, refused=describe_units(metric.unit, attribute.unit))
     return KnownMetric(metric.datatype, conversion.convert)
+
+
+def _events_in(found: Iterable[Found]) -> list[Event]:
+    return [each.event for each in found if isinstance(each, ForeignEvent)]
 
 
 def time_level(at: int | None) -> dict[str, Any]:

@@ -122,6 +122,11 @@ class Sparkplug(ForeignSource):
             reason = "the edge node is not online" if self._is_up else "no connection"
             self._take("", ForeignLoss(frozenset([type(event).__name__]), 1, reason, is_own=True), b"")
 
+    def last_events(self) -> list[Event]:
+        """Return presence and newest values of edge nodes and devices."""
+        with self._lock:
+            return self._host.last_events()
+
     def unread(self) -> dict[str, int]:
         """Return the number of values that no attribute takes."""
         return dict(self._topics.unread)
