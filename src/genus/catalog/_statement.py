@@ -270,7 +270,9 @@ def _agree(cls: type, table: TypeTable) -> TypeTable:
     The vector of the class's family in the table itself becomes as the program has it, where the two may differ.
     """
     aligned = table.copy()
-    family = table.types[name_of(cls)].family
+    family, known = table.types[name_of(cls)].family, family_of(cls)
+    if known is not None and family not in (None, known.name):
+        raise CatalogConflict(f"{name_of(cls)} is of family {known.name}, but of family {family} where it was stated")
     if family in aligned.vectors and is_event_type(cls):
         _align(aligned, family, vector(cls))
     registration = Registration(aligned)
@@ -279,7 +281,7 @@ def _agree(cls: type, table: TypeTable) -> TypeTable:
         first = registration.problems[0]
         raise CatalogConflict(f"{first.subject} {first.text}")
     table.vectors = aligned.vectors
-    if (known := family_of(cls)) is not None:
+    if known is not None:
         known.learn_names(aligned.vectors[known.name].values())
     return registration.table
 
