@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -151,3 +152,22 @@ def test_zenoh_is_imported_by_the_first_open_only() -> None:
     finally:
         process.kill()
     assert "zenoh" in sys.modules
+
+
+def test_a_queue_gives_each_event_to_one_process_sealed_or_not(address: str, tmp_path: Path) -> None:
+    key = tmp_path / "realm.key"
+    key.write_text("0123456789abcdef")
+    key.chmod(0o600)
+    for each in (address, f"zenoh:town?port={free_port()}&full=block&realm_key={key}"):
+        taken: list[int] = []
+        with open_bus(each) as bus, open_bus(each) as one, open_bus(each) as two:
+            for consumer in (one, two):
+                consumer.collection(ZenohLamp, "queue").subscribe(lambda event, taken=taken: taken.append(event.number))  # type: ignore[misc]
+            link = bus.link
+            assert isinstance(link, NetLink)
+            wait_for(lambda link=link: [len(each) for each in link._groups.members.values()] == [2])  # type: ignore[misc]
+            for number in range(200):
+                bus.publish(ZenohLamp(number=number))
+            wait_for(lambda taken=taken: len(taken) == 200)  # type: ignore[misc]
+            assert sorted(taken) == list(range(200))
+            assert one.traffic().link["received"] == two.traffic().link["received"] == 100
