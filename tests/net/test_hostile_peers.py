@@ -4,10 +4,12 @@ import pytest
 
 from genus import Event
 from genus.bus import Bus
+from genus.net._envelope import ENVELOPE
 from genus.net._link import foreign, presence
 from genus.net._link.control import Ping, Pong, control_key, encode_message, encode_text
 from genus.net._link.foreign import ForeignArrivals, ForeignEvent
 from genus.net._link.netlink import NetLink
+from genus.net._link.payload import encode_payload
 from genus.testing._network import MemoryNetwork
 
 
@@ -78,3 +80,25 @@ def test_topics_of_others_are_limited_and_numbers_of_one_uid_never_come_again(mo
             uids.setdefault(each, arrival.origin.uid)
     assert len(arrivals._numbers) == 10
     assert (uids["steady"], 510) in seen  # who speaks is not forgotten
+
+
+def test_a_captured_envelope_with_any_number_silences_nobody() -> None:
+    """A packet with the uid of a publisher and its number + 2^30 had dropped its next events as duplicates."""
+    network = MemoryNetwork()
+    heard: list[int] = []
+    publisher, receiver = link_on(network), NetLink(network.transport(), "city", medium="memory", runs=False)
+    Bus(receiver).collection(RainDrop).subscribe(lambda event: heard.append(event.size))
+    network.deliver()
+    uid = publisher.uid
+    for size in range(1000):
+        publisher.send(RainDrop(size=size))
+        network.deliver()
+        if size % 100 == 5:
+            for number in (size + 2, size + 2**30, size + 2**31 - 1, size + 2**31 + 1):
+                envelope = ENVELOPE.pack(uid, number, 0, uid, number)
+                receiver.packet("city/RainDrop", envelope, encode_payload(RainDrop(size=-1)))
+                receiver.packet("city/RainDrop", envelope, b"no event")
+    assert [size for size in heard if size >= 0] == list(range(1000))
+    assert receiver.counters()["conflicting numbers"] == 10
+    publisher.close()
+    receiver.close()

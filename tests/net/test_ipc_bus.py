@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -214,11 +215,43 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
         assert {trouble.type for trouble in (*here, *there)} == {"Film"}
 
 
+def test_with_a_key_of_the_realm_nobody_else_is_heard(tmp_path: Path) -> None:
+    key = tmp_path / "realm.key"
+    for text, mode, message in (
+        ("", 0o600, "has 0 bytes"),
+        ("x" * 32, 0o604, "chmod 600"),
+        (None, 0, "cannot be read"),
+    ):
+        key.unlink(missing_ok=True)
+        if text is not None:
+            key.write_text(text)
+            key.chmod(mode)
+        with pytest.raises(BusError, match=message):
+            open_bus(f"ipc:test?realm_key={key}")
+    key.write_text("0123456789abcdef\n")
+    key.chmod(0o600)
+    address = f"ipc:test?realm_key={key}"
+    with open_bus(address) as bus, open_bus(f"{address}&format=cloudevents") as cloud, open_bus("ipc:test") as stranger:
+        inbox, strange = bus.collection(Beep).inbox(), stranger.collection(Beep).inbox()
+        stranger.publish(Beep(tone=1))
+        cloud.publish(Beep(tone=2))
+        assert inbox.get(timeout=60) == Beep(tone=2)
+        rejected = "rejected: a packet without the seal of the realm"
+        wait_for(lambda: bus.traffic().link.get(rejected, 0) >= 1)
+        bus.publish(Beep(tone=3))
+        wait_for(lambda: any(name.startswith("rejected: an envelope") for name in stranger.traffic().link))
+        assert strange.counters.delivered == 1  # its own
+
+
 def test_a_queue_gives_each_event_to_one_process() -> None:
     taken: list[list[int]] = [[], [], []]
+
+    def take(here: list[int], event: Beep) -> None:
+        here.append(event.tone)
+
     with open_bus("ipc:test") as bus, open_bus("ipc:test") as one, open_bus("ipc:test") as two:
         listeners = [
-            each.collection(Beep, "queue").subscribe(lambda event, here=here: here.append(event.tone))
+            each.collection(Beep, "queue").subscribe(partial(take, here))
             for each, here in zip((bus, one, two), taken, strict=True)
         ]
         wait_for(lambda: all(len(next(iter(link_of(each)._groups.members.values()))) == 3 for each in (bus, one, two)))

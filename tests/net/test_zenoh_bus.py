@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -327,3 +328,22 @@ def test_a_bus_that_is_not_closed_keeps_no_process_alive(address: str, does: str
             process.wait(20)
         wait_for(lambda: not link(bus).participants())
         wait_for(lambda: 999 in got)
+
+
+def test_a_queue_gives_each_event_to_one_process_sealed_or_not(address: str, tmp_path: Path) -> None:
+    key = tmp_path / "realm.key"
+    key.write_text("0123456789abcdef")
+    key.chmod(0o600)
+    for each in (address, f"zenoh:town?port={free_port()}&full=block&realm_key={key}"):
+        taken: list[int] = []
+        with open_bus(each) as bus, open_bus(each) as one, open_bus(each) as two:
+            for consumer in (one, two):
+                consumer.collection(ZenohLamp, "queue").subscribe(lambda event, taken=taken: taken.append(event.number))  # type: ignore[misc]
+            link = bus.link
+            assert isinstance(link, NetLink)
+            wait_for(lambda link=link: [len(each) for each in link._groups.members.values()] == [2])  # type: ignore[misc]
+            for number in range(200):
+                bus.publish(ZenohLamp(number=number))
+            wait_for(lambda taken=taken: len(taken) == 200)  # type: ignore[misc]
+            assert sorted(taken) == list(range(200))
+            assert one.traffic().link["received"] == two.traffic().link["received"] == 100

@@ -16,6 +16,10 @@ BULK, NORMAL, SOFT, URGENT = 0, 1, 2, 3
 """Priorities of packets: without real time (bulk and normal), with a deadline, and with one of at most 10 ms."""
 
 
+ROOT, QUEUE = "@genus", "queue"
+"""The first chunk of keys that are not of events, and the third of those that are sent to one of several receivers."""
+
+
 class Sending(msgspec.Struct, frozen=True):
     """How the packets of a key are sent.
 

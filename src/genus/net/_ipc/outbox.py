@@ -16,11 +16,12 @@ from genus.net._ipc.frames import HEAD, KEPT, LARGEST_ENVELOPE, LARGEST_PAYLOAD,
 from genus.net._ipc.peer import Peer
 from genus.net._ipc.queue import Batch, Losses
 from genus.net._ipc.state import Shown
-from genus.net._transport import Sending
+from genus.net._transport import QUEUE, ROOT, Sending
 from genus.targets.topics import ZENOH
 
 FULL: Final = "the queue for a receiver is full"
 CLOSED: Final = "the bus was closed"
+GONE: Final = "the consumer that it was for has left"
 _MOMENT_S: Final = 200e-6
 _MOST_JOINED: Final = 64
 _LARGE: Final = 1 << 16
@@ -198,7 +199,9 @@ class Outbox:
         self.send(peer)
 
     def remove(self, peer: Peer) -> None:
-        """A peer has left; what waited for it is no loss to anybody."""
+        """A peer has left; what waited for it is no loss to anybody, but for what was sent to it alone."""
+        if lost := [key for key in peer.queue.waiting() if key.startswith(ROOT) and f"/{QUEUE}/" in key]:
+            self.losses.add(lost, GONE)
         peer.is_gone = True
         if peer in self.peers:
             self.peers.remove(peer)

@@ -129,6 +129,10 @@ class PeerQueue:
         while self._batches:
             self._losses.add(self._pop().keys, reason)
 
+    def waiting(self) -> list[str]:
+        """The keys of the packets that wait."""
+        return [key for batch in self._batches for key in batch.keys]
+
     def _pop(self) -> Batch:
         batch = self._batches.popleft()
         self._packets -= len(batch.keys)

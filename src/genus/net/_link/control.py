@@ -24,8 +24,10 @@ from typing import Any
 
 import msgspec
 
-ROOT = "@genus"
-LAST, NEW, QUEUE = "last", "new", "queue"
+from genus.net._transport import QUEUE as QUEUE
+from genus.net._transport import ROOT as ROOT
+
+LAST, NEW = "last", "new"
 MOST_TEXT = 2000
 """The longest subscription, in characters of its text, that is shown to others as it is."""
 

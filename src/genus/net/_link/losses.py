@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message
-from genus.net._link.incoming import IncomingKey, IncomingKeys
-from genus.net._link.lateness import LateEvents
+from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
 from genus.net._link.telling import Tellings
 from genus.net._transport import Sending, Transport
@@ -33,10 +32,42 @@ GONE_S = 30.0
 """How long a gateway that took over tells how far the one before it came."""
 MOST_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
+MOST_LATE = 10_000
+"""The largest number of keys and senders whose lateness is remembered until it is told."""
 JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
 BEATS_TO_ALL = 3
 """How many beats tell all keys after a participant has appeared, which may take time to hear the first of them."""
+
+
+class LateEvents:
+    """State: events that came after their deadline since the last report, by key and sender."""
+
+    def __init__(self, time_us: Callable[[], int]) -> None:
+        self._time_us = time_us
+        self._late: dict[tuple[str, bytes], tuple[int, int, int]] = {}
+        self._lock = threading.Lock()
+        self.late = self.expired = 0
+
+    def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
+        """Note the lateness of an event; returns whether it has not expired."""
+        age_us = self._time_us() - times.published_us
+        is_expired = bool(times.expires_us) and age_us > times.expires_us
+        if age_us > times.deadline_us:
+            with self._lock:
+                count, worst, expired = self._late.get((key, sender), (0, 0, 0))
+                if count or len(self._late) < MOST_LATE:
+                    worst = max(worst, age_us - times.deadline_us)
+                    self._late[key, sender] = count + 1, worst, expired + is_expired
+                self.late += 1
+                self.expired += is_expired
+        return not is_expired
+
+    def take(self) -> dict[tuple[str, bytes], tuple[int, int, int]]:
+        """Since the last call, for each key and sender: the number late, the worst lateness, the number expired."""
+        with self._lock:
+            taken, self._late = self._late, {}
+            return taken
 
 
 class TroubleOwner(Protocol):

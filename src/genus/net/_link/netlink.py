@@ -30,16 +30,14 @@ from genus.net._link.groups import Member, QueueGroups, QueueReception
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
-from genus.net._link.lateness import LateEvents
-from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, Losses
+from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.presence import GATE, Participant, Presence
 from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay, RecentPackets
-from genus.net._link.round_trips import RoundTrips
+from genus.net._link.round_trips import RoundTrips, steady_us
 from genus.net._link.shared import NOT_TAKEN, SHARE, SharedKeys, SharedReception, Sharing, group_of
-from genus.net._link.steady import steady_us
 from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport, WindowedTransport

@@ -9,7 +9,7 @@ from genus.bus._qos import QoS, Soft
 from genus.model import Event, nanoseconds
 from genus.net._envelope import SOFT_TIMES
 from genus.net._link.outgoing import Outgoing
-from genus.net._link.steady import steady_us
+from genus.net._link.round_trips import steady_us
 
 _MOST_DEADLINE_US = 2**32 - 1
 

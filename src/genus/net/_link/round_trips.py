@@ -1,16 +1,25 @@
 """Round trips: how long a question takes to other participants, and how far their clocks are from this one."""
 
 import threading
+import time
 
 from genus.net._link.contract import ROUND_TRIPS, Measured
 from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message, is_uid
-from genus.net._link.steady import steady_us
 from genus.net._transport import URGENT, Sending, Transport
 
 ANSWER_S = 0.5
 """How long an answer may take."""
 MOST_ANSWERS = 1000
 """How many answers to one question are taken."""
+_START_NS = time.time_ns() - time.monotonic_ns()
+
+
+def steady_us() -> int:
+    """Microseconds since 1970 by a clock that is never set: the system's time at the start of the process went on.
+
+    So a system clock that is set makes no events of soft channels late.
+    """
+    return (_START_NS + time.monotonic_ns()) // 1000
 
 
 class RoundTrips:

@@ -51,16 +51,16 @@ class SealedTransport:
     def __init__(self, transport: Transport, realm: str, key: bytes) -> None:
         self._transport = transport
         self._roots = (f"{realm}/", f"{ROOT}/{realm}/")
-        self._key = blake2b(key, digest_size=32, person=b"genus realm key").digest()
+        own = blake2b(key, digest_size=32, person=b"genus realm key").digest()
+        self._keyed = blake2b(digest_size=SEAL_BYTES, key=own)
         self._rejected: Counter[str] = Counter()
         self._receiver: Receiver | None = None
 
     def _seal(self, key: str, envelope: bytes, payload: bytes) -> bytes:
         name = key.encode()
         lengths = len(name).to_bytes(4, "big") + len(envelope).to_bytes(4, "big")
-        made = blake2b(lengths, digest_size=SEAL_BYTES, key=self._key)
-        made.update(name + envelope)
-        made.update(payload)
+        made = self._keyed.copy()
+        made.update(b"".join((lengths, name, envelope, payload)))
         return made.digest()
 
     def sealed(self, key: str, envelope: bytes, payload: bytes) -> bytes:
