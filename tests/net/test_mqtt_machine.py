@@ -47,7 +47,8 @@ def machine_with(*items: Outgoing, **session: Any) -> ClientMachine:
 
 def test_connect_asks_for_the_session() -> None:
     will = mqtt5.Will("tokens", payload=b"", retain=True)
-    machine = machine_with(clean_start=False, expires_s=60, keep_alive_s=7, user="ann", password=b"secret", will=will)
+    asked = {"clean_start": False, "expires_s": 60, "keep_alive_s": 7, "user": "ann", "password": b"secret"}
+    machine = machine_with(**asked, will=lambda: will)
     connect = Served(machine).connect
     assert (connect.client_id, connect.clean_start, connect.session_expiry_interval) == ("client", False, 60)
     assert (connect.keep_alive, connect.username, connect.password) == (7, "ann", b"secret")

@@ -13,7 +13,7 @@ import mqtt5
 import msgspec
 
 from genus.errors import BusError
-from genus.model import Event
+from genus.model import Event, name_of
 from genus.net._link.foreign import ForeignLoss, ForeignSource, Found, Take
 from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.transport import MqttTransport
@@ -120,7 +120,7 @@ class Sparkplug(ForeignSource):
             self._put(messages)
         if not messages:
             reason = "the edge node is not online" if self._is_up else "no connection"
-            self._take("", ForeignLoss(frozenset([type(event).__name__]), 1, reason, is_own=True), b"")
+            self._take("", ForeignLoss(frozenset([name_of(type(event))]), 1, reason, is_own=True), b"")
 
     def last_events(self) -> list[Event]:
         """Return presence and newest values of edge nodes and devices."""
