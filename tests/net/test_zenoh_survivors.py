@@ -5,12 +5,15 @@ from the first event that it received. Each process publishes without a pause.
 """
 
 import json
+import os
 import random
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from shutil import which
 from typing import Any
 
 import pytest
@@ -205,8 +208,30 @@ def test_each_process_is_killed_or_paused_in_turn(members: Members, seed: int, l
     members.check()
 
 
+def _connections(pid: int) -> set[tuple[str, str]]:
+    """The TCP connections of a process: its own ends and the other ones."""
+    lines = subprocess.run(["ss", "-tnp"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return {(words[3], words[4]) for words in map(str.split, lines) if f"pid={pid}," in words[-1]}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(which("ss") is None or os.geteuid() != 0, reason="only root can cut a connection, with ss -K")
+def test_two_processes_whose_connection_is_cut_connect_again(members: Members) -> None:
+    """Both still have all other connections, so nothing but the gap shows that one is missing."""
+    for _ in range(3):
+        members.add()
+    members.meet()
+    second, third = (_connections(each._process.pid) for each in members.alive[1:])
+    between = [(own, other) for own, other in second if (other, own) in third]
+    assert between
+    for own, other in between:
+        subprocess.run(["ss", "-K", "-tn", "src", own, "dst", other], capture_output=True, check=True)
+    members.meet()
+    members.check()
+
+
 def test_the_connection_is_told_as_it_is() -> None:
-    """Alone at its own meeting place a process is connected; where a stranger has taken the port it is not."""
+    """A process alone is connected to its own meeting place, is told when that is gone, and takes it again."""
     port = free_port()
     with participant(f"r?port={port}") as (transport, alone):
         wait_for(lambda: alone.connections == [True])

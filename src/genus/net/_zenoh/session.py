@@ -2,9 +2,8 @@
 
 Without a server, processes of a machine meet at a known port of its loopback interface. One of them holds this meeting
 place: a router of zenoh of its own, beside the session that it sends and receives with. Every session connects to the
-port; the router tells them of each other, they connect to each other, and packets go the direct way. It carries packets
-only between two that have lost their connection. When its process ends, any other one takes the port, and all connect
-to it again.
+port; the router tells them of each other, they connect to each other, and packets go the direct way. When its process
+ends, any other one takes the port, and all connect to it again.
 """
 
 import json
@@ -143,7 +142,7 @@ def _make_config(settings: dict[str, Any], file: Path | None = None) -> "zenoh.C
 
 _COMMON = {
     "scouting/multicast/enabled": False,
-    "scouting/gossip/multihop": True,
+    "scouting/gossip/multihop": True,  # two that lost their connection hear of each other again
     "connect/retry": RETRY,
     "transport/link/tx/lease": LEASE_MS,
     "transport/unicast/open_timeout": LEASE_MS,
