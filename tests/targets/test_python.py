@@ -4,8 +4,6 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-import pytest
-
 from genus import Event, Float32, Int8, Kind, Maybe, Subscription, open_bus, this
 from genus.targets import dispatch, python
 
