@@ -35,7 +35,7 @@ from genus.model._check import describe_invalid, invalid_decoded_finders
 from genus.model._event import create_event
 from genus.model._types import type_text
 from genus.model._units import describe_units, unit_conversion
-from genus.model._unread import keep_unread
+from genus.model._unread import keep_unread, unread_values
 
 UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""
@@ -313,6 +313,12 @@ def unwrap_map(owner: str, known: Mapping[str, Attribute], body: bytes | msgspec
     read = {name: unwrap(owner, known[name], value) for name, value in fields.items() if name in known}
     bare = {name: value for name, value in read.items() if value is not None}
     return _encode(fields | bare) if bare else None
+
+
+def plain_unread(event: Event) -> dict[str, Any]:
+    """The values of an event that were kept, for formats other than msgpack: those without a unit or number."""
+    kept = unread_values(event).items()
+    return {name: _decode_any(value) for name, value in kept if _unwrap(value) is None and _number_of(value) is None}
 
 
 def in_unit(value: msgspec.Raw, unit: str) -> msgspec.Raw:
