@@ -219,6 +219,15 @@ def test_a_value_that_is_too_wide_after_conversion_goes_on_in_the_unit_of_the_cl
     assert again == Recorded(0, large(height=3000))
 
 
+def test_a_cloudevent_has_what_was_not_read() -> None:
+    from genus.net._cloudevents import CloudEventWriter
+    from genus.net._envelope import Origin
+
+    seen, _ = read(OLD, encode_event(NEW(lane=300, category=Newer.BUS), 0))
+    written = msgspec.json.decode(CloudEventWriter().write_structured(seen, Origin(b"12345678", 1), "k"))
+    assert written["data"] == {"lane": 300, "category": "bus"}
+
+
 def test_the_key_of_a_forwarded_event_says_what_its_sender_said() -> None:
     from genus.targets.topics import EventKeys
 

@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_python_target_shows_every_class() -> None:
     shown = genus("explain", "-t", "weather.py", "Reading has place where celsius > 3", "--target", "python").stdout
     assert "def matches(e):  # Thermometer, Freezer\n" in shown
-    assert "    return a_place is not None and a_celsius > 3.0\n" in shown
+    assert "    return a_place is not None and a_celsius is not None and a_celsius > 3.0\n" in shown
     assert "def matches(e):  # Reading, Barometer\n    return False\n" in shown
 
 

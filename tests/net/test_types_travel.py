@@ -36,7 +36,11 @@ from tests.net.zenoh_network import free_port
 HEAD = """
 from typing import Annotated
 from genus import Event, Kind, Maybe
-from genus.model import Renamed, Unit
+from genus.model import Renamed, Unit, UInt8, UInt16
+import enum
+
+Colour0 = enum.Enum("Colour", {"RED": "red"})
+Colour1 = enum.Enum("Colour", {"RED": "red", "BLUE": "blue"})
 
 class Wet(Kind): ...
 class Hot(Kind): ...
@@ -59,7 +63,13 @@ class Evolution:
             name = "level" if age and is_renamed else "height"
             probe = {"number": "int", "speed": speed, name: level}
             self.ages[age]["Probe"] = (f"Event{tagged}", probe)
-            self.ages[age]["Puddle"] = ("Event, Wet", {"number": "int", "depth": "Maybe[float]"})
+            own = {
+                "number": "int",
+                "depth": "Maybe[float]",
+                "colour": f"Maybe[Colour{age}]",
+                "size": f"Maybe[UInt{8 << age}]",
+            }
+            self.ages[age]["Puddle"] = ("Event, Wet", own)
         self._grow()
 
     def _grow(self) -> None:
@@ -122,6 +132,10 @@ class Evolution:
 
     def _value(self, note: str) -> Any:
         choices: dict[str, list[Any]] = {"str": ["a", "b"], "bool": [True, False], "float": [0.0, 36.0, 72.0]}
+        if "Colour" in note:
+            return self.random.choice(["red", "blue"] if "Colour1" in note else ["red"])
+        if "UInt" in note:
+            return self.random.choice([1, 300] if "UInt16" in note else [1])
         for kind, values in choices.items():
             if kind in note:
                 return self.random.choice(values)
@@ -145,6 +159,9 @@ class Evolution:
             if types == {name} if is_exact else types <= self.above(there, name):
                 declared = self.attributes(here if name in self.ages[here] else there, name)
                 known = {"place", *(self._name(each, here) for each in declared)}
+                values = {
+                    a: v for a, v in values.items() if here or v not in ("blue", 300) or a not in ("colour", "size")
+                }
                 shared = {
                     self._name(each, here): self._converted(each, value, here, there) for each, value in values.items()
                 }

@@ -35,7 +35,7 @@ from genus.model._check import describe_invalid, invalid_decoded_finders
 from genus.model._event import create_event
 from genus.model._types import type_text
 from genus.model._units import describe_units, unit_conversion
-from genus.model._unread import keep_unread
+from genus.model._unread import keep_unread, unread_values
 
 UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""
@@ -223,17 +223,10 @@ class MapReader:
         if value == NIL:
             return value
         attribute, convert = self._own[name], self._converters.get(sent)
-        if isinstance(attribute.type, ChoiceType) and (number := _number_of(value)) is not None:
-            values = attribute.type.values
-            return msgspec.Raw(_encode(values[number])) if number < len(values) else value
-        if (wrapped := _unwrap(value)) is not None:
-            unit, value = wrapped
-            is_same = attribute.unit in (None, unit)
-            convert = None if is_same else converter(name_of(self.type), attribute, unit)
-        if convert is None:
-            return value
-        decode = _DECODERS.get(type(attribute.type), _decode_any)
-        return msgspec.Raw(_encode(convert(decode(value))))
+        bare = unwrap(name_of(self.type), attribute, value)
+        if bare is not None:
+            return bare
+        return value if convert is None else _converted(attribute, value, convert)
 
     def _with_unit(self, sent: str, value: msgspec.Raw) -> msgspec.Raw:
         """A value together with the unit that its sender stated."""
@@ -290,6 +283,42 @@ def _number_of(value: msgspec.Raw) -> int | None:
     """The number of a value of an enumeration that was kept by its number; None for any other value."""
     data = _extension(value, AT_NUMBER)
     return None if data is None else int.from_bytes(data[:8], "big")
+
+
+def _converted(attribute: Attribute, value: msgspec.Raw, convert: Convert) -> msgspec.Raw:
+    decode = _DECODERS.get(type(attribute.type), _decode_any)
+    return msgspec.Raw(_encode(convert(decode(value))))
+
+
+def unwrap(owner: str, attribute: Attribute, value: msgspec.Raw) -> msgspec.Raw | None:
+    """What an attribute has as its value for one that was kept with its unit or number; None for any other value.
+
+    A number that the attribute does not have stays one. EventError if the value cannot be converted.
+    """
+    if memoryview(value)[0] not in _EXTENSIONS:
+        return None
+    if isinstance(attribute.type, ChoiceType) and (number := _number_of(value)) is not None:
+        return value_at(attribute.type.values, number)
+    if (wrapped := _unwrap(value)) is None:
+        return None
+    unit, bare = wrapped
+    if attribute.unit in (None, unit):
+        return bare
+    return _converted(attribute, bare, converter(owner, attribute, unit))
+
+
+def unwrap_map(owner: str, known: Mapping[str, Attribute], body: bytes | msgspec.Raw) -> bytes | None:
+    """A map without the wrappings of values that were kept; None if it has none."""
+    fields = _open(body)
+    read = {name: unwrap(owner, known[name], value) for name, value in fields.items() if name in known}
+    bare = {name: value for name, value in read.items() if value is not None}
+    return _encode(fields | bare) if bare else None
+
+
+def plain_unread(event: Event) -> dict[str, Any]:
+    """The values of an event that were kept, for formats other than msgpack: those without a unit or number."""
+    kept = unread_values(event).items()
+    return {name: _decode_any(value) for name, value in kept if _unwrap(value) is None and _number_of(value) is None}
 
 
 def in_unit(value: msgspec.Raw, unit: str) -> msgspec.Raw:

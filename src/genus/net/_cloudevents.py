@@ -25,6 +25,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from genus.bus._attribute_map import plain_unread
 from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.model import (
@@ -46,6 +47,7 @@ from genus.model._check import describe_invalid, invalid_decoded_finders, invali
 from genus.model._plain import encodable_value
 from genus.model._signature import retyped_attributes
 from genus.model._types import int_range, is_encodable
+from genus.model._unread import unread_types, unread_values
 from genus.model._values import LONGEST, SHORTEST, own_bounds
 from genus.net._envelope import NUMBERS, Origin
 from genus.records import RecordWriter, Rejected
@@ -201,7 +203,7 @@ class CloudEventWriter:
             _uri_of_source[event.source],
             plan.name,
             _JSON,
-            event if plan.is_usual(event) else plan.data_of(event),
+            event if plan.is_usual(event) and not (unread_types and unread_values(event)) else plan.data_of(event),
             time if time is None or time.tzinfo is UTC else time.astimezone(UTC),
             event.place or None,
             plan.schema,
@@ -232,7 +234,7 @@ class _WritePlan:
         """The data of an event with an unusual value; EventError if a value is not one of its attribute."""
         if (invalid := self._find_invalid(event)) is not None:
             raise EventError(describe_invalid(event, invalid).message)
-        return self._write(event)
+        return {**plain_unread(event), **self._write(event)}
 
 
 def _usual_tester(cls: type[Event]) -> Callable[[Event], bool]:

@@ -8,8 +8,9 @@ that of its frame; a damaged part between blocks has the position of its last by
 A struct is made of each type in the catalog, by which msgspec decodes and checks the attributes of an event in one
 step. Durations, opaque values and the range of times are checked as columns. Values of other units than the catalog's
 are converted one by one by the functions of the bus, which give the same bits. Values are checked as the bus does, and
-more strictly in two cases, because a catalog has no defaults and a table no unknown columns: an attribute that the type
-does not have, and a required attribute that is missing, make a dead letter.
+more strictly, because a catalog has no defaults and a table no unknown columns: an attribute or a value that the type
+does not have, and a required attribute that is missing, make a dead letter, which has the whole event. It is ingested
+whole once the catalog has grown; a row without the value would have to be found and replaced then.
 """
 
 import io
@@ -25,7 +26,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from genus.bus._attribute_map import UNITS_OF, Convert, converter, decode_units
+from genus.bus._attribute_map import UNITS_OF, Convert, converter, decode_units, unwrap_map
 from genus.bus._block_events import ReadBlock, events_in
 from genus.bus._block_index import index_of
 from genus.bus._blocks import HEADER, block_at
@@ -260,6 +261,7 @@ class TypeReader:
     def __init__(self, plan: TypePlan) -> None:
         self._plan = plan
         self._decode = msgspec.msgpack.Decoder(_struct(plan)).decode
+        self._known = {name: each for each in plan.attributes for name in (each.name, *each.former)}
 
     def read(self, run: StoredRun) -> tuple[pa.RecordBatch, dict[int, str]]:
         """The columns of a run, and the rows that are not events with the reasons."""
@@ -295,17 +297,26 @@ class TypeReader:
             try:
                 done.extend(map(self._decode, rest))  # keeps the results before one that fails
             except Exception as problem:  # msgspec's errors, UnicodeDecodeError, OverflowError, RecursionError
-                wrong[len(done)] = str(problem)
-                done.append(None)
+                found = self._decode_kept(maps[len(done)])
+                if found is None:
+                    wrong[len(done)] = str(problem)
+                done.append(found)
         return done, wrong
+
+    def _decode_kept(self, body: bytes | msgspec.Raw) -> Any:
+        """The struct of an event with values that its recorder could not read and kept; None if it is no event."""
+        try:
+            bare = unwrap_map(self._plan.name, self._known, body)
+            return None if bare is None else self._decode(bare)
+        except Exception:  # as above; and a value that cannot be converted
+            return None
 
     def _converters(self, units: Mapping[str, str]) -> dict[str, Convert]:
         """Functions that convert the values of attributes whose units are not those of the catalog, by stored name."""
-        known = {name: each for each in self._plan.attributes for name in (each.name, *each.former)}
         return {
-            name: converter(self._plan.name, known[name], unit)
+            name: converter(self._plan.name, self._known[name], unit)
             for name, unit in units.items()
-            if name in known and known[name].unit not in (None, unit)
+            if name in self._known and self._known[name].unit not in (None, unit)
         }
 
 
