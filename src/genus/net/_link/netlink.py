@@ -23,7 +23,15 @@ from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
-from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
+from genus.net._link.channels import (
+    Measured,
+    NetPublisher,
+    RoundTrips,
+    check_abilities,
+    check_measured,
+    sending_of,
+    steady_us,
+)
 from genus.net._link.control import LAST, NEW, control_key
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.groups import Member, QueueGroups, QueueReception
@@ -34,9 +42,7 @@ from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, 
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.presence import GATE, Participant, Presence
-from genus.net._link.publisher import NetPublisher
 from genus.net._link.relays import NetRelay, RecentPackets
-from genus.net._link.round_trips import RoundTrips, steady_us
 from genus.net._link.shared import NOT_TAKEN, SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
