@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,7 @@ MOST_ANSWERS = 1000
 """How many answers to one question are taken."""
 _START_NS = time.time_ns() - time.monotonic_ns()
 _MOST_DEADLINE_US = 2**32 - 1
+Published: TypeAlias = Callable[[Event, int, str, str | None], None]
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -144,48 +145,29 @@ class RoundTrips:
         return [(at - asked_us, pong.answered_us - (asked_us + at) // 2) for at, pong in answers]
 
 
-class PublisherOwner(Protocol):
-    """What a publisher needs of its link."""
-
-    def deliver_own(self, event: Event) -> None:
-        """Give an event to the subscribers of this bus."""
-
-    def send_to_groups(self, event: Event) -> None:
-        """Send an event to one of each group that shares it."""
-
-    @property
-    def has_relays(self) -> bool:
-        """Whether gateways use the link."""
-
-    def relay_own(self, event: Event, number: int, kept: str | None) -> None:
-        """Give an event to gateways."""
-
-    def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
-        """Keep an event for gateways."""
-
-    def withdraw(self, publisher: "NetPublisher") -> None:
-        """End an announcement."""
-
-
 class NetPublisher(Publisher):
-    """Handle for publishing one type on a network."""
+    """Handle for publishing one type on a network.
 
-    def __init__(self, link: PublisherOwner, outgoing: Outgoing, qos: QoS, on_trouble: TroubleHandler | None) -> None:
-        self.type = outgoing.type
-        self.on_trouble = on_trouble
-        self._link, self._outgoing = link, outgoing
+    `published` is called with each event that was sent, its number, and key and value under which it is kept.
+    """
+
+    def __init__(
+        self,
+        outgoing: Outgoing,
+        qos: QoS,
+        on_trouble: TroubleHandler | None,
+        published: Published,
+        end: Callable[["NetPublisher"], object],
+    ) -> None:
+        self.type, self.on_trouble = outgoing.type, on_trouble
+        self._outgoing, self._published, self._end = outgoing, published, end
         self._soft = qos if isinstance(qos, Soft) else None
 
     def publish(self, event: Any) -> None:
         """Send an event, and give it to this bus's own subscribers."""
         number = self._outgoing.send(event, self._times(event) if self._soft is not None else b"")
-        kept = self._outgoing.kept_value(event) if self._outgoing.keep is not None else None
-        if kept is not None:
-            self._link.keep_own(self._outgoing.kept_key(event, kept), event, number, kept)
-        self._link.send_to_groups(event)
-        self._link.deliver_own(event)
-        if self._link.has_relays:
-            self._link.relay_own(event, number, kept)
+        kept = self._outgoing.kept_value(event)
+        self._published(event, number, "" if kept is None else self._outgoing.kept_key(event, kept), kept)
 
     def _times(self, event: Event) -> bytes:
         """The time of publishing, the deadline and the expiry, after it; the event's own override the channel's."""
@@ -209,4 +191,4 @@ class NetPublisher(Publisher):
 
     def withdraw(self) -> None:
         """Publish no more."""
-        self._link.withdraw(self)
+        self._end(self)

@@ -431,7 +431,7 @@ class NetLink(Link, RelayLink):
         sending = sending_of(qos, self._reliable, keep)
         self._manners[cls] = msgspec.structs.replace(sending, keep=False)
         outgoing = self._outgoing.outgoing(cls, sending, keep)
-        publisher = NetPublisher(self, outgoing, qos, on_trouble)
+        publisher = NetPublisher(outgoing, qos, on_trouble, self._published, self._withdraw)
         self._publishers[publisher] = None
         self._tell_conflicts([cls], on_trouble)
         return publisher
@@ -445,9 +445,17 @@ class NetLink(Link, RelayLink):
             raise BusError("round trips cannot be measured in a handler of the bus; announce soft channels elsewhere")
         return self._round_trips.measure() if self.participants() else None
 
-    def withdraw(self, publisher: NetPublisher) -> None:
-        """End an announcement."""
+    def _withdraw(self, publisher: NetPublisher) -> None:
         self._publishers.pop(publisher, None)
+
+    def _published(self, event: Event, number: int, key: str, kept: str | None) -> None:
+        """Give an event that a channel has sent to all others that get it; it is kept for gateways that come later."""
+        if kept is not None:
+            self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
+        self.send_to_groups(event)
+        self.deliver_own(event)
+        if self.relays:
+            self.relay_own(event, number, kept)
 
     def deliver_own(self, event: Event) -> None:
         """Give an event that was published here to the subscribers of this bus."""
@@ -519,11 +527,6 @@ class NetLink(Link, RelayLink):
 
     # -- gateways ----------------------------------------------------------------------------------------------------
 
-    @property
-    def has_relays(self) -> bool:
-        """Whether gateways use this link."""
-        return bool(self.relays)
-
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
         patterns, wants, kept = self._patterns, self._own_wants, self._kept.all
@@ -547,10 +550,6 @@ class NetLink(Link, RelayLink):
     def relay_own(self, event: Event, number: int, kept: str | None) -> None:
         """Give an event that was published here to the gateways that want it."""
         self.give_relays(Arrival(event, Origin(self.uid, number), kept))
-
-    def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
-        """Keep an event that was published here for gateways that come later."""
-        self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
 
     def _forget_sent(self, key: str, number: int | None) -> None:
         """Keep no event of a key, as others were told; gateways are, too, if it was said here."""
