@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message
+from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
 from genus.net._transport import Sending, Transport
@@ -86,6 +87,7 @@ class TroubleOwner(Protocol):
     now: Callable[[], float]
     transport: Transport
     realm: str
+    held: HeldPackets
 
     @property
     def turn(self) -> int:
@@ -99,9 +101,6 @@ class TroubleOwner(Protocol):
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""
-
-    def read_with(self, incoming: IncomingKeys, key: str, read: Callable[[IncomingKey | str], None]) -> None:
-        """Call a function with what reads the packets of a key, once that is known."""
 
 
 class Losses:
@@ -149,7 +148,7 @@ class Losses:
 
     def _compare(self, sender: bytes, key: str, before: int, newest: int) -> None:
         if self._owner.subscribed_since(key) is not None:
-            self._owner.read_with(self._incoming, key, partial(self._compare_key, sender, before, newest))
+            self._owner.held.read_with(self._incoming, key, partial(self._compare_key, sender, before, newest))
 
     def _compare_key(self, sender: bytes, before: int, newest: int, known: IncomingKey | str) -> None:
         since = None if isinstance(known, str) else self._owner.subscribed_since(known.key)

@@ -5,9 +5,9 @@ and keeps the contract of channels. The transport carries bytes. Work that takes
 losses, troubles) is done by one thread, every 0.1 s.
 """
 
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -35,6 +35,7 @@ from genus.net._link.channels import (
 from genus.net._link.control import LAST, NEW, control_key
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.groups import Member, QueueGroups, QueueReception
+from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
@@ -44,7 +45,7 @@ from genus.net._link.patterns import Patterns
 from genus.net._link.presence import GATE, Participant, Presence
 from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.shared import NOT_TAKEN, SHARE, SharedKeys, SharedReception, Sharing, group_of
-from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
+from genus.net._link.types import Conflict, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
@@ -57,10 +58,9 @@ LINGER_S = 10.0
 """How long one that has left a queue takes what is under way to it, for the others."""
 MOMENT_S = 0.05
 """How long a token is under way."""
-MOST_CONFLICTS = 200
-"""The largest number of refused statements that later subscriptions are told of."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
+log = logging.getLogger("genus.net")
 
 
 class Listening:
@@ -109,13 +109,10 @@ class NetLink(Link, RelayLink):
         counts = self._incoming.counts
         self._foreign = ForeignMessages(foreign, transport, realm, counts, self._deliver_foreign, self._lose_foreign)
         self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
-        self._held = HeldPackets()
+        self.held = HeldPackets(now)
         self._new_root = control_key(realm, NEW) + "/"
         self._hears_new = False
-        self._unstated: deque[type] = deque()
-        """Types that were subscribed to and are still to be stated."""
         self._are_types_due = False
-        self._conflicts: list[Conflict] = []
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
         self._patterns = Patterns(transport, realm, now)
@@ -238,7 +235,7 @@ class NetLink(Link, RelayLink):
             self._listenings[listening] = None
         self._incoming.subscriptions_changed()
         self._own_wants.add(subscription)
-        self._unstated.extend(subscription.types)
+        self.stated.state_later(subscription.types)
         self._tell_conflicts(subscription.types, on_trouble)
         self._wants_changed()
         return lambda: self._unlisten(listening)
@@ -354,7 +351,7 @@ class NetLink(Link, RelayLink):
             check(what)
         except BusError as problem:
             if str(problem) not in self._incoming.counts.rejections.counts:
-                _log().warning("%s", problem)
+                log.warning("%s", problem)
             self._incoming.counts.rejections.add(str(problem))
             return False
         return True
@@ -647,32 +644,23 @@ class NetLink(Link, RelayLink):
             else:
                 self._first_packet(key, envelope, payload)
         except Exception:
-            _log().exception("a packet of %r could not be read", key)
+            log.exception("a packet of %r could not be read", key)
 
     def _first_packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         control = self._control.get(key)
         if control is not None:
             control(payload)
         elif key.startswith(SHARE):
-            self._shared.packet(key, envelope, payload, self._read_packet)
+            self._shared.packet(key, envelope, payload, self.held.read)
         elif self.stated.is_statement(key):
             self._take_statement(key, payload)
         elif key.startswith(self._new_root):
             event_key = f"{self.realm}/{key.removeprefix(self._new_root)}"
-            self.read_with(self._incoming, event_key, partial(self._read_copy, envelope, payload), len(payload))
+            self.held.read_with(self._incoming, event_key, partial(self._read_copy, envelope, payload), len(payload))
         elif not self._foreign.packet(key, payload):
-            self._read_packet(self._incoming, key, envelope, payload)
+            self.held.read(self._incoming, key, envelope, payload)
 
     # -- types that are not known yet --------------------------------------------------------------------------------
-
-    def _read_packet(self, incoming: IncomingKeys, key: str, envelope: bytes, payload: bytes) -> None:
-        def read(known: IncomingKey | str) -> None:
-            if isinstance(known, str):
-                incoming.counts.reject(known, key, payload)
-            else:
-                known.read(envelope, payload)
-
-        self.read_with(incoming, key, read, len(payload))
 
     def _read_copy(self, envelope: bytes, payload: bytes, known: IncomingKey | str) -> None:
         """Read a copy of an event of a new class, if it is wanted and did not come by itself."""
@@ -681,52 +669,9 @@ class NetLink(Link, RelayLink):
         if self.count_subscriptions(known.type) or any(relay.wants_type(known.type) for relay in list(self.relays)):
             known.read(envelope, payload)
 
-    def read_with(
-        self, incoming: IncomingKeys, key: str, read: Callable[[IncomingKey | str], None], size: int = 0
-    ) -> None:
-        """Call a function with what reads the packets of a key, or with the reason why they cannot be read.
-
-        If the type of the key is not known, that is done when it has been stated, or after a short time.
-        """
-        known: IncomingKey | str | None = incoming.get(key)
-        if known is None:
-            with self._held.lock:
-                if (incoming, key) in self._held or incoming.is_unknown(key):
-                    self._held.add((incoming, key), read, size, self.now())
-                    if self._held.is_full:
-                        self._release(self._held.find())
-                    return
-                known = incoming.find(key)
-        read(known)
-
     def hold(self, key: str, read: Callable[[IncomingKey | str], None], size: int) -> bool:
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
-        with self._held.lock:
-            if self._held.is_full:
-                return False
-            self._held.add((self._incoming, key), read, size, self.now())
-            return True
-
-    def _release(self, keys: Iterable[HeldKey], *, waits: bool = False) -> None:
-        """Read what was held of some keys, in its order and before anything that comes meanwhile."""
-        for incoming, key in keys:
-            with self._held.lock:
-                if (held := self._held.take((incoming, key))) is None:
-                    continue
-                known = incoming.get(key) or incoming.make(key)
-                if not isinstance(known, str):
-                    known.waits = waits
-                for read in held:
-                    try:
-                        read(known)
-                    except Exception:
-                        _log().exception("a packet of %r could not be read", key)
-                incoming.put(key, known)
-
-    def _release_known(self) -> None:
-        """Read what was held for types that are known by now."""
-        known = [(incoming, key) for incoming, key in self._held.find() if not incoming.is_unknown(key)]
-        self._release(known, waits=True)
+        return self.held.hold(self._incoming, key, read, size)
 
     def _take_statement(self, key: str, payload: bytes) -> None:
         taken = self.stated.take(key, payload)
@@ -734,19 +679,16 @@ class NetLink(Link, RelayLink):
             self._incoming.counts.rejections.add(taken, key, payload)
         elif isinstance(taken, Conflict):
             self._incoming.counts.rejections.add(taken.reason, key, payload)
-            if len(self._conflicts) < MOST_CONFLICTS:
-                self._conflicts.append(taken)
             self._losses.refuse_type(taken.type, taken.reason, self._concerned_by(taken.types))
         elif taken is not None:
             self._incoming.types_changed(taken.table.types[taken.name].family)
-            self._release_known()
+            self.held.release_known()
             self._are_types_due = True
 
     def _tell_conflicts(self, types: Iterable[type], handler: TroubleHandler | None) -> None:
         """Tell a new subscription or channel of the statements about its types that were refused before."""
-        names = {name_of(cls) for cls in types}
-        for conflict in list(self._conflicts):
-            if handler is not None and names & conflict.types:
+        for conflict in self.stated.conflicts_about(types):
+            if handler is not None:
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[TroubleHandler]:
@@ -786,7 +728,7 @@ class NetLink(Link, RelayLink):
         try:
             self._read_token(key, is_present)
         except Exception:
-            _log().exception("a token could not be read: %.200r", key)
+            log.exception("a token could not be read: %.200r", key)
 
     def _read_token(self, key: str, is_present: bool) -> None:
         if key.startswith(self._groups.token_root):
@@ -899,14 +841,13 @@ class NetLink(Link, RelayLink):
             try:
                 self.tick()
             except Exception:
-                _log().exception("the link of %s failed in its regular work", self.medium)
+                log.exception("the link of %s failed in its regular work", self.medium)
 
     def tick(self) -> None:
         """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
         now = self.now()
-        while self._unstated:
-            self.stated.state(self._unstated.popleft())
-        self._release(self._held.find(before=now - HOLD_S))
+        self.stated.state_waiting()
+        self.held.release_old()
         if now - self._beat_at >= BEAT_S or self._are_types_due:
             self._are_types_due = False
             self._check_types()
@@ -929,7 +870,7 @@ class NetLink(Link, RelayLink):
             return
         self._types_seen.update(new)
         self._incoming.types_changed()
-        self._release_known()
+        self.held.release_known()
         with self._lock:
             listenings = list(self._listenings)
         for listening in listenings:
@@ -948,9 +889,3 @@ class NetLink(Link, RelayLink):
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
-
-
-def _log() -> Any:
-    import logging
-
-    return logging.getLogger("genus.net")
