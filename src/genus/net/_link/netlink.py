@@ -34,7 +34,6 @@ from genus.net._link.channels import (
 )
 from genus.net._link.control import LAST, NEW, control_key
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
-from genus.net._link.groups import Member, QueueGroups, QueueReception
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
@@ -43,8 +42,8 @@ from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, 
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import Patterns
 from genus.net._link.presence import GATE, Participant, Presence
+from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import NetRelay, RecentPackets
-from genus.net._link.shared import NOT_TAKEN, SHARE, SharedKeys, SharedReception, Sharing, group_of
 from genus.net._link.types import Conflict, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport, WindowedTransport
@@ -54,8 +53,6 @@ from genus.targets.topics import compile as compile_topics
 TICK_S = 0.1
 INTEREST_S = 1.0
 """How long after the connection was made it takes at most until what others want is known."""
-LINGER_S = 10.0
-"""How long one that has left a queue takes what is under way to it, for the others."""
 MOMENT_S = 0.05
 """How long a token is under way."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
@@ -114,17 +111,14 @@ class NetLink(Link, RelayLink):
         self._hears_new = False
         self._are_types_due = False
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
-        self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
+        self._shared = SharedKeys(self, self._incoming)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
-        self._groups = QueueGroups(realm, self._hex, self._other_wants.is_wanted)
+        self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
         self._late = LateEvents(steady_us)
         self._listenings: dict[Listening, None] = {}
-        self._sharings: dict[Sharing, None] = {}
-        self._lingering: list[tuple[float, Callable[[], None]]] = []
-        """Members of groups that have left, and how to end them when nothing can be under way any more."""
         self._publishers: dict[NetPublisher, None] = {}
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
@@ -177,24 +171,9 @@ class NetLink(Link, RelayLink):
         outgoing = self._sends.get(event.__class__) or self._open_send(event.__class__)
         number = outgoing.send(event)
         if self._groups.members:
-            self.send_to_groups(event)
+            self._groups.send(event)
         if self.relays:
             self.relay_own(event, number, None)
-
-    def send_to_groups(self, event: Event, origin: Origin | None = None) -> None:
-        """Send an event to one of each group that shares it; `origin` if it was published on another network."""
-        for text in self._groups.wanting(event) if self._groups.members else ():
-            self._send_to_group(text, origin, event)
-
-    def _send_to_group(self, text: str, origin: Origin | None, event: Event) -> None:
-        uid, name = self._groups.next_of(text) or ("", "")
-        if uid == self._hex:
-            self._groups.deliver(name, event)
-        elif uid:
-            sending = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
-            self._outgoing.outgoing(type(event), sending).send_to(uid, name, event, origin)
-        else:
-            self._incoming.counts.rejections.add(NOT_TAKEN)
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events that were published here, in their order; neighbours of one key travel in common packets.
@@ -208,7 +187,7 @@ class NetLink(Link, RelayLink):
         for outgoing, some, prepared in made:
             numbers = outgoing.send_all(some, prepared)
             for event in some if self._groups.members else ():
-                self.send_to_groups(event)
+                self._groups.send(event)
             if self.relays:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
@@ -272,72 +251,25 @@ class NetLink(Link, RelayLink):
         """Call a function with this participant's share of what a subscription matches."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
-            return self._join_group(subscription, deliver, on_trouble)
-        group = group_of(subscription, self.transport.dialect)
-        rejections = self._incoming.counts.rejections
-        types = subscription.types
-        reception = SharedReception(deliver, self.now, self.stated, self.is_on_time, rejections, types)
-        compile = partial(self._compile_again, subscription)
-        sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
-        self._begin_share(sharing, subscription)
-        return lambda: self._end_share(sharing, subscription)
-
-    def _join_group(
-        self,
-        subscription: Subscription,
-        deliver: Callable[[Event], bool],
-        on_trouble: Callable[[], list[TroubleHandler]],
-    ) -> Callable[[], None]:
-        rejections, types = self._incoming.counts.rejections, subscription.types
-        reception = QueueReception(deliver, self.now, self.stated, self.is_on_time, rejections, types)
-        member = Member(str(subscription), reception, on_trouble, self.now())
-        reception.on_left = partial(self._send_to_group, member.text, None)
-        root = self._groups.root_of(member)
-        unsubscribe = self.transport.subscribe(f"{root}/{self.transport.dialect.rest}")
-        undeclare = self.transport.declare(self._groups.join(member))
+        can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
+        end = (self._shared if can_share else self._groups).join(subscription, deliver, on_trouble)
         self._own_wants.add(subscription)
         self._wants_changed()
+        ends = [end]
+        return lambda: self._end_share(subscription, ends)
 
-        def end() -> None:
-            if not self._closing.is_set():
-                undeclare()
-                self._groups.leave(member)
-                self._own_wants.remove(subscription)
-                self._wants_changed()
-                self._lingering.append((self.now() + LINGER_S, end_receiving))
-
-        def end_receiving() -> None:
-            unsubscribe()
-            self._groups.end(member)
-            self._incoming.forget_below(root)
-
-        return end
-
-    def _begin_share(self, sharing: Sharing, subscription: Subscription) -> None:
-        try:
-            sharing.subscribe()
-        except BaseException:
-            sharing.end()
-            raise
-        with self._lock:
-            self._sharings[sharing] = None
-        self._own_wants.add(subscription)
-        self._wants_changed()
-
-    def _end_share(self, sharing: Sharing, subscription: Subscription) -> None:
-        with self._lock:
-            is_there = sharing in self._sharings
-            self._sharings.pop(sharing, None)
-        if is_there and not self._closing.is_set():
+    def _end_share(self, subscription: Subscription, ends: list[Callable[[], None]]) -> None:
+        with self._lock:  # the last two consumers may leave at once
+            end = ends.pop() if ends else None
+        if end is not None and not self._closing.is_set():
             self._own_wants.remove(subscription)
-            sharing.end()
+            end()
             self._wants_changed()
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
 
-    def _compile_again(self, subscription: Subscription) -> TopicFilter:
+    def compile_again(self, subscription: Subscription) -> TopicFilter:
         """Compile what gateways want, or what new types are part of: if it is not granted, that is counted and logged.
 
         There is no caller to be told, and what is granted of it still arrives.
@@ -371,7 +303,6 @@ class NetLink(Link, RelayLink):
             **(self._losses.counts() if self._control else {}),
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
-            **{f"rejected: {reason}": count for reason, count in self._groups.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
             **counts.not_known,
             **{f"not read: {label}": count for label, count in self._foreign.unread().items()},
@@ -449,7 +380,7 @@ class NetLink(Link, RelayLink):
         """Give an event that a channel has sent to all others that get it; it is kept for gateways that come later."""
         if kept is not None:
             self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
-        self.send_to_groups(event)
+        self._groups.send(event)
         self.deliver_own(event)
         if self.relays:
             self.relay_own(event, number, kept)
@@ -533,7 +464,7 @@ class NetLink(Link, RelayLink):
 
     def _compile_wanted(self, subscription: Subscription) -> TopicFilter:
         self._hear_new([subscription])
-        return self._compile_again(subscription)
+        return self.compile_again(subscription)
 
     def _end_relay(self, relay: NetRelay) -> None:
         if relay in self.relays:
@@ -560,7 +491,7 @@ class NetLink(Link, RelayLink):
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
         if self._may_publish is not None and not self._is_granted(type(event), self._may_publish):
             return
-        outgoing = self._outgoing_for(arrival)
+        outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
@@ -573,7 +504,7 @@ class NetLink(Link, RelayLink):
             outgoing.send_for(event, origin, kept)
             if kept is not None:
                 self._kept.keep_sent(key, arrival)
-            self.send_to_groups(event, origin)
+            self._groups.send(event, origin)
             self.deliver_own(event)
 
     def tell_gateways(self, text: str) -> None:
@@ -618,18 +549,17 @@ class NetLink(Link, RelayLink):
 
     def lose(self, arrival: Arrival) -> None:
         """An event could not be forwarded: let the receivers on this network miss it."""
-        self._outgoing_for(arrival).skip(arrival.event, arrival.kept)
+        self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None).skip(arrival.event, arrival.kept)
 
     def report_loss(self, arrival: Arrival) -> None:
         """Tell the publisher of an event, if it is on this network, that a gateway lost it."""
-        key = self._outgoing_for(arrival).key_of(arrival.event, arrival.kept)
+        key = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None).key_of(arrival.event, arrival.kept)
         self._losses.report(arrival.origin.uid, key, 1)
 
-    def _outgoing_for(self, arrival: Arrival) -> Outgoing:
-        """What sends an event of another network, in the manner in which its type was announced here."""
-        manner = self._manners.get(type(arrival.event)) or Sending(NORMAL, self._reliable)
-        sending = manner if arrival.kept is None else msgspec.structs.replace(manner, keep=True)
-        return self._outgoing.outgoing(type(arrival.event), sending)
+    def outgoing_for(self, cls: type[Event], *, keeps: bool = False) -> Outgoing:
+        """What sends the events of a type, in the manner in which it was announced here."""
+        manner = self._manners.get(cls) or Sending(NORMAL, self._reliable)
+        return self._outgoing.outgoing(cls, msgspec.structs.replace(manner, keep=True) if keeps else manner)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
 
@@ -821,13 +751,12 @@ class NetLink(Link, RelayLink):
         """The trouble handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
-            return [] if member is None else member.on_trouble()
+            return [] if member is None else member.handlers()
         event_key, _ = self._incoming.split(key)
         with self._lock:
             asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
-            sharings = list(self._sharings)
-        shared = [handler for sharing in sharings for handler in sharing.listeners_of(event_key)]
-        return [handler for handler, filter in asked if filter.accepts(event_key)] + shared
+        own = [handler for handler, filter in asked if filter.accepts(event_key)]
+        return own + self._shared.listeners_of(event_key)
 
     def publishers_of(self, type_: str) -> list[TroubleHandler]:
         """The trouble handlers of the channels of a type."""
@@ -858,8 +787,7 @@ class NetLink(Link, RelayLink):
             self._settle_at = now + SETTLE_RELIABLE_S  # what a beat says is missing is held back until then
         if now >= self._settle_at:
             self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
-        while self._lingering and self._lingering[0][0] <= now:
-            self._lingering.pop(0)[1]()
+        self._groups.end_lingering()
         self._losses.report_lateness()
         self._losses.tell()
 
@@ -874,7 +802,7 @@ class NetLink(Link, RelayLink):
         with self._lock:
             listenings = list(self._listenings)
         for listening in listenings:
-            before, listening.filter = listening.filter, self._compile_again(listening.subscription)
+            before, listening.filter = listening.filter, self.compile_again(listening.subscription)
             if set(before.patterns) != set(listening.filter.patterns):
                 self._patterns.add(listening.filter.patterns)
                 self._patterns.remove(before.patterns)
@@ -882,10 +810,7 @@ class NetLink(Link, RelayLink):
             relay.compile_again()
         if self._other_wants.types_changed():
             self._wants_changed()
-        with self._lock:
-            sharings = list(self._sharings)
-        for sharing in sharings:
-            sharing.subscribe()
+        self._shared.types_changed()
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
