@@ -12,7 +12,7 @@ from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.errors import BusError
 from genus.model import Event, name_of, nanoseconds
 from genus.net._envelope import SOFT_TIMES
-from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message, is_uid
+from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message, is_uid, send_once
 from genus.net._link.outgoing import Outgoing
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Abilities, Sending, Transport
 
@@ -111,9 +111,8 @@ class RoundTrips:
         ping = decode_message(Ping, payload)
         if ping is None or not is_uid(ping.asker) or ping.asker == self._uid:
             return
-        sender = self._transport.sender(control_key(self._realm, "pong", ping.asker), Sending(URGENT, waits=False))
-        sender.put(encode_message(Pong(self._uid, ping.asked_us, steady_us())), b"")
-        sender.close()
+        pong = encode_message(Pong(self._uid, ping.asked_us, steady_us()))
+        send_once(self._transport, control_key(self._realm, "pong", ping.asker), pong, Sending(URGENT, waits=False))
 
     def on_pong(self, payload: bytes) -> None:
         """Take an answer, if it is one to the question that is open."""

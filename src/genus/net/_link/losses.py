@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
-from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message
+from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
-from genus.net._transport import Sending, Transport
+from genus.net._transport import Transport
 from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 BEAT_S = 0.5
@@ -327,9 +327,7 @@ class Losses:
 
     def _send(self, what: str, uid: str | None, message: Any) -> None:
         chunks = (what,) if uid is None else (what, uid)
-        sender = self._owner.transport.sender(control_key(self._owner.realm, *chunks), Sending(waits=False))
-        sender.put(encode_message(message), b"")
-        sender.close()
+        send_once(self._owner.transport, control_key(self._owner.realm, *chunks), encode_message(message))
 
 
 class ProblemQueue:

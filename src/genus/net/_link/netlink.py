@@ -32,7 +32,7 @@ from genus.net._link.channels import (
     sending_of,
     steady_us,
 )
-from genus.net._link.control import LAST, NEW, control_key
+from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
@@ -46,7 +46,7 @@ from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
-from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport, WindowedTransport
+from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -509,9 +509,7 @@ class NetLink(Link, RelayLink):
 
     def tell_gateways(self, text: str) -> None:
         """Tell the other gateways on this network something."""
-        sender = self.transport.sender(self._key(GATE), Sending(waits=False))
-        sender.put(text.encode(), b"")
-        sender.close()
+        send_once(self.transport, self._key(GATE), text.encode())
 
     def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with what other gateways tell; BusError if this participant may not be one."""
@@ -532,19 +530,8 @@ class NetLink(Link, RelayLink):
         self._recent.follow(senders)
 
     def repeat(self) -> None:
-        """Send what is remembered of others again as it was, and how far they came: they are gone.
-
-        A server that has given a packet to one participant has it for all others.
-        """
-        packets = self._recent.take()
-        senders: dict[str, Sender] = {}
-        for key, envelope, payload in [] if self.transport.abilities.has_server else packets:
-            if key not in senders:
-                sending = Sending(NORMAL, self._reliable, self._recent.is_kept(key), waits=False)
-                senders[key] = self.transport.sender(key, sending)
-            senders[key].put(payload, envelope)
-        for sender in senders.values():
-            sender.close()
+        """Send what is remembered of others again as it was, and how far they came: they are gone."""
+        self._recent.send_again(self.transport, reliable=self._reliable)
         self._losses.beat_for(self._recent.senders)
 
     def lose(self, arrival: Arrival) -> None:

@@ -31,7 +31,7 @@ from genus.catalog._statement import (
 )
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
 from genus.model import Event, name_of
-from genus.net._link.control import control_key
+from genus.net._link.control import control_key, send_once
 from genus.net._link.payload import PayloadReader
 from genus.net._transport import Sending, Transport
 
@@ -117,9 +117,7 @@ class StatedTypes:
         if (text := state_type(cls)) is not None:
             digest, chunk = digest_of(text), self._transport.dialect.escape(name_of(cls))
             self._remember(digest)
-            sender = self._transport.sender(f"{self._root}{digest}/{chunk}", Sending(keep=True))
-            sender.put(text, b"")
-            sender.close()
+            send_once(self._transport, f"{self._root}{digest}/{chunk}", text, Sending(keep=True))
 
     def state_later(self, types: Iterable[type]) -> None:
         """State types with the next call of `state_waiting`."""
