@@ -99,8 +99,8 @@ class TroubleOwner(Protocol):
     def listeners_of(self, key: str) -> list[TroubleHandler]:
         """The trouble handlers of the subscriptions to a key."""
 
-    def publishers_of(self, type_: str) -> list[TroubleHandler]:
-        """The trouble handlers of the channels of a type."""
+    def publishers_of(self, *types: str) -> list[TroubleHandler]:
+        """The trouble handlers of the channels of some types."""
 
 
 class Losses:

@@ -40,7 +40,7 @@ from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_ki
 from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
-from genus.net._link.patterns import Patterns
+from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
 from genus.net._link.presence import GATE, Participant, Presence
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import NetRelay, RecentPackets
@@ -58,15 +58,6 @@ MOMENT_S = 0.05
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
 log = logging.getLogger("genus.net")
-
-
-class Listening:
-    """State: a subscription of the bus."""
-
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
-        self.subscription, self.on_trouble = subscription, on_trouble
-        self.filter: TopicFilter
-        self.has_ended = False
 
 
 class NetLink(Link, RelayLink):
@@ -118,7 +109,7 @@ class NetLink(Link, RelayLink):
         self._other_wants = OtherWants(realm, self._hex)
         self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
         self._late = LateEvents(steady_us)
-        self._listenings: dict[Listening, None] = {}
+        self._subscriptions = ActiveSubscriptions(self._patterns)
         self._publishers: dict[NetPublisher, None] = {}
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
@@ -206,34 +197,26 @@ class NetLink(Link, RelayLink):
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        listening = Listening(subscription, on_trouble)
-        self._hear_new([subscription])
-        listening.filter = self._compile(subscription)
-        self._patterns.add(listening.filter.patterns)
-        with self._lock:
-            self._listenings[listening] = None
+        self._hear_new(subscription)
+        active = ActiveSubscription(subscription, on_trouble, self._compile(subscription))
+        self._subscriptions.add(active)
         self._incoming.subscriptions_changed()
         self._own_wants.add(subscription)
         self.stated.state_later(subscription.types)
         self._tell_conflicts(subscription.types, on_trouble)
         self._wants_changed()
-        return lambda: self._unlisten(listening)
+        return lambda: self._unlisten(active)
 
-    def _hear_new(self, asked: Iterable[Subscription]) -> None:
+    def _hear_new(self, asked: Subscription) -> None:
         """Receive copies of the first events of new classes if a subscription may match classes that are not known."""
-        if not self._hears_new and any(map(asks_for_kind, asked)):
+        if not self._hears_new and asks_for_kind(asked):
             self._hears_new = True
             self.transport.subscribe(self._new_root + self.transport.dialect.rest)
 
-    def _unlisten(self, listening: Listening) -> None:
-        with self._lock:
-            if listening.has_ended:
-                return
-            listening.has_ended = True
-            del self._listenings[listening]
-        if not self._closing.is_set():
-            self._own_wants.remove(listening.subscription)
-            self._patterns.remove(listening.filter.patterns)
+    def _unlisten(self, active: ActiveSubscription) -> None:
+        if self._subscriptions.discard(active) and not self._closing.is_set():
+            self._own_wants.remove(active.subscription)
+            self._patterns.remove(active.filter.patterns)
             self._drop_kept()
             self._wants_changed()
 
@@ -463,7 +446,7 @@ class NetLink(Link, RelayLink):
         return relay
 
     def _compile_wanted(self, subscription: Subscription) -> TopicFilter:
-        self._hear_new([subscription])
+        self._hear_new(subscription)
         return self.compile_again(subscription)
 
     def _end_relay(self, relay: NetRelay) -> None:
@@ -610,12 +593,8 @@ class NetLink(Link, RelayLink):
 
     def _concerned_by(self, types: Collection[str]) -> list[TroubleHandler]:
         """The trouble handlers of subscriptions to one of some types, and of their channels."""
-        with self._lock:
-            listenings = list(self._listenings)
-        asked = [each for each in listenings if any(name_of(cls) in types for cls in each.subscription.types)]
-        published = [each for each in list(self._publishers) if name_of(each.type) in types]
-        handlers = [*(each.on_trouble for each in asked), *(each.on_trouble for each in published)]
-        return [each for each in handlers if each is not None]
+        asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
+        return asked + self.publishers_of(*types)
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
         """Take what was read from a message without an envelope: an event, or the reason why there is none."""
@@ -627,16 +606,11 @@ class NetLink(Link, RelayLink):
 
     def _lose_foreign(self, loss: ForeignLoss) -> None:
         """Tell the subscriptions, or if they are this process's own the channels, that may miss foreign events."""
-        classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
-        with self._lock:
-            asked = [(each.on_trouble, each.subscription.types) for each in self._listenings]
-        handlers = [
-            handler
-            for handler, types in asked
-            if handler is not None and any(all(issubclass(cls, each) for each in types) for cls in classes)
-        ]
         if loss.is_own:
-            handlers = [handler for type_ in loss.types for handler in self.publishers_of(type_)]
+            handlers = self.publishers_of(*loss.types)
+        else:
+            classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
+            handlers = self._subscriptions.handlers(lambda each: any(map(each.subscription.accepts, classes)))
         self._losses.lose_foreign(loss.types, loss.count, loss.sender, loss.reason, handlers, loss.is_own)
 
     def token(self, key: str, is_present: bool) -> None:
@@ -679,9 +653,7 @@ class NetLink(Link, RelayLink):
 
     def count_subscriptions(self, cls: type[Event]) -> int:
         """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
-        with self._lock:
-            asked = {each.subscription.types for each in self._listenings}
-        return sum(all(issubclass(cls, each) for each in types) for types in asked)
+        return self._subscriptions.count(cls)
 
     def reception_of(self, key: str) -> Reception:
         """Where the events of a key go: here, or to the consumers of a queue that processes share."""
@@ -740,14 +712,12 @@ class NetLink(Link, RelayLink):
             member = self._groups.member_of(key)
             return [] if member is None else member.handlers()
         event_key, _ = self._incoming.split(key)
-        with self._lock:
-            asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
-        own = [handler for handler, filter in asked if filter.accepts(event_key)]
+        own = self._subscriptions.handlers(lambda each: each.filter.accepts(event_key))
         return own + self._shared.listeners_of(event_key)
 
-    def publishers_of(self, type_: str) -> list[TroubleHandler]:
-        """The trouble handlers of the channels of a type."""
-        publishers = [each for each in list(self._publishers) if name_of(each.type) == type_]
+    def publishers_of(self, *types: str) -> list[TroubleHandler]:
+        """The trouble handlers of the channels of some types."""
+        publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
         return [each.on_trouble for each in publishers if each.on_trouble is not None]
 
     # -- the thread --------------------------------------------------------------------------------------------------
@@ -786,13 +756,7 @@ class NetLink(Link, RelayLink):
         self._types_seen.update(new)
         self._incoming.types_changed()
         self.held.release_known()
-        with self._lock:
-            listenings = list(self._listenings)
-        for listening in listenings:
-            before, listening.filter = listening.filter, self.compile_again(listening.subscription)
-            if set(before.patterns) != set(listening.filter.patterns):
-                self._patterns.add(listening.filter.patterns)
-                self._patterns.remove(before.patterns)
+        self._subscriptions.compile_again(self.compile_again)
         for relay in list(self.relays):
             relay.compile_again()
         if self._other_wants.types_changed():

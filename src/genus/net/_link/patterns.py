@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from genus.bus._link import TroubleHandler
+from genus.filters import Subscription
 from genus.net._link.control import LAST, ROOT
 from genus.net._transport import Transport
-from genus.targets.topics import Dialect
+from genus.targets.topics import Dialect, TopicFilter
 
 MOST_KEYS = 20_000
 """The largest number of keys whose time of subscription is remembered."""
@@ -131,6 +133,53 @@ class Patterns:
     def matches_last(self, key: str) -> bool:
         """Whether a key of last values is subscribed to; it does not wait for a subscription that is being made."""
         return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in list(self._subscribed))
+
+
+class ActiveSubscription:
+    """State: a subscription of the bus."""
+
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, filter: TopicFilter) -> None:
+        self.subscription, self.on_trouble, self.filter = subscription, on_trouble, filter
+
+
+class ActiveSubscriptions:
+    """State: the subscriptions of the bus; their patterns are wanted."""
+
+    def __init__(self, patterns: Patterns) -> None:
+        self._patterns = patterns
+        self._active: dict[ActiveSubscription, None] = {}
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[ActiveSubscription]:
+        with self._lock:
+            return iter(list(self._active))
+
+    def add(self, active: ActiveSubscription) -> None:
+        """Want what a subscription matches."""
+        self._patterns.add(active.filter.patterns)
+        with self._lock:
+            self._active[active] = None
+
+    def discard(self, active: ActiveSubscription) -> bool:
+        """Do not list a subscription any more, its patterns are still to be removed; returns whether it was there."""
+        with self._lock:
+            return self._active.pop(active, active) is None
+
+    def compile_again(self, compile: Callable[[Subscription], TopicFilter]) -> None:
+        """Follow types that were declared since."""
+        for each in self:
+            before, each.filter = each.filter, compile(each.subscription)
+            if set(before.patterns) != set(each.filter.patterns):
+                self._patterns.add(each.filter.patterns)
+                self._patterns.remove(before.patterns)
+
+    def count(self, cls: type) -> int:
+        """How many different subscriptions accept events of a class."""
+        return sum(all(issubclass(cls, each) for each in types) for types in {each.subscription.types for each in self})
+
+    def handlers(self, is_concerned: Callable[[ActiveSubscription], bool]) -> list[TroubleHandler]:
+        """The trouble handlers of subscriptions that are concerned."""
+        return [each.on_trouble for each in self if each.on_trouble is not None and is_concerned(each)]
 
 
 def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
