@@ -16,7 +16,9 @@ from genus.net._link.netlink import NetLink
 from genus.net._link.numbers import MOST_RUNS
 from genus.net._link.payload import encode_payload
 from genus.net._link.sealed import SealedTransport
-from genus.net._transport import Transport
+from genus.net._mqtt.address import MqttOptions
+from genus.net._mqtt.transport import MqttTransport
+from genus.net._transport import EchoingTransport, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import MQTT, ZENOH, Dialect, key_of
 from genus.testing._network import Faults, MemoryNetwork
 
@@ -224,3 +226,9 @@ def test_mutated_and_replayed_packets_are_counted_and_nothing_else_is_lost(
 def test_a_million_mutated_packets(dialect: Dialect, caplog: pytest.LogCaptureFixture) -> None:
     check(1_000_000, dialect)
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+@pytest.mark.parametrize("what", [EchoingTransport, SharingTransport, WindowedTransport])
+def test_a_sealed_transport_offers_what_the_one_within_does(what: type) -> None:
+    for transport in (MqttTransport(MqttOptions("localhost", 1883)), MemoryNetwork(MQTT).transport()):
+        assert isinstance(SealedTransport(transport, "city", b"k" * 16), what) == isinstance(transport, what)

@@ -5,7 +5,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.net._link.numbers import MOST_GAPS, MOST_MARKS, MOST_RUNS, Numbers, OriginNumbers, Verdict
+from genus.net._link.dedup import OriginNumbers
+from genus.net._link.numbers import MOST_GAPS, MOST_MARKS, MOST_RUNS, Numbers, Verdict
 
 NUMBERS = 1 << 32
 STARTS = st.sampled_from([1, 5000, NUMBERS - 40, NUMBERS - 1])

@@ -5,8 +5,7 @@ import time
 
 import pytest
 
-from genus.net._link.pattern_index import PatternIndex
-from genus.net._link.patterns import Patterns
+from genus.net._link.patterns import PatternIndex, Patterns
 from genus.targets.topics import MQTT, NATS, ZENOH, Dialect
 from genus.testing._network import MemoryNetwork
 

@@ -23,7 +23,7 @@ from genus.errors import SyntaxProblem
 from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
-from genus.net._link.types import MOST_HELD
+from genus.net._link.held import MOST_HELD
 from genus.net._troubles import EventsLost, EventsUnread
 from genus.targets.topics import ZENOH
 from genus.testing._network import MemoryNetwork

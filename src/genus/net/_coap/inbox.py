@@ -15,7 +15,7 @@ from genus.model import Event, name_of
 from genus.net._coap.wire import line_of
 from genus.net._envelope import Origin
 from genus.net._link.dedup import SeenEvents
-from genus.net._link.telling import Tellings
+from genus.net._link.losses import ProblemQueue
 from genus.net._relay import Arrival, Want
 from genus.net._troubles import EventsLost
 from genus.targets.python import PythonFilter
@@ -122,7 +122,7 @@ class Inbox:
         self.on_connected: list[Callable[[], None]] = []
         self._seen = SeenEvents()
         """Of all servers and clients: an event may come on several ways."""
-        self._tellings = Tellings(time.monotonic)
+        self._tellings = ProblemQueue(time.monotonic)
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
 

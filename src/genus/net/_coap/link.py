@@ -22,7 +22,7 @@ from genus.net._coap.upstream import NO_ANSWER
 from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import origin_of
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin, new_uid
-from genus.net._link.contract import refuse
+from genus.net._link.channels import refuse
 from genus.net._relay import Arrival, RelayLink, Want
 from genus.targets.python import PythonFilter
 

@@ -20,17 +20,9 @@ from genus.model import Event, name_of
 from genus.net._envelope import MOST_HOPS, Origin
 from genus.net._gateway.interest import HOLD_S, AnyOf, Interest, Route, declared, merged
 from genus.net._gateway.rules import Limiter, SideRules
-from genus.net._gateway.standby import (
-    HELD_S,
-    SETTLE_S,
-    Election,
-    SeenEvents,
-    StandbyBuffer,
-    line_of,
-    node_of,
-    renumbered,
-)
+from genus.net._gateway.standby import HELD_S, SETTLE_S, Election, StandbyBuffer, node_of, renumbered
 from genus.net._gateway.status import SideCounters
+from genus.net._link.dedup import SeenEvents, line_of
 from genus.net._relay import Arrival, Want
 
 MOST_KEPT = 10_000

@@ -23,7 +23,8 @@ from genus.filters._subscription import rebuild
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.interest import AnyOf, merged
-from genus.net._gateway.standby import PREFIX_BYTES, SeenEvents, line_of
+from genus.net._gateway.standby import PREFIX_BYTES
+from genus.net._link.dedup import SeenEvents, line_of
 from genus.net._link.kept import kept_value
 from genus.net._relay import Arrival, Relay, RelayLink, Want
 

@@ -14,58 +14,14 @@ is recognised as the same.
 
 from collections import OrderedDict, deque
 from collections.abc import Collection
-from functools import lru_cache
 from math import inf
 
 from msgspec.structs import replace
 
-from genus.model import Event, name_of, tagged_attributes
+from genus.model import Event, name_of
 from genus.net._envelope import NUMBERS, Origin
-from genus.net._link.numbers import OriginNumbers
+from genus.net._link.dedup import line_of
 from genus.net._relay import Arrival
-
-MOST_WINDOWS = 65_536
-"""Origins and lines that are remembered; of more, those that were silent the longest are forgotten."""
-
-
-@lru_cache(4096)
-def _naming(cls: type) -> tuple[str, tuple[str, ...]]:
-    return name_of(cls), tuple(tagged_attributes(cls))
-
-
-def line_of(arrival: Arrival) -> str:
-    """What the numbers of an origin count: the events of a type, of one presence of its tagged attributes, and kept
-    under one value; as the keys of networks do."""
-    event = arrival.event
-    name, tagged = _naming(type(event))
-    if tagged:
-        name = f"{name}/{''.join('0' if getattr(event, each) is None else '1' for each in tagged)}"
-    return name if arrival.kept is None else f"{name}={arrival.kept}"
-
-
-class SeenEvents:
-    """State: the events that were seen, per origin and line."""
-
-    def __init__(self) -> None:
-        self._windows: OrderedDict[tuple[bytes, str], OriginNumbers] = OrderedDict()
-
-    def add(self, arrival: Arrival, line: str) -> bool:
-        """Note an event; returns whether it was not seen before."""
-        key = (arrival.origin.uid, line)
-        numbers = self._windows.get(key)
-        if numbers is not None:
-            self._windows.move_to_end(key)
-            return numbers.is_new(arrival.origin.number)
-        self._windows[key] = OriginNumbers(arrival.origin.number)
-        if len(self._windows) > MOST_WINDOWS:
-            self._windows.popitem(last=False)
-        return True
-
-    def is_newest(self, arrival: Arrival, line: str) -> bool:
-        """Whether nothing newer of the origin and line than this event was seen."""
-        numbers = self._windows.get((arrival.origin.uid, line))
-        return numbers is None or numbers.newest == arrival.origin.number
-
 
 MOST_HELD = 10_000
 HELD_S = 30.0

@@ -26,8 +26,10 @@ import msgspec
 
 from genus.net._transport import QUEUE as QUEUE
 from genus.net._transport import ROOT as ROOT
+from genus.net._transport import Sending, Transport
 
 LAST, NEW = "last", "new"
+_SELDOM = Sending(waits=False)
 MOST_TEXT = 2000
 """The longest subscription, in characters of its text, that is shown to others as it is."""
 
@@ -35,6 +37,13 @@ MOST_TEXT = 2000
 def control_key(realm: str, *chunks: str) -> str:
     """The control key of a realm with these chunks."""
     return "/".join((ROOT, realm, *chunks))
+
+
+def send_once(transport: Transport, key: str, payload: bytes, sending: Sending = _SELDOM) -> None:
+    """Send one packet under a key that is seldom used."""
+    sender = transport.sender(key, sending)
+    sender.put(payload, b"")
+    sender.close()
 
 
 def encode_text(text: str) -> str:

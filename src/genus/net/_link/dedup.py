@@ -1,10 +1,11 @@
-"""Windows: which events were seen, by the numbers that their origins gave them; the last 1,024 are recognised."""
+"""Which events were seen, by the numbers that their origins gave them, for those who look for copies only."""
 
 from collections import OrderedDict
 from functools import lru_cache
 
 from genus.model import name_of, tagged_attributes
-from genus.net._link.numbers import OriginNumbers
+from genus.net._envelope import NUMBERS
+from genus.net._link.numbers import NEARBY, Numbers, Verdict
 from genus.net._relay import Arrival
 
 MOST_WINDOWS = 65_536
@@ -24,6 +25,29 @@ def line_of(arrival: Arrival) -> str:
     if tagged:
         name = f"{name}/{''.join('0' if getattr(event, each) is None else '1' for each in tagged)}"
     return name if arrival.kept is None else f"{name}={arrival.kept}"
+
+
+class OriginNumbers(Numbers):
+    """State: the numbers of the events of one origin that were seen.
+
+    >>> seen = OriginNumbers(1)
+    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 2**30, 4)]
+    [False, True, False, True, False, True, True]
+    """
+
+    __slots__ = ("newest",)
+
+    def __init__(self, first: int) -> None:
+        super().__init__(first)
+        self.newest = first
+        """The newest number; one that is far from all others is not taken for it."""
+
+    def is_new(self, number: int) -> bool:
+        """Whether a number was not seen before; it is from now on."""
+        is_new = self.arrive(number) is Verdict.NEW
+        if is_new and 0 < (number - self.newest) % NUMBERS <= NEARBY:
+            self.newest = number
+        return is_new
 
 
 class SeenEvents:

@@ -14,7 +14,7 @@ import msgspec
 
 from genus.errors import BusError, EventError
 from genus.model import Event
-from genus.net._cloudevents import CloudEvent, CloudEventReader
+from genus.net._cloudevents import CloudEventReader
 from genus.net._envelope import NUMBERS, Origin
 from genus.net._link.incoming import Counts
 from genus.net._link.outgoing import Batch
@@ -22,7 +22,7 @@ from genus.net._relay import Arrival
 from genus.net._transport import EchoingTransport, Sender, Sending, Transport
 from genus.records import ForeignTopics, Message, Rejected
 from genus.records import Mapping as RecordMapping
-from genus.targets.topics import Dialect
+from genus.targets.topics import MQTT, Dialect
 
 MOST_IDS = 10_000
 """How many ids of CloudEvents are remembered."""
@@ -137,20 +137,12 @@ class CloudTopics(ForeignSource):
 
     def read(self, key: str, payload: bytes) -> Iterable[Found]:
         """Read the event of a structured CloudEvent, or the events of a batch."""
-        return [foreign_event(each) for each in read_json_events(self._reader, payload)]
-
-
-def read_json_events(reader: CloudEventReader, payload: bytes) -> list[CloudEvent | Rejected]:
-    """The structured CloudEvent of a payload, or those of a batch."""
-    is_batch = payload[:100].lstrip()[:1] == b"["
-    return reader.read_batch(payload) if is_batch else [reader.read_structured(payload)]
-
-
-def foreign_event(read: CloudEvent | Rejected) -> ForeignEvent | Rejected:
-    """A CloudEvent as an event of another system."""
-    if isinstance(read, Rejected):
-        return read
-    return ForeignEvent(read.event, f"{read.source} {read.id}", read.origin)
+        is_batch = payload[:100].lstrip()[:1] == b"["
+        found = self._reader.read_batch(payload) if is_batch else [self._reader.read_structured(payload)]
+        return [
+            each if isinstance(each, Rejected) else ForeignEvent(each.event, f"{each.source} {each.id}", each.origin)
+            for each in found
+        ]
 
 
 class ForeignMessages:
@@ -280,19 +272,8 @@ def covering(patterns: Sequence[str]) -> tuple[str, ...]:
     ('home/#', '+/attic')
     """
     distinct = dict.fromkeys(patterns)
-    return tuple(each for each in distinct if not any(each != other and _covers(other, each) for other in distinct))
-
-
-def _covers(wide: str, narrow: str) -> bool:
-    """Whether all topics of one pattern are topics of another."""
-    levels, others = wide.split("/"), narrow.split("/")
-    if levels[-1] == "#":
-        levels.pop()
-        others = others[: len(levels)]
-        if "#" in others:
-            return False
-    return len(levels) == len(others) and all(
-        one == other or (one == "+" and other != "#") for one, other in zip(levels, others, strict=True)
+    return tuple(
+        each for each in distinct if not any(each != other and MQTT.includes(other, each) for other in distinct)
     )
 
 

@@ -4,17 +4,19 @@ A gap in the numbers of a sender shows a loss with the next packet of the key. S
 senders tell their newest numbers in beats.
 """
 
+import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
-from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message
+from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
+from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
-from genus.net._link.telling import Tellings
-from genus.net._transport import Sending, Transport
+from genus.net._transport import Transport
 from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 BEAT_S = 0.5
@@ -38,6 +40,14 @@ JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
 BEATS_TO_ALL = 3
 """How many beats tell all keys after a participant has appeared, which may take time to hear the first of them."""
+LOG_EVERY_S = 5.0
+MOST_WAITING = 10_000
+"""The largest number of problems that wait to be told; the oldest make room."""
+MOST_LOGGED = 200
+"""The largest number of reasons for unread events that are logged."""
+
+Trouble = EventsLost | EventsLate | EventsUnread
+log = logging.getLogger("genus.net")
 
 
 class LateEvents:
@@ -77,6 +87,7 @@ class TroubleOwner(Protocol):
     now: Callable[[], float]
     transport: Transport
     realm: str
+    held: HeldPackets
 
     @property
     def turn(self) -> int:
@@ -88,11 +99,8 @@ class TroubleOwner(Protocol):
     def listeners_of(self, key: str) -> list[TroubleHandler]:
         """The trouble handlers of the subscriptions to a key."""
 
-    def publishers_of(self, type_: str) -> list[TroubleHandler]:
-        """The trouble handlers of the channels of a type."""
-
-    def read_with(self, incoming: IncomingKeys, key: str, read: Callable[[IncomingKey | str], None]) -> None:
-        """Call a function with what reads the packets of a key, once that is known."""
+    def publishers_of(self, *types: str) -> list[TroubleHandler]:
+        """The trouble handlers of the channels of some types."""
 
 
 class Losses:
@@ -100,7 +108,7 @@ class Losses:
 
     def __init__(self, owner: TroubleOwner, incoming: IncomingKeys, outgoing: OutgoingKeys, late: LateEvents) -> None:
         self._owner, self._incoming, self._outgoing, self._late = owner, incoming, outgoing, late
-        self._tellings = Tellings(owner.now)
+        self._problems = ProblemQueue(owner.now)
         self._hex = owner.uid.hex()
         self._beat_again: dict[str, int] = {}
         """Keys that are told again, and how often."""
@@ -140,7 +148,7 @@ class Losses:
 
     def _compare(self, sender: bytes, key: str, before: int, newest: int) -> None:
         if self._owner.subscribed_since(key) is not None:
-            self._owner.read_with(self._incoming, key, partial(self._compare_key, sender, before, newest))
+            self._owner.held.read_with(self._incoming, key, partial(self._compare_key, sender, before, newest))
 
     def _compare_key(self, sender: bytes, before: int, newest: int, known: IncomingKey | str) -> None:
         since = None if isinstance(known, str) else self._owner.subscribed_since(known.key)
@@ -168,7 +176,7 @@ class Losses:
     def _lose(self, key: str, sender: bytes, count: int) -> None:
         self._count("lost", count)
         trouble = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "did not arrive")
-        self._tellings.add(trouble, self._owner.listeners_of(key))
+        self._problems.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
     def lose_foreign(
@@ -183,7 +191,7 @@ class Losses:
         """Count and tell events of another system that did not arrive, or, if `is_own`, were not sent to it."""
         self._count(f"dropped: {reason}" if is_own else "lost", count)
         ends = (self._hex, sender) if is_own else (sender, self._hex)
-        self._tellings.add(EventsLost(" or ".join(sorted(types)), count, *ends, reason), handlers)
+        self._problems.add(EventsLost(" or ".join(sorted(types)), count, *ends, reason), handlers)
 
     def report(self, sender: bytes, key: str, count: int) -> None:
         """Tell a sender that packets of it were lost by this participant, a gateway."""
@@ -196,7 +204,7 @@ class Losses:
         """Tell both ends of what came after its deadline."""
         for (key, sender), (count, worst, expired) in self._late.take().items():
             trouble = EventsLate(self._incoming.type_in(key), count, worst, expired, sender.hex(), self._hex)
-            self._tellings.add(trouble, self._owner.listeners_of(key))
+            self._problems.add(trouble, self._owner.listeners_of(key))
             self._send("late", sender.hex(), Loss(self._hex, key, count, worst, expired))
 
     # -- at the sender -----------------------------------------------------------------------------------------------
@@ -253,7 +261,7 @@ class Losses:
         if untold := self._untold(loss.key, loss.count, -1):
             type_ = self._incoming.type_in(loss.key)
             trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "did not arrive")
-            self._tellings.add(trouble, self._owner.publishers_of(type_))
+            self._problems.add(trouble, self._owner.publishers_of(type_))
 
     def _untold(self, key: str, count: int, sign: int) -> int:
         """How many packets were not told to publishers yet: a drop of the transport (1) is reported by receivers (-1),
@@ -273,7 +281,7 @@ class Losses:
             self._count("late at receivers", loss.count)
             type_ = self._incoming.type_in(loss.key)
             trouble = EventsLate(type_, loss.count, loss.worst_us, loss.expired, self._hex, loss.receiver[:16])
-            self._tellings.add(trouble, self._owner.publishers_of(type_))
+            self._problems.add(trouble, self._owner.publishers_of(type_))
 
     def _read_report(self, payload: bytes) -> Loss | None:
         loss: Loss | None = decode_message(Loss, payload)
@@ -290,7 +298,7 @@ class Losses:
         if type_ == "?":
             return  # a control packet: nobody misses it
         if untold := self._untold(key, count, 1):
-            self._tellings.add(EventsLost(type_, untold, self._hex, "", reason), self._owner.publishers_of(type_))
+            self._problems.add(EventsLost(type_, untold, self._hex, "", reason), self._owner.publishers_of(type_))
 
     # -- both --------------------------------------------------------------------------------------------------------
 
@@ -298,12 +306,12 @@ class Losses:
         """Call the trouble handlers, also with what could not be read."""
         for key, reason, count in self._incoming.counts.take_untold():
             unread = EventsUnread(self._incoming.type_in(key), count, reason)
-            self._tellings.add(unread, self._owner.listeners_of(key))
-        self._tellings.tell()
+            self._problems.add(unread, self._owner.listeners_of(key))
+        self._problems.tell()
 
     def refuse_type(self, type_: str, reason: str, handlers: Iterable[TroubleHandler]) -> None:
         """Tell that what another participant states about a type contradicts this program."""
-        self._tellings.add(EventsUnread(type_, 0, reason), handlers)
+        self._problems.add(EventsUnread(type_, 0, reason), handlers)
 
     def counts(self) -> dict[str, int]:
         """Numbers of events that were lost or late, by what is known about it."""
@@ -319,6 +327,50 @@ class Losses:
 
     def _send(self, what: str, uid: str | None, message: Any) -> None:
         chunks = (what,) if uid is None else (what, uid)
-        sender = self._owner.transport.sender(control_key(self._owner.realm, *chunks), Sending(waits=False))
-        sender.put(encode_message(message), b"")
-        sender.close()
+        send_once(self._owner.transport, control_key(self._owner.realm, *chunks), encode_message(message))
+
+
+class ProblemQueue:
+    """State: troubles that are still to be told. They are told by the link's own thread, never under a lock."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._waiting: deque[tuple[Trouble, list[TroubleHandler]]] = deque(maxlen=MOST_WAITING)
+        self._logged: dict[tuple[type, str], float] = {}
+        self._reasons: dict[tuple[str, str], None] = {}
+        self._now = now
+
+    def add(self, trouble: Trouble, handlers: Iterable[TroubleHandler]) -> None:
+        """Tell handlers of a trouble, or the log if there are none."""
+        self._waiting.append((trouble, list(handlers)))
+
+    def tell(self) -> None:
+        """Call the handlers."""
+        while self._waiting:
+            trouble, handlers = self._waiting.popleft()
+            for handler in handlers:
+                self._call(handler, trouble)
+            if isinstance(trouble, EventsUnread):
+                self._log_once(trouble)
+            elif not handlers:
+                self._log(trouble)
+
+    def _call(self, handler: TroubleHandler, trouble: Trouble) -> None:
+        try:
+            handler(trouble)
+        except Exception:
+            log.exception("a trouble handler failed on %r", trouble)
+
+    def _log_once(self, trouble: EventsUnread) -> None:
+        """Log each reason for which events cannot be read once, also if a handler is told."""
+        reason = trouble.type, trouble.reason
+        if reason not in self._reasons and len(self._reasons) < MOST_LOGGED:
+            self._reasons[reason] = None
+            log.warning("%r", trouble)
+
+    def _log(self, trouble: Trouble) -> None:
+        """Log a trouble, at most one of each kind and type in some seconds; all are counted."""
+        kind = type(trouble), trouble.type
+        now = self._now()
+        if now - self._logged.get(kind, -LOG_EVERY_S) >= LOG_EVERY_S:
+            self._logged[kind] = now
+            log.warning("%r", trouble)

@@ -5,9 +5,9 @@ and keeps the contract of channels. The transport carries bytes. Work that takes
 losses, troubles) is done by one thread, every 0.1 s.
 """
 
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -23,47 +23,41 @@ from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
 from genus.net._envelope import MOST_HOPS, Origin, new_uid
-from genus.net._link.contract import Measured, check_abilities, check_measured, sending_of
-from genus.net._link.control import LAST, NEW, control_key
+from genus.net._link.channels import (
+    Measured,
+    NetPublisher,
+    RoundTrips,
+    check_abilities,
+    check_measured,
+    sending_of,
+    steady_us,
+)
+from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
-from genus.net._link.groups import Member, QueueGroups, QueueReception
+from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
-from genus.net._link.patterns import Patterns
+from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
 from genus.net._link.presence import GATE, Participant, Presence
-from genus.net._link.publisher import NetPublisher
+from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import NetRelay, RecentPackets
-from genus.net._link.round_trips import RoundTrips, steady_us
-from genus.net._link.shared import NOT_TAKEN, SHARE, SharedKeys, SharedReception, Sharing, group_of
-from genus.net._link.types import HOLD_S, Conflict, HeldKey, HeldPackets, StatedTypes
+from genus.net._link.types import Conflict, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
-from genus.net._transport import NORMAL, Sender, Sending, SharingTransport, Transport, WindowedTransport
+from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
 TICK_S = 0.1
 INTEREST_S = 1.0
 """How long after the connection was made it takes at most until what others want is known."""
-LINGER_S = 10.0
-"""How long one that has left a queue takes what is under way to it, for the others."""
 MOMENT_S = 0.05
 """How long a token is under way."""
-MOST_CONFLICTS = 200
-"""The largest number of refused statements that later subscriptions are told of."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
-
-
-class Listening:
-    """State: a subscription of the bus."""
-
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
-        self.subscription, self.on_trouble = subscription, on_trouble
-        self.filter: TopicFilter
-        self.has_ended = False
+log = logging.getLogger("genus.net")
 
 
 class NetLink(Link, RelayLink):
@@ -103,25 +97,19 @@ class NetLink(Link, RelayLink):
         counts = self._incoming.counts
         self._foreign = ForeignMessages(foreign, transport, realm, counts, self._deliver_foreign, self._lose_foreign)
         self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
-        self._held = HeldPackets()
+        self.held = HeldPackets(now)
         self._new_root = control_key(realm, NEW) + "/"
         self._hears_new = False
-        self._unstated: deque[type] = deque()
-        """Types that were subscribed to and are still to be stated."""
         self._are_types_due = False
-        self._conflicts: list[Conflict] = []
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
-        self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
+        self._shared = SharedKeys(self, self._incoming)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
-        self._groups = QueueGroups(realm, self._hex, self._other_wants.is_wanted)
+        self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
         self._late = LateEvents(steady_us)
-        self._listenings: dict[Listening, None] = {}
-        self._sharings: dict[Sharing, None] = {}
-        self._lingering: list[tuple[float, Callable[[], None]]] = []
-        """Members of groups that have left, and how to end them when nothing can be under way any more."""
+        self._subscriptions = ActiveSubscriptions(self._patterns)
         self._publishers: dict[NetPublisher, None] = {}
         self._manners: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
@@ -174,24 +162,9 @@ class NetLink(Link, RelayLink):
         outgoing = self._sends.get(event.__class__) or self._open_send(event.__class__)
         number = outgoing.send(event)
         if self._groups.members:
-            self.send_to_groups(event)
+            self._groups.send(event)
         if self.relays:
             self.relay_own(event, number, None)
-
-    def send_to_groups(self, event: Event, origin: Origin | None = None) -> None:
-        """Send an event to one of each group that shares it; `origin` if it was published on another network."""
-        for text in self._groups.wanting(event) if self._groups.members else ():
-            self._send_to_group(text, origin, event)
-
-    def _send_to_group(self, text: str, origin: Origin | None, event: Event) -> None:
-        uid, name = self._groups.next_of(text) or ("", "")
-        if uid == self._hex:
-            self._groups.deliver(name, event)
-        elif uid:
-            sending = self._manners.get(type(event)) or Sending(NORMAL, self._reliable)
-            self._outgoing.outgoing(type(event), sending).send_to(uid, name, event, origin)
-        else:
-            self._incoming.counts.rejections.add(NOT_TAKEN)
 
     def send_all(self, events: Sequence[Event]) -> None:
         """Send events that were published here, in their order; neighbours of one key travel in common packets.
@@ -205,7 +178,7 @@ class NetLink(Link, RelayLink):
         for outgoing, some, prepared in made:
             numbers = outgoing.send_all(some, prepared)
             for event in some if self._groups.members else ():
-                self.send_to_groups(event)
+                self._groups.send(event)
             if self.relays:
                 for event, number in zip(some, numbers, strict=True):
                     self.relay_own(event, number, None)
@@ -224,34 +197,26 @@ class NetLink(Link, RelayLink):
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        listening = Listening(subscription, on_trouble)
-        self._hear_new([subscription])
-        listening.filter = self._compile(subscription)
-        self._patterns.add(listening.filter.patterns)
-        with self._lock:
-            self._listenings[listening] = None
+        self._hear_new(subscription)
+        active = ActiveSubscription(subscription, on_trouble, self._compile(subscription))
+        self._subscriptions.add(active)
         self._incoming.subscriptions_changed()
         self._own_wants.add(subscription)
-        self._unstated.extend(subscription.types)
+        self.stated.state_later(subscription.types)
         self._tell_conflicts(subscription.types, on_trouble)
         self._wants_changed()
-        return lambda: self._unlisten(listening)
+        return lambda: self._unlisten(active)
 
-    def _hear_new(self, asked: Iterable[Subscription]) -> None:
+    def _hear_new(self, asked: Subscription) -> None:
         """Receive copies of the first events of new classes if a subscription may match classes that are not known."""
-        if not self._hears_new and any(map(asks_for_kind, asked)):
+        if not self._hears_new and asks_for_kind(asked):
             self._hears_new = True
             self.transport.subscribe(self._new_root + self.transport.dialect.rest)
 
-    def _unlisten(self, listening: Listening) -> None:
-        with self._lock:
-            if listening.has_ended:
-                return
-            listening.has_ended = True
-            del self._listenings[listening]
-        if not self._closing.is_set():
-            self._own_wants.remove(listening.subscription)
-            self._patterns.remove(listening.filter.patterns)
+    def _unlisten(self, active: ActiveSubscription) -> None:
+        if self._subscriptions.discard(active) and not self._closing.is_set():
+            self._own_wants.remove(active.subscription)
+            self._patterns.remove(active.filter.patterns)
             self._drop_kept()
             self._wants_changed()
 
@@ -269,72 +234,25 @@ class NetLink(Link, RelayLink):
         """Call a function with this participant's share of what a subscription matches."""
         if self._may_subscribe is not None:
             self._may_subscribe(subscription)
-        if not isinstance(self.transport, SharingTransport) or not self.transport.can_share:
-            return self._join_group(subscription, deliver, on_trouble)
-        group = group_of(subscription, self.transport.dialect)
-        rejections = self._incoming.counts.rejections
-        types = subscription.types
-        reception = SharedReception(deliver, self.now, self.stated, self.is_on_time, rejections, types)
-        compile = partial(self._compile_again, subscription)
-        sharing = Sharing(self.transport, self._shared, reception, group, compile, self.realm, on_trouble)
-        self._begin_share(sharing, subscription)
-        return lambda: self._end_share(sharing, subscription)
-
-    def _join_group(
-        self,
-        subscription: Subscription,
-        deliver: Callable[[Event], bool],
-        on_trouble: Callable[[], list[TroubleHandler]],
-    ) -> Callable[[], None]:
-        rejections, types = self._incoming.counts.rejections, subscription.types
-        reception = QueueReception(deliver, self.now, self.stated, self.is_on_time, rejections, types)
-        member = Member(str(subscription), reception, on_trouble, self.now())
-        reception.on_left = partial(self._send_to_group, member.text, None)
-        root = self._groups.root_of(member)
-        unsubscribe = self.transport.subscribe(f"{root}/{self.transport.dialect.rest}")
-        undeclare = self.transport.declare(self._groups.join(member))
+        can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
+        end = (self._shared if can_share else self._groups).join(subscription, deliver, on_trouble)
         self._own_wants.add(subscription)
         self._wants_changed()
+        ends = [end]
+        return lambda: self._end_share(subscription, ends)
 
-        def end() -> None:
-            if not self._closing.is_set():
-                undeclare()
-                self._groups.leave(member)
-                self._own_wants.remove(subscription)
-                self._wants_changed()
-                self._lingering.append((self.now() + LINGER_S, end_receiving))
-
-        def end_receiving() -> None:
-            unsubscribe()
-            self._groups.end(member)
-            self._incoming.forget_below(root)
-
-        return end
-
-    def _begin_share(self, sharing: Sharing, subscription: Subscription) -> None:
-        try:
-            sharing.subscribe()
-        except BaseException:
-            sharing.end()
-            raise
-        with self._lock:
-            self._sharings[sharing] = None
-        self._own_wants.add(subscription)
-        self._wants_changed()
-
-    def _end_share(self, sharing: Sharing, subscription: Subscription) -> None:
-        with self._lock:
-            is_there = sharing in self._sharings
-            self._sharings.pop(sharing, None)
-        if is_there and not self._closing.is_set():
+    def _end_share(self, subscription: Subscription, ends: list[Callable[[], None]]) -> None:
+        with self._lock:  # the last two consumers may leave at once
+            end = ends.pop() if ends else None
+        if end is not None and not self._closing.is_set():
             self._own_wants.remove(subscription)
-            sharing.end()
+            end()
             self._wants_changed()
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
 
-    def _compile_again(self, subscription: Subscription) -> TopicFilter:
+    def compile_again(self, subscription: Subscription) -> TopicFilter:
         """Compile what gateways want, or what new types are part of: if it is not granted, that is counted and logged.
 
         There is no caller to be told, and what is granted of it still arrives.
@@ -348,7 +266,7 @@ class NetLink(Link, RelayLink):
             check(what)
         except BusError as problem:
             if str(problem) not in self._incoming.counts.rejections.counts:
-                _log().warning("%s", problem)
+                log.warning("%s", problem)
             self._incoming.counts.rejections.add(str(problem))
             return False
         return True
@@ -368,7 +286,6 @@ class NetLink(Link, RelayLink):
             **(self._losses.counts() if self._control else {}),
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
             **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
-            **{f"rejected: {reason}": count for reason, count in self._groups.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
             **counts.not_known,
             **{f"not read: {label}": count for label, count in self._foreign.unread().items()},
@@ -425,7 +342,7 @@ class NetLink(Link, RelayLink):
         sending = sending_of(qos, self._reliable, keep)
         self._manners[cls] = msgspec.structs.replace(sending, keep=False)
         outgoing = self._outgoing.outgoing(cls, sending, keep)
-        publisher = NetPublisher(self, outgoing, qos, on_trouble)
+        publisher = NetPublisher(outgoing, qos, on_trouble, self._published, self._withdraw)
         self._publishers[publisher] = None
         self._tell_conflicts([cls], on_trouble)
         return publisher
@@ -439,9 +356,17 @@ class NetLink(Link, RelayLink):
             raise BusError("round trips cannot be measured in a handler of the bus; announce soft channels elsewhere")
         return self._round_trips.measure() if self.participants() else None
 
-    def withdraw(self, publisher: NetPublisher) -> None:
-        """End an announcement."""
+    def _withdraw(self, publisher: NetPublisher) -> None:
         self._publishers.pop(publisher, None)
+
+    def _published(self, event: Event, number: int, key: str, kept: str | None) -> None:
+        """Give an event that a channel has sent to all others that get it; it is kept for gateways that come later."""
+        if kept is not None:
+            self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
+        self._groups.send(event)
+        self.deliver_own(event)
+        if self.relays:
+            self.relay_own(event, number, kept)
 
     def deliver_own(self, event: Event) -> None:
         """Give an event that was published here to the subscribers of this bus."""
@@ -513,11 +438,6 @@ class NetLink(Link, RelayLink):
 
     # -- gateways ----------------------------------------------------------------------------------------------------
 
-    @property
-    def has_relays(self) -> bool:
-        """Whether gateways use this link."""
-        return bool(self.relays)
-
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
         patterns, wants, kept = self._patterns, self._own_wants, self._kept.all
@@ -526,8 +446,8 @@ class NetLink(Link, RelayLink):
         return relay
 
     def _compile_wanted(self, subscription: Subscription) -> TopicFilter:
-        self._hear_new([subscription])
-        return self._compile_again(subscription)
+        self._hear_new(subscription)
+        return self.compile_again(subscription)
 
     def _end_relay(self, relay: NetRelay) -> None:
         if relay in self.relays:
@@ -542,10 +462,6 @@ class NetLink(Link, RelayLink):
         """Give an event that was published here to the gateways that want it."""
         self.give_relays(Arrival(event, Origin(self.uid, number), kept))
 
-    def keep_own(self, key: str, event: Event, number: int, kept: str) -> None:
-        """Keep an event that was published here for gateways that come later."""
-        self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
-
     def _forget_sent(self, key: str, number: int | None) -> None:
         """Keep no event of a key, as others were told; gateways are, too, if it was said here."""
         if number is None:
@@ -558,7 +474,7 @@ class NetLink(Link, RelayLink):
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
         if self._may_publish is not None and not self._is_granted(type(event), self._may_publish):
             return
-        outgoing = self._outgoing_for(arrival)
+        outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
         known = self._incoming.find(key)
         if origin.hops > MOST_HOPS:
@@ -571,14 +487,12 @@ class NetLink(Link, RelayLink):
             outgoing.send_for(event, origin, kept)
             if kept is not None:
                 self._kept.keep_sent(key, arrival)
-            self.send_to_groups(event, origin)
+            self._groups.send(event, origin)
             self.deliver_own(event)
 
     def tell_gateways(self, text: str) -> None:
         """Tell the other gateways on this network something."""
-        sender = self.transport.sender(self._key(GATE), Sending(waits=False))
-        sender.put(text.encode(), b"")
-        sender.close()
+        send_once(self.transport, self._key(GATE), text.encode())
 
     def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with what other gateways tell; BusError if this participant may not be one."""
@@ -599,35 +513,23 @@ class NetLink(Link, RelayLink):
         self._recent.follow(senders)
 
     def repeat(self) -> None:
-        """Send what is remembered of others again as it was, and how far they came: they are gone.
-
-        A server that has given a packet to one participant has it for all others.
-        """
-        packets = self._recent.take()
-        senders: dict[str, Sender] = {}
-        for key, envelope, payload in [] if self.transport.abilities.has_server else packets:
-            if key not in senders:
-                sending = Sending(NORMAL, self._reliable, self._recent.is_kept(key), waits=False)
-                senders[key] = self.transport.sender(key, sending)
-            senders[key].put(payload, envelope)
-        for sender in senders.values():
-            sender.close()
+        """Send what is remembered of others again as it was, and how far they came: they are gone."""
+        self._recent.send_again(self.transport, reliable=self._reliable)
         self._losses.beat_for(self._recent.senders)
 
     def lose(self, arrival: Arrival) -> None:
         """An event could not be forwarded: let the receivers on this network miss it."""
-        self._outgoing_for(arrival).skip(arrival.event, arrival.kept)
+        self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None).skip(arrival.event, arrival.kept)
 
     def report_loss(self, arrival: Arrival) -> None:
         """Tell the publisher of an event, if it is on this network, that a gateway lost it."""
-        key = self._outgoing_for(arrival).key_of(arrival.event, arrival.kept)
+        key = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None).key_of(arrival.event, arrival.kept)
         self._losses.report(arrival.origin.uid, key, 1)
 
-    def _outgoing_for(self, arrival: Arrival) -> Outgoing:
-        """What sends an event of another network, in the manner in which its type was announced here."""
-        manner = self._manners.get(type(arrival.event)) or Sending(NORMAL, self._reliable)
-        sending = manner if arrival.kept is None else msgspec.structs.replace(manner, keep=True)
-        return self._outgoing.outgoing(type(arrival.event), sending)
+    def outgoing_for(self, cls: type[Event], *, keeps: bool = False) -> Outgoing:
+        """What sends the events of a type, in the manner in which it was announced here."""
+        manner = self._manners.get(cls) or Sending(NORMAL, self._reliable)
+        return self._outgoing.outgoing(cls, msgspec.structs.replace(manner, keep=True) if keeps else manner)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
 
@@ -642,32 +544,23 @@ class NetLink(Link, RelayLink):
             else:
                 self._first_packet(key, envelope, payload)
         except Exception:
-            _log().exception("a packet of %r could not be read", key)
+            log.exception("a packet of %r could not be read", key)
 
     def _first_packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         control = self._control.get(key)
         if control is not None:
             control(payload)
         elif key.startswith(SHARE):
-            self._shared.packet(key, envelope, payload, self._read_packet)
+            self._shared.packet(key, envelope, payload, self.held.read)
         elif self.stated.is_statement(key):
             self._take_statement(key, payload)
         elif key.startswith(self._new_root):
             event_key = f"{self.realm}/{key.removeprefix(self._new_root)}"
-            self.read_with(self._incoming, event_key, partial(self._read_copy, envelope, payload), len(payload))
+            self.held.read_with(self._incoming, event_key, partial(self._read_copy, envelope, payload), len(payload))
         elif not self._foreign.packet(key, payload):
-            self._read_packet(self._incoming, key, envelope, payload)
+            self.held.read(self._incoming, key, envelope, payload)
 
     # -- types that are not known yet --------------------------------------------------------------------------------
-
-    def _read_packet(self, incoming: IncomingKeys, key: str, envelope: bytes, payload: bytes) -> None:
-        def read(known: IncomingKey | str) -> None:
-            if isinstance(known, str):
-                incoming.counts.reject(known, key, payload)
-            else:
-                known.read(envelope, payload)
-
-        self.read_with(incoming, key, read, len(payload))
 
     def _read_copy(self, envelope: bytes, payload: bytes, known: IncomingKey | str) -> None:
         """Read a copy of an event of a new class, if it is wanted and did not come by itself."""
@@ -676,52 +569,9 @@ class NetLink(Link, RelayLink):
         if self.count_subscriptions(known.type) or any(relay.wants_type(known.type) for relay in list(self.relays)):
             known.read(envelope, payload)
 
-    def read_with(
-        self, incoming: IncomingKeys, key: str, read: Callable[[IncomingKey | str], None], size: int = 0
-    ) -> None:
-        """Call a function with what reads the packets of a key, or with the reason why they cannot be read.
-
-        If the type of the key is not known, that is done when it has been stated, or after a short time.
-        """
-        known: IncomingKey | str | None = incoming.get(key)
-        if known is None:
-            with self._held.lock:
-                if (incoming, key) in self._held or incoming.is_unknown(key):
-                    self._held.add((incoming, key), read, size, self.now())
-                    if self._held.is_full:
-                        self._release(self._held.find())
-                    return
-                known = incoming.find(key)
-        read(known)
-
     def hold(self, key: str, read: Callable[[IncomingKey | str], None], size: int) -> bool:
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
-        with self._held.lock:
-            if self._held.is_full:
-                return False
-            self._held.add((self._incoming, key), read, size, self.now())
-            return True
-
-    def _release(self, keys: Iterable[HeldKey], *, waits: bool = False) -> None:
-        """Read what was held of some keys, in its order and before anything that comes meanwhile."""
-        for incoming, key in keys:
-            with self._held.lock:
-                if (held := self._held.take((incoming, key))) is None:
-                    continue
-                known = incoming.get(key) or incoming.make(key)
-                if not isinstance(known, str):
-                    known.waits = waits
-                for read in held:
-                    try:
-                        read(known)
-                    except Exception:
-                        _log().exception("a packet of %r could not be read", key)
-                incoming.put(key, known)
-
-    def _release_known(self) -> None:
-        """Read what was held for types that are known by now."""
-        known = [(incoming, key) for incoming, key in self._held.find() if not incoming.is_unknown(key)]
-        self._release(known, waits=True)
+        return self.held.hold(self._incoming, key, read, size)
 
     def _take_statement(self, key: str, payload: bytes) -> None:
         taken = self.stated.take(key, payload)
@@ -729,29 +579,22 @@ class NetLink(Link, RelayLink):
             self._incoming.counts.rejections.add(taken, key, payload)
         elif isinstance(taken, Conflict):
             self._incoming.counts.rejections.add(taken.reason, key, payload)
-            if len(self._conflicts) < MOST_CONFLICTS:
-                self._conflicts.append(taken)
             self._losses.refuse_type(taken.type, taken.reason, self._concerned_by(taken.types))
         elif taken is not None:
             self._incoming.types_changed(taken.table.types[taken.name].family)
-            self._release_known()
+            self.held.release_known()
             self._are_types_due = True
 
     def _tell_conflicts(self, types: Iterable[type], handler: TroubleHandler | None) -> None:
         """Tell a new subscription or channel of the statements about its types that were refused before."""
-        names = {name_of(cls) for cls in types}
-        for conflict in list(self._conflicts):
-            if handler is not None and names & conflict.types:
+        for conflict in self.stated.conflicts_about(types):
+            if handler is not None:
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[TroubleHandler]:
         """The trouble handlers of subscriptions to one of some types, and of their channels."""
-        with self._lock:
-            listenings = list(self._listenings)
-        asked = [each for each in listenings if any(name_of(cls) in types for cls in each.subscription.types)]
-        published = [each for each in list(self._publishers) if name_of(each.type) in types]
-        handlers = [*(each.on_trouble for each in asked), *(each.on_trouble for each in published)]
-        return [each for each in handlers if each is not None]
+        asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
+        return asked + self.publishers_of(*types)
 
     def take_foreign(self, key: str, read: Any, payload: bytes) -> None:
         """Take what was read from a message without an envelope: an event, or the reason why there is none."""
@@ -763,16 +606,11 @@ class NetLink(Link, RelayLink):
 
     def _lose_foreign(self, loss: ForeignLoss) -> None:
         """Tell the subscriptions, or if they are this process's own the channels, that may miss foreign events."""
-        classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
-        with self._lock:
-            asked = [(each.on_trouble, each.subscription.types) for each in self._listenings]
-        handlers = [
-            handler
-            for handler, types in asked
-            if handler is not None and any(all(issubclass(cls, each) for each in types) for cls in classes)
-        ]
         if loss.is_own:
-            handlers = [handler for type_ in loss.types for handler in self.publishers_of(type_)]
+            handlers = self.publishers_of(*loss.types)
+        else:
+            classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
+            handlers = self._subscriptions.handlers(lambda each: any(map(each.subscription.accepts, classes)))
         self._losses.lose_foreign(loss.types, loss.count, loss.sender, loss.reason, handlers, loss.is_own)
 
     def token(self, key: str, is_present: bool) -> None:
@@ -781,7 +619,7 @@ class NetLink(Link, RelayLink):
         try:
             self._read_token(key, is_present)
         except Exception:
-            _log().exception("a token could not be read: %.200r", key)
+            log.exception("a token could not be read: %.200r", key)
 
     def _read_token(self, key: str, is_present: bool) -> None:
         if key.startswith(self._groups.token_root):
@@ -815,9 +653,7 @@ class NetLink(Link, RelayLink):
 
     def count_subscriptions(self, cls: type[Event]) -> int:
         """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
-        with self._lock:
-            asked = {each.subscription.types for each in self._listenings}
-        return sum(all(issubclass(cls, each) for each in types) for types in asked)
+        return self._subscriptions.count(cls)
 
     def reception_of(self, key: str) -> Reception:
         """Where the events of a key go: here, or to the consumers of a queue that processes share."""
@@ -874,17 +710,14 @@ class NetLink(Link, RelayLink):
         """The trouble handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
-            return [] if member is None else member.on_trouble()
+            return [] if member is None else member.handlers()
         event_key, _ = self._incoming.split(key)
-        with self._lock:
-            asked = [(each.on_trouble, each.filter) for each in self._listenings if each.on_trouble is not None]
-            sharings = list(self._sharings)
-        shared = [handler for sharing in sharings for handler in sharing.listeners_of(event_key)]
-        return [handler for handler, filter in asked if filter.accepts(event_key)] + shared
+        own = self._subscriptions.handlers(lambda each: each.filter.accepts(event_key))
+        return own + self._shared.listeners_of(event_key)
 
-    def publishers_of(self, type_: str) -> list[TroubleHandler]:
-        """The trouble handlers of the channels of a type."""
-        publishers = [each for each in list(self._publishers) if name_of(each.type) == type_]
+    def publishers_of(self, *types: str) -> list[TroubleHandler]:
+        """The trouble handlers of the channels of some types."""
+        publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
         return [each.on_trouble for each in publishers if each.on_trouble is not None]
 
     # -- the thread --------------------------------------------------------------------------------------------------
@@ -894,14 +727,13 @@ class NetLink(Link, RelayLink):
             try:
                 self.tick()
             except Exception:
-                _log().exception("the link of %s failed in its regular work", self.medium)
+                log.exception("the link of %s failed in its regular work", self.medium)
 
     def tick(self) -> None:
         """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
         now = self.now()
-        while self._unstated:
-            self.stated.state(self._unstated.popleft())
-        self._release(self._held.find(before=now - HOLD_S))
+        self.stated.state_waiting()
+        self.held.release_old()
         if now - self._beat_at >= BEAT_S or self._are_types_due:
             self._are_types_due = False
             self._check_types()
@@ -912,8 +744,7 @@ class NetLink(Link, RelayLink):
             self._settle_at = now + SETTLE_RELIABLE_S  # what a beat says is missing is held back until then
         if now >= self._settle_at:
             self._losses.settle(SETTLE_RELIABLE_S if self._reliable else SETTLE_S)
-        while self._lingering and self._lingering[0][0] <= now:
-            self._lingering.pop(0)[1]()
+        self._groups.end_lingering()
         self._losses.report_lateness()
         self._losses.tell()
 
@@ -924,28 +755,13 @@ class NetLink(Link, RelayLink):
             return
         self._types_seen.update(new)
         self._incoming.types_changed()
-        self._release_known()
-        with self._lock:
-            listenings = list(self._listenings)
-        for listening in listenings:
-            before, listening.filter = listening.filter, self._compile_again(listening.subscription)
-            if set(before.patterns) != set(listening.filter.patterns):
-                self._patterns.add(listening.filter.patterns)
-                self._patterns.remove(before.patterns)
+        self.held.release_known()
+        self._subscriptions.compile_again(self.compile_again)
         for relay in list(self.relays):
             relay.compile_again()
         if self._other_wants.types_changed():
             self._wants_changed()
-        with self._lock:
-            sharings = list(self._sharings)
-        for sharing in sharings:
-            sharing.subscribe()
+        self._shared.types_changed()
 
     def _key(self, *chunks: str) -> str:
         return control_key(self.realm, *chunks)
-
-
-def _log() -> Any:
-    import logging
-
-    return logging.getLogger("genus.net")

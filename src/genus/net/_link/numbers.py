@@ -327,26 +327,3 @@ def _first_of(run: Run) -> int:
 
 def _touched(run: Run) -> int:
     return run.touched
-
-
-class OriginNumbers(Numbers):
-    """State: the numbers of the events of one origin that were seen, for those who look for copies only.
-
-    >>> seen = OriginNumbers(1)
-    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 2**30, 4)]
-    [False, True, False, True, False, True, True]
-    """
-
-    __slots__ = ("newest",)
-
-    def __init__(self, first: int) -> None:
-        super().__init__(first)
-        self.newest = first
-        """The newest number; one that is far from all others is not taken for it."""
-
-    def is_new(self, number: int) -> bool:
-        """Whether a number was not seen before; it is from now on."""
-        is_new = self.arrive(number) is Verdict.NEW
-        if is_new and 0 < (number - self.newest) & _MASK <= NEARBY:
-            self.newest = number
-        return is_new

@@ -16,7 +16,7 @@ from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
 from genus.net._link.control import LAST, NEW, QUEUE, ROOT, control_key
 from genus.net._link.kept import kept_text, kept_value
-from genus.net._link.payload import encode_batch, encode_payload, payload_encoder
+from genus.net._link.payload import encode_batch, payload_encoder
 from genus.net._link.types import StatedTypes
 from genus.net._transport import GatheringSender, Sender, Sending, Transport
 from genus.targets.topics import EventKeys
@@ -65,10 +65,10 @@ class KeyNumbers:
 class Way:
     """State: how packets of one key are sent; `gathers` where several may be sent as one."""
 
-    __slots__ = ("close", "gathers", "numbers", "put", "sender")
+    __slots__ = ("gathers", "numbers", "put", "sender")
 
     def __init__(self, numbers: KeyNumbers, sender: Sender) -> None:
-        self.numbers, self.sender, self.close = numbers, sender, sender.close
+        self.numbers, self.sender = numbers, sender
         self.send_once()
 
     def send_once(self) -> None:
@@ -161,24 +161,23 @@ class Outgoing:
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
-        payload = self._owner.encode(event)
-        key = self._event_key(event) if kept is None else self._next_key(event, kept, is_own=False)
-        way = self._ways.get(key) or self._open(key)
-        numbers = way.numbers
-        with numbers.lock:
-            number = numbers.newest = numbers.newest + 1 & _MASK
-            way.put(payload, _pack(origin.uid, origin.number, origin.hops, self._uid, number) + self._digest)
+        payload = self._encode(event)
+        self._put(self._next_key(event, kept, is_own=False), payload, origin)
 
     def send_to(self, uid: str, member: str, event: Event, origin: Origin | None) -> None:
         """Send an event to a member of a group; `origin` if it was published on another network."""
-        payload = self._owner.encode(event)
-        key = "/".join((ROOT, self._owner.realm, QUEUE, uid, member, self._event_key(event).partition("/")[2]))
+        line = self._event_key(event).partition("/")[2]
+        self._put(control_key(self._owner.realm, QUEUE, uid, member, line), self._encode(event), origin)
+
+    def _put(self, key: str, payload: bytes, origin: Origin | None) -> int:
+        """Send a packet of an origin, or of this participant, with the next number of its key; returns that."""
         way = self._ways.get(key) or self._open(key)
         numbers = way.numbers
         with numbers.lock:
             number = numbers.newest = numbers.newest + 1 & _MASK
             first = origin or Origin(self._uid, number)
             way.put(payload, _pack(first.uid, first.number, first.hops, self._uid, number) + self._digest)
+        return number
 
     def skip(self, event: Event, kept: str | None) -> None:
         """Count an event that is not sent, so that receivers miss it."""
@@ -188,7 +187,8 @@ class Outgoing:
 
     def forget(self, event: Event) -> None:
         """Tell all that no event with the value of this one is kept any more."""
-        value = self.kept_value(event)
+        assert self.keep is not None
+        value = kept_value(event, self.keep)
         self._owner.kept_keys.pop((self.type, value), None)
         self._forget_key(self.kept_key(event, value), None, is_own=True)
 
@@ -207,21 +207,16 @@ class Outgoing:
         self._forget_key(key, origin, is_own=False)
 
     def _forget_key(self, key: str, origin: Origin | None, *, is_own: bool) -> None:
-        way = self._ways.get(key) or self._open(key)
-        numbers = way.numbers
-        with numbers.lock:
-            number = numbers.newest = numbers.newest + 1 & _MASK
-            first = origin or Origin(self._uid, number)
-            way.put(b"", _pack(first.uid, first.number, first.hops, self._uid, number) + self._digest)
+        number = self._put(key, b"", origin)
         self._owner.on_forgotten(key, number if is_own else None)
 
-    def _next_key(self, event: Event, value: str, *, is_own: bool) -> str:
-        """The key under which an event is kept next; the one before it is forgotten if it has another key.
+    def _next_key(self, event: Event, value: str | None, *, is_own: bool) -> str:
+        """The key of an event that is sent next; if it is kept, the key before it is forgotten if that is another one.
 
         Events of one value have different keys if they have different tagged attributes.
         """
-        key = self.kept_key(event, value)
-        if self._is_tagged:
+        key = self.key_of(event, value)
+        if self._is_tagged and value is not None:
             before = self._owner.kept_keys.get((self.type, value), key)
             self._owner.kept_keys[self.type, value] = key
             if before != key:
@@ -238,21 +233,15 @@ class Outgoing:
 
     def _kept_key(self, event_key: str, value: str) -> str:
         line = event_key.partition("/")[2]
-        return f"{ROOT}/{self._owner.realm}/{LAST}/{line}/={self._owner.transport.dialect.escape(value)}"
+        return control_key(self._owner.realm, LAST, line, f"={self._owner.transport.dialect.escape(value)}")
 
-    def kept_value(self, event: Event) -> str:
-        """The value under which an event is kept: that of the attributes that the channel names."""
-        assert self.keep is not None
-        return kept_value(event, self.keep)
+    def kept_value(self, event: Event) -> str | None:
+        """The value under which an event is kept: that of the attributes that the channel names; None if it is not."""
+        return None if self.keep is None else kept_value(event, self.keep)
 
     def _open(self, key: str) -> Way:
         way = self._ways[key] = self._owner.open(key, self._owner.with_content_type(self._sending), self.type)
         return way
-
-    def close(self) -> None:
-        """Send no more."""
-        for way in list(self._ways.values()):
-            way.close()
 
 
 class CloudOutgoing(Outgoing):
@@ -260,7 +249,7 @@ class CloudOutgoing(Outgoing):
 
     def send(self, event: Event, times: bytes = b"") -> int:
         """Send an event that was published here, with the times of a soft channel; returns its number."""
-        key = self._event_key(event) if self.keep is None else self._own_key(event)
+        key = self._own_key(event)
         return self._send_cloud(event, key, None, times)
 
     def prepare_all(self, events: Sequence[Event]) -> list[Batch]:
@@ -277,9 +266,7 @@ class CloudOutgoing(Outgoing):
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
         """Send an event that was published on another network."""
-        self._send_cloud(
-            event, self._event_key(event) if kept is None else self._next_key(event, kept, is_own=False), origin, b""
-        )
+        self._send_cloud(event, self._next_key(event, kept, is_own=False), origin, b"")
 
     def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
         way = self._ways.get(key) or self._open(key)
@@ -315,7 +302,6 @@ class OutgoingKeys:
         """Is called with each key whose newest event is kept no more, and the number of that if it was said here."""
         self.kept_keys: dict[tuple[type, str], str] = {}
         """The key of the newest event that was sent, of each type whose keys differ and each value it is kept under."""
-        self.encode = encode_payload
         self._encode_cloud = encode_cloud
         self._now = now
         self._with_kinds: list[tuple[Way, Callable[[bytes, bytes], None]]] = []
@@ -421,10 +407,3 @@ class OutgoingKeys:
     def newest(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
         """The newest numbers of some keys, once more."""
         return {key: (self._numbers[key].newest, self._numbers[key].newest) for key in keys}
-
-    def close(self) -> None:
-        """Send no more."""
-        with self._lock:
-            made = list(self._made.values())
-        for each in made:
-            each.close()

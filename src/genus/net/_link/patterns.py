@@ -5,13 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from genus.bus._link import TroubleHandler
+from genus.filters import Subscription
 from genus.net._link.control import LAST, ROOT
-from genus.net._link.pattern_index import PatternIndex
 from genus.net._transport import Transport
-from genus.targets.topics import Dialect
+from genus.targets.topics import Dialect, TopicFilter
 
 MOST_KEYS = 20_000
 """The largest number of keys whose time of subscription is remembered."""
+
+_WILD = None
 
 MOST_INHERITED = 100
 """How many patterns that a subscription has replaced without a break are remembered of it."""
@@ -132,6 +135,53 @@ class Patterns:
         return any(self._dialect.matches(self._last_pattern(pattern), key) for pattern in list(self._subscribed))
 
 
+class ActiveSubscription:
+    """State: a subscription of the bus."""
+
+    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, filter: TopicFilter) -> None:
+        self.subscription, self.on_trouble, self.filter = subscription, on_trouble, filter
+
+
+class ActiveSubscriptions:
+    """State: the subscriptions of the bus; their patterns are wanted."""
+
+    def __init__(self, patterns: Patterns) -> None:
+        self._patterns = patterns
+        self._active: dict[ActiveSubscription, None] = {}
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[ActiveSubscription]:
+        with self._lock:
+            return iter(list(self._active))
+
+    def add(self, active: ActiveSubscription) -> None:
+        """Want what a subscription matches."""
+        self._patterns.add(active.filter.patterns)
+        with self._lock:
+            self._active[active] = None
+
+    def discard(self, active: ActiveSubscription) -> bool:
+        """Do not list a subscription any more, its patterns are still to be removed; returns whether it was there."""
+        with self._lock:
+            return self._active.pop(active, active) is None
+
+    def compile_again(self, compile: Callable[[Subscription], TopicFilter]) -> None:
+        """Follow types that were declared since."""
+        for each in self:
+            before, each.filter = each.filter, compile(each.subscription)
+            if set(before.patterns) != set(each.filter.patterns):
+                self._patterns.add(each.filter.patterns)
+                self._patterns.remove(before.patterns)
+
+    def count(self, cls: type) -> int:
+        """How many different subscriptions accept events of a class."""
+        return sum(all(issubclass(cls, each) for each in types) for types in {each.subscription.types for each in self})
+
+    def handlers(self, is_concerned: Callable[[ActiveSubscription], bool]) -> list[TroubleHandler]:
+        """The trouble handlers of subscriptions that are concerned."""
+        return [each.on_trouble for each in self if each.on_trouble is not None and is_concerned(each)]
+
+
 def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
     """The earliest of those with the same patterns; of very many, the earliest ones."""
     found: dict[frozenset[str], Since] = {}
@@ -145,3 +195,84 @@ def last_pattern(pattern: str, dialect: Dialect, realm: str) -> str:
     line = pattern.partition("/")[2]
     end = "" if line.endswith(dialect.rest) else f"/{dialect.one}"
     return f"{ROOT}/{realm}/{LAST}/{line}{end}"
+
+
+class _Node:
+    """State: the patterns whose chunks end here, and those that go on, by the next chunk."""
+
+    __slots__ = ("following", "patterns")
+
+    def __init__(self) -> None:
+        self.patterns: dict[str, None] = {}
+        self.following: dict[str | None, _Node] = {}
+
+    def all(self) -> Iterator[str]:
+        yield from self.patterns
+        for node in self.following.values():
+            yield from node.all()
+
+
+class PatternIndex:
+    """State: patterns of a dialect; finds those that include one, or that it includes, without a test of each pair.
+
+    They stand in a tree by their chunks before the first wildcard for any number of chunks. A wide pattern includes a
+    narrow one only if the narrow one has each text of these chunks of the wide one in the same place: a wildcard there
+    would match other texts, too. What the tree finds is tested by `Dialect.includes`, which is exact but slower.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._root = _Node()
+
+    def add(self, pattern: str) -> None:
+        """Add a pattern, if it is not there."""
+        node = self._root
+        for chunk in self._head(pattern):
+            node = node.following.setdefault(chunk, _Node())
+        node.patterns[pattern] = None
+
+    def discard(self, pattern: str) -> None:
+        """Remove a pattern, if it is there."""
+        node, path = self._root, []
+        for chunk in self._head(pattern):
+            path.append((node, chunk))
+            if chunk not in node.following:
+                return
+            node = node.following[chunk]
+        node.patterns.pop(pattern, None)
+        for before, chunk in reversed(path):
+            node = before.following[chunk]
+            if node.patterns or node.following:
+                return
+            del before.following[chunk]
+
+    def including(self, narrow: str) -> Iterator[str]:
+        """The patterns that include one, itself if it is there."""
+        nodes, head = [self._root], self._head(narrow)
+        while nodes:
+            yield from (each for node in nodes for each in node.patterns if self._dialect.includes(each, narrow))
+            chunk = head.pop(0) if head else _WILD
+            nodes = [node.following[each] for node in nodes for each in {chunk, _WILD} if each in node.following]
+
+    def included_in(self, wide: str) -> list[str]:
+        """The patterns that one includes, itself if it is there."""
+        return [each for each in self._perhaps_included_in(wide) if self._dialect.includes(wide, each)]
+
+    def _perhaps_included_in(self, wide: str) -> Iterator[str]:
+        nodes = [self._root]
+        for chunk in self._head(wide):
+            if chunk is _WILD:
+                yield from (each for node in nodes for each in node.patterns)
+                nodes = [each for node in nodes for each in node.following.values()]
+            else:
+                nodes = [node.following[chunk] for node in nodes if chunk in node.following]
+        for node in nodes:
+            yield from node.all()
+
+    def _head(self, pattern: str) -> list[str | None]:
+        """The chunks before the first wildcard for any number of them; None for those with a wildcard."""
+        chunks, dialect = self._dialect.split(pattern), self._dialect
+        if dialect.rest in chunks:
+            chunks = chunks[: chunks.index(dialect.rest)]
+        part = dialect.part
+        return [_WILD if chunk == dialect.one or (part and part in chunk) else chunk for chunk in chunks]

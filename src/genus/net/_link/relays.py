@@ -10,6 +10,7 @@ from genus.net._envelope import ATTRIBUTES, split_attributes
 from genus.net._link.interest import OwnWants
 from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival, Want
+from genus.net._transport import NORMAL, Sender, Sending, Transport
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
 
@@ -34,10 +35,6 @@ class RecentPackets:
         """Remember the packets of these senders from now on."""
         self.senders = frozenset(senders)
 
-    def is_kept(self, key: str) -> bool:
-        """Whether the newest packet of a key is kept for later subscribers."""
-        return key.startswith(self._kept_root)
-
     def note(self, key: str, envelope: bytes, payload: bytes) -> None:
         """A packet arrived."""
         own = (split_attributes(envelope) or ({}, b""))[1] if envelope.startswith(ATTRIBUTES) else envelope
@@ -49,7 +46,7 @@ class RecentPackets:
             while len(self._packets) > RECENT or self._size > RECENT_BYTES:
                 _, _, old_envelope, old_payload = self._packets.popleft()
                 self._size -= len(old_envelope) + len(old_payload)
-            if self.is_kept(key):
+            if key.startswith(self._kept_root):
                 self._keep(key, envelope, payload)
 
     def _keep(self, key: str, envelope: bytes, payload: bytes) -> None:
@@ -60,6 +57,18 @@ class RecentPackets:
             self._kept[key] = (key, envelope, payload)
         else:
             self._kept_size -= len(payload)
+
+    def send_again(self, transport: Transport, *, reliable: bool) -> None:
+        """Send what is remembered as it was, without waiting; not where a server has it for all others."""
+        packets = self.take()
+        senders: dict[str, Sender] = {}
+        for key, envelope, payload in [] if transport.abilities.has_server else packets:
+            if key not in senders:
+                sending = Sending(NORMAL, reliable, key.startswith(self._kept_root), waits=False)
+                senders[key] = transport.sender(key, sending)
+            senders[key].put(payload, envelope)
+        for sender in senders.values():
+            sender.close()
 
     def take(self) -> list[tuple[str, bytes, bytes]]:
         """The packets to send again, the oldest first: those that are not too old, and all kept ones."""

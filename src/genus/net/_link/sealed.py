@@ -11,7 +11,7 @@ import binascii
 import hmac
 import stat
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -21,8 +21,16 @@ import msgspec
 from genus.errors import BusError
 from genus.net._envelope import ATTRIBUTES, attributes_in, join_attributes
 from genus.net._link.control import ROOT
-from genus.net._transport import Abilities, EchoingTransport, Receiver, Sender, Sending, SharingTransport, Transport
-from genus.targets.topics import Dialect
+from genus.net._transport import (
+    Abilities,
+    EchoingTransport,
+    Receiver,
+    Sender,
+    Sending,
+    SharingTransport,
+    Transport,
+    WindowedTransport,
+)
 
 SEAL_BYTES: Final = 16
 SEAL: Final = "genusseal"
@@ -55,6 +63,29 @@ class SealedTransport:
         self._keyed = blake2b(digest_size=SEAL_BYTES, key=own)
         self._rejected: Counter[str] = Counter()
         self._receiver: Receiver | None = None
+        self.subscribe, self.declare, self.watch = transport.subscribe, transport.declare, transport.watch
+        self.dialect, self.close = transport.dialect, transport.close
+        if isinstance(transport, EchoingTransport):
+            self.subscribe_others = transport.subscribe_others
+        if isinstance(transport, SharingTransport):
+            self.share_of, self.share = transport.share_of, transport.share
+        if isinstance(transport, WindowedTransport):
+            self.stop_handling = transport.stop_handling
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the transport can keep."""
+        return self._transport.abilities
+
+    @property
+    def can_share(self) -> bool:
+        """Whether the network offers shared subscriptions."""
+        return isinstance(self._transport, SharingTransport) and self._transport.can_share
+
+    @property
+    def busy_s(self) -> float:
+        """For how long the receiver has been handling one packet, where the network waits for that."""
+        return self._transport.busy_s if isinstance(self._transport, WindowedTransport) else 0.0
 
     def _seal(self, key: str, envelope: bytes, payload: bytes) -> bytes:
         name = key.encode()
@@ -133,55 +164,6 @@ class SealedTransport:
         """What the transport counts, and what was rejected here."""
         rejected = {f"rejected: {reason}": count for reason, count in self._rejected.items()}
         return {**self._transport.counters(), **rejected}
-
-    # -- the same ------------------------------------------------------------------------------------------------------
-
-    @property
-    def dialect(self) -> Dialect:
-        """How keys and patterns are written."""
-        return self._transport.dialect
-
-    @property
-    def abilities(self) -> Abilities:
-        """What the transport can keep."""
-        return self._transport.abilities
-
-    def subscribe(self, pattern: str, *, kept: bool = False) -> Callable[[], None]:
-        """Receive packets of keys that match."""
-        return self._transport.subscribe(pattern, kept=kept)
-
-    def subscribe_others(self, pattern: str) -> Callable[[], None]:
-        """Receive packets of keys that match, but none of this participant's own."""
-        if isinstance(self._transport, EchoingTransport):
-            return self._transport.subscribe_others(pattern)
-        return self._transport.subscribe(pattern, kept=True)
-
-    @property
-    def can_share(self) -> bool:
-        """Whether the network offers shared subscriptions."""
-        return isinstance(self._transport, SharingTransport) and self._transport.can_share
-
-    def share_of(self, group: str, pattern: str) -> str:
-        """The name of this participant's part in a group."""
-        assert isinstance(self._transport, SharingTransport)
-        return self._transport.share_of(group, pattern)
-
-    def share(self, group: str, pattern: str) -> Callable[[], None]:
-        """Receive some of the packets of keys that match."""
-        assert isinstance(self._transport, SharingTransport)
-        return self._transport.share(group, pattern)
-
-    def declare(self, token: str) -> Callable[[], None]:
-        """Show a token."""
-        return self._transport.declare(token)
-
-    def watch(self, pattern: str) -> Callable[[], None]:
-        """Call `token` with the tokens of others that match."""
-        return self._transport.watch(pattern)
-
-    def close(self) -> None:
-        """Close the transport."""
-        self._transport.close()
 
 
 class SealingSender:

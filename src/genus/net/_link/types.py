@@ -14,9 +14,9 @@ understood.
 
 import threading
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, TypeAlias
 
 import msgspec
 
@@ -31,17 +31,15 @@ from genus.catalog._statement import (
 )
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
 from genus.model import Event, name_of
-from genus.net._link.control import control_key
+from genus.net._link.control import control_key, send_once
 from genus.net._link.payload import PayloadReader
 from genus.net._transport import Sending, Transport
 
 DIGEST_BYTES = 4
 MOST_STATED = 20_000
 """The largest number of statements that are remembered."""
-HOLD_S = 1.0
-"""How long packets of an unknown type wait for its statement."""
-MOST_HELD, MOST_HELD_BYTES = 1000, 8 << 20
-"""The most packets that wait, and their size; beyond, all are delivered with what is known."""
+MOST_CONFLICTS = 200
+"""The largest number of refused statements that later subscriptions are told of."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -85,6 +83,8 @@ class StatedTypes:
         self._units: dict[tuple[bytes, str], dict[str, str]] = {}
         self._readers: dict[tuple[bytes, type], PayloadReader] = {}
         self.classes = StatedClasses()
+        self._conflicts: list[Conflict] = []
+        self._unstated: deque[type] = deque()
         self._lock = threading.Lock()
 
     @property
@@ -117,9 +117,16 @@ class StatedTypes:
         if (text := state_type(cls)) is not None:
             digest, chunk = digest_of(text), self._transport.dialect.escape(name_of(cls))
             self._remember(digest)
-            sender = self._transport.sender(f"{self._root}{digest}/{chunk}", Sending(keep=True))
-            sender.put(text, b"")
-            sender.close()
+            send_once(self._transport, f"{self._root}{digest}/{chunk}", text, Sending(keep=True))
+
+    def state_later(self, types: Iterable[type]) -> None:
+        """State types with the next call of `state_waiting`."""
+        self._unstated.extend(types)
+
+    def state_waiting(self) -> None:
+        """State the types that were to be stated later."""
+        while self._unstated:
+            self.state(self._unstated.popleft())
 
     def take(self, key: str, text: bytes) -> Statement | Conflict | str | None:
         """Take in what another participant stated: returns it, if it is new; or why it is refused or cannot be read."""
@@ -140,8 +147,16 @@ class StatedTypes:
         try:
             self.classes.take(statement)
         except (CatalogConflict, DeclarationError) as problem:
-            return Conflict(statement.name, frozenset(statement.table.types), str(problem))
+            conflict = Conflict(statement.name, frozenset(statement.table.types), str(problem))
+            if len(self._conflicts) < MOST_CONFLICTS:
+                self._conflicts.append(conflict)
+            return conflict
         return statement
+
+    def conflicts_about(self, types: Iterable[type]) -> list[Conflict]:
+        """The statements about some types that were refused."""
+        names = {name_of(cls) for cls in types}
+        return [each for each in list(self._conflicts) if names & each.types]
 
     def _remember(self, digest: str) -> None:
         if len(self._known) >= MOST_STATED:
@@ -166,47 +181,3 @@ class StatedTypes:
             if made is None and units is not None:
                 made = self._readers[digest, cls] = PayloadReader(cls, self._unread, units)
             return made
-
-
-HeldKey: TypeAlias = tuple[Any, str]
-"""What reads the packets of some keys, and one of these keys."""
-
-
-class HeldPackets:
-    """State: what came for keys of unknown types, in its order, until their types are known or it has waited enough.
-
-    The lock is held while a key is released, so that what comes meanwhile is read after it.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._waiting: dict[HeldKey, list[tuple[Callable[[Any], None], int]]] = {}
-        self._since: dict[HeldKey, float] = {}
-        self._count = self._bytes = 0
-
-    def __contains__(self, key: "HeldKey") -> bool:
-        return key in self._waiting
-
-    def add(self, key: "HeldKey", read: Callable[[Any], None], size: int, now: float) -> None:
-        """Call a function later with what reads the packets of a key."""
-        self._since.setdefault(key, now)
-        self._waiting.setdefault(key, []).append((read, size))
-        self._count, self._bytes = self._count + 1, self._bytes + size
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more should wait."""
-        return self._count > MOST_HELD or self._bytes > MOST_HELD_BYTES
-
-    def find(self, before: float | None = None) -> "list[HeldKey]":
-        """The keys with packets that wait, or those that have done so since before a time."""
-        with self.lock:
-            return [key for key, since in self._since.items() if before is None or since <= before]
-
-    def take(self, key: "HeldKey") -> list[Callable[[Any], None]] | None:
-        """What waits for a key, which waits no more; None if nothing does."""
-        if (found := self._waiting.pop(key, None)) is None:
-            return None
-        self._count, self._bytes = self._count - len(found), self._bytes - sum(size for _, size in found)
-        self._since.pop(key, None)
-        return [read for read, _ in found]
