@@ -146,7 +146,7 @@ class MqttTransport:
             clean_start=options.session is None,
             expires_s=options.session_expires_s,
             keep_alive_s=options.keep_alive_s,
-            user=options.user,
+            user=options.username,
             password=None if options.password is None else options.password.text.encode(),
             will=will or (lambda: end_of_tokens),
             largest=LARGEST + OVERHEAD,
