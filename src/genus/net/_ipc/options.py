@@ -3,7 +3,7 @@
 from typing import Annotated, Final
 
 from genus.bus._queue import WhenFull
-from genus.net._options import SEND_FULL, RECEIVE_FULL, NetOptions, read_options, whole
+from genus.net._options import RECEIVE_FULL, SEND_FULL, NetOptions, read_options, whole
 
 CAPACITY: Final = 10_000
 
