@@ -53,7 +53,7 @@ class Arrivals:
 
     `accept` is the callback of zenoh's subscribers. Where the oldest are dropped, it is the queue's own `put`, without
     any Python code, and the bound is kept by the threads that take (after each packet, and every 0.25 s if the receiver
-    takes longer). So more samples than the capacity may wait for a short time.
+    takes longer). So more samples than the capacity may wait for a short time. A `Mailbox` would cost that Python code.
     """
 
     def __init__(self, capacity: int, drops_oldest: bool) -> None:
