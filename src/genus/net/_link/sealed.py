@@ -21,7 +21,16 @@ import msgspec
 from genus.errors import BusError
 from genus.net._envelope import ATTRIBUTES, attributes_in, join_attributes
 from genus.net._link.control import ROOT
-from genus.net._transport import Abilities, EchoingTransport, Receiver, Sender, Sending, SharingTransport, Transport
+from genus.net._transport import (
+    Abilities,
+    EchoingTransport,
+    Receiver,
+    Sender,
+    Sending,
+    SharingTransport,
+    Transport,
+    WindowedTransport,
+)
 from genus.targets.topics import Dialect
 
 SEAL_BYTES: Final = 16
@@ -170,6 +179,16 @@ class SealedTransport:
         """Receive some of the packets of keys that match."""
         assert isinstance(self._transport, SharingTransport)
         return self._transport.share(group, pattern)
+
+    @property
+    def busy_s(self) -> float:
+        """For how long the receiver has been handling one packet that the network waits for."""
+        return self._transport.busy_s if isinstance(self._transport, WindowedTransport) else 0.0
+
+    def stop_handling(self) -> None:
+        """Leave packets that were not handled to a network that keeps them."""
+        if isinstance(self._transport, WindowedTransport):
+            self._transport.stop_handling()
 
     def declare(self, token: str) -> Callable[[], None]:
         """Show a token."""
