@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -23,12 +24,15 @@ from genus.errors import SyntaxProblem
 from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
+from genus.net._ipc.transport import IpcTransport
 from genus.net._link.types import MOST_HELD
+from genus.net._transport import Sending
 from genus.net._troubles import EventsLost, EventsUnread
 from genus.targets.topics import ZENOH
 from genus.testing._network import MemoryNetwork
 from tests.net.evolving_process import Program
-from tests.net.mqtt_servers import Mosquitto, running
+from tests.net.mqtt_servers import Mosquitto, running, wait_for
+from tests.net.recording_receiver import RecordingReceiver
 from tests.net.zenoh_network import free_port
 
 # -- the law -----------------------------------------------------------------------------------------------------------
@@ -423,6 +427,22 @@ def test_without_a_statement_events_are_delivered_with_what_the_nearest_known_ty
     assert thermo.name not in reader.bus.types
     reader.take(thermo.statements + thermo.events[3:])
     assert [getattr(event, "humidity", None) for event in got] == [None] * 4 + [8.0]  # once: numbers went on
+
+
+def test_handlers_run_in_one_thread_also_with_events_that_have_waited(thermo: Thermo) -> None:
+    threads: list[int] = []
+    link, other = NetLink(IpcTransport(thermo.name), "city", medium="ipc"), IpcTransport(thermo.name)
+    with Bus(link) as bus:
+        bus.subscribe(TravProbe, lambda event: threads.append(threading.get_ident()))
+        other.open(RecordingReceiver())
+        try:
+            for key, envelope, payload in [*thermo.events, *parts(packets_of(PROBE, "TravProbe(place='x')"))[1]]:
+                other.sender(key, Sending()).put(payload, envelope)
+            wait_for(lambda: len(threads) == 10)
+        finally:
+            other.close()
+    assert len(set(threads)) == 1
+    assert link.counters()[f"delivered as TravProbe: {thermo.name} is not known"] == 5
 
 
 def test_what_does_not_fit_is_not_held_and_nothing_is_dropped(reader: Reader, thermo: Thermo) -> None:

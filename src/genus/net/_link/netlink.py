@@ -109,6 +109,8 @@ class NetLink(Link, RelayLink):
         self._unstated: deque[type] = deque()
         """Types that were subscribed to and are still to be stated."""
         self._are_types_due = False
+        self._to_do: list[Callable[[], None]] = []
+        """What the thread that receives was asked to do and has not begun."""
         self._conflicts: list[Conflict] = []
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(transport.dialect, realm, self._incoming.counts)
@@ -723,6 +725,22 @@ class NetLink(Link, RelayLink):
         known = [(incoming, key) for incoming, key in self._held.find() if not incoming.is_unknown(key)]
         self._release(known, waits=True)
 
+    def _release_old(self) -> None:
+        """Read what has waited long enough."""
+        self._release(self._held.find(before=self.now() - HOLD_S))
+
+    def _call(self, work: Callable[[], None]) -> None:
+        """Do work in the thread that receives, once if it is still to be done: handlers never run in two threads."""
+        if work in self._to_do:
+            return
+        self._to_do.append(work)
+
+        def do() -> None:
+            self._to_do.remove(work)
+            work()
+
+        self.transport.call(do)
+
     def _take_statement(self, key: str, payload: bytes) -> None:
         taken = self.stated.take(key, payload)
         if isinstance(taken, str):
@@ -901,7 +919,8 @@ class NetLink(Link, RelayLink):
         now = self.now()
         while self._unstated:
             self.stated.state(self._unstated.popleft())
-        self._release(self._held.find(before=now - HOLD_S))
+        if self._held.find(before=now - HOLD_S):
+            self._call(self._release_old)
         if now - self._beat_at >= BEAT_S or self._are_types_due:
             self._are_types_due = False
             self._check_types()
@@ -923,8 +942,8 @@ class NetLink(Link, RelayLink):
         if not new:
             return
         self._types_seen.update(new)
-        self._incoming.types_changed()
-        self._release_known()
+        self._call(self._incoming.types_changed)
+        self._call(self._release_known)
         with self._lock:
             listenings = list(self._listenings)
         for listening in listenings:

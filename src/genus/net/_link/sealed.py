@@ -198,6 +198,10 @@ class SealedTransport:
         """Call `token` with the tokens of others that match."""
         return self._transport.watch(pattern)
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver."""
+        self._transport.call(function)
+
     def close(self) -> None:
         """Close the transport."""
         self._transport.close()
