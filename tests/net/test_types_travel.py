@@ -674,3 +674,34 @@ def test_statements_of_any_content_do_no_harm(
     assert not [entry for entry in caplog.records if entry.exc_info]
     counts = reader.bus.traffic().link
     assert sum(count for name, count in counts.items() if name.startswith("rejected: ")) > 200
+
+
+@pytest.mark.parametrize("format", ["cloudevents", "cloudevents-binary"])
+def test_cloud_events_of_a_newer_program_are_read_with_all_that_the_two_share(tmp_path: Path, format: str) -> None:
+    """Also those with values that the class here cannot read: these are absent, counted, and go on."""
+    older, newer = tmp_path / "older.py", tmp_path / "newer.py"
+    text = "import enum\nfrom genus import Event, Maybe\nfrom genus.model import UInt8, UInt16\n"
+    older.write_text(
+        text + "class CloudLamp(Event):\n    colour: enum.Enum('Colour', {'RED': 'red'})\n    n: Maybe[UInt8] = None\n"
+    )
+    newer.write_text(
+        text
+        + "class CloudLamp(Event):\n    colour: enum.Enum('Colour', {'RED': 'red', 'BLUE': 'blue'})\n"
+        + "    n: Maybe[UInt16] = None\n    more: Maybe[str] = None\n"
+    )
+    address = f"ipc:test-cloud-{os.getpid()}?format={format}"
+    sent: list[dict[str, Any]] = [{"colour": "red", "n": 7}, {"colour": "blue"}, {"colour": "red", "n": 300}]
+    sent.append({"colour": "red", "n": 8, "more": "x", "place": "p", "source": "s"})
+    old, new = Program(address, older), Program(address, newer)
+    try:
+        old.ask(subscribe=["CloudLamp"])
+        new.ask(publish=[["CloudLamp", each] for each in sent])
+        ((got,), told, counters) = old.ask(**{"await": len(sent)})
+    finally:
+        new.end()
+        old.end()
+    shared = [sent[0], {}, {"colour": "red"}, {name: value for name, value in sent[3].items() if name != "more"}]
+    assert [values for _, _, values in got] == shared
+    assert told == []
+    unread = {name: count for name, count in counters.items() if name.startswith("not read")}
+    assert unread == {f"not read: CloudLamp.{name}": 1 for name in ("colour", "n", "more")}
