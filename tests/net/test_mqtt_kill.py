@@ -73,10 +73,16 @@ def test_killed_processes_lose_nothing(tmp_path: Path, seed: int, with_file: boo
     assert counts.doubled <= 8 * (1 if with_file else WINDOW)
 
 
-def test_a_process_that_closes_its_session_while_events_wait_leaves_them_to_the_next(tmp_path: Path) -> None:
-    handled = Handled(tmp_path / "handled")
-    with running(Mosquitto(tmp_path)) as server, open_bus(f"mqtt://127.0.0.1:{server.port}/city") as bus:
-        address = f"mqtt://127.0.0.1:{server.port}/city?session=actuator"
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_process_that_closes_its_session_while_events_wait_leaves_them_to_the_next(
+    tmp_path: Path, is_sealed: bool
+) -> None:
+    handled, key = Handled(tmp_path / "handled"), tmp_path / "realm.key"
+    key.touch(0o600)
+    key.write_bytes(b"0123456789abcdef")
+    option = f"realm_key={key}" if is_sealed else "qos=1"
+    with running(Mosquitto(tmp_path)) as server, open_bus(f"mqtt://127.0.0.1:{server.port}/city?{option}") as bus:
+        address = f"mqtt://127.0.0.1:{server.port}/city?session=actuator&{option}"
         process = Process("handle", address, tmp_path / "handled", 0.002)
         for number in range(200):
             bus.publish(KillNumber(number=number))

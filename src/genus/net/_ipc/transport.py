@@ -131,6 +131,10 @@ class IpcTransport:
 
         return end
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver, before the packets that wait."""
+        self._mailbox.call(function)
+
     def counters(self) -> Mapping[str, int]:
         """Packets sent (once for each receiver) and received; those dropped here and frames rejected, by reason."""
         with self._outbox.lock:

@@ -513,6 +513,10 @@ class MqttTransport:
         for message in self._pending.subscribed(pattern, time.monotonic()):
             self._handle_late(message)
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver, after the messages that wait."""
+        self._mailbox.call(function)
+
     def stop_handling(self) -> None:
         """Leave the packets of a session that were not handled to the broker, for the next process.
 

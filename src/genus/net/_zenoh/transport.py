@@ -420,6 +420,10 @@ class ZenohTransport:
         )
         return lambda: self._end(watching)
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver, after the packets that wait."""
+        self._arrivals.call(function)
+
     def _tell_token(self, key: str, is_present: bool) -> None:
         assert self._receiver is not None
         self._receiver.token(key, is_present)
