@@ -3,7 +3,7 @@
 Each pair of processes has one connection, a Unix stream socket (`_ipc_folder`), which carries frames both ways
 (`_ipc_frames`). A packet goes only to the processes that subscribed to its key, each of which has a bounded queue
 (`_ipc_queue`, `_ipc_outbox`), so that one that is slow or stopped costs the others nothing. One thread reads all
-connections and sends what waits (`_ipc_connections`); another delivers (`_ipc_mailbox`).
+connections and sends what waits (`connections`); another delivers (`mailbox`).
 
 Losses: a packet that found a queue full is told to the publisher by `Receiver.dropped`, also if it was the mailbox of
 the receiver that was full, which tells the sender (a frame LOST). The receiver finds both by the gaps in the numbers of
