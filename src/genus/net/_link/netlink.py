@@ -35,7 +35,7 @@ from genus.net._link.channels import (
 from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.held import HeldPackets
-from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
+from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
@@ -109,6 +109,7 @@ class NetLink(Link, RelayLink):
         self._other_wants = OtherWants(realm, self._hex)
         self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
         self._late = LateEvents(steady_us)
+        self.is_on_time = self._late.is_on_time
         self._subscriptions = ActiveSubscriptions(self._patterns)
         self._publishers: dict[NetPublisher, None] = {}
         self._manners: dict[type, Sending] = {}
@@ -659,10 +660,6 @@ class NetLink(Link, RelayLink):
         """Where the events of a key go: here, or to the consumers of a queue that processes share."""
         member = self._groups.member_of(key)
         return self if member is None else member.reception
-
-    def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
-        """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
-        return self._late.is_on_time(key, sender, times)
 
     def keep(self, key: str, arrival: Arrival) -> bool:
         """Keep an event for subscribers of this process that come later; False if a newer one is known.
