@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
+from genus.net._link.foreign import ForeignLoss
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
@@ -179,19 +180,11 @@ class Losses:
         self._problems.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
-    def lose_foreign(
-        self,
-        types: frozenset[str],
-        count: int,
-        sender: str,
-        reason: str,
-        handlers: list[TroubleHandler],
-        is_own: bool,
-    ) -> None:
-        """Count and tell events of another system that did not arrive, or, if `is_own`, were not sent to it."""
-        self._count(f"dropped: {reason}" if is_own else "lost", count)
-        ends = (self._hex, sender) if is_own else (sender, self._hex)
-        self._problems.add(EventsLost(" or ".join(sorted(types)), count, *ends, reason), handlers)
+    def lose_foreign(self, loss: ForeignLoss, handlers: list[TroubleHandler]) -> None:
+        """Count and tell events of another system that did not arrive, or were not sent to it."""
+        self._count(f"dropped: {loss.reason}" if loss.is_own else "lost", loss.count)
+        ends = (self._hex, loss.sender) if loss.is_own else (loss.sender, self._hex)
+        self._problems.add(EventsLost(" or ".join(sorted(loss.types)), loss.count, *ends, loss.reason), handlers)
 
     def report(self, sender: bytes, key: str, count: int) -> None:
         """Tell a sender that packets of it were lost by this participant, a gateway."""

@@ -60,6 +60,10 @@ _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowl
 log = logging.getLogger("genus.net")
 
 
+def _grant(what: object = None) -> None:
+    """Allow anything: an address without grants."""
+
+
 class NetLink(Link, RelayLink):
     """A link to the other participants of a network; made by `open_bus`."""
 
@@ -89,7 +93,8 @@ class NetLink(Link, RelayLink):
         self._connected_at = now()
         self._reliable = reliable
         self._runs = runs
-        self._may_publish, self._may_subscribe, self._may_be_gateway = may_publish, may_subscribe, may_be_gateway
+        self._may_publish, self._may_subscribe = may_publish or _grant, may_subscribe or _grant
+        self._may_be_gateway = may_be_gateway or _grant
         self._hex = self.uid.hex()
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
@@ -185,8 +190,7 @@ class NetLink(Link, RelayLink):
                     self.relay_own(event, number, None)
 
     def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
-        if self._may_publish is not None:
-            self._may_publish(cls)
+        self._may_publish(cls)
         source = self._foreign.writer_of(cls)
         if source is not None:
             self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
@@ -196,8 +200,7 @@ class NetLink(Link, RelayLink):
 
     def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
-        if self._may_subscribe is not None:
-            self._may_subscribe(subscription)
+        self._may_subscribe(subscription)
         self._hear_new(subscription)
         active = ActiveSubscription(subscription, on_trouble, self._compile(subscription))
         self._subscriptions.add(active)
@@ -233,8 +236,7 @@ class NetLink(Link, RelayLink):
         on_trouble: Callable[[], list[TroubleHandler]],
     ) -> Callable[[], None]:
         """Call a function with this participant's share of what a subscription matches."""
-        if self._may_subscribe is not None:
-            self._may_subscribe(subscription)
+        self._may_subscribe(subscription)
         can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
         end = (self._shared if can_share else self._groups).join(subscription, deliver, on_trouble)
         self._own_wants.add(subscription)
@@ -258,8 +260,7 @@ class NetLink(Link, RelayLink):
 
         There is no caller to be told, and what is granted of it still arrives.
         """
-        if self._may_subscribe is not None:
-            self._is_granted(subscription, self._may_subscribe)
+        self._is_granted(subscription, self._may_subscribe)
         return self._compile(subscription)
 
     def _is_granted(self, what: Any, check: Callable[[Any], None]) -> bool:
@@ -335,8 +336,7 @@ class NetLink(Link, RelayLink):
         keep: Keep | None = None,
     ) -> NetPublisher:
         """Prepare to publish a type with a quality of service; BusError says why the network cannot keep it."""
-        if self._may_publish is not None:
-            self._may_publish(cls)
+        self._may_publish(cls)
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
@@ -473,7 +473,7 @@ class NetLink(Link, RelayLink):
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
-        if self._may_publish is not None and not self._is_granted(type(event), self._may_publish):
+        if not self._is_granted(type(event), self._may_publish):
             return
         outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
@@ -497,8 +497,7 @@ class NetLink(Link, RelayLink):
 
     def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with what other gateways tell; BusError if this participant may not be one."""
-        if self._may_be_gateway is not None:
-            self._may_be_gateway()
+        self._may_be_gateway()
         if self._key(GATE) not in self._control:
             self._control[self._key(GATE)] = self._hear_gateway
             self.transport.subscribe(self._key(GATE))
@@ -612,7 +611,7 @@ class NetLink(Link, RelayLink):
         else:
             classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
             handlers = self._subscriptions.handlers(lambda each: any(map(each.subscription.accepts, classes)))
-        self._losses.lose_foreign(loss.types, loss.count, loss.sender, loss.reason, handlers, loss.is_own)
+        self._losses.lose_foreign(loss, handlers)
 
     def token(self, key: str, is_present: bool) -> None:
         """A token of another participant appeared or is gone."""
