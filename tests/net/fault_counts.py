@@ -12,10 +12,10 @@ class Counts(NamedTuple):
     told_receiver: int
     told_sender: int
 
-    def check(self) -> "Counts":
-        """Each event was delivered once, or told to the receiver as lost."""
+    def check(self, most_doubled: int = 0) -> "Counts":
+        """Each event was delivered, or told to the receiver as lost; at most so many came again."""
         assert self.sent == self.delivered + self.told_receiver, self
-        assert self.doubled == 0, self
+        assert self.doubled <= most_doubled, self
         return self
 
     def plus(self, other: "Counts") -> "Counts":

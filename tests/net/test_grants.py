@@ -306,18 +306,18 @@ def test_what_nobody_can_be_told_is_counted(path: Path, caplog: pytest.LogCaptur
 
 
 def test_an_address_names_the_file_and_the_user(path: Path) -> None:
-    permit = take_permit({"grants": str(path), "user": "bob"}, "city")
+    permit = take_permit(str(path), "bob", "city")
     assert permit is not None
     assert permit.who == "bob"
-    assert take_permit({}, "city") is None
-    for wrong, problem in (
-        ({"grants": str(path)}, r"grants=grants.toml needs user=NAME"),
-        ({"grants": str(path), "user": "bab"}, r"grants.toml: no user 'bab'; did you mean 'bob'\?"),
-        ({"user": "bob"}, "user=bob goes with grants=FILE"),
-        ({"grants": "nowhere", "user": "bob"}, "cannot read nowhere: No such file"),
+    assert take_permit(None, None, "city") is None
+    for grants, user, problem in (
+        (str(path), None, r"grants=grants.toml needs user=NAME"),
+        (str(path), "bab", r"grants.toml: no user 'bab'; did you mean 'bob'\?"),
+        (None, "bob", "user=bob goes with grants=FILE"),
+        ("nowhere", "bob", "cannot read nowhere: No such file"),
     ):
         with pytest.raises(BusError, match=problem):
-            take_permit(wrong, "city")
+            take_permit(grants, user, "city")
 
 
 def test_names_are_enough_to_decide(path: Path) -> None:

@@ -267,7 +267,7 @@ def test_a_queue_gives_each_event_to_one_process() -> None:
 
 
 def test_a_receiver_takes_packets_again_however_much_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genus.net._ipc.mailbox.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("genus.net._mailbox.MOST_BYTES", 1 << 20)
     held, got = threading.Event(), []
 
     def handle(event: Film) -> None:

@@ -36,7 +36,7 @@ from genus.net._ipc.frames import (
     encode_frame,
 )
 from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.mailbox import Item, Mailbox
+from genus.net._ipc.mailbox import DeliveringMailbox, Item
 from genus.net._ipc.outbox import Outbox, PacketSender
 from genus.net._ipc.peer import Peer
 from genus.net._ipc.state import TokenBoard
@@ -73,19 +73,16 @@ def test_a_length_that_is_too_large_ends_the_reading() -> None:
         FrameReader().feed(whole + HEAD.pack(LARGEST_BODY + 1, PACKET, 0, 0))
 
 
-class CollectingMailbox(Mailbox):
+class CollectingMailbox(DeliveringMailbox):
     """A mailbox without a thread."""
 
     def __init__(self) -> None:
         super().__init__(100, "drop_oldest", lambda: None)
         self.items: list[Item] = []
 
-    def put(self, items: list[Item], kept: int) -> bool:
-        self.items += items
+    def put(self, packets: list[Item], kept: int = 0) -> bool:
+        self.items += packets
         return True
-
-    def run_calls(self) -> None:
-        self._call_all()
 
 
 class Bench:

@@ -21,7 +21,7 @@ def test_all_parts() -> None:
         "&key=k.pem&capacity=5&full=raise&receive_capacity=6&receive_full=drop_oldest&map=devices.toml&map=b.toml",
         tls=True,
     )
-    assert (options.host, options.port, options.realm, options.user) == ("::1", 1884, "city", "ann")
+    assert (options.host, options.port, options.realm, options.username) == ("::1", 1884, "city", "ann")
     assert options.password is not None
     assert options.password.text == "p@ss"
     assert (options.qos, options.session, options.session_expires_s, options.keep_alive_s) == (0, "gate-7", 90, 2)

@@ -10,6 +10,7 @@ from genus import open_bus
 from genus.bus import Bus
 from genus.errors import NoReceiver
 from genus.net import NetLink
+from tests.net.fault_counts import Counts
 from tests.net.mqtt_process import KillAnswer, KillNumber, KillQuestion, Process
 from tests.net.mqtt_servers import Mosquitto, running, wait_for
 
@@ -35,8 +36,8 @@ class Handled:
         return sum(int(line.removeprefix("lost ")) for line in self.lines() if line.startswith("lost"))
 
 
-def kill_and_restart(folder: Path, seed: int, count: int, kills: int, seconds: float, *, with_file: bool) -> int:
-    """Kill the process of a session some times; all events are handled or told, and it returns how many twice."""
+def kill_and_restart(folder: Path, seed: int, count: int, kills: int, seconds: float, *, with_file: bool) -> Counts:
+    """Kill the process of a session some times; all events are handled or told, some twice."""
     chance, handled = Random(seed), Handled(folder / "handled")
     told: list[object] = []
     with running(Mosquitto(folder)) as server, open_bus(f"mqtt://127.0.0.1:{server.port}/city") as bus:
@@ -57,25 +58,31 @@ def kill_and_restart(folder: Path, seed: int, count: int, kills: int, seconds: f
     assert len(handled.numbers) + handled.told == count
     assert handled.told == 0
     assert told == []
-    return handled.numbers.total() - count
+    return Counts(count, len(handled.numbers), handled.numbers.total() - count, handled.told, len(told))
 
 
 def test_a_killed_process_gets_what_it_had_not_handled_and_only_what_it_was_handling_twice(tmp_path: Path) -> None:
-    assert kill_and_restart(tmp_path, 1, count=300, kills=2, seconds=0.002, with_file=True) <= 2
+    assert kill_and_restart(tmp_path, 1, count=300, kills=2, seconds=0.002, with_file=True).doubled <= 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("with_file", [True, False])
 def test_killed_processes_lose_nothing(tmp_path: Path, seed: int, with_file: bool) -> None:
-    doubled = kill_and_restart(tmp_path, seed, count=2100, kills=8, seconds=0.001, with_file=with_file)
-    assert doubled <= 8 * (1 if with_file else WINDOW)
+    counts = kill_and_restart(tmp_path, seed, count=2100, kills=8, seconds=0.001, with_file=with_file)
+    assert counts.doubled <= 8 * (1 if with_file else WINDOW)
 
 
-def test_a_process_that_closes_its_session_while_events_wait_leaves_them_to_the_next(tmp_path: Path) -> None:
-    handled = Handled(tmp_path / "handled")
-    with running(Mosquitto(tmp_path)) as server, open_bus(f"mqtt://127.0.0.1:{server.port}/city") as bus:
-        address = f"mqtt://127.0.0.1:{server.port}/city?session=actuator"
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_process_that_closes_its_session_while_events_wait_leaves_them_to_the_next(
+    tmp_path: Path, is_sealed: bool
+) -> None:
+    handled, key = Handled(tmp_path / "handled"), tmp_path / "realm.key"
+    key.touch(0o600)
+    key.write_bytes(b"0123456789abcdef")
+    option = f"realm_key={key}" if is_sealed else "qos=1"
+    with running(Mosquitto(tmp_path)) as server, open_bus(f"mqtt://127.0.0.1:{server.port}/city?{option}") as bus:
+        address = f"mqtt://127.0.0.1:{server.port}/city?session=actuator&{option}"
         process = Process("handle", address, tmp_path / "handled", 0.002)
         for number in range(200):
             bus.publish(KillNumber(number=number))

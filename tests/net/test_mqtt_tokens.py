@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from genus.errors import BusError
-from genus.net._mqtt.mailbox import PENDING_S, REMEMBERED, HandledMessages, Mailbox, PendingMessages
+from genus.net._mqtt.mailbox import PENDING_S, REMEMBERED, HandledMessages, MessageMailbox, PendingMessages
 from genus.net._mqtt.tokens import OtherTokens, OwnTokens
 from genus.net._mqtt.wire import Decoder, Message
 
@@ -153,26 +153,26 @@ def message(number: int) -> Message:
     return str(number), b"", b"", 0
 
 
-def names(mailbox: Mailbox) -> list[str]:
+def names(mailbox: MessageMailbox) -> list[str]:
     return [each[0] for each in mailbox.take(0) or [] if isinstance(each, tuple)]
 
 
 def test_a_full_mailbox_drops_by_its_policy_but_never_what_others_depend_on() -> None:
     for policy, kept in (("drop_oldest", ["0", "3", "4"]), ("drop_newest", ["0", "1", "2"])):
-        mailbox = Mailbox(3, policy, lambda each: each[0] == "0")  # type: ignore[arg-type]
-        mailbox.put_all([message(0), message(1)])
-        mailbox.put_all([message(2), message(3), message(4)])
+        mailbox = MessageMailbox(3, policy, lambda each: each[0] == "0")  # type: ignore[arg-type]
+        mailbox.put([message(0), message(1)])
+        mailbox.put([message(2), message(3), message(4)])
         assert names(mailbox) == kept
         assert mailbox.dropped == 2
 
 
 def test_a_full_mailbox_that_blocks_asks_not_to_read() -> None:
-    mailbox = Mailbox(2, "block", lambda _: False)
-    mailbox.put_all([message(number) for number in range(3)])
+    mailbox = MessageMailbox(2, "block", lambda _: False)
+    mailbox.put([message(number) for number in range(3)])
     assert mailbox.pause()
     with mailbox.lenient(lambda: None):
         assert mailbox.pause(), "this thread does not empty it"
-    mailbox.handler = threading.current_thread()
+    mailbox.thread = threading.current_thread()
     with mailbox.lenient(lambda: None):
         assert not mailbox.pause()
     assert mailbox.pause()

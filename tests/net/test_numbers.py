@@ -122,6 +122,8 @@ def test_what_is_remembered_is_limited_and_old_numbers_are_told_apart_from_copie
     for number in range(2, 3 * MOST_RUNS):
         assert numbers.arrive(2 * number, number) is NEW
     assert numbers.arrive(2 * number) is SEEN
+    for _ in range(2):
+        numbers.claim(2 * number, 2 * number, 0.0)
     assert numbers.arrive(5) is OLD
     for _ in range(20_000):
         numbers.arrive(chance.randrange(NUMBERS), 1)
@@ -129,3 +131,38 @@ def test_what_is_remembered_is_limited_and_old_numbers_are_told_apart_from_copie
     assert len(numbers._runs) <= MOST_RUNS
     assert len(numbers._gaps) <= MOST_GAPS
     assert all(len(run.marks) <= MOST_MARKS for run in numbers._runs)
+
+
+@given(STARTS, st.sampled_from([200, 1000, 4000]), st.sampled_from([2, 3, 7]))
+def test_losses_that_alternate_with_packets_are_counted_at_any_rate(start: int, rate: int, every: int) -> None:
+    """More runs between two beats than are remembered; rates are per 0.1 s, a beat comes after 0.5 s."""
+    numbers, at, before, told, lost = Numbers(start, is_accounted=True), start, start, 0, 0
+    for tick in range(1, 21):
+        for _ in range(rate):
+            at += 1
+            lost += at % every == 0
+            if at % every:
+                assert numbers.arrive(at % NUMBERS, at, tick / 10) is NEW
+        if tick % 5 == 0:
+            numbers.claim(before % NUMBERS, at % NUMBERS, tick / 10)
+            before = at
+        told += numbers.settle(tick / 10 - 1)
+    assert told
+    numbers.claim(at % NUMBERS, at % NUMBERS, 3.0)
+    assert told + numbers.settle(100.0) == lost
+
+
+@given(STARTS, st.integers(2, 2**30), st.integers(2, 5))
+def test_any_number_of_invented_packets_silences_nobody(start: int, distance: int, step: int) -> None:
+    """Also if the sender is quiet meanwhile, and in the order of their numbers; nothing else is told as lost."""
+    numbers = Numbers(start, mark=start, is_accounted=True)
+    for place in range(MOST_RUNS + MOST_RUNS // 2):
+        numbers.arrive((start + distance + place * step) % NUMBERS, -1)
+    at = start
+    for beat in range(1, 5):
+        for _ in range(5):
+            at += 1
+            assert numbers.arrive(at % NUMBERS, at) in (NEW, CONFLICT)
+        numbers.claim((at - 5) % NUMBERS, at % NUMBERS, float(beat))
+    numbers.claim(at % NUMBERS, at % NUMBERS, 5.0)
+    assert numbers.settle(100.0) == 0

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -23,12 +24,15 @@ from genus.errors import SyntaxProblem
 from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
+from genus.net._ipc.transport import IpcTransport
 from genus.net._link.held import MOST_HELD
+from genus.net._transport import Sending
 from genus.net._troubles import EventsLost, EventsUnread
 from genus.targets.topics import ZENOH
 from genus.testing._network import MemoryNetwork
 from tests.net.evolving_process import Program
-from tests.net.mqtt_servers import Mosquitto, running
+from tests.net.mqtt_servers import Mosquitto, running, wait_for
+from tests.net.recording_receiver import RecordingReceiver
 from tests.net.zenoh_network import free_port
 
 # -- the law -----------------------------------------------------------------------------------------------------------
@@ -425,6 +429,22 @@ def test_without_a_statement_events_are_delivered_with_what_the_nearest_known_ty
     assert [getattr(event, "humidity", None) for event in got] == [None] * 4 + [8.0]  # once: numbers went on
 
 
+def test_handlers_run_in_one_thread_also_with_events_that_have_waited(thermo: Thermo) -> None:
+    threads: list[int] = []
+    link, other = NetLink(IpcTransport(thermo.name), "city", medium="ipc"), IpcTransport(thermo.name)
+    with Bus(link) as bus:
+        bus.subscribe(TravProbe, lambda event: threads.append(threading.get_ident()))
+        other.open(RecordingReceiver())
+        try:
+            for key, envelope, payload in [*thermo.events, *parts(packets_of(PROBE, "TravProbe(place='x')"))[1]]:
+                other.sender(key, Sending()).put(payload, envelope)
+            wait_for(lambda: len(threads) == 10)
+        finally:
+            other.close()
+    assert len(set(threads)) == 1
+    assert link.counters()[f"delivered as TravProbe: {thermo.name} is not known"] == 5
+
+
 def test_what_does_not_fit_is_not_held_and_nothing_is_dropped(reader: Reader, thermo: Thermo) -> None:
     got = reader.subscribe(TravProbe)
     key, envelope, payload = thermo.events[0]
@@ -654,3 +674,34 @@ def test_statements_of_any_content_do_no_harm(
     assert not [entry for entry in caplog.records if entry.exc_info]
     counts = reader.bus.traffic().link
     assert sum(count for name, count in counts.items() if name.startswith("rejected: ")) > 200
+
+
+@pytest.mark.parametrize("format", ["cloudevents", "cloudevents-binary"])
+def test_cloud_events_of_a_newer_program_are_read_with_all_that_the_two_share(tmp_path: Path, format: str) -> None:
+    """Also those with values that the class here cannot read: these are absent, counted, and go on."""
+    older, newer = tmp_path / "older.py", tmp_path / "newer.py"
+    text = "import enum\nfrom genus import Event, Maybe\nfrom genus.model import UInt8, UInt16\n"
+    older.write_text(
+        text + "class CloudLamp(Event):\n    colour: enum.Enum('Colour', {'RED': 'red'})\n    n: Maybe[UInt8] = None\n"
+    )
+    newer.write_text(
+        text
+        + "class CloudLamp(Event):\n    colour: enum.Enum('Colour', {'RED': 'red', 'BLUE': 'blue'})\n"
+        + "    n: Maybe[UInt16] = None\n    more: Maybe[str] = None\n"
+    )
+    address = f"ipc:test-cloud-{os.getpid()}?format={format}"
+    sent: list[dict[str, Any]] = [{"colour": "red", "n": 7}, {"colour": "blue"}, {"colour": "red", "n": 300}]
+    sent.append({"colour": "red", "n": 8, "more": "x", "place": "p", "source": "s"})
+    old, new = Program(address, older), Program(address, newer)
+    try:
+        old.ask(subscribe=["CloudLamp"])
+        new.ask(publish=[["CloudLamp", each] for each in sent])
+        ((got,), told, counters) = old.ask(**{"await": len(sent)})
+    finally:
+        new.end()
+        old.end()
+    shared = [sent[0], {}, {"colour": "red"}, {name: value for name, value in sent[3].items() if name != "more"}]
+    assert [values for _, _, values in got] == shared
+    assert told == []
+    unread = {name: count for name, count in counters.items() if name.startswith("not read")}
+    assert unread == {f"not read: CloudLamp.{name}": 1 for name in ("colour", "n", "more")}

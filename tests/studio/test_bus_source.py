@@ -1,12 +1,13 @@
 """A bus as a source: what is counted is shown, and nothing is subscribed to for it on a bus of the program's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from genus import Bus, Event, NonReal, Subscription, open_bus
+from genus.bus import Delivery, Link
 from genus.studio._bus_source import MOST_ROWS, BusSource
 from genus.studio._meters import MOST_SOURCES, Meters
 from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
@@ -172,6 +173,27 @@ def test_losses_are_those_of_all_inboxes(bus: Bus) -> None:
         row = source.rows(["sources"])["sources"]["b"]
     assert isinstance(row, SourceRow)
     assert row.lost == 3
+
+
+class UnreadLink(Link):
+    """A link that could not read some of what it received."""
+
+    def open(self, deliver: Delivery) -> None: ...
+
+    def send(self, event: Event) -> None: ...
+
+    def close(self) -> None: ...
+
+    def counters(self) -> Mapping[str, int]:
+        return {"received": 9, "rejected: damaged": 2, "not read: Loop.speed": 3, "delivered as Loop: Gantry": 1}
+
+
+def test_what_could_not_be_read_is_told_and_is_no_loss() -> None:
+    with Bus(UnreadLink()) as bus:
+        row = BusSource(bus, name="b").rows(["sources"])["sources"]["b"]
+    assert isinstance(row, SourceRow)
+    assert row.lost == 2
+    assert row.note == "rejected: damaged: 2; not read: Loop.speed: 3; delivered as Loop: Gantry: 1"
 
 
 def test_a_time_that_is_none_and_a_source_that_is_no_text_are_measured_nevertheless(bus: Bus) -> None:

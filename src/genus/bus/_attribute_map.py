@@ -200,6 +200,14 @@ class MapReader:
         event: Event = create_event(self.type, **values)
         return event, refused
 
+    def plain(self, name: str, value: object) -> object:
+        """A value of JSON as the attribute of a name has it; as it is if the attribute cannot have it."""
+        own = self._types.get(self._renamed.get(name, name))
+        try:
+            return value if own is None else msgspec.convert(value, own)
+        except msgspec.ValidationError:
+            return value
+
     def convert(self, event: Event) -> Event:
         """An event of the class with its values converted; EventError if one cannot be."""
         given = {self._renamed.get(name, name): convert for name, convert in self._converters.items()}

@@ -444,6 +444,23 @@ class CloudEventReader:
         return event if isinstance(event, Rejected) else CloudEvent(event, record["id"], record["source"], hops)
 
 
+def values_in(record: Any, cls: type[Event]) -> dict[str, Any] | None:
+    """The values of a CloudEvent of a class as they came, with those of its envelope; None if it is none."""
+    if type(record) is not dict or any(type(record.get(name)) is not str or not record[name] for name in _REQUIRED):
+        return None
+    data, retyped = record.get("data"), retyped_attributes(cls)
+    if record["specversion"] != _VERSION or record["type"] != name_of(cls) or type(data) is not dict:
+        return None
+    stated = {"time": record.get("time"), "source": record["source"], "place": record.get("subject")}
+    if stated["source"] == NO_SOURCE:
+        del stated["source"]
+    return {**{name: value for name, value in _present(stated).items() if name not in retyped}, **_present(data)}
+
+
+def _present(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
 class _Decoder(NamedTuple):
     """How events of one type are decoded; `is_deep` says whether values may be objects and lists."""
 

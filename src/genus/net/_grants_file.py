@@ -67,13 +67,12 @@ def read_grants(path: str | os.PathLike[str], types: Iterable[type] | Catalog | 
     return parse_grants(_load(source), source, types)
 
 
-def take_permit(options: Mapping[str, str], realm: str) -> Permit | None:
+def take_permit(path: str | None, user: str | None, realm: str) -> Permit | None:
     """What the options `grants` and `user` of an address permit in a realm.
 
     None if the address has neither: the link then allows all, and a broker may refuse in silence. BusError if one of
     them is missing, or the file cannot be used.
     """
-    path, user = options.get("grants"), options.get("user")
     if path is None:
         if user is not None:
             raise BusError(f"user={user} goes with grants=FILE: it is the user whose grants the link is to know")

@@ -118,6 +118,9 @@ class Transport(Protocol):
     def watch(self, pattern: str) -> Callable[[], None]:
         """Call `Receiver.token` with the tokens of others that match, present and future ones."""
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function soon, in the thread in which `Receiver.packet` is called."""
+
     def counters(self) -> Mapping[str, int]:
         """Numbers of packets sent, dropped and so on, by reason."""
 

@@ -29,6 +29,8 @@ RING = 65_536
 """Events that may come between two turns and still be measured; more are only counted."""
 LOSSES = ("lost", "dropped", "rejected", "unknown")
 """How counters of a link begin that tell of losses."""
+UNREAD = ("not read", "delivered as")
+"""How those begin that tell of events that were delivered without something."""
 LATE = ("late", "expired")
 GONE_S = 60.0
 """How long a participant that left is shown."""
@@ -184,9 +186,12 @@ class BusSource:
         )
 
     def _note_of(self, link: Mapping[str, int]) -> str:
-        """The counters of the link that tell of losses, largest first."""
-        losses = [(count, name) for name, count in link.items() if count and name.startswith(LOSSES)]
-        texts = [f"{name}: {count:,}" for count, name in sorted(losses, reverse=True)[:3]]
+        """The counters of the link that tell of losses, largest first, and of what could not be read."""
+        losses, unread = (
+            sorted(((count, name) for name, count in link.items() if count and name.startswith(found)), reverse=True)
+            for found in (LOSSES, UNREAD)
+        )
+        texts = [f"{name}: {count:,}" for count, name in (*losses[:3], *unread[:2])]
         if self._watch is not None and any("unknown type" in name for _, name in losses):
             texts.append("name the types of events with -t")
         return "; ".join(["the bus is closed"] * self._bus.is_closed + texts)

@@ -2,19 +2,15 @@
 
 import re
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from genus.errors import BusError, did_you_mean
-from genus.model import seconds
+from genus.errors import BusError
+from genus.net._options import path, read_options, span, whole
 
 PORT: Final = 5683
 SECURE_PORT: Final = 5684
-_SPANS: Final = ("beat", "ack_timeout", "poll")
-_NUMBERS: Final = ("retransmits", "capacity", "largest")
-OPTIONS: Final = ("listen", "catalog", "credentials", *_SPANS, *_NUMBERS)
 _PLACE: Final = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?")
 
 
@@ -28,25 +24,28 @@ class Place(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class CoapOptions(msgspec.Struct, frozen=True):
-    """What an address says, with the defaults.
+def _read_place(what: str, text: str, default_port: int = PORT) -> Place:
+    parsed = _PLACE.fullmatch(text)
+    port = int(parsed[2] or default_port) if parsed else -1
+    if parsed is None or not 0 <= port <= 65_535:
+        raise BusError(f"{what} is {text!r}; write HOST, HOST:PORT or [ADDRESS]:PORT")
+    return Place(parsed[1].strip("[]"), port)
 
-    `servers` are those of others, `listen` is one's own place. `beat_s` is how often a server is asked whether it is
-    there and knows this client, `poll_s` how often a resource is read that cannot be observed. `capacity` events wait
-    for a server or an observer, and `largest` bytes has the largest event.
-    """
+
+class CoapOptions(msgspec.Struct, frozen=True):
+    """What an address says, with the defaults; `servers` are those of others."""
 
     servers: tuple[Place, ...] = ()
-    listen: Place | None = None
+    listen: Annotated[Place | None, _read_place, "one's own place"] = None
     secure: bool = False
-    catalog: Path | None = None
-    credentials: Path | None = None
-    beat_s: float = 5.0
-    ack_timeout_s: float = 1.0
-    poll_s: float = 10.0
-    retransmits: int = 3
-    capacity: int = 10_000
-    largest: int = 65_536
+    catalog: Annotated[Path | None, path, "the types, codes and vectors"] = None
+    credentials: Annotated[Path | None, path, "keys for OSCORE"] = None
+    beat_s: Annotated[float, span(zero=False), "how often a server is asked if it is there and knows this client"] = 5.0
+    ack_timeout_s: Annotated[float, span(zero=False), "when a message is sent again without acknowledgement"] = 1.0
+    poll_s: Annotated[float, span(zero=False), "how often a resource is read that cannot be observed"] = 10.0
+    retransmits: Annotated[int, whole(0), "how often a message is sent again"] = 3
+    capacity: Annotated[int, whole(1), "events that wait for a server or an observer"] = 10_000
+    largest: Annotated[int, whole(1), "bytes of the largest event"] = 65_536
 
     @property
     def shown(self) -> str:
@@ -76,45 +75,9 @@ def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
     shown = f"{scheme}:{place}"
     if place and not place.startswith("//"):
         raise BusError(f"{shown}: write {scheme}://HOST for a server, or {scheme}:?listen=HOST:PORT to be one")
-    given = _options(shown, query)
+    given = read_options(CoapOptions, shown, query)
     hosts = [text for text in place.removeprefix("//").rstrip("/").split(",") if text]
-    servers = tuple(_place(shown, "the server", text, default) for text in hosts)
-    listen = _place(shown, "listen", given["listen"], default) if "listen" in given else None
-    if not servers and listen is None:
+    servers = tuple(_read_place(f"{shown}: the server", text, default) for text in hosts)
+    if not servers and "listen" not in given:
         raise BusError(f"{shown}: names no server; write {scheme}://HOST, or {scheme}:?listen=HOST:PORT to be one")
-    spans = {f"{name}_s": _span(shown, name, given[name]) for name in _SPANS if name in given}
-    numbers = {name: _number(shown, name, given[name]) for name in _NUMBERS if name in given}
-    files = {name: Path(given[name]) for name in ("catalog", "credentials") if name in given}
-    parts: Any = {**spans, **numbers, **files}
-    return CoapOptions(servers, listen, secure, **parts)
-
-
-def _options(shown: str, query: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in OPTIONS:
-            likely = did_you_mean(name, OPTIONS)
-            raise BusError(f"{shown}: there is no option {name!r}; {likely}known are {', '.join(OPTIONS)}")
-        if name in found:
-            raise BusError(f"{shown}: {name}= is given twice")
-        found[name] = value
-    return found
-
-
-def _place(shown: str, what: str, text: str, default: int) -> Place:
-    parsed = _PLACE.fullmatch(text)
-    port = int(parsed[2] or default) if parsed else -1
-    if parsed is None or not 0 <= port <= 65_535:
-        raise BusError(f"{shown}: {what} is {text!r}; write HOST, HOST:PORT or [ADDRESS]:PORT")
-    return Place(parsed[1].strip("[]"), port)
-
-
-def _span(shown: str, name: str, text: str) -> float:
-    return seconds(text, f"{shown}: {name}", zero=False, error=BusError)
-
-
-def _number(shown: str, name: str, text: str) -> int:
-    least = 0 if name == "retransmits" else 1
-    if not text.isdecimal() or len(text) > 9 or int(text) < least:
-        raise BusError(f"{shown}: {name} is {text!r}; it must be an integer of at least {least}")
-    return int(text)
+    return CoapOptions(servers, secure=secure, **given)

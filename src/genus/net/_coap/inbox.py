@@ -107,7 +107,8 @@ class Inbox:
     """State: what waits for the bus, and its users.
 
     Events are delivered and problems told by a thread of its own, in their order: handlers may block, publish and
-    subscribe. The parts of the link call it in the thread of the endpoint.
+    subscribe. The parts of the link call it in the thread of the endpoint. Its queue is no `Mailbox`: it holds events,
+    which have no size before they are written.
     """
 
     def __init__(self, uid: bytes) -> None:

@@ -23,7 +23,10 @@ OTHER_SERVER = (codes.SERVICE_UNAVAILABLE, codes.PRECONDITION_FAILED)
 
 
 class Outbox:
-    """State: events that wait. They are sent one request at a time; those that wait together go together."""
+    """State: events that wait. They are sent one request at a time; those that wait together go together.
+
+    It is no `Mailbox`: one event loop fills and empties it, and what was not answered is put back.
+    """
 
     def __init__(self, upstream: Upstream) -> None:
         self.types: dict[type[Event], None] = {}

@@ -30,7 +30,7 @@ from genus.net._ipc.frames import (
     decode_body,
     encode_frame,
 )
-from genus.net._ipc.mailbox import Item, Mailbox, NumberedKey
+from genus.net._ipc.mailbox import DeliveringMailbox, Item, NumberedKey
 from genus.net._ipc.outbox import Outbox
 from genus.net._ipc.peer import Peer
 from genus.net._ipc.state import MOST_SHOWN, TokenBoard
@@ -44,7 +44,7 @@ _MOST_LOST: Final = 1 << 32
 class Inbox:
     """Handles the frames of all connections, in the thread that reads them."""
 
-    def __init__(self, outbox: Outbox, mailbox: Mailbox, board: TokenBoard) -> None:
+    def __init__(self, outbox: Outbox, mailbox: DeliveringMailbox, board: TokenBoard) -> None:
         self._outbox = outbox
         self._mailbox = mailbox
         self._board = board
@@ -91,7 +91,7 @@ class Inbox:
 
     def gone(self, peer: Peer) -> None:
         """A peer has left: its tokens go after the packets that it sent."""
-        self._mailbox.call_last(partial(self._board.replace, peer, ()))
+        self._mailbox.call(partial(self._board.replace, peer, ()))
 
     @property
     def has_lost(self) -> bool:
@@ -125,7 +125,7 @@ class Inbox:
             self.rejected["state with too much in it"] += 1
             return
         peer.tokens = set(tokens)
-        self._mailbox.call(partial(self._board.replace, peer, tokens))
+        self._mailbox.call_first(partial(self._board.replace, peer, tokens))
         with self._outbox.lock:
             peer.replace_patterns(list(patterns))
             peer.is_known = True
@@ -149,11 +149,11 @@ class Inbox:
     def _declare(self, peer: Peer, number: int, token: str) -> None:
         if self._is_key(token) and self._is_few(len(peer.tokens)):
             peer.tokens.add(token)
-            self._mailbox.call(partial(self._board.declare, peer, token))
+            self._mailbox.call_first(partial(self._board.declare, peer, token))
 
     def _undeclare(self, peer: Peer, number: int, token: str) -> None:
         peer.tokens.discard(token)
-        self._mailbox.call(partial(self._board.undeclare, peer, token))
+        self._mailbox.call_first(partial(self._board.undeclare, peer, token))
 
     def _key(self, peer: Peer, number: int, key: str) -> None:
         if number in peer.keys:

@@ -7,14 +7,14 @@ process after all that it sent.
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeAlias
 
 from genus.bus._queue import WhenFull
-from genus.net._ipc.queue import MOST_BYTES
+from genus.net._mailbox import Call, Mailbox
 
-Call: TypeAlias = Callable[[], object]
 _MOST_AT_ONCE: Final = 64
 _LOG: Final = logging.getLogger("genus.net")
 
@@ -32,79 +32,32 @@ Item: TypeAlias = tuple[NumberedKey, bytes, bytes]
 """The key of a packet, its envelope and its payload."""
 
 
-def _ignore(key: str, envelope: bytes, payload: bytes) -> None:
-    """Delivers nothing: the mailbox was not started."""
+class DeliveringMailbox(Mailbox[Item]):
+    """State: packets and calls, and the thread that delivers them; which packets were lost.
 
-
-class Mailbox:
-    """State: packets and calls that wait for the thread of this mailbox.
-
-    `on_room` is called when a mailbox that was full has room again.
+    `on_room` is called when reading was paused, and may go on. So few packets are taken together that a call does not
+    wait for long.
     """
 
     def __init__(self, capacity: int, full: WhenFull, on_room: Call) -> None:
-        self._capacity = capacity
-        self._full = full
-        self._deliver: Callable[[str, bytes, bytes], None] = _ignore
+        super().__init__(capacity, full, max(1, min(_MOST_AT_ONCE, capacity // 16)))
         self._on_room = on_room
-        self._at_once = max(1, min(_MOST_AT_ONCE, capacity // 16))
-        self._lock = threading.Lock()
-        self._filled = threading.Condition(self._lock)
-        self._calls: deque[Call] = deque()
-        self._items: deque[Item] = deque()
-        self._size = self._beyond = self._taken = 0
-        self._last_calls: deque[tuple[int, Call]] = deque()
         self._lost: Counter[NumberedKey] = Counter()
-        self._was_full = self._is_closed = False
         self.received = 0
-        self.dropped = 0
         self.failures: Counter[str] = Counter()
-        self.thread = threading.Thread(target=self._run, name="genus-ipc-deliver", daemon=True)
 
-    def start(self, deliver: Callable[[str, bytes, bytes], None]) -> None:
+    def deliver(self, deliver: Callable[[str, bytes, bytes], None]) -> None:
         """Begin to call a function with each packet."""
-        self._deliver = deliver
-        self.thread.start()
+        self.start(partial(self._run, deliver), "genus-ipc-deliver")
 
-    # -- by the thread that reads --------------------------------------------------------------------------------------
+    def put(self, packets: list[Item], kept: int = 0) -> bool:
+        """Add packets, and count them."""
+        self.received += len(packets)
+        return super().put(packets, kept)
 
-    def put(self, items: list[Item], kept: int) -> bool:
-        """Add packets, by the policy; whether reading may go on. Kept packets do not count towards the capacity."""
-        with self._lock:
-            self.received += len(items)
-            self._beyond += kept
-            if self._full == "drop_newest":
-                items = self._fitting(items)
-            self._items.extend(items)
-            self._size += sum(len(payload) for _, _, payload in items)
-            if self._full == "drop_oldest":
-                self._drop_oldest()
-            self._filled.notify()
-            self._was_full = self._full == "block" and self._is_full()
-            return not self._was_full
-
-    def _is_full(self) -> bool:
-        return len(self._items) >= self._capacity + self._beyond or self._size >= MOST_BYTES
-
-    def _fitting(self, items: list[Item]) -> list[Item]:
-        room = max(0, self._capacity + self._beyond - len(self._items)) if self._size < MOST_BYTES else 0
-        self._lose(items[room:])
-        return items[:room]
-
-    def _drop_oldest(self) -> None:
-        """Keep at least one packet, however large."""
-        excess = len(self._items) - self._capacity - self._beyond
-        dropped = [self._items.popleft() for _ in range(excess)]
-        self._size -= sum(len(payload) for _, _, payload in dropped)
-        while len(self._items) > 1 and self._size - len(self._items[-1][2]) >= MOST_BYTES:
-            dropped.append(self._items.popleft())
-            self._size -= len(dropped[-1][2])
-        self._taken += len(dropped)
-        self._lose(dropped)
-
-    def _lose(self, items: list[Item]) -> None:
-        self._lost.update(key for key, _, _ in items)
-        self.dropped += len(items)
+    def _lose(self, packets: list[Item]) -> None:
+        super()._lose(packets)
+        self._lost.update([key for key, _, _ in packets])
 
     @property
     def has_lost(self) -> bool:
@@ -117,94 +70,37 @@ class Mailbox:
             lost, self._lost = self._lost, Counter()
             return lost
 
-    # -- by all threads ------------------------------------------------------------------------------------------------
-
-    def call(self, function: Call) -> None:
-        """Call a function in the thread of the mailbox, before the packets that wait."""
-        with self._lock:
-            self._calls.append(function)
-            self._filled.notify()
-
     def call_and_wait(self, function: Call, timeout: float) -> None:
-        """The same, and wait until it was called, if this is another thread and the mailbox was started."""
-        self.call(function)
-        if self.thread.is_alive() and not self.is_own_thread:
+        """Call a function first, and wait until it was called, if the thread of the mailbox is another one."""
+        self.call_first(function)
+        if self.thread is not None and self.thread.is_alive() and not self.is_own_thread:
             called = threading.Event()
-            self.call(called.set)
+            self.call_first(called.set)
             called.wait(timeout)
-
-    def call_last(self, function: Call) -> None:
-        """Call a function in the thread of the mailbox, after the packets that wait."""
-        with self._lock:
-            self._last_calls.append((self._taken + len(self._items), function))
-            self._filled.notify()
-
-    @property
-    def is_own_thread(self) -> bool:
-        """Whether the caller is called by this mailbox."""
-        return threading.current_thread() is self.thread
-
-    def close(self) -> None:
-        """Deliver nothing more; waits for the handler that runs, for two seconds."""
-        with self._lock:
-            self._is_closed = True
-            self._items.clear()
-            self._filled.notify()
-        if not self.is_own_thread and self.thread.is_alive():
-            self.thread.join(2)
 
     # -- the thread ----------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._is_closed:
-            with self._lock:
-                while not (self._calls or self._items or self._last_calls or self._is_closed):
-                    self._filled.wait()
-                calls, items = self._take()
-            for call in calls:
-                self.guarded(call)
-            if items:
-                self._deliver_all(items)
+    def _run(self, deliver: Callable[[str, bytes, bytes], None]) -> None:
+        while (batch := self.take()) is not None:
+            for item in batch:
+                if self._first_calls:
+                    self.run_calls()
+                if isinstance(item, tuple):
+                    try:
+                        deliver(item[0].key, item[1], item[2])
+                    except Exception as problem:  # the other packets are delivered all the same
+                        self._count_failure(problem)
+                else:
+                    self.guarded(item)
+                if self._is_closed:
+                    return
+            if self.is_paused and self.may_read_on():
+                self._on_room()
 
-    def _take(self) -> tuple[list[Call], list[Item]]:
-        """Calls that are due, or a few packets: so few that a call does not wait for long."""
-        if self._calls:
-            calls = list(self._calls)
-            self._calls.clear()
-            return calls, []
-        if self._last_calls and self._last_calls[0][0] <= self._taken:
-            return [self._last_calls.popleft()[1]], []
-        count = min(self._at_once, len(self._items))
-        if self._last_calls:
-            count = min(count, self._last_calls[0][0] - self._taken)
-        return [], self._take_items(count)
-
-    def _take_items(self, count: int) -> list[Item]:
-        items = [self._items.popleft() for _ in range(count)]
-        self._taken += count
-        self._size -= sum(len(payload) for _, _, payload in items)
-        if not self._items:
-            self._beyond = 0
-        return items
-
-    def _deliver_all(self, items: list[Item]) -> None:
-        deliver = self._deliver
-        for key, envelope, payload in items:
-            if self._calls:
-                self._call_all()
-            try:
-                deliver(key.key, envelope, payload)
-            except Exception as problem:  # the other packets are delivered all the same
-                self._count_failure(problem)
-            if self._is_closed:
-                return
-        if self._was_full and not self._is_full():
-            self._was_full = False
-            self._on_room()
-
-    def _call_all(self) -> None:
-        while self._calls:
-            self.guarded(self._calls.popleft())
+    def run_calls(self) -> None:
+        """Make the calls that go before packets."""
+        while self._first_calls:
+            self.guarded(self._first_calls.popleft())
 
     def guarded(self, call: Call) -> None:
         """Call a function of the receiver; if it raises, that is counted."""

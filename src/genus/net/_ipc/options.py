@@ -1,27 +1,20 @@
 """The part of an address behind `ipc:`: the name of the bus, and the bounds of its queues."""
 
-from typing import Final, get_args
-from urllib.parse import parse_qsl
-
-import msgspec
+from typing import Annotated, Final
 
 from genus.bus._queue import WhenFull
-from genus.errors import BusError, did_you_mean
+from genus.net._options import RECEIVE_FULL, SEND_FULL, NetOptions, read_options, whole
 
 CAPACITY: Final = 10_000
 
 
-class IpcOptions(msgspec.Struct, frozen=True):
-    """The bounds of the queues of an `ipc:` bus, in packets, and what happens when one is full.
+class IpcOptions(NetOptions, frozen=True):
+    """The bounds of the queues of an `ipc:` bus. All are also bounded to 64 MB and one packet."""
 
-    `capacity` and `full` are for the queue of each receiver, in the process that publishes; `receive_capacity` and
-    `receive_full` for the mailbox of packets that arrived. All are also bounded to 64 MB and one packet.
-    """
-
-    full: WhenFull = "drop_oldest"
-    capacity: int = CAPACITY
-    receive_full: WhenFull = "drop_oldest"
-    receive_capacity: int = CAPACITY
+    full: Annotated[WhenFull, SEND_FULL, "when the queue for a receiver, in the publisher, is full"] = "drop_oldest"
+    capacity: Annotated[int, whole(1), "packets in the queue for each receiver"] = CAPACITY
+    receive_full: Annotated[WhenFull, RECEIVE_FULL, "when packets come faster than handlers take them"] = "drop_oldest"
+    receive_capacity: Annotated[int, whole(1), "packets that wait for handlers"] = CAPACITY
 
 
 def parse_address(rest: str) -> tuple[str, IpcOptions]:
@@ -30,31 +23,9 @@ def parse_address(rest: str) -> tuple[str, IpcOptions]:
     Raises:
         BusError: An option is unknown or its value is wrong.
 
-    >>> parse_address("plant?full=block&capacity=100")
-    ('plant', IpcOptions(full='block', capacity=100, receive_full='drop_oldest', receive_capacity=10000))
+    >>> name, options = parse_address("plant?full=block&capacity=100")
+    >>> name, options.full, options.capacity, options.receive_full
+    ('plant', 'block', 100, 'drop_oldest')
     """
     name, _, query = rest.partition("?")
-    found: dict[str, str | int] = {}
-    for option, value in parse_qsl(query, keep_blank_values=True):
-        if option not in IpcOptions.__struct_fields__:
-            known = IpcOptions.__struct_fields__
-            raise BusError(f"ipc: has no option {option!r}: {did_you_mean(option, known)}known are {', '.join(known)}")
-        if option in found:
-            raise BusError(f"ipc: {option}= is given twice")
-        found[option] = _capacity(option, value) if option.endswith("capacity") else _policy(option, value)
-    return name or "genus", msgspec.convert(found, IpcOptions)
-
-
-def _capacity(option: str, value: str) -> int:
-    if not (value.isascii() and value.isdigit() and 0 < int(value) < 1 << 31):
-        raise BusError(f"ipc: {option}={value} must be a number of packets, at least 1")
-    return int(value)
-
-
-def _policy(option: str, value: str) -> str:
-    known = get_args(WhenFull)
-    if value not in known:
-        raise BusError(f"ipc: {option}={value} is no policy: {did_you_mean(value, known)}known are {', '.join(known)}")
-    if option == "receive_full" and value == "raise":
-        raise BusError("ipc: receive_full=raise: a receiver has nobody to raise to; choose another policy")
-    return value
+    return name or "genus", IpcOptions(**read_options(IpcOptions, "ipc", query))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
-MOST_BYTES: Final = 64 * 1024 * 1024
-"""Bytes that wait for one receiver, and in the mailbox; one packet more may be added while there are fewer."""
+from genus.net._mailbox import MOST_BYTES
+
 _AT_ONCE: Final = 1 << 18
 _MOST_BUFFERS: Final = 64
 _MOST_CHANGES: Final = 10_000
@@ -76,7 +76,10 @@ class Losses:
 
 
 class PeerQueue:
-    """State: what waits for one receiver. Its owner has the lock under which it is used."""
+    """State: what waits for one receiver. Its owner has the lock under which it is used.
+
+    It is no `Mailbox`: it holds batches that several receivers share, and bytes of which a part was sent.
+    """
 
     def __init__(self, connection: socket.socket, capacity: int, losses: Losses, state: Callable[[], bytes]) -> None:
         self._connection = connection

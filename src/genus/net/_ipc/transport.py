@@ -3,7 +3,7 @@
 Each pair of processes has one connection, a Unix stream socket (`_ipc_folder`), which carries frames both ways
 (`_ipc_frames`). A packet goes only to the processes that subscribed to its key, each of which has a bounded queue
 (`_ipc_queue`, `_ipc_outbox`), so that one that is slow or stopped costs the others nothing. One thread reads all
-connections and sends what waits (`_ipc_connections`); another delivers (`_ipc_mailbox`).
+connections and sends what waits (`connections`); another delivers (`mailbox`).
 
 Losses: a packet that found a queue full is told to the publisher by `Receiver.dropped`, also if it was the mailbox of
 the receiver that was full, which tells the sender (a frame LOST). The receiver finds both by the gaps in the numbers of
@@ -28,7 +28,7 @@ from genus.net._ipc.connections import Connections
 from genus.net._ipc.folder import IpcFolder
 from genus.net._ipc.frames import LARGEST_PAYLOAD, LONGEST_TEXT
 from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.mailbox import Mailbox
+from genus.net._ipc.mailbox import DeliveringMailbox
 from genus.net._ipc.options import IpcOptions
 from genus.net._ipc.outbox import CLOSED, Outbox, PacketSender
 from genus.net._ipc.peer import Peer
@@ -50,7 +50,7 @@ class IpcTransport:
     def __init__(self, name: str, options: IpcOptions | None = None) -> None:
         self._folder = IpcFolder(name)
         self._options = options = options or IpcOptions()
-        self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._resume)
+        self._mailbox = DeliveringMailbox(options.receive_capacity, options.receive_full, self._resume)
         self._outbox = Outbox(options.capacity, options.full, self._wake, self._may_wait)
         self._board = TokenBoard(self._token)
         self._inbox = Inbox(self._outbox, self._mailbox, self._board)
@@ -86,8 +86,8 @@ class IpcTransport:
             self._outbox, self._new_peer, self._inbox.gone, self._folder.remove_if_dead, self._tell_losses
         )
         self._connections.start(listener, connections, self._inbox)
-        self._mailbox.call(partial(receiver.connected, True))
-        self._mailbox.start(receiver.packet)
+        self._mailbox.call_first(partial(receiver.connected, True))
+        self._mailbox.deliver(receiver.packet)
         _OPEN.add(self)
         with self._outbox.lock:
             self._wait_for_peers(lambda peer: peer.is_known)
@@ -127,9 +127,13 @@ class IpcTransport:
         def end() -> None:
             if not ended:
                 ended.append(True)
-                self._mailbox.call(partial(self._board.unwatch, pattern))
+                self._mailbox.call_first(partial(self._board.unwatch, pattern))
 
         return end
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver, before the packets that wait."""
+        self._mailbox.call(function)
 
     def counters(self) -> Mapping[str, int]:
         """Packets sent (once for each receiver) and received; those dropped here and frames rejected, by reason."""
@@ -156,7 +160,7 @@ class IpcTransport:
         _OPEN.discard(self)
         if self._connections is not None:
             self._connections.stop()
-        self._mailbox.close()
+        self._mailbox.close(2.0, drops=True)
         self._tell_losses_now()
 
     # -- waiting for others --------------------------------------------------------------------------------------------
@@ -208,7 +212,7 @@ class IpcTransport:
             self._mailbox.guarded(partial(self._receiver.token, token, is_present))
 
     def _tell_losses(self) -> None:
-        self._mailbox.call(self._tell_losses_now)
+        self._mailbox.call_first(self._tell_losses_now)
 
     def _tell_losses_now(self) -> None:
         with self._outbox.lock:

@@ -79,11 +79,18 @@ class HeldPackets:
             keys = list(self._since)
         self._release([(incoming, key) for incoming, key in keys if not incoming.is_unknown(key)], waits=True)
 
+    @property
+    def has_old(self) -> bool:
+        """Whether something has waited enough."""
+        return bool(self._old())
+
+    def _old(self) -> list[HeldKey]:
+        with self._lock:
+            return [key for key, since in self._since.items() if since <= self._now() - HOLD_S]
+
     def release_old(self) -> None:
         """Read what has waited enough, with what is known."""
-        with self._lock:
-            keys = [key for key, since in self._since.items() if since <= self._now() - HOLD_S]
-        self._release(keys)
+        self._release(self._old())
 
     def _release(self, keys: Iterable[HeldKey], *, waits: bool = False) -> None:
         """Read what waits for some keys, in its order and before anything that comes meanwhile."""

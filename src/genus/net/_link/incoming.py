@@ -540,9 +540,10 @@ class IncomingKeys:
                 self._find_again(each.key)
 
     def _find_again(self, key: str) -> None:
-        if (known := self._keys.pop(key, None)) is not None:
+        if (known := self._keys.get(key)) is not None:
             _make_room(self._former, MOST_KEYS)
-            self._former[key] = known
+            self._former[key] = known  # first, as another thread may look for it: it goes on with these numbers
+            self._keys.pop(key, None)
 
     def subscriptions_changed(self) -> None:
         """Find the types of keys again of which several are declared under one name."""

@@ -106,6 +106,8 @@ class NetLink(Link, RelayLink):
         self._new_root = control_key(realm, NEW) + "/"
         self._hears_new = False
         self._are_types_due = False
+        self._to_do: list[Callable[[], None]] = []
+        """What the thread that receives was asked to do and has not begun."""
         self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
         self._shared = SharedKeys(self, self._incoming)
         self._patterns = Patterns(transport, realm, now)
@@ -573,6 +575,18 @@ class NetLink(Link, RelayLink):
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
         return self.held.hold(self._incoming, key, read, size)
 
+    def _call(self, work: Callable[[], None]) -> None:
+        """Do work in the thread that receives, once if it is still to be done: handlers never run in two threads."""
+        if work in self._to_do:
+            return
+        self._to_do.append(work)
+
+        def do() -> None:
+            self._to_do.remove(work)
+            work()
+
+        self.transport.call(do)
+
     def _take_statement(self, key: str, payload: bytes) -> None:
         taken = self.stated.take(key, payload)
         if isinstance(taken, str):
@@ -729,7 +743,8 @@ class NetLink(Link, RelayLink):
         """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
         now = self.now()
         self.stated.state_waiting()
-        self.held.release_old()
+        if self.held.has_old:
+            self._call(self.held.release_old)
         if now - self._beat_at >= BEAT_S or self._are_types_due:
             self._are_types_due = False
             self._check_types()
@@ -750,8 +765,8 @@ class NetLink(Link, RelayLink):
         if not new:
             return
         self._types_seen.update(new)
-        self._incoming.types_changed()
-        self.held.release_known()
+        self._call(self._incoming.types_changed)
+        self._call(self.held.release_known)
         self._subscriptions.compile_again(self.compile_again)
         for relay in list(self.relays):
             relay.compile_again()

@@ -23,6 +23,8 @@ MOST_RUNS: Final = 2048
 """Runs of one participant and key that are remembered; of more, the half that was touched the longest ago goes."""
 MOST_GAPS: Final = 4096
 """Gaps of one sender and key that may still be filled; of more, the oldest is a loss at once."""
+MOST_PASSED: Final = 64
+"""How often runs are forgotten, of one participant and key, before a beat accounts for them."""
 MOST_CLAIMS: Final = 64
 """Beats of one sender and key that no other has confirmed yet."""
 BEAT_LEAST_S: Final = 0.2
@@ -64,6 +66,14 @@ class Claim(msgspec.Struct, frozen=True):
     touches: int
 
 
+class Passed(msgspec.Struct):
+    """State: runs that were forgotten: their last number, how many are missing between them, and the touches then."""
+
+    last: int
+    missing: int
+    touches: int
+
+
 class Run:
     """State: consecutive numbers that were received, and marks of the content of the last ones."""
 
@@ -93,8 +103,8 @@ class Numbers:
     (None, None, 1)
     """
 
-    __slots__ = ("_accounted", "_claims", "_current", "_first", "_floor", "_gaps", "_lock", "_overflow", "_runs",
-                 "_touches", "last", "limit", "mark", "turn")  # fmt: skip
+    __slots__ = ("_accounted", "_claims", "_current", "_first", "_floor", "_gaps", "_lock", "_overflow", "_passed",
+                 "_runs", "_touches", "last", "limit", "mark", "turn")  # fmt: skip
 
     def __init__(self, first: int, turn: int = 0, mark: int | None = None, *, is_accounted: bool = False) -> None:
         """Begin with a number; `is_accounted` if it is known that all after it are to come."""
@@ -104,6 +114,8 @@ class Numbers:
         self.last = first
         self._floor = first - NUMBERS
         """Numbers up to this one are not remembered. Numbers are unwrapped here: they go on beyond 2^32."""
+        self._passed: deque[Passed] = deque()
+        """Runs that were forgotten before a beat has accounted for them."""
         self._touches = 0
         self._gaps: list[Gap] = []
         self._overflow = 0
@@ -121,6 +133,7 @@ class Numbers:
     def begin_again(self, turn: int) -> None:
         """Count losses from the next number on; what was received stays known."""
         self.turn, self._accounted = turn, None
+        self._passed.clear()
         self._claims.clear()
         self._begin_with_next()
         with self._lock:
@@ -151,6 +164,8 @@ class Numbers:
             self._point(below)
         else:
             self._insert(place, at, mark)
+        if self._passed and at <= self._passed[-1].last:
+            self._find_passed(at)
         if self._first is None:
             self._first = at
         return Verdict.NEW
@@ -229,15 +244,33 @@ class Numbers:
         self._point(self._current)
 
     def _forget_half(self) -> None:
-        """Forget the runs that were touched the longest ago; what is below the lowest of the others is old then."""
+        """Forget the runs that were touched the longest ago; what is below the lowest of the others is old then.
+
+        What is missing between those is counted, for the beat that accounts for it. Beyond what beats have accounted
+        for, anybody may have invented the runs: numbers there are old when a beat says that the sender came so far.
+        """
         limit = sorted(run.touched for run in self._runs)[len(self._runs) // 2]
+        start = self._first if self._accounted is None else self._accounted
+        after = max(self._floor, self._runs[-1].last if start is None else start)
+        made = Passed(max(after, self._passed[-1].last) if self._passed else after, 0, self._touches)
         for run in self._runs:
             if run.touched >= limit:
                 break
-            self._floor = run.last
+            made.missing += max(0, run.first - made.last - 1)
+            made.last = max(made.last, run.last)
+        if self._accounted is None:
+            self._floor = made.last
+        if len(self._passed) == MOST_PASSED:
+            made.missing += self._passed.pop().missing
+        self._passed.append(made)
         self._runs = [run for run in self._runs if run.touched >= limit]
         if self._current.touched < limit:
             self._current = max(self._runs, key=_touched)
+
+    def _find_passed(self, at: int) -> None:
+        """Miss a number less, which came after the runs around it were forgotten."""
+        place = bisect_right(self._passed, at - 1, key=_last_of)
+        self._passed[place].missing -= self._passed[place].missing > 0
 
     # -- what is missing -----------------------------------------------------------------------------------------------
 
@@ -271,6 +304,9 @@ class Numbers:
 
     def _forget_invented(self, newest: int, touches: int) -> None:
         """Forget runs of numbers that the sender has not reached, a beat later."""
+        while self._passed and self._passed[-1].last > newest and self._passed[-1].touches <= touches:
+            self._passed.pop()
+            self._floor = min(self._floor, newest)
         real = [run for run in self._runs if run.first <= newest or run.touched > touches]
         if not real or len(real) == len(self._runs):
             return
@@ -285,7 +321,14 @@ class Numbers:
             if self._first is None or self._first > claim.newest:
                 return  # what came first was sent after that, or was invented
             self._accounted = self._first
-        after = max(self._accounted, self._floor)
+        while self._passed and self._passed[0].last <= claim.newest:
+            passed = self._passed.popleft()
+            with self._lock:
+                self._overflow += passed.missing
+            self._floor = max(self._floor, passed.last)
+        after = self._accounted = max(self._accounted, min(self._floor, claim.newest))
+        if self._passed:
+            return  # the rest is for a later beat
         for run in self._runs[max(0, bisect_right(self._runs, after, key=_first_of) - 1) :]:
             self._miss_between(after, min(run.first, claim.newest + 1), claim.time)
             after = max(after, run.last)
@@ -302,15 +345,16 @@ class Numbers:
 
     def _fill(self, at: int, now: float) -> bool:
         with self._lock:
-            for place, gap in enumerate(self._gaps):
-                offset = at - gap.first
-                if 0 <= offset < gap.count:
-                    rest = gap.count - offset - 1
-                    before = [Gap(gap.first, offset, now)] if offset else []
-                    after = [Gap(at + 1, rest, now)] if rest else []
-                    self._gaps[place : place + 1] = [*before, *after]
-                    return True
-        return False
+            place = bisect_right(self._gaps, at, key=_start_of) - 1
+            gap = self._gaps[place] if place >= 0 else None
+            if gap is None or at >= gap.first + gap.count:
+                return False
+            offset = at - gap.first
+            rest = gap.count - offset - 1
+            before = [Gap(gap.first, offset, now)] if offset else []
+            after = [Gap(at + 1, rest, now)] if rest else []
+            self._gaps[place : place + 1] = [*before, *after]
+            return True
 
     def settle(self, before: float) -> int:
         """How many packets are lost: those that have been missing since before a time. Each is counted once."""
@@ -323,6 +367,14 @@ class Numbers:
 
 def _first_of(run: Run) -> int:
     return run.first
+
+
+def _last_of(passed: Passed) -> int:
+    return passed.last
+
+
+def _start_of(gap: Gap) -> int:
+    return gap.first
 
 
 def _touched(run: Run) -> int:

@@ -23,8 +23,9 @@ from genus.model._check import (
 )
 from genus.model._plain import encodable_value
 from genus.model._unread import unread_types, with_unread
-from genus.net._cloudevents import CloudEvent, CloudEventReader
+from genus.net._cloudevents import CloudEvent, CloudEventReader, values_in
 from genus.records import Rejected as CloudRejected
+from genus.records._payload import decode_json
 
 _encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
@@ -126,16 +127,16 @@ class PayloadReader:
     def _read_map(self, payload: Any) -> Event | Rejected:
         """Read a CloudEvent, or an event of a class of another age or with other units."""
         if (text := bytes(payload))[:1] == b"{":
-            return self.read_cloud(self._clouds.read_structured(text))
+            return self.read_cloud(self._clouds.read_structured(text), lambda: decode_json(text, last_counts=True))
         try:
             return self._map.decode(payload)
         except Exception as problem:
             return Rejected(f"not a {name_of(self.type)}: {problem}")
 
-    def read_cloud(self, read: CloudEvent | CloudRejected) -> Event | Rejected:
-        """The event of a CloudEvent that was read, if it is of the type that the key says."""
+    def read_cloud(self, read: CloudEvent | CloudRejected, record: Callable[[], Any]) -> Event | Rejected:
+        """The event of a CloudEvent that was read, if it is of the type that the key says; `record` is as it came."""
         if isinstance(read, CloudRejected):
-            return Rejected(f"no CloudEvent: {read.reason}")
+            return self._read_newer(record()) or Rejected(f"no CloudEvent: {read.reason}")
         if type(read.event) is not self.type:
             return Rejected(f"a {name_of(type(read.event))} under the key of a {name_of(self.type)}")
         try:
@@ -145,4 +146,19 @@ class PayloadReader:
 
     def read_binary(self, attributes: Mapping[str, str]) -> Callable[[Any], Any]:
         """What reads the data of a CloudEvent in binary mode."""
-        return lambda data: self.read_cloud(self._clouds.read_binary(attributes, bytes(data)))
+
+        def read(data: Any) -> Event | Rejected:
+            text = bytes(data)
+            found = self._clouds.read_binary(attributes, text)
+            return self.read_cloud(found, lambda: {**attributes, "data": decode_json(text, last_counts=True)})
+
+        return read
+
+    def _read_newer(self, record: Any) -> Event | None:
+        """The event of a CloudEvent with values that the class cannot read, by the rule for these; None if none."""
+        if (values := values_in(record, self.type)) is None:
+            return None
+        try:
+            return self._map.decode(_encode({name: self._map.plain(name, each) for name, each in values.items()}))
+        except Exception:  # there is a reason why it is no CloudEvent already
+            return None

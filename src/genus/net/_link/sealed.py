@@ -64,7 +64,7 @@ class SealedTransport:
         self._rejected: Counter[str] = Counter()
         self._receiver: Receiver | None = None
         self.subscribe, self.declare, self.watch = transport.subscribe, transport.declare, transport.watch
-        self.dialect, self.close = transport.dialect, transport.close
+        self.dialect, self.call, self.close = transport.dialect, transport.call, transport.close
         if isinstance(transport, EchoingTransport):
             self.subscribe_others = transport.subscribe_others
         if isinstance(transport, SharingTransport):

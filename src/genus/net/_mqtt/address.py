@@ -3,33 +3,29 @@
 `Endpoint` opens streams to the broker of an address.
 """
 
-import re
 import socket
 import ssl
 import time
 from pathlib import Path
-from typing import Final, get_args
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from typing import Annotated, Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from genus.bus._queue import WhenFull
-from genus.errors import BusError, did_you_mean
+from genus.errors import BusError
 from genus.model import nanoseconds
+from genus.net._options import RECEIVE_FULL, SEND_FULL, NetOptions, Reader, Several, matching, path, read_options, whole
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883
 DEFAULT_REALM: Final = "genus"
 CONNECT_S: Final = 5.0
 KEPT_SESSION_S: Final = 3600
-_REALM: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_SESSION: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_SPAN_OPTIONS: Final = ("session_expires", "keep_alive")
-_TLS_OPTIONS: Final = ("ca", "cert", "key")
-OPTIONS: Final = (
-    *("qos", "session", "session_file", *_SPAN_OPTIONS, *_TLS_OPTIONS),
-    *("capacity", "full", "receive_capacity", "receive_full", "map", "sparkplug", "sparkplug_host"),
-)
+_NAME: Final = "1 to 64 letters, digits or any of _ . -"
+_read_realm: Final = matching(r"[A-Za-z0-9_-]{1,64}", _NAME)
+_read_session: Final = matching(r"[A-Za-z0-9_.-]{1,64}", _NAME)
+_read_sparkplug_name: Final = matching(r"[^+#/*\0]+", "a name of Sparkplug, which has none of + # / *")
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -41,37 +37,43 @@ class Secret(msgspec.Struct, frozen=True):
         return "Secret(...)"
 
 
-class MqttOptions(msgspec.Struct, frozen=True):
-    """What an address says, with the defaults.
+def _read_group(what: str, text: str) -> tuple[str, ...]:
+    """The group, or group and edge node, that `sparkplug=` names."""
+    names = tuple(text.split("/"))
+    if len(names) > 2 or (len(names) == 2 and "*" in names):
+        raise BusError(f"{what} is {text!r}; write a group, * for all of them, or group/node")
+    return tuple(name if name == "*" else _read_sparkplug_name(what, name) for name in names)
 
-    `session` is a client id whose session the broker keeps for `session_expires_s` after the connection ended; without
-    it, the client id is random. `session_file` remembers what was handled of a session. `capacity` packets wait to be
-    sent, `receive_capacity` to be handled; `full` and `receive_full` say what happens with more. `map` are files about
-    topics of others. `sparkplug` is a group, or a group and the edge node that this process is, and `sparkplug_host`
-    the id of the primary host.
-    """
+
+def _whole_seconds(most: int) -> Reader:
+    """Whole seconds, rounded up, of which MQTT can say at most so many."""
+    return lambda what, text: min(-(-nanoseconds(text, what, error=BusError) // 1_000_000_000), most)
+
+
+class MqttOptions(NetOptions, frozen=True):
+    """What an address says, with the defaults; without `session`, the client id is random."""
 
     host: str
     port: int
     realm: str = DEFAULT_REALM
     tls: bool = False
-    user: str | None = None
+    username: str | None = None
     password: Secret | None = None
-    qos: int = 1
-    session: str | None = None
-    session_expires_s: int = 0
-    keep_alive_s: int = 10
-    ca: Path | None = None
-    cert: Path | None = None
-    key: Path | None = None
-    capacity: int = 10_000
-    full: WhenFull = "block"
-    receive_capacity: int = 100_000
-    receive_full: WhenFull = "block"
-    map: tuple[Path, ...] = ()
-    sparkplug: tuple[str, ...] = ()
-    sparkplug_host: str = ""
-    session_file: Path | None = None
+    qos: Annotated[int, whole(0, 1), "the highest QoS that is used"] = 1
+    session: Annotated[str | None, _read_session, "the client id of a session that the broker keeps"] = None
+    session_file: Annotated[Path | None, path, "remembers what was handled of the session"] = None
+    session_expires_s: Annotated[int, _whole_seconds(0xFFFF_FFFF), "how long after the connection it is kept"] = 0
+    keep_alive_s: Annotated[int, _whole_seconds(0xFFFF), "how long silence may last"] = 10
+    ca: Annotated[Path | None, path, "the authority that certifies the broker"] = None
+    cert: Annotated[Path | None, path, "the certificate of this client"] = None
+    key: Annotated[Path | None, path, "the key of this certificate"] = None
+    capacity: Annotated[int, whole(1), "packets that wait to be sent"] = 10_000
+    full: Annotated[WhenFull, SEND_FULL, "when there are more"] = "block"
+    receive_capacity: Annotated[int, whole(1), "packets that wait for handlers"] = 100_000
+    receive_full: Annotated[WhenFull, RECEIVE_FULL, "when there are more"] = "block"
+    map: Annotated[tuple[Path, ...], Several(path), "files about topics of others"] = ()
+    sparkplug: Annotated[tuple[str, ...], _read_group, "a group, or one and the edge node that this process is"] = ()
+    sparkplug_host: Annotated[str, _read_sparkplug_name, "the id of the primary host"] = ""
 
     @property
     def shown(self) -> str:
@@ -97,47 +99,34 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
     genus.errors.BusError: mqtt://localhost: there is no option 'qso'; did you mean 'qos'? known are qos, session, ...
     """
     scheme = "mqtts" if tls else "mqtt"
-    url, port = _split(scheme, rest)
+    front, _, query = rest.partition("?")
+    url, port = _split(scheme, front)
     place = f"{scheme}://{_bracketed(url.hostname or '')}"
-    options, maps = _options(place, url.query)
-    refused = next((name for name in _TLS_OPTIONS if name in options and not tls), None)
+    given = read_options(MqttOptions, place, query)
+    refused = next((name for name in ("ca", "cert", "key") if name in given and not tls), None)
     if refused is not None:
         raise BusError(f"{place}: {refused} is for mqtts://")
-    if "key" in options and "cert" not in options:
+    if "key" in given and "cert" not in given:
         raise BusError(f"{place}: a key needs cert, the certificate that it belongs to")
-    session = _matching(place, "session", options["session"], _SESSION) if "session" in options else None
-    if session is None and "session_file" in options:
+    if "session" in given:
+        given.setdefault("session_expires_s", KEPT_SESSION_S)
+    elif "session_file" in given:
         raise BusError(f"{place}: session_file belongs to a session; give session=NAME, too")
-    default_span = f"{KEPT_SESSION_S}s" if session else "0s"
     return MqttOptions(
         host=url.hostname or "",
         port=port or (TLS_PORT if tls else PORT),
-        realm=_matching(place, "the realm", unquote(url.path.strip("/")) or DEFAULT_REALM, _REALM),
+        realm=_read_realm(f"{place}: the realm", unquote(url.path.strip("/")) or DEFAULT_REALM),
         tls=tls,
-        user=unquote(url.username) if url.username else None,
+        username=unquote(url.username) if url.username else None,
         password=Secret(unquote(url.password)) if url.password else None,
-        qos=_integer(place, options, "qos", 1, 0, 1),
-        session=session,
-        session_expires_s=_seconds(place, "session_expires", options.get("session_expires", default_span)),
-        keep_alive_s=min(_seconds(place, "keep_alive", options.get("keep_alive", "10s")), 65_535),
-        ca=_path(options, "ca"),
-        cert=_path(options, "cert"),
-        key=_path(options, "key"),
-        capacity=_integer(place, options, "capacity", 10_000, 1),
-        full=_policy(place, "full", options.get("full", "block")),
-        receive_capacity=_integer(place, options, "receive_capacity", 100_000, 1),
-        receive_full=_policy(place, "receive_full", options.get("receive_full", "block")),
-        map=tuple(map(Path, maps)),
-        sparkplug=_sparkplug(place, options.get("sparkplug")),
-        sparkplug_host=_sparkplug_name(place, "sparkplug_host", options.get("sparkplug_host", "")),
-        session_file=_path(options, "session_file"),
+        **given,
     )
 
 
-def _split(scheme: str, rest: str) -> tuple[SplitResult, int | None]:
+def _split(scheme: str, front: str) -> tuple[SplitResult, int | None]:
     form = f"write {scheme}://host:port/realm?option=value"
     try:
-        url = urlsplit(f"{scheme}:{rest}")
+        url = urlsplit(f"{scheme}:{front}")
         port = url.port
     except ValueError:
         raise BusError(f"{scheme}: host or port is not valid; {form}") from None
@@ -146,69 +135,8 @@ def _split(scheme: str, rest: str) -> tuple[SplitResult, int | None]:
     return url, port
 
 
-def _options(place: str, query: str) -> tuple[dict[str, str], list[str]]:
-    """The options by name, and the mapping files, of which there may be several."""
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
-    except ValueError:
-        raise BusError(f"{place}: write options as name=value, joined by &") from None
-    options: dict[str, str] = {}
-    for name, value in pairs:
-        if name in options and name != "map":
-            raise BusError(f"{place}: {name}= is given twice")
-        options[name] = value
-        if name not in OPTIONS:
-            hint = did_you_mean(name, OPTIONS)
-            raise BusError(f"{place}: there is no option {name!r}; {hint}known are {', '.join(OPTIONS)}")
-    return options, [value for name, value in pairs if name == "map"]
-
-
-def _sparkplug(place: str, text: str | None) -> tuple[str, ...]:
-    """The group, or group and edge node, that `sparkplug=` names."""
-    names = () if text is None else tuple(text.split("/"))
-    if len(names) > 2 or (len(names) == 2 and "*" in names):
-        raise BusError(f"{place}: sparkplug is {text!r}; write a group, * for all of them, or group/node")
-    return tuple(name if name == "*" else _sparkplug_name(place, "sparkplug", name or "/") for name in names)
-
-
-def _sparkplug_name(place: str, what: str, text: str) -> str:
-    if any(sign in text for sign in "+#/*\0"):
-        raise BusError(f"{place}: {what} is {text!r}; names of Sparkplug have none of + # / *")
-    return text
-
-
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _matching(place: str, what: str, text: str, form: re.Pattern[str]) -> str:
-    if not form.fullmatch(text):
-        raise BusError(f"{place}: {what} is {text!r}; write 1 to 64 letters, digits or any of _ . -")
-    return text
-
-
-def _integer(place: str, options: dict[str, str], name: str, default: int, least: int, most: int = 1 << 30) -> int:
-    text = options.get(name, str(default))
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise BusError(f"{place}: {name} is {text!r}; write a whole number from {least} to {most}")
-    return int(text)
-
-
-def _seconds(place: str, name: str, text: str) -> int:
-    """Whole seconds, rounded up."""
-    return -(-nanoseconds(text, f"{place}: {name}", error=BusError) // 1_000_000_000)
-
-
-def _policy(place: str, name: str, text: str) -> WhenFull:
-    for policy in get_args(WhenFull):
-        if text == policy and (name == "full" or policy != "raise"):
-            return policy  # type: ignore[no-any-return]  # get_args forgets the type
-    known = [each for each in get_args(WhenFull) if name == "full" or each != "raise"]
-    raise BusError(f"{place}: {name} is {text!r}; choose one of {', '.join(known)}")
-
-
-def _path(options: dict[str, str], name: str) -> Path | None:
-    return Path(options[name]) if name in options else None
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------

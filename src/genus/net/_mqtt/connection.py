@@ -26,7 +26,7 @@ from genus.bus._queue import WhenFull
 from genus.errors import BusError, QueueFull
 from genus.net._mqtt.address import CONNECT_S, Endpoint, reason_of
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.mailbox import Mailbox
+from genus.net._mqtt.mailbox import MessageMailbox
 from genus.net._mqtt.session import Closing, Connected, Filter, Notice, Undelivered
 from genus.net._mqtt.wire import Message, Outgoing
 
@@ -61,7 +61,7 @@ class Connection:
         self,
         endpoint: Endpoint,
         machine: ClientMachine,
-        mailbox: Mailbox,
+        mailbox: MessageMailbox,
         told: Callable[[Notice], None],
         lost: Callable[[str], None],
         *,
@@ -415,7 +415,7 @@ class Connection:
             self._flush(now)
             notices = self._machine.take() if self._machine.has_notices else []
         if messages:
-            self._mailbox.put_all(messages)
+            self._mailbox.put(messages)
         ended = self._tell(notices)
         if data == b"" and ended is None:
             hint = " before it answered; does it expect TLS? Then write mqtts://"

@@ -1,22 +1,21 @@
 """Messages between the thread that receives them and the one that handles them.
 
-`Mailbox` is the bounded queue between the two. `PendingMessages` are those that a session goes on with before its
-process has subscribed again. `HandledMessages` remembers in a file what was handled, so that a process that was killed
-does not handle again what the broker sends again.
+`MessageMailbox` is the bounded queue between the two. `PendingMessages` are those that a session goes on with before
+its process has subscribed again. `HandledMessages` remembers in a file what was handled, so that a process that was
+killed does not handle again what the broker sends again.
 """
 
 import hashlib
 import mmap
 import struct
-import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 from genus.bus._queue import WhenFull
 from genus.errors import BusError
+from genus.net._mailbox import Mailbox
 from genus.net._mqtt.wire import Message
 from genus.targets.topics import MQTT
 
@@ -26,54 +25,24 @@ PENDING_S: Final = 30.0
 REMEMBERED: Final = 4096
 """Messages that a file remembers; a broker has at most 1,000 on their way to a session."""
 
-Work: TypeAlias = Message | Callable[[], None]
-"""What is handled: a message, or a call, which is never dropped."""
 
-
-class Mailbox:
-    """State: messages and calls that wait to be handled, in order.
-
-    If `full` is `block`, more than `capacity` messages are accepted, but the owner stops reading while `is_full`.
-    With the other policies messages are dropped; `must_keep` names those that are not, as others depend on them.
-    """
+class MessageMailbox(Mailbox[Message]):
+    """State: messages and calls that wait to be handled."""
 
     def __init__(self, capacity: int, full: WhenFull, must_keep: Callable[[Message], bool]) -> None:
-        self.dropped = 0
-        self.handler: threading.Thread | None = None
-        self.is_paused = False
-        self._capacity = capacity
-        self._full = full
-        self._must_keep = must_keep
-        self._items: deque[Work] = deque()
-        self._lock = threading.Lock()
-        self._not_empty = threading.Condition(self._lock)
-        self._is_closed = False
+        super().__init__(capacity, full, BATCH, must_keep)
         self._is_lenient = False
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     @property
     def is_full(self) -> bool:
         """Whether the owner should stop reading."""
-        return self._full == "block" and len(self._items) >= self._capacity and not self._is_lenient
+        return super().is_full and not self._is_lenient
 
     def pause(self) -> bool:
-        """Whether not to read now; then `is_paused` is set, and whoever empties the mailbox says when to read on."""
-        self.is_paused = self.is_full
-        if self.is_paused:
-            self.is_paused = self.is_full  # it may have been emptied between test and mark
-        return self.is_paused
-
-    @property
-    def is_half_empty(self) -> bool:
-        """Whether it is time to read on."""
-        return len(self._items) <= self._capacity // 2
-
-    @property
-    def is_own_thread(self) -> bool:
-        """Whether the thread that empties the mailbox asks."""
-        return threading.current_thread() is self.handler
+        """Whether not to read now; then whoever empties the mailbox says when to read on."""
+        with self._lock:
+            self.is_paused = self.is_full
+            return self.is_paused
 
     @contextmanager
     def lenient(self, read_on: Callable[[], None]) -> Iterator[None]:
@@ -90,60 +59,6 @@ class Mailbox:
             yield
         finally:
             self._is_lenient = False
-
-    def put_all(self, messages: list[Message]) -> int:
-        """Add messages, by the policy if there are too many; returns how many were dropped."""
-        with self._lock:
-            excess = len(self._items) + len(messages) - self._capacity
-            if self._full == "block" or excess <= 0:
-                dropped = 0
-                self._items.extend(messages)
-            elif self._full == "drop_oldest":
-                kept = self._without([*self._items, *messages], excess)
-                dropped = len(self._items) + len(messages) - len(kept)
-                self._items = deque(kept)
-            else:
-                kept = self._without([*reversed(messages)], excess)
-                dropped = len(messages) - len(kept)
-                self._items.extend(reversed(kept))
-            self.dropped += dropped
-            self._not_empty.notify()
-            return dropped
-
-    def _without(self, items: list[Work], excess: int) -> list[Work]:
-        """The items without so many messages, the first that need not be kept."""
-        remaining: list[Work] = []
-        for item in items:
-            if excess > 0 and isinstance(item, tuple) and not self._must_keep(item):
-                excess -= 1
-            else:
-                remaining.append(item)
-        return remaining
-
-    def call(self, work: Callable[[], None]) -> None:
-        """Add a call; it is made after the messages that wait."""
-        with self._lock:
-            self._items.append(work)
-            self._not_empty.notify()
-
-    def take(self, timeout: float | None = None) -> list[Work] | None:
-        """Some of what waits; an empty list if nothing comes in time; None once the mailbox is closed and empty."""
-        with self._lock:
-            self._not_empty.wait_for(lambda: self._items or self._is_closed, timeout)
-            items = self._items
-            if not items and self._is_closed:
-                return None
-            if len(items) <= BATCH:
-                batch = list(items)
-                items.clear()
-                return batch
-            return [items.popleft() for _ in range(BATCH)]
-
-    def close(self) -> None:
-        """Accept nothing new to wait for; what waits is still handled."""
-        with self._lock:
-            self._is_closed = True
-            self._not_empty.notify_all()
 
 
 class PendingMessages:

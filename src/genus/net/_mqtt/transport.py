@@ -20,7 +20,7 @@ from genus.net._envelope import new_uid
 from genus.net._mqtt.address import Endpoint, MqttOptions
 from genus.net._mqtt.connection import LAST_S, Connection
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.mailbox import HandledMessages, Mailbox, PendingMessages
+from genus.net._mqtt.mailbox import HandledMessages, MessageMailbox, PendingMessages
 from genus.net._mqtt.session import (
     Connected,
     Ended,
@@ -102,7 +102,7 @@ class MqttTransport:
         self._own_topic = self._tokens_at + self._client_id
         self._acknowledges_late = options.session is not None
         self._machine = ClientMachine(self._session(will))
-        self._mailbox = Mailbox(options.receive_capacity, options.receive_full, self._must_keep)
+        self._mailbox = MessageMailbox(options.receive_capacity, options.receive_full, self._must_keep)
         self._connection = Connection(
             Endpoint.of(options),
             self._machine,
@@ -146,7 +146,7 @@ class MqttTransport:
             clean_start=options.session is None,
             expires_s=options.session_expires_s,
             keep_alive_s=options.keep_alive_s,
-            user=options.user,
+            user=options.username,
             password=None if options.password is None else options.password.text.encode(),
             will=will or (lambda: end_of_tokens),
             largest=LARGEST + OVERHEAD,
@@ -183,12 +183,11 @@ class MqttTransport:
         self._receiver = receiver
         if self._options.session_file is not None:
             self._handled = HandledMessages(self._options.session_file)
-        self._mailbox.handler = threading.Thread(target=self._dispatch, name="genus mqtt handler", daemon=True)
-        self._mailbox.handler.start()
+        self._mailbox.start(self._dispatch, "genus mqtt handler")
         try:
             self._connection.open()
         except BusError as problem:
-            self._close_mailbox()
+            self._mailbox.close(ANSWER_S)
             raise BusError(f"{self._options.shown}: {problem}") from None
 
     def sender(self, key: str, sending: Sending) -> MqttSender:
@@ -360,12 +359,7 @@ class MqttTransport:
         self._connection.close(keeps_session=is_session_kept)
         for item in self._connection.left_over():
             self._drop(item[0], "the transport was closed")
-        self._close_mailbox()
-
-    def _close_mailbox(self) -> None:
-        self._mailbox.close()
-        if self._mailbox.handler is not None and not self._mailbox.is_own_thread:
-            self._mailbox.handler.join(ANSWER_S)
+        self._mailbox.close(ANSWER_S)
 
     # -- what the connection tells -------------------------------------------------------------------------------------
 
@@ -469,7 +463,7 @@ class MqttTransport:
             self._pending.expire(time.monotonic())
             if self._unacknowledged:
                 self._acknowledge()
-            if mailbox.is_paused and mailbox.is_half_empty:
+            if mailbox.is_paused and mailbox.may_read_on():
                 self._connection.read_on()
         if self._handled is not None:
             self._handled.close()
@@ -518,6 +512,10 @@ class MqttTransport:
         """Handle messages of an earlier process's session that waited for this subscription."""
         for message in self._pending.subscribed(pattern, time.monotonic()):
             self._handle_late(message)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver, after the messages that wait."""
+        self._mailbox.call(function)
 
     def stop_handling(self) -> None:
         """Leave the packets of a session that were not handled to the broker, for the next process.

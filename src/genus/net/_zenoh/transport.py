@@ -53,7 +53,7 @@ class Arrivals:
 
     `accept` is the callback of zenoh's subscribers. Where the oldest are dropped, it is the queue's own `put`, without
     any Python code, and the bound is kept by the threads that take (after each packet, and every 0.25 s if the receiver
-    takes longer). So more samples than the capacity may wait for a short time.
+    takes longer). So more samples than the capacity may wait for a short time. A `Mailbox` would cost that Python code.
     """
 
     def __init__(self, capacity: int, drops_oldest: bool) -> None:
@@ -415,6 +415,10 @@ class ZenohTransport:
             lambda session: session.liveliness().declare_subscriber(pattern, direct(changed), history=True),
         )
         return lambda: self._end(watching)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call a function in the thread of the receiver, after the packets that wait."""
+        self._arrivals.call(function)
 
     def _tell_token(self, key: str, is_present: bool) -> None:
         assert self._receiver is not None
