@@ -29,8 +29,8 @@ from genus.net._link.channels import (
     RoundTrips,
     check_abilities,
     check_measured,
+    monotonic_utc_us,
     sending_of,
-    steady_us,
 )
 from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
@@ -115,11 +115,11 @@ class NetLink(Link, RelayLink):
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
         self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
-        self._late = LateEvents(steady_us)
+        self._late = LateEvents(monotonic_utc_us)
         self.is_on_time = self._late.is_on_time
         self._subscriptions = ActiveSubscriptions(self._patterns)
         self._publishers: dict[NetPublisher, None] = {}
-        self._manners: dict[type, Sending] = {}
+        self._send_options: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
         self._recent = RecentPackets(now, self._key(LAST, ""))
@@ -343,7 +343,7 @@ class NetLink(Link, RelayLink):
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
         sending = sending_of(qos, self._reliable, keep)
-        self._manners[cls] = msgspec.structs.replace(sending, keep=False)
+        self._send_options[cls] = msgspec.structs.replace(sending, keep=False)
         outgoing = self._outgoing.outgoing(cls, sending, keep)
         publisher = NetPublisher(outgoing, qos, on_trouble, self._published, self._withdraw)
         self._publishers[publisher] = None
@@ -530,8 +530,8 @@ class NetLink(Link, RelayLink):
 
     def outgoing_for(self, cls: type[Event], *, keeps: bool = False) -> Outgoing:
         """What sends the events of a type, in the manner in which it was announced here."""
-        manner = self._manners.get(cls) or Sending(NORMAL, self._reliable)
-        return self._outgoing.outgoing(cls, msgspec.structs.replace(manner, keep=True) if keeps else manner)
+        sending = self._send_options.get(cls) or Sending(NORMAL, self._reliable)
+        return self._outgoing.outgoing(cls, msgspec.structs.replace(sending, keep=True) if keeps else sending)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
 
