@@ -366,7 +366,8 @@ class NetLink(Link, RelayLink):
         """Give an event that a channel has sent to all others that get it; it is kept for gateways that come later."""
         if kept is not None:
             self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
-        self._groups.send(event)
+        if self._groups.members:
+            self._groups.send(event)
         self.deliver_own(event)
         if self.relays:
             self.relay_own(event, number, kept)
