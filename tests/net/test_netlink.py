@@ -273,7 +273,7 @@ def test_a_loss_is_told_to_its_publisher_once_whether_the_drop_or_the_report_com
     link = link_of(here)
     with here.channel(SeaTide, on_trouble=told.append) as tides:
         tides.publish(SeaTide(level=1))
-        (key,) = link._outgoing.beat(10)
+        (key,) = link._outgoing.beat()
         lost = control_key("city", "lost", link.uid.hex())
         counts = [chance.randint(1, 9) for _ in range(6)]
         report = [partial(link.packet, lost, b"", encode_message(Loss("r", key, count))) for count in counts]

@@ -68,7 +68,7 @@ def test_a_router_is_killed_and_reliable_packets_are_all_there(cut_s: float) -> 
         b.subscribe("r/*/*")
         reliable, plain = a.sender("r/reliable", Sending(reliable=True)), a.sender("r/plain/x", Sending())
         put_until([reliable, plain], lambda: numbers(at_b, "r/reliable") and numbers(at_b, "r/plain/x"))
-        wait_for(lambda: all(each.recovers for each in b.subscribers("r/*")))
+        wait_for(lambda: all(each.recovers for each in b._subscribers.of("r/*")))
         with ticking(reliable, plain) as ticker:
             wait_for(lambda: numbers(at_b, "r/plain/x")[-1] > 20)
             first.kill()

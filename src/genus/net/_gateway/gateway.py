@@ -1,13 +1,13 @@
 """`Gateway`: carries events between buses, those that somebody on another bus wants and no others."""
 
 import json
+import logging
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -21,10 +21,11 @@ from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
 from genus.net._gateway.spool import MOST_BYTES, Spool, parse_size
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
+from genus.net._link.presence import GATE
 from genus.net._metrics import Metric
 from genus.net._relay import Arrival, Want
 
-GATE = "gate"
+log = logging.getLogger("genus.net")
 STEP_S = 0.2
 """How often a gateway looks for what is due, at least."""
 SYNC_S = 1.0
@@ -257,15 +258,12 @@ class Gateway:
                 self.step()
             except Exception:  # of a bus that is being closed, or of a transport: the others are served on
                 if not self._is_closed:
-                    _log().exception("a gateway failed in its regular work")
+                    log.exception("a gateway failed in its regular work")
 
     def settle(self) -> None:
         """Follow all changes of interest that are known by now, before this call returns."""
-        self._is_stepping.acquire()
-        try:
+        with self._is_stepping:
             self._step()
-        finally:
-            self._is_stepping.release()
 
     def close(self) -> None:
         """Carry nothing more; what waits is sent, or stays in its spool. A second call does nothing."""
@@ -325,8 +323,8 @@ class Gateway:
 
     def _token(self, side: int, link: str, text: str, is_present: bool) -> None:
         """A token of a gateway on a side: the name, the uid, and the numbers of its nodes on CAN buses."""
-        peer = _read_token(text)
-        if peer is None or peer.name != self.name or peer.uid == self.uid:
+        peer = self._peer(text)
+        if peer is None:
             return
         with self._lock:
             texts = self._peers.setdefault((side, link), {})
@@ -345,13 +343,21 @@ class Gateway:
 
     def _heard(self, side: int, text: str) -> None:
         """Another gateway says that it works."""
-        peer = _read_token(text)
-        if peer is None or peer.name != self.name or peer.uid == self.uid:
-            return
-        with self._lock:
-            self._note_nodes(peer)
-            self._put(self._machine.heard_gateway(side, peer.uid, self._clock()))
-        self._wake.set()
+        if (peer := self._peer(text)) is not None:
+            with self._lock:
+                self._note_nodes(peer)
+                self._put(self._machine.heard_gateway(side, peer.uid, self._clock()))
+            self._wake.set()
+
+    def _peer(self, text: str) -> "_Token | None":
+        """The token of another gateway of the same name; None if a text is none."""
+        if len(text) > MOST_TOKEN:
+            return None
+        try:
+            peer = _tokens.decode(text)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            return None
+        return peer if peer.name == self.name and peer.uid != self.uid else None
 
     def _note_nodes(self, peer: "_Token") -> None:
         """Carry nothing further that the nodes of another gateway send on CAN; the file may limit which these are."""
@@ -414,7 +420,7 @@ class Gateway:
                 self._machine.repeat_wants(side)
             if not self._is_closed and str(problem) not in self._refused:
                 self._refused.add(str(problem))
-                _log().warning("a gateway cannot ask for what is wanted of %s: %s", self._sides[side].name, problem)
+                log.warning("a gateway cannot ask for what is wanted of %s: %s", self._sides[side].name, problem)
 
     def _take_arrivals(self) -> None:
         arrivals, self._arrivals = self._arrivals, []
@@ -513,16 +519,6 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
 _tokens: msgspec.json.Decoder[_Token] = msgspec.json.Decoder(_Token)
 
 
-def _read_token(text: str) -> _Token | None:
-    """The token in a text; None if there is none."""
-    if len(text) > MOST_TOKEN:
-        return None
-    try:
-        return _tokens.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
 def _new_uid() -> str:
     """A uid that is higher than those of gateways that were started before: a newcomer stands by."""
     return f"{time.time_ns() // 1_000_000:011x}{os.urandom(3).hex()[:5]}"[-16:]
@@ -550,9 +546,3 @@ def _implied(imports: Sequence[type], stated: Sequence[Subscription]) -> list[Su
 
 def _as_subscription(given: Subscription | str) -> Subscription:
     return Subscription.parse(given) if isinstance(given, str) else given
-
-
-def _log() -> Any:
-    import logging
-
-    return logging.getLogger("genus.net")

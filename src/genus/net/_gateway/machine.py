@@ -1,7 +1,7 @@
 """`GatewayMachine`: which events a gateway carries where, without I/O.
 
 Its inputs are what the sides want, events that arrive, tokens of other gateways, and time; its outputs are what to ask
-for on each side, and events to forward. `routes` has the way of interest. An event crosses once: it is recognised by
+for on each side, and events to forward. `interest` has the way of interest. An event crosses once: it is recognised by
 the number that its origin gave it, whatever the way it took.
 
 Gateways of the same name elect one that is active: the one with the lowest uid among those that are seen on all sides.
@@ -273,8 +273,12 @@ class GatewayMachine:
         early = None if self._is_active else self._standby.find_early(arrival)
         if early is None:
             return arrival, False
-        self._counted[key] = early[0], (known[1] if known is not None else 0) + early[1]
+        self._count_as(key, *early)
         return arrival, True
+
+    def _count_as(self, key: tuple[bytes, str], uid: bytes, offset: int) -> None:
+        """Number events of a node and type as the active gateway does, whose number differs by so much more."""
+        self._counted[key] = uid, self._counted.get(key, (uid, 0))[1] + offset
 
     def _see_crossing(self, arrival: Arrival, side: int) -> None:
         """An event that gateways number came over another side: a copy of what this one counts."""
@@ -283,9 +287,7 @@ class GatewayMachine:
             return
         offset = self._standby.align(arrival, side)
         if offset is not None:
-            key = (node_of(arrival.origin.uid), name_of(type(arrival.event)))
-            known = self._counted.get(key)
-            self._counted[key] = arrival.origin.uid, (known[1] if known is not None else 0) + offset
+            self._count_as((node_of(arrival.origin.uid), name_of(type(arrival.event))), arrival.origin.uid, offset)
 
     # -- other gateways, and time ------------------------------------------------------------------------------------
 

@@ -79,8 +79,8 @@ class Limiter:
 
     def forget(self, arrival: Arrival) -> int:
         """Let an event wait no more that is kept no more; returns how many did."""
-        waiting = [each for each in self._find(type(arrival.event)) if each.waiting is not None]
-        same = [each for each in waiting if each.waiting is not None and line_of(each.waiting) == line_of(arrival)]
+        buckets = self._find(type(arrival.event))
+        same = [each for each in buckets if each.waiting is not None and line_of(each.waiting) == line_of(arrival)]
         for bucket in same:
             bucket.waiting = None
         return len(same)
@@ -135,9 +135,6 @@ class _Bucket:
         """When there is a token."""
         missing = max(0.0, 1 - self.tokens)
         return (self._filled_at or 0.0) + missing * self._per_s / self.limit.events
-
-
-# -- scope ----
 
 
 class Scope(msgspec.Struct, frozen=True):

@@ -138,12 +138,7 @@ class LocalNetwork:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def _published(self, event: Event) -> None:
-        if not self._is_forwarded(event):
-            wanting = self._wanting(event, None)
-            if wanting:
-                arrival = self._numbers.add(event, self.uid, self._kept_value(event))
-                for relay in wanting:
-                    relay.receive(arrival)
+        self._tell(event, self._numbers.add)
 
     def _is_forwarded(self, event: Event) -> bool:
         """Whether a gateway gave this event to the bus just now."""
@@ -152,9 +147,13 @@ class LocalNetwork:
 
     def _forgotten(self, event: Event) -> None:
         """A last value of the bus is kept no more."""
+        self._tell(event, self._numbers.forget)
+
+    def _tell(self, event: Event, number: Callable[[Event, bytes, str | None], Arrival]) -> None:
+        """Tell the gateways that want an event, unless one of them gave it to the bus."""
         wanting = [] if self._is_forwarded(event) else self._wanting(event, None)
         if wanting:
-            arrival = self._numbers.forget(event, self.uid, self._kept_value(event))
+            arrival = number(event, self.uid, self._kept_value(event))
             for relay in wanting:
                 relay.receive(arrival)
 

@@ -86,7 +86,7 @@ def _rounded_up(milliseconds: float) -> int:
     return int(milliseconds) + 1
 
 
-def steady_us() -> int:
+def monotonic_utc_us() -> int:
     """Microseconds since 1970 by a clock that is never set: the system's time at the start of the process went on.
 
     So a system clock that is set makes no events of soft channels late.
@@ -111,7 +111,7 @@ class RoundTrips:
         ping = decode_message(Ping, payload)
         if ping is None or not is_uid(ping.asker) or ping.asker == self._uid:
             return
-        pong = encode_message(Pong(self._uid, ping.asked_us, steady_us()))
+        pong = encode_message(Pong(self._uid, ping.asked_us, monotonic_utc_us()))
         send_once(self._transport, control_key(self._realm, "pong", ping.asker), pong, Sending(URGENT, waits=False))
 
     def on_pong(self, payload: bytes) -> None:
@@ -119,7 +119,7 @@ class RoundTrips:
         pong = decode_message(Pong, payload)
         with self._answered:
             if pong is not None and pong.asked_us == self._asked_us and len(self._answers) < MOST_ANSWERS:
-                self._answers.append((steady_us(), pong))
+                self._answers.append((monotonic_utc_us(), pong))
                 self._answered.notify()
 
     def measure(self, times: int = ROUND_TRIPS) -> Measured | None:
@@ -137,7 +137,7 @@ class RoundTrips:
     def _ask(self) -> list[tuple[int, int]]:
         """The length of a round trip and the difference of the clocks, of the first answer."""
         with self._answered:
-            asked_us = self._asked_us = steady_us()
+            asked_us = self._asked_us = monotonic_utc_us()
             self._ping.put(encode_message(Ping(self._uid, asked_us)), b"")
             self._answered.wait_for(lambda: bool(self._answers), ANSWER_S)
             answers, self._answers, self._asked_us = self._answers, [], None
@@ -171,7 +171,7 @@ class NetPublisher(Publisher):
     def _times(self, event: Event) -> bytes:
         """The time of publishing, the deadline and the expiry, after it; the event's own override the channel's."""
         assert self._soft is not None
-        now_us = steady_us()
+        now_us = monotonic_utc_us()
         deadline_us = nanoseconds(self._soft.deadline) // 1000
         expires_us = nanoseconds(self._soft.expires) // 1000 if self._soft.expires is not None else 0
         if event.deadline is not None:

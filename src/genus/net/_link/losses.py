@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
+from genus.net._link.foreign import ForeignLoss
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
@@ -179,19 +180,11 @@ class Losses:
         self._problems.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
-    def lose_foreign(
-        self,
-        types: frozenset[str],
-        count: int,
-        sender: str,
-        reason: str,
-        handlers: list[TroubleHandler],
-        is_own: bool,
-    ) -> None:
-        """Count and tell events of another system that did not arrive, or, if `is_own`, were not sent to it."""
-        self._count(f"dropped: {reason}" if is_own else "lost", count)
-        ends = (self._hex, sender) if is_own else (sender, self._hex)
-        self._problems.add(EventsLost(" or ".join(sorted(types)), count, *ends, reason), handlers)
+    def lose_foreign(self, loss: ForeignLoss, handlers: list[TroubleHandler]) -> None:
+        """Count and tell events of another system that did not arrive, or were not sent to it."""
+        self._count(f"dropped: {loss.reason}" if loss.is_own else "lost", loss.count)
+        ends = (self._hex, loss.sender) if loss.is_own else (loss.sender, self._hex)
+        self._problems.add(EventsLost(" or ".join(sorted(loss.types)), loss.count, *ends, loss.reason), handlers)
 
     def report(self, sender: bytes, key: str, count: int) -> None:
         """Tell a sender that packets of it were lost by this participant, a gateway."""
@@ -216,22 +209,14 @@ class Losses:
         must learn of all that it missed when it does.
         """
         self._beat_gone()
-        told: dict[str, tuple[int, int]] = {}
-        while numbers := self._outgoing.beat(BEAT_KEYS):
-            told |= numbers
-            self._send("beat", None, Beat(self._owner.uid, numbers))
-            if len(numbers) < BEAT_KEYS:
-                break
+        told = self._outgoing.beat()
         if self._beats_to_all:
             self._beats_to_all = False
             self._beat_again = dict.fromkeys(self._outgoing.keys(), BEATS_TO_ALL)
         again = self._outgoing.newest(key for key in self._beat_again if key not in told)
-        keys = list(again)
-        for start in range(0, len(keys), BEAT_KEYS):
-            part = {key: again[key] for key in keys[start : start + BEAT_KEYS]}
-            self._send("beat", None, Beat(self._owner.uid, part))
+        self._send_beat(self._owner.uid, told | again)
         spent = not self._is_beat_dropped
-        left = {key: self._beat_again[key] - spent for key in keys} | dict.fromkeys(told, BEATS_MORE)
+        left = {key: self._beat_again[key] - spent for key in again} | dict.fromkeys(told, BEATS_MORE)
         self._beat_again = {key: count for key, count in left.items() if count}
         self._is_beat_dropped = False
 
@@ -248,9 +233,12 @@ class Losses:
         self._gone = {sender: until for sender, until in self._gone.items() if self._owner.now() < until}
         for sender in self._gone:
             seen = [(known.key, numbers.last) for known in self._incoming if (numbers := known.numbers.get(sender))]
-            for start in range(0, len(seen), BEAT_KEYS):
-                part = {key: (last, last) for key, last in seen[start : start + BEAT_KEYS]}
-                self._send("beat", None, Beat(sender, part))
+            self._send_beat(sender, {key: (last, last) for key, last in seen})
+
+    def _send_beat(self, sender: bytes, numbers: dict[str, tuple[int, int]]) -> None:
+        told = list(numbers.items())
+        for start in range(0, len(told), BEAT_KEYS):
+            self._send("beat", None, Beat(sender, dict(told[start : start + BEAT_KEYS])))
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

@@ -29,13 +29,13 @@ from genus.net._link.channels import (
     RoundTrips,
     check_abilities,
     check_measured,
+    monotonic_utc_us,
     sending_of,
-    steady_us,
 )
 from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.held import HeldPackets
-from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception, SoftTimes
+from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
 from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
 from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
@@ -58,6 +58,10 @@ MOMENT_S = 0.05
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
 log = logging.getLogger("genus.net")
+
+
+def _grant(what: object = None) -> None:
+    """Allow anything: an address without grants."""
 
 
 class NetLink(Link, RelayLink):
@@ -89,7 +93,8 @@ class NetLink(Link, RelayLink):
         self._connected_at = now()
         self._reliable = reliable
         self._runs = runs
-        self._may_publish, self._may_subscribe, self._may_be_gateway = may_publish, may_subscribe, may_be_gateway
+        self._may_publish, self._may_subscribe = may_publish or _grant, may_subscribe or _grant
+        self._may_be_gateway = may_be_gateway or _grant
         self._hex = self.uid.hex()
         self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
@@ -110,10 +115,11 @@ class NetLink(Link, RelayLink):
         self._own_wants = OwnWants(transport.declare, realm, self._hex)
         self._other_wants = OtherWants(realm, self._hex)
         self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
-        self._late = LateEvents(steady_us)
+        self._late = LateEvents(monotonic_utc_us)
+        self.is_on_time = self._late.is_on_time
         self._subscriptions = ActiveSubscriptions(self._patterns)
         self._publishers: dict[NetPublisher, None] = {}
-        self._manners: dict[type, Sending] = {}
+        self._send_options: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
         self._recent = RecentPackets(now, self._key(LAST, ""))
@@ -186,8 +192,7 @@ class NetLink(Link, RelayLink):
                     self.relay_own(event, number, None)
 
     def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
-        if self._may_publish is not None:
-            self._may_publish(cls)
+        self._may_publish(cls)
         source = self._foreign.writer_of(cls)
         if source is not None:
             self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
@@ -197,8 +202,7 @@ class NetLink(Link, RelayLink):
 
     def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
-        if self._may_subscribe is not None:
-            self._may_subscribe(subscription)
+        self._may_subscribe(subscription)
         self._hear_new(subscription)
         active = ActiveSubscription(subscription, on_trouble, self._compile(subscription))
         self._subscriptions.add(active)
@@ -234,8 +238,7 @@ class NetLink(Link, RelayLink):
         on_trouble: Callable[[], list[TroubleHandler]],
     ) -> Callable[[], None]:
         """Call a function with this participant's share of what a subscription matches."""
-        if self._may_subscribe is not None:
-            self._may_subscribe(subscription)
+        self._may_subscribe(subscription)
         can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
         end = (self._shared if can_share else self._groups).join(subscription, deliver, on_trouble)
         self._own_wants.add(subscription)
@@ -259,8 +262,7 @@ class NetLink(Link, RelayLink):
 
         There is no caller to be told, and what is granted of it still arrives.
         """
-        if self._may_subscribe is not None:
-            self._is_granted(subscription, self._may_subscribe)
+        self._is_granted(subscription, self._may_subscribe)
         return self._compile(subscription)
 
     def _is_granted(self, what: Any, check: Callable[[Any], None]) -> bool:
@@ -336,13 +338,12 @@ class NetLink(Link, RelayLink):
         keep: Keep | None = None,
     ) -> NetPublisher:
         """Prepare to publish a type with a quality of service; BusError says why the network cannot keep it."""
-        if self._may_publish is not None:
-            self._may_publish(cls)
+        self._may_publish(cls)
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
         sending = sending_of(qos, self._reliable, keep)
-        self._manners[cls] = msgspec.structs.replace(sending, keep=False)
+        self._send_options[cls] = msgspec.structs.replace(sending, keep=False)
         outgoing = self._outgoing.outgoing(cls, sending, keep)
         publisher = NetPublisher(outgoing, qos, on_trouble, self._published, self._withdraw)
         self._publishers[publisher] = None
@@ -365,7 +366,8 @@ class NetLink(Link, RelayLink):
         """Give an event that a channel has sent to all others that get it; it is kept for gateways that come later."""
         if kept is not None:
             self._kept.keep_sent(key, Arrival(event, Origin(self.uid, number), kept))
-        self._groups.send(event)
+        if self._groups.members:
+            self._groups.send(event)
         self.deliver_own(event)
         if self.relays:
             self.relay_own(event, number, kept)
@@ -474,7 +476,7 @@ class NetLink(Link, RelayLink):
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
-        if self._may_publish is not None and not self._is_granted(type(event), self._may_publish):
+        if not self._is_granted(type(event), self._may_publish):
             return
         outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
@@ -498,8 +500,7 @@ class NetLink(Link, RelayLink):
 
     def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with what other gateways tell; BusError if this participant may not be one."""
-        if self._may_be_gateway is not None:
-            self._may_be_gateway()
+        self._may_be_gateway()
         if self._key(GATE) not in self._control:
             self._control[self._key(GATE)] = self._hear_gateway
             self.transport.subscribe(self._key(GATE))
@@ -530,8 +531,8 @@ class NetLink(Link, RelayLink):
 
     def outgoing_for(self, cls: type[Event], *, keeps: bool = False) -> Outgoing:
         """What sends the events of a type, in the manner in which it was announced here."""
-        manner = self._manners.get(cls) or Sending(NORMAL, self._reliable)
-        return self._outgoing.outgoing(cls, msgspec.structs.replace(manner, keep=True) if keeps else manner)
+        sending = self._send_options.get(cls) or Sending(NORMAL, self._reliable)
+        return self._outgoing.outgoing(cls, msgspec.structs.replace(sending, keep=True) if keeps else sending)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
 
@@ -625,7 +626,7 @@ class NetLink(Link, RelayLink):
         else:
             classes = [cls for cls in subtypes(Event) if name_of(cls) in loss.types]
             handlers = self._subscriptions.handlers(lambda each: any(map(each.subscription.accepts, classes)))
-        self._losses.lose_foreign(loss.types, loss.count, loss.sender, loss.reason, handlers, loss.is_own)
+        self._losses.lose_foreign(loss, handlers)
 
     def token(self, key: str, is_present: bool) -> None:
         """A token of another participant appeared or is gone."""
@@ -673,10 +674,6 @@ class NetLink(Link, RelayLink):
         """Where the events of a key go: here, or to the consumers of a queue that processes share."""
         member = self._groups.member_of(key)
         return self if member is None else member.reception
-
-    def is_on_time(self, key: str, sender: bytes, times: SoftTimes) -> bool:
-        """Note the lateness of an event of a soft channel; returns whether it is to be delivered."""
-        return self._late.is_on_time(key, sender, times)
 
     def keep(self, key: str, arrival: Arrival) -> bool:
         """Keep an event for subscribers of this process that come later; False if a newer one is known.

@@ -375,13 +375,13 @@ class OutgoingKeys:
         """The error of an event that cannot be sent."""
         return EventError(f"a {name_of(type(event))} of {size:,} bytes cannot be sent; at most {self.largest:,} can be")
 
-    def beat(self, most: int) -> dict[str, tuple[int, int]]:
+    def beat(self) -> dict[str, tuple[int, int]]:
         """The numbers of keys that were used since the last beat: the newest of then, and of now.
 
         A key whose sender waits for room just now is told with the next beat.
         """
         with self._lock:
-            changed = [each for each in self._numbers.values() if each.newest != each.beaten][:most]
+            changed = [each for each in self._numbers.values() if each.newest != each.beaten]
         found = {}
         for numbers in changed:
             if numbers.lock.acquire(blocking=False):

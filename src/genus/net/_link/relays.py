@@ -127,10 +127,8 @@ class NetRelay:
 
     def _subscribe(self) -> None:
         asked = dict.fromkeys(want.subscription for want in self._wants)
-        before, self._subscribed = (
-            self._subscribed,
-            [pattern for subscription in asked for pattern in self._compile(subscription).patterns],
-        )
+        before = self._subscribed
+        self._subscribed = [pattern for subscription in asked for pattern in self._compile(subscription).patterns]
         self._patterns.add(self._subscribed)
         self._patterns.remove(before)
 

@@ -65,6 +65,9 @@ def parse_topic(topic: str) -> Place | None:
 
 
 Convert: TypeAlias = Callable[[float], float]
+Result: TypeAlias = Found | Message
+"""What comes of a message: an event, a loss or a rejection, or a message to send."""
+Results: TypeAlias = Iterator[Result]
 
 
 class KnownMetric(msgspec.Struct, frozen=True):
@@ -120,22 +123,24 @@ class Host:
         self._nodes: dict[tuple[str, str], Node] = {}
         self._size = 0
 
-    def read(self, topic: str, payload: bytes, now: float) -> list[Found | Message]:
+    def read(self, topic: str, payload: bytes, now: float) -> list[Result]:
         """Take a message; never raises."""
         place, content = parse_topic(topic), decode_payload(payload)
         if place is None:
             return [Rejected("no topic of Sparkplug")]
         if isinstance(content, Rejected):
             return [content]
-        node = self._nodes.get((place.group, place.node)) or self._add(place)
-        if node is None:
-            return [Rejected(f"more than {MAX_SOURCES} edge nodes and devices")]
         handle = {"BIRTH": self._birth, "DATA": self._data, "DEATH": self._death}.get(place.kind[1:])
-        return list(handle(place, node, content, now)) if handle else [Rejected("a message of another kind")]
+        if handle is None:
+            return [Rejected("a message of another kind")]
+        found = self._find(place)
+        if found is None:
+            return [Rejected(f"more than {MAX_SOURCES} edge nodes and devices")]
+        return list(handle(place, *found, content, now))
 
-    def reconnected(self, now: float) -> list[Found | Message]:
+    def reconnected(self, now: float) -> list[Result]:
         """The connection was made again: births and deaths may have been missed, so all nodes are asked for theirs."""
-        found: list[Found | Message] = []
+        found: list[Result] = []
         for (group, name), node in self._nodes.items():
             for source in node.sources:
                 source.aliases = {}
@@ -167,11 +172,7 @@ class Host:
 
     # -- kinds of messages ---------------------------------------------------------------------------------------------
 
-    def _birth(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
-        source = self._source(place, node)
-        if source is None:
-            yield Rejected(f"more than {MAX_SOURCES} edge nodes and devices")
-            return
+    def _birth(self, place: Place, node: Node, source: Source, content: Payload, now: float) -> Results:
         if place.device:
             yield from self._follow(place, node, content, now)
         else:
@@ -189,21 +190,16 @@ class Host:
             yield from said
         yield from self._events(place, node, source, content, now)
 
-    def _data(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
-        source = self._source(place, node)
-        if source is None:
-            yield Rejected(f"more than {MAX_SOURCES} edge nodes and devices")
-            return
+    def _data(self, place: Place, node: Node, source: Source, content: Payload, now: float) -> Results:
         yield from self._follow(place, node, content, now)
         if not source.is_online:
             yield from self._ask(place, node, now)
         yield from self._events(place, node, source, content, now)
 
-    def _death(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
+    def _death(self, place: Place, node: Node, source: Source, content: Payload, now: float) -> Results:
         if place.device:
             yield from self._follow(place, node, content, now)
-            device = node.devices.get(place.device)
-            yield from self._depart(place, {place.device: device} if device else {}, content.timestamp)
+            yield from self._depart(place, {place.device: source}, content.timestamp)
             return
         bd_seq = content.get(BD_SEQ)
         if isinstance(bd_seq, int) and node.bd_seq is not None and 0 < (node.bd_seq - bd_seq) % SEQUENCE < 128:
@@ -212,13 +208,13 @@ class Host:
         yield from self._depart(place, {"": node}, content.timestamp)
         node.seq = None
 
-    def _depart(self, place: Place, sources: dict[str, Any], at: int | None) -> Iterator[Found | Message]:
+    def _depart(self, place: Place, sources: dict[str, Any], at: int | None) -> Results:
         for name, source in sources.items():
             if source.is_online:
                 source.is_online = False
                 yield from self._say(place._replace(device=name).of("DEATH"), {"online": False}, at)
 
-    def _follow(self, place: Place, node: Node, content: Payload, now: float) -> Iterator[Found | Message]:
+    def _follow(self, place: Place, node: Node, content: Payload, now: float) -> Results:
         """Compare the sequence number of a message with the one before."""
         if content.seq is None:
             yield Rejected("no sequence number")
@@ -244,9 +240,7 @@ class Host:
 
     # -- events --------------------------------------------------------------------------------------------------------
 
-    def _events(
-        self, place: Place, node: Node, source: Source, content: Payload, now: float
-    ) -> Iterator[Found | Message]:
+    def _events(self, place: Place, node: Node, source: Source, content: Payload, now: float) -> Results:
         """The events of the metrics of a message: one, or more if a metric occurs several times, as in histories."""
         fields: dict[str, Any] = {}
         times: list[int] = []
@@ -288,19 +282,19 @@ class Host:
 
     # -- what is known -------------------------------------------------------------------------------------------------
 
-    def _add(self, place: Place) -> Node | None:
-        if self._size >= MAX_SOURCES:
+    def _find(self, place: Place) -> tuple[Node, Source] | None:
+        """The node, and the node or device, that a message is of; None if there is no room for new ones."""
+        known = self._nodes.get((place.group, place.node))
+        node = known or Node()
+        source = (node.devices.get(place.device) or Source()) if place.device else node
+        new = (known is None) + (bool(place.device) and place.device not in node.devices)
+        if self._size + new > MAX_SOURCES:
             return None
-        self._size += 1
-        return self._nodes.setdefault((place.group, place.node), Node())
-
-    def _source(self, place: Place, node: Node) -> Source | None:
-        if not place.device or place.device in node.devices:
-            return node.devices[place.device] if place.device else node
-        if self._size >= MAX_SOURCES:
-            return None
-        self._size += 1
-        return node.devices.setdefault(place.device, Source())
+        self._size += new
+        self._nodes[place.group, place.node] = node
+        if place.device:
+            node.devices[place.device] = source
+        return node, source
 
     def _types_of(self, place: Place) -> frozenset[str]:
         """The types that events of a node may have."""

@@ -400,10 +400,6 @@ class ZenohTransport:
 
         return end
 
-    def subscribers(self, pattern: str) -> list[PacketSubscriber]:
-        """The subscribers to a pattern."""
-        return self._subscribers.of(pattern)
-
     def watch(self, pattern: str) -> Callable[[], None]:
         """Call `Receiver.token` with the tokens of others that match, present and future ones."""
         _check(pattern, "pattern")
