@@ -1,4 +1,4 @@
-"""Windows: which events were seen, by the numbers that their origins gave them; the last 1,024 are recognised."""
+"""Which events were seen, by the numbers that their origins gave them."""
 
 from collections import OrderedDict
 from functools import lru_cache
