@@ -534,9 +534,13 @@ class IncomingKeys:
     def types_changed(self, family: str | None = None) -> None:
         """Find the types of keys again: some were unknown, are declared anew, or are of a family that learned names."""
         self._unreadable.clear()
+        stale: dict[type, bool] = {}
         for each in self:
-            known = family_of(each.type)
-            if find_types(name_of(each.type))[-1:] != [each.type] or (known is not None and known.name == family):
+            if each.type not in stale:
+                known = family_of(each.type)
+                is_other = find_types(name_of(each.type))[-1:] != [each.type]
+                stale[each.type] = is_other or (known is not None and known.name == family)
+            if stale[each.type]:
                 self._find_again(each.key)
 
     def _find_again(self, key: str) -> None:
