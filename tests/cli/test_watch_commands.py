@@ -4,6 +4,7 @@ import contextlib
 import json
 import socket
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ class TrackSensor(Event):
 class TrackState(Event):
     free: bool
 """
+
+PATIENCE_S = 30.0
+"""How long a command may take to see what a test waits for."""
 
 
 @pytest.fixture
@@ -62,13 +66,19 @@ def types() -> tuple[type[Any], type[Any]]:
 
 @pytest.fixture
 def watch_until(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Bus], bool]], None]:
-    """Ends the next command when a condition of its bus holds, however busy the machine is, instead of by `--for`."""
+    """Ends the next command when a condition of its bus holds, however busy the machine is, instead of by `--for`.
+
+    The test fails if that takes too long.
+    """
 
     def end_when(holds: Callable[[Bus], bool]) -> None:
         opened: list[Bus] = []
+        until = time.monotonic() + PATIENCE_S
 
         class Stop(threading.Event):
             def wait(self, timeout: float | None = None) -> bool:
+                if time.monotonic() > until:
+                    pytest.fail(f"not so within {PATIENCE_S} s; the link counts {opened[0].traffic().link}")
                 return holds(opened[0]) or super().wait(0.005)
 
         def open_and_keep(address: str) -> Bus:
@@ -172,11 +182,13 @@ def test_bus_shows_wants_and_events_of_types_that_it_does_not_know(
 
     publisher = threading.Thread(target=publish)
     publisher.start()
-    unknown = "rejected: unknown type NeverHeardOf"
+    unknown = "delivered as Event: NeverHeardOf is not known"
     watch_until(lambda bus: wants(bus) == 1 and bus.traffic().link.get(unknown, 0) > 0)
-    done = genus("bus", "memory:rail", "--for", "1h", "--json")
-    ends.set()
-    publisher.join()
+    try:
+        done = genus("bus", "memory:rail", "--for", "1h", "--json")
+    finally:
+        ends.set()
+        publisher.join()
     found = json.loads(done.stdout)
     (participant,) = found["participants"]
     assert participant["host"].startswith("a?[31mxxx")

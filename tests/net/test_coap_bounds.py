@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import aiocoap
 import cbor2
 import pytest
 
-from genus import Event, Kind, Maybe, Subscription
+from genus import Event, Kind, Maybe, Subscription, open_bus
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net._coap import notifier, sessions
@@ -195,8 +196,12 @@ def test_a_type_whose_code_fits_no_path_is_found_above() -> None:
     kinds = [kind(f"CoapKind{number}", (Kind,), {"__module__": __name__}) for number in range(230)]
     cls = meta("CoapMany", (Event, *kinds), {"__module__": __name__})
     at_client, at_server = Heard(), Heard()
-    with server("largest=500000") as (hub, port), client(port) as one, raw_client(port) as raw:
+    with ExitStack() as stack:  # with the times of the defaults: so many types take a busy machine a while
+        hub = stack.enter_context(open_bus("coap:?listen=127.0.0.1:0&largest=500000"))
+        port = link_of(hub).port
+        one, raw = stack.enter_context(open_bus(f"coap://127.0.0.1:{port}")), stack.enter_context(raw_client(port))
         one.subscribe(Subscription(cls), at_client)
+        assert wait_for(lambda: len(link_of(hub).wants()) == 1), "the client does not observe"
         hub.subscribe(Subscription(cls), at_server)
         hub.publish(CoapLoop(lane=1))
         hub.publish(cls())

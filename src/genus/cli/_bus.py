@@ -225,8 +225,8 @@ def _is_unwanted(link: Link, event: Event) -> bool:
     return wanted is not None and not wanted
 
 
-LOSSES = ("lost", "late", "expired", "dropped", "rejected", "not read")
-"""First words of the counters of links that tell of losses."""
+LOSSES = ("lost", "late", "expired", "dropped", "rejected", "not read", "delivered as")
+"""First words of the counters of links that tell of losses, of whole events or of values."""
 
 
 def losses_of(link: Mapping[str, int]) -> dict[str, int]:

@@ -175,7 +175,7 @@ def _classes(types: tuple[str, ...], catalog: Path | None) -> list[type]:
     """The classes of modules or of a catalog; UsageError if neither is given."""
     if catalog is not None:
         known = Catalog.load(catalog)
-        return [known.declare(name) for name in known.types]
+        return [known.declare(name, generated=True) for name in known.types]  # whatever else this process has
     if not types:
         raise click.UsageError(
             f"say which types there are: --types MODULE_OR_FILE (or {GENUS_TYPES}), or --catalog FILE"

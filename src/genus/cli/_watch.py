@@ -223,7 +223,8 @@ def bus_command(types: tuple[str, ...], address: str, lasts: float, as_json: boo
     """Show who is on a bus, what they want, and what happens there.
 
     Participants, their subscriptions, types and rates, last values and losses. Types that -t does not name are
-    those that others state on the bus; events of types that nobody states are counted as losses.
+    those that others state on the bus; events of types that nobody states are shown as of a type above, and counted
+    among the losses.
 
     \b
     genus bus -t examples/traffic.py ipc:

@@ -11,6 +11,8 @@ from genus.net._options import path, read_options, span, whole
 
 PORT: Final = 5683
 SECURE_PORT: Final = 5684
+UNSAID: Final = -1
+"""Instead of the port of a place that is given without one."""
 _PLACE: Final = re.compile(r"(\[[0-9A-Fa-f:.%\w]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?")
 
 
@@ -24,10 +26,10 @@ class Place(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _read_place(what: str, text: str, default_port: int = PORT) -> Place:
+def _read_place(what: str, text: str, default_port: int = UNSAID) -> Place:
     parsed = _PLACE.fullmatch(text)
-    port = int(parsed[2] or default_port) if parsed else -1
-    if parsed is None or not 0 <= port <= 65_535:
+    port = int(parsed[2] or default_port) if parsed else UNSAID
+    if parsed is None or port > 65_535:
         raise BusError(f"{what} is {text!r}; write HOST, HOST:PORT or [ADDRESS]:PORT")
     return Place(parsed[1].strip("[]"), port)
 
@@ -78,6 +80,9 @@ def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
     given = read_options(CoapOptions, shown, query)
     hosts = [text for text in place.removeprefix("//").rstrip("/").split(",") if text]
     servers = tuple(_read_place(f"{shown}: the server", text, default) for text in hosts)
-    if not servers and "listen" not in given:
+    listen: Place | None = given.pop("listen", None)
+    if not servers and listen is None:
         raise BusError(f"{shown}: names no server; write {scheme}://HOST, or {scheme}:?listen=HOST:PORT to be one")
-    return CoapOptions(servers, secure=secure, **given)
+    if listen is not None and listen.port == UNSAID:
+        listen = listen._replace(port=default)
+    return CoapOptions(servers, listen, secure, **given)
