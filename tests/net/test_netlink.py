@@ -402,6 +402,30 @@ def test_both_halves_of_a_partition_learn_what_they_lost(city: City) -> None:
         assert bus.traffic().link["lost"] == 100 == other.traffic().link["lost by receivers"]
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_who_was_cut_off_before_the_first_event_learns_of_all_that_it_missed(city: City, goes_on: bool) -> None:
+    """It had subscribed before; what was sent before it subscribed is no loss to it."""
+    here, there, late = city.bus(), city.bus(), city.bus()
+    got: list[Any] = []
+    there.collection(SeaTide).subscribe(got.append)
+    city.run(5)
+    transport_of(there).is_cut_off = True
+    for level in range(60):
+        here.publish(SeaTide(level=level))
+        city.run(0.1)
+        if level == 30:
+            late.collection(SeaTide).subscribe(got.append)
+    transport_of(there).is_cut_off = False
+    got.clear()
+    link_of(here)._losses.beat_to_all()  # as a link does when a participant appears again
+    if goes_on:
+        here.publish(SeaTide(level=60))
+    city.run(5)
+    assert there.traffic().link["lost"] == 60 == here.traffic().link["lost by receivers"]
+    assert "lost" not in late.traffic().link
+    assert len(got) == 2 * goes_on
+
+
 def test_a_last_value_that_is_forgotten_is_given_no_more(city: City) -> None:
     here, there = city.bus(), city.bus()
     publisher = link_of(here).announce(SeaTide, keep=Keep())

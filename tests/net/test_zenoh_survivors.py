@@ -1,7 +1,7 @@
 """zenoh without a server: whichever process is killed or paused, the others and those that come back go on.
 
 The law: what a process has received from another one and what it was told to have lost are all that was sent, counted
-from the first event that it received. Each process publishes without a pause.
+from the first event that it received, or from the very first if it had subscribed before. Each publishes without a pause.
 """
 
 import json
@@ -170,7 +170,8 @@ def _missing(states: list[dict[str, Any]]) -> dict[tuple[object, object], int]:
             uid = of["uid"]
             if uid != at["uid"]:
                 known = at["delivered"].get(uid, 0) + at["lost"].get(uid, 0)
-                found[at["uid"], uid] = of["sent"] - at["first"].get(uid, 1) + 1 - known
+                first = of["sent"] - at["first"].get(uid, 1) + 1 - known
+                found[at["uid"], uid] = first if first > 0 or known > of["sent"] else 0
     return {pair: count for pair, count in found.items() if count}
 
 

@@ -73,10 +73,14 @@ def is_uid(chunk: str) -> bool:
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True):
-    """The keys under which a sender sent packets: the number at the beat before, and the newest."""
+    """The keys under which a sender sent packets: the number at the beat before, and the newest.
+
+    `began_us` is when it sent the first packet of each: who had subscribed before must have got all.
+    """
 
     sender: bytes
     numbers: dict[str, tuple[int, int]]
+    began_us: dict[str, int] = {}
 
 
 class Loss(msgspec.Struct, frozen=True, array_like=True):

@@ -86,6 +86,7 @@ class TroubleOwner(Protocol):
 
     uid: bytes
     now: Callable[[], float]
+    time_us: Callable[[], int]
     transport: Transport
     realm: str
     held: HeldPackets
@@ -135,7 +136,7 @@ class Losses:
         elif beat.sender != self._owner.uid:
             self._hear(beat.sender)
             for key, (before, newest) in beat.numbers.items():
-                self._compare(beat.sender, key, before, newest)
+                self._compare(beat.sender, key, before, newest, beat.began_us.get(key))
 
     def _hear(self, sender: bytes) -> None:
         if len(self._heard) >= MOST_HEARD and sender not in self._heard:
@@ -147,11 +148,14 @@ class Losses:
         at = self._heard.get(sender)
         return None if at is None else self._owner.now() - at
 
-    def _compare(self, sender: bytes, key: str, before: int, newest: int) -> None:
+    def _compare(self, sender: bytes, key: str, before: int, newest: int, began_us: int | None) -> None:
         if self._owner.subscribed_since(key) is not None:
-            self._owner.held.read_with(self._incoming, key, partial(self._compare_key, sender, before, newest))
+            compare = partial(self._compare_key, sender, before, newest, began_us)
+            self._owner.held.read_with(self._incoming, key, compare)
 
-    def _compare_key(self, sender: bytes, before: int, newest: int, known: IncomingKey | str) -> None:
+    def _compare_key(
+        self, sender: bytes, before: int, newest: int, began_us: int | None, known: IncomingKey | str
+    ) -> None:
         since = None if isinstance(known, str) else self._owner.subscribed_since(known.key)
         if since is None or isinstance(known, str):
             return
@@ -159,8 +163,10 @@ class Losses:
         numbers = known.numbers.get(sender)
         if numbers is not None and known.has_been_interrupted(numbers):
             numbers.begin_again(self._owner.turn)
-        if numbers is None and known.counts_all:
-            numbers = known.start(sender, 0, is_accounted=True)
+        since_us = self._owner.time_us() - (now - since) * 1e6
+        if known.counts_all or (began_us is not None and began_us > since_us + JOIN_S * 1e6):
+            numbers = numbers or known.start(sender, 0, is_accounted=True)
+            numbers.account_from(0)
         elif numbers is None and before != newest and now - since > JOIN_S:
             numbers = known.start(sender, before, is_accounted=True)
         if numbers is not None:
@@ -238,7 +244,10 @@ class Losses:
     def _send_beat(self, sender: bytes, numbers: dict[str, tuple[int, int]]) -> None:
         told = list(numbers.items())
         for start in range(0, len(told), BEAT_KEYS):
-            self._send("beat", None, Beat(sender, dict(told[start : start + BEAT_KEYS])))
+            part = dict(told[start : start + BEAT_KEYS])
+            began = self._outgoing.began(part) if sender == self._owner.uid else {}
+            base_us = self._owner.time_us() - self._owner.now() * 1e6
+            self._send("beat", None, Beat(sender, part, {key: int(base_us + at * 1e6) for key, at in began.items()}))
 
     def on_loss(self, payload: bytes) -> None:
         """A receiver did not get packets of this sender."""

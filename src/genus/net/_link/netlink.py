@@ -89,6 +89,7 @@ class NetLink(Link, RelayLink):
         self.uid = new_uid()
         self.realm, self.medium, self.transport = realm, medium, transport
         self.now = now
+        self.time_us = monotonic_utc_us if now is time.monotonic else lambda: int(now() * 1e6)
         self._is_connected = True
         self._connected_at = now()
         self._reliable = reliable

@@ -130,6 +130,11 @@ class Numbers:
         self._claims: dict[int, Claim] = {}
         """What beats said and no other has confirmed yet, by the newest number; those that come in between are junk."""
 
+    def account_from(self, number: int) -> None:
+        """Count losses after a number, if it is not known yet from where on."""
+        if self._accounted is None:
+            self._accounted = self._position(number)
+
     def begin_again(self, turn: int) -> None:
         """Count losses from the next number on; what was received stays known."""
         self.turn, self._accounted = turn, None

@@ -52,10 +52,10 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
 class KeyNumbers:
     """State: the numbers of the packets of one key."""
 
-    __slots__ = ("beaten", "key", "lock", "newest")
+    __slots__ = ("beaten", "began", "key", "lock", "newest")
 
-    def __init__(self, key: str) -> None:
-        self.key = key
+    def __init__(self, key: str, began: float) -> None:
+        self.key, self.began = key, began
         self.newest = 0
         self.beaten = 0
         """The newest number when it was last told to receivers."""
@@ -369,7 +369,7 @@ class OutgoingKeys:
     def numbers(self, key: str) -> KeyNumbers:
         """The numbers of a key."""
         with self._lock:
-            return self._numbers.setdefault(key, KeyNumbers(key))
+            return self._numbers.setdefault(key, KeyNumbers(key, self._now()))
 
     def too_large(self, event: Event, size: int) -> EventError:
         """The error of an event that cannot be sent."""
@@ -403,6 +403,10 @@ class OutgoingKeys:
         """The keys under which packets were sent."""
         with self._lock:
             return list(self._numbers)
+
+    def began(self, keys: Iterable[str]) -> dict[str, float]:
+        """When the first packet of some keys was sent."""
+        return {key: self._numbers[key].began for key in keys}
 
     def newest(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
         """The newest numbers of some keys, once more."""
