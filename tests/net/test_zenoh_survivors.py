@@ -1,7 +1,7 @@
 """zenoh without a server: whichever process is killed or paused, the others and those that come back go on.
 
 The law: what a process has received from another one and what it was told to have lost are all that was sent, counted
-from the first event that it received, or from the very first if it had subscribed before. Each publishes without a pause.
+from the first event that it received, or from the very first if it had subscribed before. Each publishes all the time.
 """
 
 import json
