@@ -192,11 +192,12 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
         "sender": (f"full={full}&capacity=20", "receive_full=block&receive_capacity=1"),
         "receiver": ("", f"receive_full={full}&receive_capacity=20"),
     }[side]
-    go_on, got = threading.Event(), []
+    began, go_on, got = threading.Event(), threading.Event(), []
     here: list[EventsLost] = []
     there: list[EventsLost] = []
 
     def handle(event: Film) -> None:
+        began.set()
         assert go_on.wait(60)
         got.append(event.frames[:1])
 
@@ -205,6 +206,7 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
         with bus.channel(Film, on_trouble=here.append) as films:
             for number in range(100):
                 films.publish(Film(frames=bytes([number]) + bytes(1 << 17)))
+                assert began.wait(60)  # who has just subscribed counts from the first event that it gets
             wait_for(lambda: sum(trouble.count for trouble in here) > 0)
             go_on.set()
             wait_for(lambda: len(got) + sum(trouble.count for trouble in there) == 100)
