@@ -136,7 +136,7 @@ class Members:
                 for old, new in zip(before, after, strict=True)
             )
 
-        wait_for(all_get_news)
+        wait_for(all_get_news, patience_s=75)  # most connect again within 2 s, some only after 20
 
     def kill(self, member: Process) -> None:
         self.alive.remove(member)
