@@ -14,6 +14,8 @@ class Context:
 
     def __init__(self, timing: Timing) -> None:
         self.now = 0
+        self.timers_changed = True
+        """Whether a timer may be another one than when the driver asked last; events change the queue's timer alone."""
         self.fd = timing.data_bitrate is not None
         frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
         self.queue = TxQueue(frame_ns, frame_ns[-1])

@@ -140,6 +140,9 @@ class TxQueue:
         self._order = count()
         self._soft: list[tuple[int, int, OutgoingEvent]] = []
         self._timers: list[tuple[int, int, OutgoingEvent]] = []
+        """A heap of deadlines and expiries."""
+        self.wake_at: int | None = None
+        """The first of them."""
         self._fixed: list[tuple[int, int, OutgoingEvent | OutgoingFrame]] = []
         self.loaded: Frame | None = None
         """The frame that is to be in the mailbox."""
@@ -183,9 +186,9 @@ class TxQueue:
         """Queue an event by its deadline."""
         order = next(self._order)
         self._rank(event)
-        heappush(self._timers, (event.deadline, order, event))
+        self._add_timer(event.deadline, order, event)
         if event.expires is not None:
-            heappush(self._timers, (event.expires, order, event))
+            self._add_timer(event.expires, order, event)
         self.soft_waiting += 1
         self._changed = True
 
@@ -204,6 +207,7 @@ class TxQueue:
             if not event.done:
                 event.done, event.channel.started = True, None
                 event.on_dropped()
+        self._drop_timers()
 
     # -- what the controller did -------------------------------------------------------------------------------------
 
@@ -232,7 +236,8 @@ class TxQueue:
         """The driver has lost the frame; an event that would have expired there by now expires at the next `wake`."""
         taken, self._taken = self._taken, None
         if taken is not None and isinstance(taken.owner, OutgoingEvent) and taken.owner.expires is not None:
-            heappush(self._timers, (taken.owner.expires, next(self._order), taken.owner))
+            if not taken.owner.done:
+                self._add_timer(taken.owner.expires, next(self._order), taken.owner)
 
     def frame_sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
@@ -265,13 +270,17 @@ class TxQueue:
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    @property
-    def wake_at(self) -> int | None:
-        """The next deadline or expiry."""
+    def _add_timer(self, at: int, order: int, event: OutgoingEvent) -> None:
+        heappush(self._timers, (at, order, event))
+        if self.wake_at is None or at < self.wake_at:
+            self.wake_at = at
+
+    def _drop_timers(self) -> None:
+        """Drop the timers of events that are done, up to the first that is not."""
         timers = self._timers
         while timers and timers[0][2].done:
             heappop(timers)
-        return timers[0][0] if timers else None
+        self.wake_at = timers[0][0] if timers else None
 
     def wake(self, now: int) -> None:
         """Report deadlines that passed and drop events that expired."""
@@ -283,6 +292,7 @@ class TxQueue:
                     self._miss(event)
                 if event.expires is not None and event.expires <= at and not self._is_in_driver(event):
                     self._expire(event)
+        self._drop_timers()
 
     def update(self, now: int) -> bool:
         """Choose the most urgent frame; returns whether it is another one, which is to be `loaded`."""
@@ -404,6 +414,8 @@ class TxQueue:
             event.channel.started = None
         if event.deadline:
             self.soft_waiting -= 1
+            if self._timers and self._timers[0][2] is event:
+                self._drop_timers()
         else:
             self._remove(event)
 
