@@ -23,8 +23,9 @@ class Context:
 
     def take(self) -> list[Output]:
         """Load the most urgent frame, and hand over all outputs."""
-        if self.queue.update(self.now):
-            self._outputs.append(Load(EVENT_TRIGGERED, self.queue.loaded))
+        queue = self.queue
+        if queue.changed and queue.update(self.now):
+            self._outputs.append(Load(EVENT_TRIGGERED, queue.loaded))
         outputs, self._outputs = self._outputs, []
         return outputs
 

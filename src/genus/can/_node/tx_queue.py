@@ -153,7 +153,8 @@ class TxQueue:
         """The frame that a driver has taken."""
         self._driver_times: DriverTimes | None = None
         """None while there is no driver that takes frames."""
-        self._changed = False
+        self.changed = False
+        """Whether another frame may be the most urgent: call `update`."""
         self.number = 0
         """The node's number, in the identifier of every event."""
         self.soft_waiting = 0
@@ -174,13 +175,13 @@ class TxQueue:
     ) -> None:
         """Queue a frame by its own identifier, as frames compete on the bus."""
         heappush(self._fixed, (arbitration_key(frame), next(self._order), OutgoingFrame(frame, on_sent, renew)))
-        self._changed = True
+        self.changed = True
 
     def add_fixed(self, event: OutgoingEvent) -> None:
         """Queue an event by its fixed priority."""
         identifier = event.priority << PRIORITY_SHIFT | self.number << NODE_SHIFT | event.channel.etag
         heappush(self._fixed, (arbitration_key(Frame(identifier)), next(self._order), event))
-        self._changed = True
+        self.changed = True
 
     def add_soft(self, event: OutgoingEvent) -> None:
         """Queue an event by its deadline."""
@@ -190,13 +191,13 @@ class TxQueue:
         if event.expires is not None:
             self._add_timer(event.expires, order, event)
         self.soft_waiting += 1
-        self._changed = True
+        self.changed = True
 
     def remove_frame(self, frame: Frame) -> None:
         """Remove a frame of fixed priority if it still waits."""
         self._fixed = [entry for entry in self._fixed if getattr(entry[2], "frame", None) is not frame]
         heapify(self._fixed)
-        self._changed = True
+        self.changed = True
 
     def clear(self) -> None:
         """Drop everything, the frame in the mailbox too."""
@@ -218,7 +219,7 @@ class TxQueue:
 
     def resume(self) -> None:
         """Load the mailbox again."""
-        self._changed = True
+        self.changed = True
 
     def frame_taken(self, frame: Frame, now: int) -> None:
         """A driver took the loaded frame: it is neither renewed nor stopped any more."""
@@ -230,14 +231,14 @@ class TxQueue:
         """The driver has not confirmed a frame and has it no longer; it may have been sent, with its number."""
         if self._is_taken(frame):
             self._release_taken()
-            self._changed = True
+            self.changed = True
 
     def _release_taken(self) -> None:
         """The driver has lost the frame; an event that would have expired there by now expires at the next `wake`."""
         taken, self._taken = self._taken, None
-        if taken is not None and isinstance(taken.owner, OutgoingEvent) and taken.owner.expires is not None:
-            if not taken.owner.done:
-                self._add_timer(taken.owner.expires, next(self._order), taken.owner)
+        owner = None if taken is None else taken.owner
+        if isinstance(owner, OutgoingEvent) and owner.expires is not None and not owner.done:
+            self._add_timer(owner.expires, next(self._order), owner)
 
     def frame_sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
@@ -253,7 +254,7 @@ class TxQueue:
         if taken is not None and was_taken and self._driver_times is not None:
             self._driver_times.add(frame.priority, now - taken.at)
         self._replaced.clear()
-        self._changed = True
+        self.changed = True
         if isinstance(owner, OutgoingEvent):
             self._advance(owner, now, was_taken=was_taken)
         elif owner is not None:
@@ -266,7 +267,7 @@ class TxQueue:
         if self._replaced:
             self._replaced.clear()
         if self._soft:
-            self._changed = True
+            self.changed = True
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -296,9 +297,9 @@ class TxQueue:
 
     def update(self, now: int) -> bool:
         """Choose the most urgent frame; returns whether it is another one, which is to be `loaded`."""
-        if not self._changed:
+        if not self.changed:
             return False
-        self._changed = False
+        self.changed = False
         owner: OutgoingEvent | OutgoingFrame | None = self._most_urgent(now)
         if owner is None and self._fixed:
             owner = self._fixed[0][2]
@@ -322,7 +323,7 @@ class TxQueue:
         while soft:
             start_by, _, event = soft[0]
             event = event.channel.started or event if not event.done else event
-            if not event.done and self._is_too_late(event, now):
+            if not event.done and event.expires is not None and self._is_too_late(event, event.expires - now, now):
                 self._expire(event)
             elif soft[0][2].done or start_by != soft[0][2].start_by:
                 heappop(soft)
@@ -330,11 +331,10 @@ class TxQueue:
                 return event
         return None
 
-    def _is_too_late(self, event: OutgoingEvent, now: int) -> bool:
-        """Whether an event has expired, or would probably expire in the driver."""
-        if event.expires is None or self._is_in_driver(event):
+    def _is_too_late(self, event: OutgoingEvent, left: int, now: int) -> bool:
+        """Whether an event that has so much time left has expired, or would probably expire in the driver."""
+        if self._is_in_driver(event):
             return False
-        left = event.expires - now
         if left <= 0:
             return True
         if self._driver_times is None or left > event.most_lead:
@@ -371,7 +371,11 @@ class TxQueue:
                 if event.deadline:
                     self._rank(event)
             return
-        self._commit(event)
+        channel, loaded = event.channel, self._owner
+        channel.commit()
+        is_other = isinstance(loaded, OutgoingEvent) and loaded is not event
+        if is_other and loaded.channel is channel and not loaded.position:
+            loaded.pieces = channel.render(loaded.payload)  # it was loaded meanwhile, and gets the next number
         if event.deadline and now > event.deadline:
             self._miss(event)
         if was_taken and not event.done and event.expires is not None and now > event.expires:
@@ -380,18 +384,6 @@ class TxQueue:
         elif not event.done:
             self._finish(event)
             event.on_sent(now)
-
-    def _commit(self, event: OutgoingEvent) -> None:
-        """Advance the channel's sequence number; an event of it that was loaded meanwhile gets the next one."""
-        event.channel.commit()
-        owner = self._owner
-        if (
-            isinstance(owner, OutgoingEvent)
-            and owner is not event
-            and owner.channel is event.channel
-            and not owner.position
-        ):
-            owner.pieces = owner.channel.render(owner.payload)
 
     def _rank(self, event: OutgoingEvent) -> None:
         """Queue a soft event by when the rest of it must start; after each frame less is left to send."""
@@ -404,7 +396,7 @@ class TxQueue:
             event.on_missed()
 
     def _expire(self, event: OutgoingEvent) -> None:
-        self._changed = True
+        self.changed = True
         self._finish(event)
         event.on_expired()
 

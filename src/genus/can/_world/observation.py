@@ -12,7 +12,7 @@ from genus.can._sim.trace import TraceHeader
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT
 from genus.can._world.observer import BusObserver, Matches, ObservedChannel, Receivers
 from genus.can._world.station import ListenedSubscription, Station
-from genus.can._world.tracker import ChannelTracker, Key, Window, key_of
+from genus.can._world.tracker import ChannelTracker, Window, key_of
 from genus.catalog import Catalog
 from genus.model import Event, name_of
 
@@ -59,14 +59,16 @@ class Observation:
 
     def event_published(self, station: Station, event: Event, etag: int, payload: bytes) -> None:
         """A program published an event."""
-        now = self._simulation.now
-        self._tracker(station, type(event)).event_published(event, etag, payload, now)
+        now = self._simulation.scheduler.now
+        tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
+        tracker.event_published(event, etag, payload, now)
         for watcher in self.watchers:
             watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
-        self._tracker(station, type(event)).refused += 1
+        tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
+        tracker.refused += 1
 
     def listeners_changed(self) -> None:
         """A station has other subscriptions, or there is another station."""
@@ -81,24 +83,24 @@ class Observation:
         channel = None if origin is None else self.bus.channel_of(origin[0])
         if channel is not None and origin is not None and channel.receivers.event == event:
             matching = channel.receivers.matching.get(station.name, ())
-            key = key_of(origin[0] & ETAG_MASK, origin[1])
-            trackers = [channel.tracker]
+            trackers, key = [channel.tracker], key_of(origin[0] & ETAG_MASK, origin[1])
+            is_in_slot = channel.tracker.slot is not None
         else:
             matching = self._matching(event).get(station.name, ())
-            trackers = self._by_class.get(type(event), [])
+            trackers, is_in_slot = self._by_class.get(type(event), []), True
             key = trackers[0].key(event) if trackers else (0, b"")
-        for each in matching:
-            each.delivered += 1
-        if matching and trackers:
-            self._count_delivered(station, key, trackers)
-
-    def _count_delivered(self, station: Station, key: Key, trackers: list[ChannelTracker]) -> None:
-        bus_now = 0 if trackers[0].slot is None else station.bus_time(self._simulation.now)
-        if not any(tracker.event_delivered(station.name, key, bus_now) for tracker in trackers):
-            for tracker in trackers:
-                if tracker.knows(key):
-                    tracker.duplicates += 1
-                    return
+        if not matching:
+            return
+        for subscription in matching:
+            subscription.delivered += 1
+        bus_now = station.bus_time(self._simulation.now) if is_in_slot else 0
+        for tracker in trackers:
+            if tracker.event_delivered(station.name, key, bus_now):
+                return
+        for tracker in trackers:
+            if tracker.knows(key):
+                tracker.duplicates += 1
+                return
 
     def publisher_informed(self, station: Station, cls: type, trouble: Trouble) -> None:
         """A publisher got a trouble."""
@@ -132,14 +134,12 @@ class Observation:
     def _trackers_of(self, event: str) -> list[ChannelTracker]:
         return list(dict.fromkeys(each for (_, cls), each in self._trackers.items() if name_of(cls) == event))
 
-    def _tracker(self, station: Station, cls: type) -> ChannelTracker:
-        found = self._trackers.get((station.name, cls))
-        if found is None:
-            found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
-            self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
-            if found not in self._by_class.setdefault(cls, []):
-                self._by_class[cls].append(found)
-            self.bus.channels_changed()
+    def _add_tracker(self, station: Station, cls: type) -> ChannelTracker:
+        found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
+        self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
+        if found not in self._by_class.setdefault(cls, []):
+            self._by_class[cls].append(found)
+        self.bus.channels_changed()
         return found
 
     def _make_tracker(self, station: Station, cls: type) -> ChannelTracker:
