@@ -86,20 +86,21 @@ class SlotDispatcher:
         self._users: dict[SlotUser, None] = {}
         self.running = False
         self._has_reported_stop = False
+        self.allowed_ns = 0
+        """The worst precision with which slots do not overlap."""
 
     @property
     def is_stopped(self) -> bool:
         """Whether there are slots, and they are not used."""
         return bool(self._users) and not self.running
 
-    @property
-    def allowed_ns(self) -> int:
-        """The worst precision with which slots do not overlap."""
-        return min((each.slot.gap_ns for each in self._users), default=0) // 2
+    def _set_users(self, users: "dict[SlotUser, None]") -> None:
+        self._users = users
+        self.allowed_ns = min((each.slot.gap_ns for each in users), default=0) // 2
 
     def join(self, user: SlotUser, now: int) -> None:
         """Use a slot from its next start on."""
-        self._users[user] = None
+        self._set_users({**self._users, user: None})
         if self.running:
             self._schedule(user, self.time.global_time(now))
         else:
@@ -108,7 +109,7 @@ class SlotDispatcher:
 
     def leave(self, user: SlotUser) -> None:
         """Use a slot no more."""
-        self._users.pop(user, None)
+        self._set_users({each: None for each in self._users if each is not user})
         self._agenda = sorted(entry for entry in self._agenda if entry[3] is not user)
 
     def watch(self, now: int) -> None:

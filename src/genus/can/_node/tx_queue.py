@@ -108,6 +108,11 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     missed: bool = False
     done: bool = False
 
+    def renumber(self) -> None:
+        """Render its frames again, if none is sent: another event of its channel had its number."""
+        if not self.position:
+            self.pieces = self.channel.render(self.payload)
+
 
 class _Taken(NamedTuple):
     """A frame that a driver took."""
@@ -373,9 +378,8 @@ class TxQueue:
             return
         channel, loaded = event.channel, self._owner
         channel.commit()
-        is_other = isinstance(loaded, OutgoingEvent) and loaded is not event
-        if is_other and loaded.channel is channel and not loaded.position:
-            loaded.pieces = channel.render(loaded.payload)  # it was loaded meanwhile, and gets the next number
+        if loaded is not event and isinstance(loaded, OutgoingEvent) and loaded.channel is channel:
+            loaded.renumber()
         if event.deadline and now > event.deadline:
             self._miss(event)
         if was_taken and not event.done and event.expires is not None and now > event.expires:
