@@ -114,8 +114,8 @@ if TYPE_CHECKING:
     from genus.can._world.nodes import NodeCondition, NodeRole, NodeState, NodeSubscription
     from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
     from genus.can._world.programs import NodeDown
-    from genus.can._world.releases import PATTERNS, Pattern
     from genus.can._world.scenario import PreparedSystem, Scenario, ScenarioRun, simulate
+    from genus.can._world.synthetic import PATTERNS, Pattern
     from genus.can._world.tracker import EventRecord
     from genus.can._world.world import Clocks, Program, World
 

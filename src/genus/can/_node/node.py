@@ -13,12 +13,10 @@ from typing import Protocol
 from genus.bus._qos import QoS
 from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
-from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorState
 from genus.can._node.membership import Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
-from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
+from genus.can._node.slots import BusTime, ErrorState, OwnTime, SlotDispatcher
 from genus.can._node.troubles import (
     ErrorActive,
     ErrorPassive,
@@ -29,6 +27,7 @@ from genus.can._node.troubles import (
     TroubleHandler,
 )
 from genus.can._node.tx import Transmitter
+from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.etags import EtagSource, MemoryEtags
