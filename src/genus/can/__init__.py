@@ -321,7 +321,7 @@ if not TYPE_CHECKING:
         _world__nodes="NodeCondition NodeRole NodeState NodeSubscription",
         _world__outcome="BandResult ChannelResult Outcome Summary",
         _world__programs="NodeDown",
-        _world__releases="PATTERNS Pattern",
+        _world__synthetic="PATTERNS Pattern",
         _world__scenario="PreparedSystem Scenario ScenarioRun simulate",
         _world__tracker="EventRecord",
         _world__world="Clocks Program World",
