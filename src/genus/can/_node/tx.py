@@ -124,13 +124,14 @@ class Transmitter:
     def withdraw(self, announcement: Announcement) -> bool:
         """End an announcement; returns whether it was the last one, with which the channel closes.
 
-        What was published before is still sent, and then a final report.
+        What was published before is still sent, but for hard events that wait for their slot, and then a final report.
+        The last publisher still gets the troubles of its events.
         """
         channel = announcement.channel
-        if announcement not in channel.announcements:
+        if announcement not in channel.announcements or channel.reason == "withdrawn":
             return False
-        channel.announcements.remove(announcement)
-        if channel.announcements:
+        if len(channel.announcements) > 1:
+            channel.announcements.remove(announcement)
             return False
         self.channels.pop(channel.cls, None)
         self._leave_calendar(channel)
@@ -157,7 +158,8 @@ class Transmitter:
 
     def _leave_calendar(self, channel: TxChannel) -> None:
         if channel.slot_sender is not None:
-            channel.slot_sender.end(0)
+            channel.slot_sender.abandon()
+            channel.slot_sender.settle()
             self._dispatcher.leave(channel.slot_sender)
             channel.slot_sender = None
 
@@ -190,9 +192,8 @@ class Transmitter:
         etag = channel.etag | bits
         if channel.slot_sender is not None:
             self._check_pace(channel, channel.slot_sender.slot)
-            channel.slot_sender.write(event, etag, payload, self._context.now)
+            channel.counts.replaced += channel.slot_sender.write(event, etag, payload, self._context.now)
             channel.counts.published += 1
-            channel.counts.replaced = channel.slot_sender.replaced
         else:
             self._enqueue(channel, event, etag, payload, loop_back)
         return etag, payload
@@ -284,9 +285,12 @@ class Transmitter:
         self._report_last(channel)
         self._report(channel.announcements, Expired(channel.name, event, expired))
 
-    def _hard_sent(self, channel: TxChannel, event: Event, now: int) -> None:
+    def _hard_sent(self, channel: TxChannel, event: Event, missed: int | None) -> None:
+        """A hard event was sent, in its slot, or after the deadline that it missed by this node's clock."""
         channel.commit()
         channel.counts.sent += 1
+        if missed is not None:
+            self._missed(channel, event, missed)
         self._loop_back(event, slot=None if channel.slot_sender is None else channel.slot_sender.slot)
 
     def _hard_failed(self, channel: TxChannel, event: Event, attempts: int) -> None:
@@ -299,7 +303,7 @@ class Transmitter:
     def hard_frame_sent(self, frame: Frame) -> None:
         """A frame of priority 0 was sent."""
         for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
+            if channel.slot_sender is not None and channel.slot_sender.sent(frame):
                 return
 
     def hard_frame_failed(self, frame: Frame) -> None:
