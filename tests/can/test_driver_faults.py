@@ -1,6 +1,7 @@
 """Drivers that filter in any manner and lose confirmations: errors arrive, and nobody is told what is not known."""
 
 import random
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -8,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Catalog, Event, NonReal, Soft, Subscription, UInt32
+from genus import Catalog, Event, Hard, NonReal, Soft, Subscription, UInt32
 from genus.can import Expired, MaybeSent, NotSent, OffTheBus
 from genus.can._live.interfaces import PROFILES, UNKNOWN, InterfaceProfile
 from genus.can._live.port import GIVE_UP_NS
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node
+from genus.can._plan import parse_system, plan
 from genus.can._wire.frame import Frame
 from genus.testing import EmulatedCan
-from tests.can.emulated_host import MS, EmulatedHost
+from tests.can.emulated_host import EPOCH_NS, MS, EmulatedHost
 from tests.examples import examples
 
 
@@ -227,3 +229,92 @@ def test_whatever_echoes_are_lost_every_event_has_one_true_result(
     run = LossyRun(seed, lost, load=load, qos=qos).publish(events, 5 * MS)
     run.check(events)
     assert len(run.on_bus) >= events * (0.9 if lost < 0.1 else 0.5), "the loss of throughput is bounded"
+
+
+# -- hard events -------------------------------------------------------------------------------------------------------
+
+SYSTEM = """
+[bus]
+bitrate = 500_000
+[[channel]]
+name = "Signal"
+node = "tower"
+class = "hard"
+period = "5ms"
+omissions = 1
+size = 5
+"""
+
+
+class HardRun:
+    """State: a hard channel over emulated drivers, whose hosts read messages at random times, by one clock."""
+
+    def __init__(self, seed: int, lost: float) -> None:
+        rng = random.Random(seed)
+        network = self.network = EmulatedCan(500_000, seed=seed)
+        network.add_traffic(0.3)
+        (self.slot,) = plan(parse_system(SYSTEM)).calendar.slots
+        self.received: list[int] = []
+        self.troubles: list[object] = []
+        hosts = []
+        for number, name in ((self.slot.number, "tower"), (9, "ship")):
+            node = Node(
+                1000 + number,
+                name=name,
+                timing=network.timing,
+                catalog=CATALOG,
+                number=number,
+                slots=[self.slot],
+                synchronised=False,
+                on_event=lambda event: self.received.append(event.number),  # type: ignore[attr-defined]
+            )
+            host = EmulatedHost(network, node, delay=lambda: rng.randrange(20_000, 150_000))
+            host.call(node.start)
+            hosts.append(host)
+        self.tower, self.ship = hosts
+        self.ship.call(lambda now: self.ship.machine.subscribe(Subscription(Signal), now))  # type: ignore[attr-defined]
+        qos = Hard(period="5ms", omissions=1)
+        self.tower.call(lambda now: self.node.announce(Signal, qos, now, on_trouble=self.troubles.append))
+        network.advance("50ms")
+        self.tower.bus.loses_echo = lambda frame: rng.random() < lost
+
+    @property
+    def node(self) -> Node:
+        assert isinstance(self.tower.machine, Node)
+        return self.tower.machine
+
+    def publish(self, events: int) -> "HardRun":
+        for number in range(events):
+            self.tower.call(lambda now, number=number: self.node.publish(Signal(number=number), now))  # type: ignore[misc]
+            self.network.advance("5ms")
+        self.network.advance("1s")
+        for host in (self.tower, self.ship):
+            host.bus.shutdown()
+        return self
+
+    def told(self, kind: type) -> set[int]:
+        return {each.event.number for each in self.troubles if isinstance(each, kind)}  # type: ignore[attr-defined]
+
+    def passages(self) -> Iterator[tuple[int, int, int]]:
+        """The events on the bus, and when in their slot they began and ended."""
+        for passage in self.network.trace:
+            if passage.outcome == "sent" and passage.frame.priority == 0 and passage.frame.node == self.slot.number:
+                begin = (EPOCH_NS + passage.start_ns - self.slot.offset_ns) % self.slot.period_ns
+                number = int.from_bytes(passage.frame.data[1:5], "big")
+                yield number, begin, begin + passage.end_ns - passage.start_ns
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.05, 0.3]))
+@examples(20)
+def test_hard_events_are_in_their_slots_and_every_one_has_a_true_result(seed: int, lost: float) -> None:
+    events = 60
+    run = HardRun(seed, lost).publish(events)
+    on_bus = list(run.passages())
+    assert all(end <= run.slot.length_ns for _, _, end in on_bus)
+    counts, sent = run.node.counts().sent["Signal"], {number for number, _, _ in on_bus}
+    assert counts.published == events == counts.sent + counts.failed + counts.unknown + counts.replaced
+    assert not sent & run.told(NotSent), "told as not sent, and was on the bus"
+    assert len(run.told(MaybeSent)) == counts.unknown
+    assert run.received == [number for number, _, _ in on_bus]
+    if not lost:
+        assert counts.sent == events
