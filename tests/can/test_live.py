@@ -191,7 +191,7 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         beacons.announce()
         arrivals: list[int] = []
         ship.collection(Beacon).subscribe(lambda event: arrivals.append(event.number), on_trouble=troubles.append)
-        node = tower.link.node  # type: ignore[attr-defined]
+        node = tower.link.node  # type: ignore[union-attr]
         for number in range(5):
             beacons.publish(Beacon(number=number))
             assert eventually(lambda number=number: _has_result(node.counts().sent["Beacon"], number + 1))  # type: ignore[misc]
