@@ -95,8 +95,8 @@ def check_sums(seed: int) -> None:
             crashed = any(f"crash node={station.number} " in fault for fault in faults)
             if result.event in channels and not crashed:
                 counts = channels[result.event].counts
-                told = (result.published, result.sent, result.replaced, result.expired, result.not_sent)
-                own = (counts.published, counts.sent, counts.replaced, counts.expired, counts.failed)
+                told = (result.published, result.sent, result.replaced, result.expired, result.not_sent, result.unknown)
+                own = (counts.published, counts.sent, counts.replaced, counts.expired, counts.failed, counts.unknown)
                 assert told == own, (seed, faults, result.channel)
 
 

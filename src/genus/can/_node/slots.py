@@ -199,15 +199,19 @@ class SlotSender:
         on_sent: Callable[[Any, int | None], None],
         on_failed: Callable[[Any, int], None],
         *,
+        commit: Callable[[], None] = lambda: None,
+        on_unknown: Callable[[Any], None] = lambda event: None,
         fd: bool = False,
         errors: ErrorState | None = None,
     ) -> None:
+        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot."""
         self.slot = slot
         self.number = 0
         self._load = load
         self._render = render
         self._on_sent = on_sent
-        self._on_failed = on_failed
+        self._on_failed, self._on_unknown = on_failed, on_unknown
+        self._commit = commit
         self._fd = fd
         self._errors = errors or ErrorState()
         self._buffer: _Buffered | None = None
@@ -216,6 +220,10 @@ class SlotSender:
         self._attempts = 0
         self._deadline = 0
         self._closed = self._overdue = self._stopped = False
+        self._in_driver: Frame | None = None
+        """The frame of the event in progress that a driver has."""
+        self._pending: _Pending | None = None
+        """The event that a driver still had when its slot was over."""
 
     def write(self, event: Any, etag: int, payload: bytes, now: int) -> bool:
         """Put an event into the buffer; returns whether it replaces one that was not sent yet.
@@ -263,17 +271,55 @@ class SlotSender:
 
         If the slot was over before, it is reported with the deadline that it missed.
         """
+        if pending := self._take_pending(frame):
+            self._on_sent(pending.event, pending.deadline)
+            return True
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._frames.pop()
-        self._attempts = 0
+        self._attempts, self._in_driver = 0, None
         if self._frames:
             if not self._closed:
                 self._load(self._frames[-1])
         else:
             event, self._event = self._event, None
+            self._commit()
             self._on_sent(event, self._deadline if self._overdue else None)
         return True
+
+    def taken(self, frame: Frame) -> bool:
+        """A driver took a frame; returns whether it is of this slot."""
+        if not self._frames or frame is not self._frames[-1]:
+            return False
+        self._in_driver = frame
+        return True
+
+    def lost_sight(self, frame: Frame) -> bool:
+        """A driver did not confirm a frame, which may have been sent; returns whether it is of this slot."""
+        pending = self._take_pending(frame)
+        if pending is None:
+            if self._in_driver is not frame:
+                return False
+            self._give_up()
+            pending = self._take_pending(frame)  # of an event with more frames nothing is unknown: it is incomplete
+        if pending is not None:
+            self._on_unknown(pending.event)
+        return True
+
+    def _take_pending(self, frame: Frame) -> "_Pending | None":
+        """The event that a driver had after its slot, if this is its frame."""
+        pending = self._pending
+        if pending is None or pending.frame is not frame:
+            return None
+        self._pending = None
+        return pending
+
+    def dropped(self, frame: Frame) -> bool:
+        """A driver says that it did not send a frame; returns whether it is of this slot."""
+        if pending := self._take_pending(frame):
+            self._on_failed(pending.event, pending.attempts)
+            return True
+        return self.failed(frame)
 
     def failed(self, frame: Frame) -> bool:
         """An attempt failed: the controller retries, unless that was the last attempt the slot has room for."""
@@ -301,15 +347,40 @@ class SlotSender:
         return self.slot.wait_ns + self.slot.used_ns
 
     def settle(self) -> None:
-        """An event whose slot is over, and that was not sent meanwhile, has failed."""
+        """An event whose slot is over, and that was not sent meanwhile, has failed, unless a driver has its frame."""
         if self._frames and self._overdue:
             self._give_up()
 
+    def leave(self) -> None:
+        """Use the slot no more: what becomes of an event that is on the wire, or that a driver has, is not known."""
+        self.abandon()
+        self._in_driver = self._frames[-1] if self._frames else None
+        self.settle()
+        if self._pending is not None:
+            self.lost_sight(self._pending.frame)
+
     def _give_up(self) -> None:
-        event, self._event, self._frames = self._event, None, []
+        event, frames = self._event, self._frames
+        has_last, self._in_driver = self._in_driver is frames[0], None
+        self._event, self._frames = None, []
         if not self._closed:  # else the mailbox may have the frame of another slot
             self._load(None)
-        self._on_failed(event, self._attempts)
+        if has_last:
+            if self._pending is not None:
+                self._on_unknown(self._pending.event)
+            self._pending = _Pending(frames[0], event, self._attempts, self._deadline)
+            self._commit()
+        else:
+            self._on_failed(event, self._attempts)
+
+
+class _Pending(NamedTuple):
+    """An event whose last frame a driver has, though its slot is over."""
+
+    frame: Frame
+    event: Any
+    attempts: int
+    deadline: int
 
 
 class _Buffered(NamedTuple):

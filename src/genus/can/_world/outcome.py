@@ -30,6 +30,8 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     """Hard events that a newer one replaced before their slot came."""
     abandoned: int
     """Events that waited in a node that crashed or was switched off."""
+    unknown: int
+    """Events of which their node does not know whether they were sent."""
     missed: int
     """Events that were sent after their deadline, or not yet."""
     refused: int
@@ -93,7 +95,8 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def accounted(self) -> int:
         """Events by what became of them: always as many as were published."""
-        return self.sent + self.waiting + self.not_sent + self.expired + self.replaced + self.abandoned
+        given_up = self.not_sent + self.expired + self.replaced + self.abandoned + self.unknown
+        return self.sent + self.waiting + given_up
 
     @property
     def lost(self) -> int:
@@ -131,7 +134,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             yield "it never began: its clocks were not synchronised, or it was not bound"
         if self.late:
             yield f"{self.late} events were not delivered at their deadline"
-        unsent, told, what = self.not_sent + self.abandoned, self.alarms, "alarms"
+        unsent, told, what = self.not_sent + self.abandoned + self.unknown, self.alarms, "alarms"
         if self.sporadic:
             told, what = self.told_lost, "told as lost"
         if unsent or any(told.values()):
@@ -144,8 +147,8 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
 _COUNTS_PER_SUBSCRIBER = ("wanted", "delivered", "alarms", "told_lost", "coming")
 _COUNTS = (
-    *("published", "sent", "waiting", "not_sent", "expired", "replaced", "abandoned", "missed", "refused", "overran"),
-    *("sent_expired", "filtered", "duplicates", "late", "mean_ns", "worst_ns"),
+    *("published", "sent", "waiting", "not_sent", "expired", "replaced", "abandoned", "unknown", "missed", "refused"),
+    *("overran", "sent_expired", "filtered", "duplicates", "late", "mean_ns", "worst_ns"),
 )
 
 
@@ -221,6 +224,7 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> Cha
         expired=tracker.expired,
         replaced=tracker.replaced,
         abandoned=tracker.abandoned,
+        unknown=tracker.unknown,
         missed=tracker.missed,
         refused=tracker.refused,
         overran=tracker.overran,

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from genus.bus._qos import Hard, QoS, Soft
-from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
+from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, MaybeSent, NotSent, Trouble
 from genus.can._plan.calendar import Slot
 from genus.can._sim.trace import make_room
 from genus.can._spread import Spread
@@ -87,7 +87,7 @@ class _Flight:
 class ChannelTracker:
     """State: the events of one channel, and their counters.
 
-    Every event that was published is `waiting`, or one of `sent`, `not_sent`, `expired`, `replaced` and `abandoned`.
+    Every event that was published is `waiting`, or `sent`, `not_sent`, `expired`, `replaced`, `abandoned` or `unknown`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ChannelTracker:
         """The last events that were sent."""
         self._newest: dict[str, _Flight] = {}
         """Hard channels: the last event that each node published."""
-        self.published = self.sent = self.not_sent = self.expired = self.replaced = self.abandoned = 0
+        self.published = self.sent = self.not_sent = self.expired = self.replaced = self.abandoned = self.unknown = 0
         self.missed = self.refused = self.overran = self.sent_expired = self.duplicates = self.late = self.filtered = 0
         self.total_ns = self.worst_ns = self.worst_lateness_ns = 0
         self.intervals = Spread()
@@ -166,7 +166,7 @@ class ChannelTracker:
 
     def publisher_informed(self, trouble: Trouble, now: int) -> None:
         """A publisher got a trouble; all publishers of a node get those of its events."""
-        if not isinstance(trouble, DeadlineMissed | Expired | NotSent):
+        if not isinstance(trouble, DeadlineMissed | Expired | MaybeSent | NotSent):
             return
         key = self.key(trouble.event)
         known = (*self._under_way.get(key, ()), *(flight for flight, _ in self._finished.get(key, ())))
@@ -178,6 +178,8 @@ class ChannelTracker:
             flight.is_missed = True
         elif isinstance(trouble, Expired):
             self.expired += self._settle(flight, now)
+        elif isinstance(trouble, MaybeSent):
+            self.unknown += self._settle(flight, now)
         else:
             self.not_sent += self._settle(flight, now)
 
