@@ -47,8 +47,4 @@ def cells(line: str) -> list[str]:
 def headings(text: str) -> list[str]:
     """The first lines of the tables in a text."""
     lines = text.splitlines()
-    return [
-        line
-        for line, below in pairwise(lines)
-        if line.startswith("|") and "|---" in below.replace(" ", "")
-    ]
+    return [line for line, below in pairwise(lines) if line.startswith("|") and "|---" in below.replace(" ", "")]

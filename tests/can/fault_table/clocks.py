@@ -7,7 +7,7 @@ from genus.can._node.troubles import HardStopped, Trouble
 from genus.can._plan import ChannelSpec, System
 from genus.can._world.outcome import Outcome
 from genus.can._world.station import Station
-from tests.can.fault_table.row import Observation, Setting, count_unreported, row
+from tests.can.fault_table.row import Observation, Setting, count_misses, count_unreported, row
 
 OFFSETS_US = (10, 20, 40, 80, 160, 320)
 SECOND = 1_000_000_000
@@ -137,7 +137,7 @@ def master_crash(setting: Setting) -> Observation:
         outcome = run.outcome()
     periods = FOREVER if took_ns is None else took_ns / setting.system.bus.sync_period_ns
     hard = outcome.of_class("hard")
-    missed = sum(each.alarms["monitor"] + each.not_sent for each in hard)
+    missed = sum(each.alarms["monitor"] for each in hard) + count_misses(hard)
     stopped = outcome.troubles.get("HardStopped", 0)
     events = sum(each.published for each in hard)
     text = (

@@ -32,7 +32,7 @@ class Misses:
             spans[-1][1] = min(spans[-1][1], now)
         elif isinstance(trouble, NotSent):
             slot = next(slot for slot in self._slots if slot.event == trouble.channel and slot.node == station.name)
-            is_told = self._was_told(station.name, slot.next_deadline(now).start_ns)
+            is_told = self._was_told(station.name, slot.next_start(now - slot.period_ns + 1).start_ns)
             self.told, self.untold = self.told + is_told, self.untold + (not is_told)
         elif isinstance(trouble, EventMissing):
             slot = next(slot for slot in self._slots if _is_due(slot, trouble))

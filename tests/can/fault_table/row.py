@@ -91,6 +91,11 @@ def count_alarms(results: tuple[ChannelResult, ...]) -> int:
     return sum(sum(result.alarms.values()) for result in results)
 
 
+def count_misses(results: tuple[ChannelResult, ...]) -> int:
+    """The number of hard events that were not sent in their slots, as their publishers were told."""
+    return sum(result.not_sent + result.missed for result in results)
+
+
 def count_unreported(results: tuple[ChannelResult, ...]) -> int:
     """By how many each subscriber of each hard channel got more or fewer events and alarms than were published."""
     return sum(
