@@ -13,8 +13,10 @@ from genus.model import Event
 
 
 class DeadlineMissed(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent.
+    """To a publisher: the event was not on the bus by its deadline.
 
+    A soft event is still being sent. A hard one was sent after the end of its slot by this node's clock: it was on the
+    wire then. Subscribers may have got it in time by theirs.
     On a live bus that is known when the controller confirms it: one that was sent just before its deadline may be
     reported because this computer read the confirmation after it.
     """
@@ -48,7 +50,10 @@ class MaybeSent(msgspec.Struct, frozen=True):
 
 
 class NotSent(msgspec.Struct, frozen=True):
-    """To a hard publisher: the event could not be sent in its slot."""
+    """To a hard publisher: the event could not be sent in its slot, or no slot came for it. It is not sent later.
+
+    Also to others, if the node lost its number while the event waited.
+    """
 
     channel: str
     event: Event
