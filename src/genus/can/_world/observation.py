@@ -176,11 +176,11 @@ class Observation:
         """The channels on which programs published, in the order of the first event."""
         return list(dict.fromkeys(self._trackers.values()))
 
-    def event_published(self, station: Station, event: Event, etag: int, payload: bytes) -> None:
-        """A program published an event."""
-        now = self._simulation.scheduler.now
+    def event_published(self, station: Station, event: Event, etag: int, payload: bytes, *, replaces: bool) -> None:
+        """A program published an event, which `replaces` a hard one that waited for its slot."""
+        now, key = self._simulation.scheduler.now, key_of(etag, payload)
         tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
-        tracker.event_published(event, etag, payload, now)
+        tracker.event_published(station.name, event, key, now, station.bus_time, replaces=replaces)
         for watcher in self.watchers:
             watcher(station.name, event, now)
 
@@ -188,6 +188,11 @@ class Observation:
         """A program could not publish an event: the queue of its node is full."""
         tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
         tracker.refused += 1
+
+    def station_left(self, station: Station) -> None:
+        """A station crashed or was switched off."""
+        for tracker in self.trackers:
+            tracker.node_left(station.name, self._simulation.now)
 
     def listeners_changed(self) -> None:
         """A station has other subscriptions, or there is another station."""
