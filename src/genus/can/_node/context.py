@@ -14,6 +14,8 @@ class Context:
 
     def __init__(self, timing: Timing) -> None:
         self.now = 0
+        self.timers_changed = True
+        """Whether a timer may be another one than when the driver asked last; events change the queue's timer alone."""
         self.fd = timing.data_bitrate is not None
         frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
         self.queue = TxQueue(frame_ns, frame_ns[-1])
@@ -21,8 +23,9 @@ class Context:
 
     def take(self) -> list[Output]:
         """Load the most urgent frame, and hand over all outputs."""
-        if self.queue.update(self.now):
-            self._outputs.append(Load(EVENT_TRIGGERED, self.queue.loaded))
+        queue = self.queue
+        if queue.changed and queue.update(self.now):
+            self._outputs.append(Load(EVENT_TRIGGERED, queue.loaded))
         outputs, self._outputs = self._outputs, []
         return outputs
 

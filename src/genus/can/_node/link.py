@@ -18,6 +18,7 @@ R = TypeVar("R")
 log = logging.getLogger("genus.can")
 
 Tap = Callable[[Event, int | None], object]
+CLOSED = "the bus is closed"
 BINDING_S = 5.0
 """How long a program waits for its number, the catalog and the binding of a channel."""
 
@@ -101,7 +102,10 @@ class NodeLink(Link):
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish on an announced channel."""
-        self.driver.call(partial(self.node.publish, event, loop_back=loop_back))
+        node, driver = self._node, self._driver
+        if node is None or driver is None:
+            raise BusError(CLOSED)
+        driver.call(partial(node.publish, event, loop_back=loop_back))
 
     def withdraw(self, publisher: "NodePublisher") -> None:
         """End an announcement."""
@@ -275,7 +279,7 @@ T = TypeVar("T")
 
 def _opened(part: T | None) -> T:
     if part is None:
-        raise BusError("the bus is closed")
+        raise BusError(CLOSED)
     return part
 
 

@@ -83,7 +83,7 @@ class Reporter:
         renew = partial(self._frame, channel)
         self._context.queue.add_frame(renew(), partial(self._sent, channel, on_sent), renew)
         if self.wake_at is None:
-            self.wake_at = self._context.now + REPORT_NS
+            self.wake_at, self._context.timers_changed = self._context.now + REPORT_NS, True
 
     def report_soon(self) -> None:
         """A node joined the bus and does not know the channels yet: sign and report them soon."""

@@ -191,10 +191,15 @@ class SlotSender:
         *,
         commit: Callable[[], None] = lambda: None,
         on_unknown: Callable[[Any], None] = lambda event: None,
+        time: BusTime | None = None,
+        granularity_ns: int = 0,
         fd: bool = False,
         errors: ErrorState | None = None,
     ) -> None:
-        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot."""
+        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot.
+
+        `granularity_ns` is how late a driver may report that a frame was sent.
+        """
         self.slot = slot
         self.number = 0
         self.replaced = 0
@@ -203,6 +208,8 @@ class SlotSender:
         self._on_sent = on_sent
         self._on_failed, self._on_unknown = on_failed, on_unknown
         self._commit = commit
+        self._time, self._granularity_ns = time or OwnTime(), granularity_ns
+        self._start = 0
         self._fd = fd
         self._errors = errors or ErrorState()
         self._buffer: _Buffered | None = None
@@ -238,7 +245,7 @@ class SlotSender:
         self._event = written.event
         identifier = self.number << NODE_SHIFT | written.etag
         self._frames = [Frame(identifier, piece, self._fd) for piece in reversed(self._render(written.payload))]
-        self._attempts, self._closed = 0, False
+        self._attempts, self._closed, self._start = 0, False, start
         self._load(self._frames[-1])
         return None if self._errors.allows(self.slot) else self.slot.closes_ns
 
@@ -251,7 +258,13 @@ class SlotSender:
     def sent(self, frame: Frame, now: int) -> bool:
         """A frame was sent; if it is of this slot, go on with the next one."""
         if pending := self._take_pending(frame):
-            self._on_sent(pending.event, now)
+            after = self._time.global_time(now) - pending.start - self.slot.length_ns
+            if after <= 0:
+                self._on_sent(pending.event, now)
+            elif after <= self._granularity_ns:
+                self._on_unknown(pending.event)
+            else:
+                self._on_failed(pending.event, pending.attempts)
             return True
         if not self._frames or frame is not self._frames[-1]:
             return False
@@ -336,7 +349,7 @@ class SlotSender:
         if has_last:
             if self._pending is not None:
                 self._on_unknown(self._pending.event)
-            self._pending = _Pending(frames[0], event, self._attempts)
+            self._pending = _Pending(frames[0], event, self._attempts, self._start)
             self._commit()
         else:
             self._on_failed(event, self._attempts)
@@ -348,6 +361,8 @@ class _Pending(NamedTuple):
     frame: Frame
     event: Any
     attempts: int
+    start: int
+    """When its slot began."""
 
 
 class _Buffered(NamedTuple):

@@ -387,7 +387,8 @@ class SimBus:
             self._finish_slow_path(self._result, now)
         else:
             frame, sender = self._frame, self._senders[0]
-            hooks, numbers = self._delivery.find_receivers(sender, frame)
+            cached = sender.receivers.get(frame.id if frame.extended else ~frame.id)
+            hooks, numbers = cached or self._delivery.find_receivers(sender, frame)
             self.frames += 1
             if self.trace is not None:
                 self.trace.record(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)

@@ -10,6 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from random import Random
 
+from genus.can._sim.scheduler import NEVER
 from genus.errors import BusError
 
 BILLION = 1_000_000_000
@@ -54,8 +55,8 @@ class SimClock:
         self._extending = threading.Lock()
         """A clock may be read while another thread runs the simulation; which segment is next must not depend on it."""
         self._starts, self._readings, self._rates = [0], [offset_ns], [self._drift]
-        self._segment = 0, offset_ns, self._drift
-        """Start, reading there and rate in parts per billion of the first segment; the only one without wander."""
+        self._segment = 0, self._every if self._wander else NEVER, offset_ns, self._drift
+        """Start, end, reading at the start and rate in parts per billion of the segment that was used last."""
         self.on_change: list[Callable[[], object]] = []
         """Called after `step` and `set_drift`, so that alarms set for a reading are set anew."""
 
@@ -66,7 +67,9 @@ class SimClock:
 
     def local_time(self, time_ns: int) -> int:
         """The clock's reading at a virtual time."""
-        start, reading, rate = self._segment_at(time_ns) if self._wander else self._segment
+        start, end, reading, rate = self._segment
+        if not start <= time_ns < end:
+            start, _, reading, rate = self._segment_at(time_ns)
         passed = time_ns - start
         return reading + passed + passed * rate // BILLION
 
@@ -96,16 +99,21 @@ class SimClock:
 
     def _restart(self, at_ns: int, reading: int) -> None:
         """Start a new segment and drop those before it."""
-        self._segment = at_ns, reading, self._drift + self._walk
-        self._starts, self._readings, self._rates = ([part] for part in self._segment)
+        rate = self._drift + self._walk
+        self._starts, self._readings, self._rates = [at_ns], [reading], [rate]
+        self._segment = at_ns, at_ns + self._every if self._wander else NEVER, reading, rate
         for callback in self.on_change:
             callback()
 
-    def _segment_at(self, time_ns: int) -> tuple[int, int, int]:
-        while time_ns >= (last := self._starts[-1]) + self._every:
+    def _segment_at(self, time_ns: int) -> tuple[int, int, int, int]:
+        """Find the segment of a time; the first one, which is the only one without wander, also for times before it."""
+        while self._wander and time_ns >= (last := self._starts[-1]) + self._every:
             self._add_segment(last)
         index = max(0, bisect_right(self._starts, time_ns) - 1)
-        return self._starts[index], self._readings[index], self._rates[index]
+        start = self._starts[index]
+        end = start + self._every if self._wander else NEVER
+        found = self._segment = start, end, self._readings[index], self._rates[index]
+        return found
 
     def _add_segment(self, last: int) -> None:
         """Extend the clock by one interval of wander, unless another thread did so: `last` is the last known start."""

@@ -151,6 +151,7 @@ class FrameDurations:
         self.timing = timing
         self.exact = exact
         self.cache: dict[Frame, int] = {}
+        self._compute = timing.exact_ns if exact else self._longest_ns
 
     def frame_ns(self, frame: Frame) -> int:
         """How long a frame takes with its intermission, in nanoseconds."""
@@ -161,9 +162,7 @@ class FrameDurations:
             length = self.cache[frame] = self._compute(frame)
         return length
 
-    def _compute(self, frame: Frame) -> int:
-        if self.exact:
-            return self.timing.exact_ns(frame)
+    def _longest_ns(self, frame: Frame) -> int:
         return self.timing.worst_case_ns(len(frame.data), fd=frame.fd, extended=frame.extended)
 
     def busy_ns(self, frame_ns: int, result: TransmissionResult, *, suspended: bool = False) -> int:

@@ -39,7 +39,7 @@ class TrafficClass(StrEnum):
     @classmethod
     def of(cls, identifier: int) -> "TrafficClass":
         """The traffic class of a 29-bit identifier."""
-        return _CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
+        return CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
 
 
 def _class_of_priority(priority: int) -> TrafficClass:
@@ -50,7 +50,7 @@ def _class_of_priority(priority: int) -> TrafficClass:
     return TrafficClass.NONE if priority >= Priority.NONE else TrafficClass.SYSTEM
 
 
-_CLASS_BY_PRIORITY = tuple(map(_class_of_priority, range(256)))
+CLASS_BY_PRIORITY = tuple(map(_class_of_priority, range(256)))
 
 
 class Passage(msgspec.Struct, frozen=True, array_like=True, gc=False):

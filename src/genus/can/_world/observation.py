@@ -2,17 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
+from genus.can._node.rx import Origin
 from genus.can._node.troubles import EventMissing, EventsLost, Trouble
 from genus.can._plan import Plan
 from genus.can._sim.simulation import Simulation
 from genus.can._sim.trace import TraceHeader
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT
-from genus.can._world.observer import BusObserver, ObservedChannel
-from genus.can._world.station import Station
-from genus.can._world.tracker import ChannelTracker, Window
+from genus.can._world.observer import BusObserver, Matches, ObservedChannel, Receivers
+from genus.can._world.station import ListenedSubscription, Station
+from genus.can._world.tracker import ChannelTracker, Window, key_of
 from genus.catalog import Catalog
 from genus.model import Event, name_of
+
+Test: TypeAlias = Callable[[Event], bool] | None
 
 
 class Observation:
@@ -44,6 +48,8 @@ class Observation:
         self._trackers: dict[tuple[str, type], ChannelTracker] = {}
         self._segmented: dict[tuple[str, type], bool] = {}
         self._by_class: dict[type, list[ChannelTracker]] = {}
+        self._listeners: dict[type, list[tuple[str, list[tuple[ListenedSubscription, Test]]]]] = {}
+        """Per class: the names of stations, and their subscriptions that accept it with what decides on an event."""
         self.bus = self._observe_bus(title)
 
     @property
@@ -53,26 +59,48 @@ class Observation:
 
     def event_published(self, station: Station, event: Event, etag: int, payload: bytes) -> None:
         """A program published an event."""
-        now = self._simulation.now
-        self._tracker(station, type(event)).event_published(event, etag, payload, now)
+        now = self._simulation.scheduler.now
+        tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
+        tracker.event_published(event, etag, payload, now)
         for watcher in self.watchers:
             watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
-        self._tracker(station, type(event)).refused += 1
+        tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
+        tracker.refused += 1
 
-    def event_received(self, station: Station, event: Event) -> None:
-        """A node got an event of a class that it has a subscription for; it is delivered if one matches it."""
-        trackers = self._by_class.get(type(event), [])
-        if not station.count_matches(event) or not trackers:
+    def listeners_changed(self) -> None:
+        """A station has other subscriptions, or there is another station."""
+        self._listeners.clear()
+        self.bus.channels_changed()
+
+    def event_received(self, station: Station, event: Event, origin: Origin | None) -> None:
+        """A node got an event of a class that it has a subscription for; it is delivered if one matches it.
+
+        If it is the last one of its channel on the bus, which subscriptions match is known, and its payload.
+        """
+        channel = None if origin is None else self.bus.channel_of(origin[0])
+        if channel is not None and origin is not None and channel.receivers.event == event:
+            matching = channel.receivers.matching.get(station.name, ())
+            trackers, key = [channel.tracker], key_of(origin[0] & ETAG_MASK, origin[1])
+            is_in_slot = channel.tracker.slot is not None
+        else:
+            matching = self._matching(event).get(station.name, ())
+            trackers, is_in_slot = self._by_class.get(type(event), []), True
+            key = trackers[0].key(event) if trackers else (0, b"")
+        if not matching:
             return
-        key, bus_now = trackers[0].key(event), station.bus_time(self._simulation.now)
-        if not any(tracker.event_delivered(station.name, key, bus_now) for tracker in trackers):
-            for tracker in trackers:
-                if tracker.knows(key):
-                    tracker.duplicates += 1
-                    return
+        for subscription in matching:
+            subscription.delivered += 1
+        bus_now = station.bus_time(self._simulation.now) if is_in_slot else 0
+        for tracker in trackers:
+            if tracker.event_delivered(station.name, key, bus_now):
+                return
+        for tracker in trackers:
+            if tracker.knows(key):
+                tracker.duplicates += 1
+                return
 
     def publisher_informed(self, station: Station, cls: type, trouble: Trouble) -> None:
         """A publisher got a trouble."""
@@ -106,14 +134,12 @@ class Observation:
     def _trackers_of(self, event: str) -> list[ChannelTracker]:
         return list(dict.fromkeys(each for (_, cls), each in self._trackers.items() if name_of(cls) == event))
 
-    def _tracker(self, station: Station, cls: type) -> ChannelTracker:
-        found = self._trackers.get((station.name, cls))
-        if found is None:
-            found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
-            self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
-            if found not in self._by_class.setdefault(cls, []):
-                self._by_class[cls].append(found)
-            self.bus.channels_changed()
+    def _add_tracker(self, station: Station, cls: type) -> ChannelTracker:
+        found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
+        self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
+        if found not in self._by_class.setdefault(cls, []):
+            self._by_class[cls].append(found)
+        self.bus.channels_changed()
         return found
 
     def _make_tracker(self, station: Station, cls: type) -> ChannelTracker:
@@ -144,11 +170,29 @@ class Observation:
                 channel = station.node.tx.channels.get(cls)
                 if channel is not None:
                     self._segmented[station_name, cls] = channel.segmented
-                return ObservedChannel(tracker, self._segmented.get((station_name, cls), False), station.bus_time)
+                segmented = self._segmented.get((station_name, cls), False)
+                return ObservedChannel(tracker, segmented, station.bus_time, Receivers(self._matching))
         return None
 
-    def _receivers_of(self, event: Event) -> list[str]:
-        return [station.name for station in self._stations.values() if station.matches(event)]
+    def _matching(self, event: Event) -> Matches:
+        """The stations with subscriptions that match an event, and these."""
+        cls = type(event)
+        listeners = self._listeners.get(cls)
+        if listeners is None:
+            listeners = self._listeners[cls] = self._find_listeners(cls)
+        found = {}
+        for name, accepting in listeners:
+            if matching := [each for each, test in accepting if test is None or test(event)]:
+                found[name] = matching
+        return found
+
+    def _find_listeners(self, cls: type) -> list[tuple[str, list[tuple[ListenedSubscription, Test]]]]:
+        found = []
+        for station in list(self._stations.values()):
+            accepting = [each for each in station.subscriptions if each.subscription.accepts(cls)]
+            if accepting:
+                found.append((station.name, [(each, each.test and each.test.for_class(cls)) for each in accepting]))
+        return found
 
     def _observe_bus(self, title: str) -> BusObserver:
         simulation = self._simulation
@@ -162,8 +206,7 @@ class Observation:
         observer = BusObserver(
             header,
             self._find_channel,
-            self._receivers_of,
-            lambda: len(simulation.bus.controllers),
+            simulation.bus.controllers,
             most=self._most,
         )
         simulation.trace = simulation.bus.trace = simulation.second_segment.trace = observer

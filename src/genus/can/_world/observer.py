@@ -1,18 +1,42 @@
 """Observes a simulated bus: the load of each traffic class, errors, and the events that the frames carry."""
 
 from collections import Counter
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sized
+from typing import NamedTuple, TypeAlias
 
 from genus.can._sim.fault_hooks import FrameOutcome
-from genus.can._sim.trace import Trace, TraceHeader, TrafficClass, make_room
-from genus.can._wire.frame import ETAG_MASK, NODE_MASK, Frame
+from genus.can._sim.trace import CLASS_BY_PRIORITY, Trace, TraceHeader, TrafficClass, make_room
+from genus.can._wire.frame import ETAG_MASK, NODE_MASK, PRIORITY_SHIFT, Frame
 from genus.can._wire.segments import Reassembler
-from genus.can._world.tracker import ChannelTracker, Key, ReceiversOf, key_of
+from genus.can._world.station import ListenedSubscription
+from genus.can._world.tracker import ChannelTracker, key_of
+from genus.model import Event
 
 CHANNEL_MASK = NODE_MASK | ETAG_MASK
 """The part of an identifier that names a channel."""
 REASSEMBLY_NS = 2_000_000_000
+
+Matches: TypeAlias = dict[str, list[ListenedSubscription]]
+"""The subscriptions that match an event, by the name of their station."""
+
+
+class Receivers:
+    """State: the last event of a channel that was on the bus, and the subscriptions that match it.
+
+    They are tested once: a station that receives the event finds them here.
+    """
+
+    __slots__ = ("_find", "event", "matching")
+
+    def __init__(self, find: Callable[[Event], Matches]) -> None:
+        self._find = find
+        self.event: Event | None = None
+        self.matching: Matches = {}
+
+    def of(self, event: Event) -> list[str]:
+        """The nodes with a subscription that matches an event, which is on the bus now."""
+        self.event, self.matching = event, self._find(event)
+        return list(self.matching)
 
 
 class ObservedChannel(NamedTuple):
@@ -22,6 +46,7 @@ class ObservedChannel(NamedTuple):
     is_segmented: bool
     bus_time: Callable[[int], int]
     """The bus's time at a virtual time, as the publisher knows it."""
+    receivers: Receivers
 
 
 class BusObserver(Trace):
@@ -31,15 +56,13 @@ class BusObserver(Trace):
         self,
         header: TraceHeader,
         find_channel: Callable[[int], ObservedChannel | None],
-        receivers_of: ReceiversOf,
-        count_stations: Callable[[], int],
+        controllers: Sized,
         *,
         most: int | None,
     ) -> None:
         super().__init__(header)
         self._find_channel = find_channel
-        self._receivers_of = receivers_of
-        self._count_stations = count_stations
+        self._controllers = controllers
         self._most = most
         """How many frames are kept; None: all of them."""
         self.heard: dict[int, int] = {}
@@ -67,9 +90,11 @@ class BusObserver(Trace):
     def channel_of(self, identifier: int) -> ObservedChannel | None:
         """The channel of an identifier; None if it is not one that a program publishes on."""
         key = identifier & CHANNEL_MASK
-        if key not in self._channels:
-            self._channels[key] = self._find_channel(key)
-        return self._channels[key]
+        try:
+            return self._channels[key]
+        except KeyError:
+            found = self._channels[key] = self._find_channel(key)
+            return found
 
     def record(
         self,
@@ -89,25 +114,14 @@ class BusObserver(Trace):
         if outcome is FrameOutcome.SENT:
             self.heard[senders[0]] = end_ns
             if (channel := self.channel_of(frame.id)) is not None:
-                filtered = self._count_stations() - len(senders) - len(received_by) - len(missed_by)
-                self._count_event(start_ns, end_ns, frame, channel, filtered)
+                payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
+                if payload:  # it is the last frame of an event
+                    tracker, key = channel.tracker, key_of(frame.id & ETAG_MASK, payload)
+                    tracker.filtered += len(self._controllers) - len(senders) - len(received_by) - len(missed_by)
+                    tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, channel.receivers.of)
         if start_ns >= self.begin_ns:
-            self._count(TrafficClass.of(frame.id), end_ns - start_ns, outcome, len(missed_by))
-
-    def _count_event(self, start_ns: int, end_ns: int, frame: Frame, channel: ObservedChannel, filtered: int) -> None:
-        """If a frame is the last one of an event, count the event as sent."""
-        key = self._event_key(frame, channel, end_ns)
-        if key is not None:
-            channel.tracker.filtered += filtered
-            channel.tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, self._receivers_of)
-
-    def _event_key(self, frame: Frame, channel: ObservedChannel, now: int) -> Key | None:
-        """What the event is recognised by whose last frame this is; None if there are more to come."""
-        payload = self._reassembler.receive(frame, now) if channel.is_segmented else frame.data
-        return key_of(frame.id & ETAG_MASK, payload) if payload else None
-
-    def _count(self, kind: TrafficClass, took_ns: int, outcome: FrameOutcome, missed: int) -> None:
-        (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
-        self.busy_ns[kind] += took_ns
-        if missed:
-            self.missed[kind] += missed
+            kind = CLASS_BY_PRIORITY[frame.id >> PRIORITY_SHIFT & 0xFF]
+            (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
+            self.busy_ns[kind] += end_ns - start_ns
+            if missed_by:
+                self.missed[kind] += len(missed_by)

@@ -7,13 +7,16 @@ from typing import Protocol, TypeVar
 
 from genus.bus._link import Publisher, TroubleHandler, WaitFor
 from genus.bus._qos import Keep, QoS
-from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher, log_refusal
+from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
+from genus.can._node.rx import Origin
 from genus.can._node.troubles import Trouble
 from genus.can._protocol.clock_model import known_precision
+from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.simulation import Host
+from genus.can._world.programs import ProgramRunner
 from genus.catalog import Catalog
-from genus.errors import QueueFull
+from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event
 from genus.targets.python import PythonFilter
@@ -34,7 +37,7 @@ class StationWorld(Protocol):
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Block in virtual time."""
 
-    def make_node(self, station: "Station", on_event: Callable[[Event], object]) -> Node:
+    def make_node(self, station: "Station") -> Node:
         """The node of a station."""
 
     def add_host(self, station: "Station") -> Host:
@@ -49,9 +52,6 @@ class StationWorld(Protocol):
     def down_error(self, station: "Station") -> BaseException:
         """What is raised if a station is used while it is down."""
 
-    def run_handler(self, handlers: "HandlerQueue", call: Callable[[], object]) -> None:
-        """Run a handler as part of the program that the queue belongs to."""
-
 
 class StationObserver(Protocol):
     """What a station reports for the outcome of a simulation."""
@@ -62,8 +62,11 @@ class StationObserver(Protocol):
     def event_refused(self, station: "Station", event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
 
-    def event_received(self, station: "Station", event: Event) -> None:
+    def event_received(self, station: "Station", event: Event, origin: Origin | None) -> None:
         """A node got an event of a class that it has a subscription for."""
+
+    def listeners_changed(self) -> None:
+        """A station has other subscriptions."""
 
     def publisher_informed(self, station: "Station", cls: type, trouble: Trouble) -> None:
         """A publisher got a trouble."""
@@ -81,8 +84,10 @@ class Station(NodeLink):
         self,
         world: StationWorld,
         observer: StationObserver,
+        handlers: "HandlerQueue",
         name: str,
         number: int,
+        *,
         slots_of: str,
         banks: int | None,
     ) -> None:
@@ -101,10 +106,8 @@ class Station(NodeLink):
         self._observer = observer
         self._deliver: Callable[[Event], None] = _ignore
         self._listened: dict[object, ListenedSubscription] = {}
-        self._by_class: dict[type, tuple[bool, tuple[ListenedSubscription, ...]]] = {}
-        """Per class: whether a subscription matches all of its events, and the subscriptions that accept it."""
         self._started: Node | None = None
-        self.handlers = HandlerQueue(world)
+        self.handlers = handlers
         self.at_restart: list[Callable[[], object]] = []
         """Timers that were due while the station was down."""
 
@@ -119,7 +122,8 @@ class Station(NodeLink):
 
     def boot(self) -> Node:
         """The node, made again; it starts at this instant of virtual time."""
-        self._node = node = self._world.make_node(self, self._receive)
+        self._node = node = self._world.make_node(self)
+        node.rx.observer = self._receive
         self._world.at_ns(self._world.now_ns, lambda: self._start(node))
         return node
 
@@ -228,19 +232,23 @@ class Station(NodeLink):
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
-        if not self.is_up:
+        if self._node is None or not self.host.is_up:
             raise self._world.down_error(self)
-        channel = self.node.tx.channels.get(type(event))
+        channel = self._node.tx.channels.get(type(event))
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
+        if self._driver is None:
+            raise BusError(CLOSED)
+        if not self.host.is_up:
+            raise self._world.down_error(self)
         try:
-            self.driver.call(partial(self._publish, event, loop_back))
+            self.host.call(partial(self._publish, self._node, event, loop_back))
         except QueueFull:
             self._observer.event_refused(self, event)
             raise
 
-    def _publish(self, event: Event, loop_back: bool, now: int) -> None:
-        etag, payload = self.node.publish(event, now, loop_back=loop_back)
+    def _publish(self, node: Node, event: Event, loop_back: bool, now: int) -> None:
+        etag, payload = node.publish(event, now, loop_back=loop_back)
         self._observer.event_published(self, event, etag, payload)
 
     def withdraw(self, publisher: NodePublisher) -> None:
@@ -266,41 +274,22 @@ class Station(NodeLink):
 
         end = super().listen(subscription, handle)
         self._listened[handle] = ListenedSubscription(subscription)
-        self._by_class.clear()
+        self._observer.listeners_changed()
 
         def unlisten() -> None:
             self._listened.pop(handle, None)
-            self._by_class.clear()
+            self._observer.listeners_changed()
             end()
 
         return unlisten
-
-    def matches(self, event: Event) -> bool:
-        """Whether a subscription of this node matches an event."""
-        matches_all, accepting = self._by_class.get(type(event)) or self._look_up(type(event))
-        return matches_all or (bool(accepting) and any(each.matches(event) for each in accepting))
 
     @property
     def subscriptions(self) -> "list[ListenedSubscription]":
         """The subscriptions of its programs, with how many events each got."""
         return list(self._listened.values())
 
-    def _look_up(self, cls: type) -> "tuple[bool, tuple[ListenedSubscription, ...]]":
-        accepting = tuple(each for each in list(self._listened.values()) if each.subscription.accepts(cls))
-        found = self._by_class[cls] = any(each.test is None for each in accepting), accepting
-        return found
-
-    def count_matches(self, event: Event) -> bool:
-        """Count an event for each subscription of this node that matches it; returns whether one does."""
-        matched, accepting = self._by_class.get(type(event)) or self._look_up(type(event))
-        for each in accepting:
-            if each.test is None or each.test(event):
-                each.delivered += 1
-                matched = True
-        return matched
-
-    def _receive(self, event: Event) -> None:
-        self._observer.event_received(self, event)
+    def _receive(self, event: Event, origin: Origin | None) -> None:
+        self._observer.event_received(self, event, origin)
         self._deliver(event)
 
 
@@ -314,10 +303,6 @@ class ListenedSubscription:
         self.test = PythonFilter(subscription) if is_conditional else None
         """What decides; None if all events of the classes that it accepts match."""
 
-    def matches(self, event: Event) -> bool:
-        """Whether it matches an event of a class that it accepts."""
-        return self.test is None or self.test(event)
-
     @cached_property
     def text(self) -> str:
         """The subscription as text."""
@@ -330,8 +315,9 @@ class HandlerQueue:
     Each is a callback of its own in the simulation, so that it may wait; the next one waits for it.
     """
 
-    def __init__(self, world: StationWorld) -> None:
-        self._world = world
+    def __init__(self, scheduler: Scheduler, runner: ProgramRunner) -> None:
+        self._scheduler = scheduler
+        self._run_program = runner.run_program
         self._calls: deque[Callable[[], object]] = deque()
         self._is_busy = False
         self._postponed = 0
@@ -339,7 +325,7 @@ class HandlerQueue:
     def add(self, call: Callable[[], object]) -> None:
         """Call a handler at this instant, or when those before it have returned."""
         self._calls.append(call)
-        self._world.at_ns(self._world.now_ns, self._run_next)
+        self._scheduler.at(self._scheduler.now, self._run_next)
 
     def clear(self) -> None:
         """Call none of those that wait: the node is down."""
@@ -353,12 +339,12 @@ class HandlerQueue:
             return
         self._is_busy = True
         try:
-            self._world.run_handler(self, self._calls.popleft())
+            self._run_program(self, self._calls.popleft())  # so that it ends with its node
         finally:
             self._is_busy = False
             postponed, self._postponed = self._postponed, 0
             for _ in range(postponed):
-                self._world.at_ns(self._world.now_ns, self._run_next)
+                self._scheduler.at(self._scheduler.now, self._run_next)
 
 
 class StationDriver:

@@ -491,11 +491,18 @@ class World:
         if banks is not None and not (banks.isdigit() and int(banks)):
             raise BusError(f"sim:{self.name}: banks is {banks!r}; a controller has one filter or more")
         station = Station(
-            self, self.observation, name, number, options.get("slots", name), None if banks is None else int(banks)
+            self,
+            self.observation,
+            HandlerQueue(self.simulation.scheduler, self._runner),
+            name,
+            number,
+            slots_of=options.get("slots", name),
+            banks=None if banks is None else int(banks),
         )
         station.catalog = None if "catalog" not in options else Catalog.load(options["catalog"])
         station.program = self._runner.program
         self.stations[name] = station
+        self.observation.listeners_changed()
         return station
 
     def _number(self, name: str, given: str | None, known: Station | None) -> int:
@@ -529,7 +536,7 @@ class World:
             run_handler=station.handlers.add,
         )
 
-    def make_node(self, station: Station, on_event: Callable[[Event], object]) -> Node:
+    def make_node(self, station: Station) -> Node:
         """The node of a station."""
         bus = self.plan.system.bus if self.plan is not None else None
         return Node(
@@ -544,7 +551,6 @@ class World:
             sync_period_ns=SYNC_PERIOD_NS if bus is None else bus.sync_period_ns,
             banks=station.banks,
             seed=self.seed << 7 | station.number,
-            on_event=on_event,
         )
 
     def remove(self, station: Station, steps: int = CLOSING_STEPS) -> None:
@@ -571,10 +577,6 @@ class World:
         text = f"node {station.name!r} is down"
         own = [each for each in (station.program, station.handlers) if each is not None]
         return NodeDown(text) if self._runner.program in own else BusError(text)
-
-    def run_handler(self, handlers: HandlerQueue, call: Callable[[], object]) -> None:
-        """Run a handler, so that it ends with its node."""
-        self._runner.run_program(handlers, call)
 
     def _restart_program(self, number: int) -> bool:
         """Start the program of a station again, if it has one."""
