@@ -22,9 +22,9 @@ from bench.soft_policies import POLICIES, soft_misses
 from bench.timing import markdown
 from genus.can._machine import EVENT_TRIGGERED, Load, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import Controller
 from genus.can._sim.faults import FrameErrors
+from genus.can._sim.scheduler import SimClock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.sources import FrameSink, FrameSource, periodic
 from genus.can._wire.frame import Frame, Identifier

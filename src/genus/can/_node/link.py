@@ -78,7 +78,7 @@ class NodeLink(Link):
                 f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values; "
                 "publish the state again from time to time, or when it is requested"
             )
-        publisher = NodePublisher(self, cls, qos, on_trouble or log_refusal, carries)
+        publisher = NodePublisher(self, cls, qos, self.publisher_handler(cls, on_trouble), carries)
         publisher.announcement = made = self.driver.call(publisher.announce)
         self.driver.wait_for(lambda: made.state != "binding", BINDING_S)
         if made.state != "ready":
@@ -87,6 +87,10 @@ class NodeLink(Link):
             raise BusError(f"{name_of(cls)} cannot be announced: {reason}")
         self._publishers[publisher] = None
         return publisher
+
+    def publisher_handler(self, cls: type, on_trouble: TroubleHandler | None) -> TroubleHandler:
+        """What gets the troubles of a publisher."""
+        return on_trouble or log_refusal
 
     def send(self, event: Event) -> None:
         """Publish on the channel of the event's type, which is announced without real time if it was not yet."""

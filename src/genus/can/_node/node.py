@@ -13,12 +13,10 @@ from typing import Protocol
 from genus.bus._qos import QoS
 from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
-from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorState
 from genus.can._node.membership import Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
-from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
+from genus.can._node.slots import BusTime, ErrorState, OwnTime, SlotDispatcher
 from genus.can._node.troubles import (
     ErrorActive,
     ErrorPassive,
@@ -29,6 +27,7 @@ from genus.can._node.troubles import (
     TroubleHandler,
 )
 from genus.can._node.tx import Transmitter
+from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.etags import EtagSource, MemoryEtags
@@ -40,6 +39,8 @@ from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event
 
+NEVER = 1 << 62
+"""A reading that no clock reaches."""
 SYNC_PERIOD_NS = 20_000_000
 """How often clocks are synchronised; the same for all nodes of a bus."""
 
@@ -144,11 +145,15 @@ class Node:
             seed=seed,
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
-        own = (self._dispatcher, self.tx.reporter, self.tx.recovery)
-        timed = (*asking, self._membership.agreement, self._clock, *own)
-        self._timed: list[_Timed] = [each for each in timed if each is not None]
-        self._protocols_at: int | None = None
-        """When the first of their timers is due."""
+        clock = () if self._clock is None else (self._clock,)
+        first, last = (*asking, self._membership.agreement, *clock), (self.tx.reporter, self.tx.recovery)
+        self._timed: tuple[_Timed, ...] = (*first, *last)
+        self._in_order: tuple[_Timed, ...] = (*first, self._dispatcher, *last)
+        """In this order they are woken at one instant."""
+        self._protocols_at = NEVER
+        """When the first timer of the protocols is due."""
+        self._slots_at: int | None = None
+        """When a slot begins or ends next."""
 
     @property
     def number(self) -> int | None:
@@ -384,17 +389,30 @@ class Node:
         context = self._context
         if context.timers_changed:
             context.timers_changed = False
-            self._protocols_at = min((at for each in self._timed if (at := each.wake_at) is not None), default=None)
-        protocols_at, events_at = self._protocols_at, context.queue.wake_at
-        if protocols_at is None or (events_at is not None and events_at < protocols_at):
+            self._protocols_at = NEVER
+            for each in self._timed:
+                at = each.wake_at
+                if at is not None and at < self._protocols_at:
+                    self._protocols_at = at
+            self._slots_at = self._dispatcher.wake_at
+        found, slots_at, events_at = self._protocols_at, self._slots_at, context.queue.wake_at
+        if slots_at is not None and slots_at < found:
+            found = slots_at
+        if events_at is not None and events_at < found:
             return events_at
-        return protocols_at
+        return None if found == NEVER else found
 
     def wake(self, now: int) -> None:
         """Handle the timers that are due."""
-        self._begin(now)
-        self._context.queue.wake(now)
-        for each in self._timed:
+        context = self._context
+        context.now = now
+        context.queue.wake(now)
+        if not context.timers_changed and self._protocols_at > now:
+            self._dispatcher.wake(now)
+            self._slots_at = self._dispatcher.wake_at
+            return
+        context.timers_changed = True
+        for each in self._in_order:
             at = each.wake_at
             if at is not None and at <= now:
                 each.wake(now)

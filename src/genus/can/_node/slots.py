@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from genus.can._node.error_state import ErrorState
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import NODE_SHIFT, Frame
 
@@ -86,20 +85,21 @@ class SlotDispatcher:
         self._users: dict[SlotUser, None] = {}
         self.running = False
         self._has_reported_stop = False
+        self.allowed_ns = 0
+        """The worst precision with which slots do not overlap."""
 
     @property
     def is_stopped(self) -> bool:
         """Whether there are slots, and they are not used."""
         return bool(self._users) and not self.running
 
-    @property
-    def allowed_ns(self) -> int:
-        """The worst precision with which slots do not overlap."""
-        return min((each.slot.gap_ns for each in self._users), default=0) // 2
+    def _set_users(self, users: "dict[SlotUser, None]") -> None:
+        self._users = users
+        self.allowed_ns = min((each.slot.gap_ns for each in users), default=0) // 2
 
     def join(self, user: SlotUser, now: int) -> None:
         """Use a slot from its next start on."""
-        self._users[user] = None
+        self._set_users({**self._users, user: None})
         if self.running:
             self._schedule(user, self.time.global_time(now))
         else:
@@ -108,7 +108,7 @@ class SlotDispatcher:
 
     def leave(self, user: SlotUser) -> None:
         """Use a slot no more."""
-        self._users.pop(user, None)
+        self._set_users({each: None for each in self._users if each is not user})
         self._agenda = sorted(entry for entry in self._agenda if entry[3] is not user)
 
     def watch(self, now: int) -> None:
@@ -176,6 +176,27 @@ class _Step(IntEnum):
     END = 0
     CLOSE = 1
     BEGIN = 2
+
+
+class ErrorState:
+    """State: whether the controller is error passive (or has raised its warning), and whether it is off the bus.
+
+    A controller that is error passive is suspended for 8 bits after each of its frames, in which another station may
+    begin one, so an event could be too late for a slot that is not planned for that. By the policy `stop` a node
+    therefore promises nothing from the warning of its controller on, which comes several failures before; if a slot
+    allows more failures than that, it is longer. Events are still sent, as long as a frame that starts can end within
+    the slot.
+    """
+
+    __slots__ = ("is_off", "is_passive")
+
+    def __init__(self) -> None:
+        self.is_passive = False
+        self.is_off = False
+
+    def allows(self, slot: Slot) -> bool:
+        """Whether an event in a slot that starts now is promised: the slot has time for all failures it allows."""
+        return not self.is_off and (not self.is_passive or slot.error_passive != "stop")
 
 
 class SlotSender:

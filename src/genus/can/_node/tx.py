@@ -6,10 +6,8 @@ from functools import partial
 
 from genus.bus._qos import Hard, NonReal, QoS, Soft
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
-from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorRecovery, ErrorState
-from genus.can._node.reports import Reporter
-from genus.can._node.slots import SlotDispatcher, SlotSender
+from genus.can._node.reports import ErrorRecovery, Reporter
+from genus.can._node.slots import ErrorState, SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
     DeadlineMissed,
     ErrorPassive,
@@ -24,7 +22,7 @@ from genus.can._node.troubles import (
     TroubleHandler,
     WrongCatalog,
 )
-from genus.can._node.tx_queue import OutgoingEvent
+from genus.can._node.tx_queue import Context, OutgoingEvent
 from genus.can._plan.calendar import Slot
 from genus.can._plan.units import format_bound
 from genus.can._wire.frame import Frame, Priority

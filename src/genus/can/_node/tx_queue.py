@@ -7,16 +7,20 @@ identifier, after all soft events.
 
 A driver may have a queue of its own, in which a frame can neither be renewed nor stopped. Then an event is not given to
 it so late that it would probably expire there: `DriverTimes` knows how long such frames took.
+
+`Context` has the queue with what else the parts of a node share: the time of the present input, and its outputs.
 """
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from genus.can._machine import EVENT_TRIGGERED, TIME_TRIGGERED, Accept, Call, Load, Output
 from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority, arbitration_key
+from genus.can._wire.length import Timing
 
 LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1
 
@@ -115,6 +119,11 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     is_unknown: bool = False
     """Whether a driver did not confirm a frame of it, which may have been sent."""
     done: bool = False
+
+    def renumber(self) -> None:
+        """Render its frames again, if none is sent: another event of its channel had its number."""
+        if not self.position:
+            self.pieces = self.channel.render(self.payload)
 
 
 class _Taken(NamedTuple):
@@ -407,9 +416,8 @@ class TxQueue:
             return
         channel, loaded = event.channel, self._owner
         channel.commit()
-        is_other = isinstance(loaded, OutgoingEvent) and loaded is not event
-        if is_other and loaded.channel is channel and not loaded.position:
-            loaded.pieces = channel.render(loaded.payload)  # it was loaded meanwhile, and gets the next number
+        if loaded is not event and isinstance(loaded, OutgoingEvent) and loaded.channel is channel:
+            loaded.renumber()
         if event.is_unknown:
             if not event.done:
                 self._finish(event)
@@ -457,3 +465,44 @@ class TxQueue:
         else:
             self._fixed = [entry for entry in self._fixed if entry[2] is not item]
             heapify(self._fixed)
+
+
+# -- what the parts of a node share ------------------------------------------------------------------------------------
+
+
+class Context:
+    """State: the reading of the node's clock, which `Node` sets once per input, and the outputs of that input."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.now = 0
+        self.timers_changed = True
+        """Whether a timer may be another one than when the driver asked last; events change the queue's timer alone."""
+        self.fd = timing.data_bitrate is not None
+        frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
+        self.queue = TxQueue(frame_ns, frame_ns[-1])
+        self._outputs: list[Output] = []
+
+    def take(self) -> list[Output]:
+        """Load the most urgent frame, and hand over all outputs."""
+        queue = self.queue
+        if queue.changed and queue.update(self.now):
+            self._outputs.append(Load(EVENT_TRIGGERED, queue.loaded))
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def load_hard(self, frame: Frame | None) -> None:
+        """Load a frame of the calendar."""
+        self._outputs.append(Load(TIME_TRIGGERED, frame))
+
+    def call(self, handler: Callable[..., object], *arguments: Any) -> None:
+        """Call a handler of the program."""
+        self._outputs.append(Call(handler, arguments))
+
+    def accept(self, filters: tuple[tuple[int, int], ...]) -> None:
+        """Set the acceptance filters."""
+        self._outputs.append(Accept(filters))
+
+    def clear(self) -> None:
+        """Drop everything that waits to be sent."""
+        self.queue.clear()
+        self._outputs += [Load(EVENT_TRIGGERED, None), Load(TIME_TRIGGERED, None)]

@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from genus.can._machine import Accept, Call, Load, Machine, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import BusGuardian, Controller
 from genus.can._sim.faults import Fault, SlotStarts
-from genus.can._sim.scheduler import NEVER, Callback, Scheduler
+from genus.can._sim.scheduler import NEVER, Callback, Scheduler, SimClock
 from genus.can._sim.trace import Trace, TraceHeader
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Publisher, TroubleHandler, WaitFor
-from genus.bus._qos import Keep, QoS
+from genus.bus._link import Delivery, TroubleHandler, WaitFor
 from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.rx import Origin
@@ -79,6 +78,7 @@ class Station(NodeLink):
     """State: one node in the simulator. After a restart its node is another one; its program goes on."""
 
     host: Host
+    _deliver: Delivery
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Station(NodeLink):
         """The program that opened it, if `World.start` runs that."""
         self._world = world
         self._observer = observer
-        self._deliver: Callable[[Event], None] = _ignore
+        self._deliveries: dict[type, Callable[[Event], None]] = {}
         self._listened: dict[object, ListenedSubscription] = {}
         self._started: Node | None = None
         self.handlers = handlers
@@ -113,7 +113,7 @@ class Station(NodeLink):
 
     # -- life --------------------------------------------------------------------------------------------------------
 
-    def open(self, deliver: Callable[[Event], None]) -> None:
+    def open(self, deliver: Delivery) -> None:
         """Switch the station on."""
         self._deliver = deliver
         self.host = self._world.add_host(self)
@@ -214,21 +214,14 @@ class Station(NodeLink):
 
     # -- what programs do --------------------------------------------------------------------------------------------
 
-    def announce(
-        self,
-        cls: type,
-        qos: QoS,
-        on_trouble: TroubleHandler | None,
-        carries: tuple[str, ...] = (),
-        keep: Keep | None = None,
-    ) -> Publisher:
-        """Prepare to publish a type, and observe the troubles of its publisher."""
+    def publisher_handler(self, cls: type, on_trouble: TroubleHandler | None) -> TroubleHandler:
+        """What gets the troubles of a publisher, and observes them."""
 
         def handle(trouble: Trouble) -> None:
             self._observer.publisher_informed(self, cls, trouble)
             (on_trouble or log_refusal)(trouble)
 
-        return super().announce(cls, qos, handle, carries, keep)
+        return handle
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
@@ -290,7 +283,11 @@ class Station(NodeLink):
 
     def _receive(self, event: Event, origin: Origin | None) -> None:
         self._observer.event_received(self, event, origin)
-        self._deliver(event)
+        cls = type(event)
+        deliver = self._deliveries.get(cls)
+        if deliver is None:
+            deliver = self._deliveries[cls] = self._deliver.for_class(cls)
+        deliver(event)
 
 
 class ListenedSubscription:
@@ -422,7 +419,3 @@ class StationTimer:
     def cancel(self) -> None:
         """Do not make the call."""
         self.is_cancelled = True
-
-
-def _ignore(event: Event) -> None:
-    """Before the link is open."""

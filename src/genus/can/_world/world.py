@@ -21,19 +21,18 @@ from genus.can._plan import Plan, System, load_system
 from genus.can._plan import plan as make_plan
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
-from genus.can._sim.clock import SimClock, crystal_clock
 from genus.can._sim.fault_text import node_names, parse_fault
 from genus.can._sim.faults import Fault, SlotStarts
+from genus.can._sim.scheduler import SimClock, crystal_clock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Passage, Trace, TrafficClass
 from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag
 from genus.can._wire.length import Timing
-from genus.can._world.event_loop import VirtualEventLoop
 from genus.can._world.guards import guardian_of
 from genus.can._world.nodes import NodeState, broker_state, state_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, ChannelResult, Outcome, result_of
-from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
+from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner, VirtualEventLoop
 from genus.can._world.station import HandlerQueue, Station
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
