@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from genus._extras import missing_extra
+import can
 from genus.can._live.error_frames import parse_error
 from genus.can._live.interfaces import UNKNOWN, Confirmation, InterfaceProfile
 from genus.can._live.port import DriverPort, DriverRefused, Filter
@@ -20,14 +20,6 @@ from genus.can._machine import Call, Machine
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
 from genus.errors import BusError
-
-try:
-    import can
-
-    can.Bus  # noqa: B018 - a folder named `can` in the working directory is imported too, and is empty
-except (ImportError, AttributeError) as missing:
-    raise missing_extra("a live CAN bus needs python-can", "can") from missing
-
 
 R = TypeVar("R")
 log = logging.getLogger("genus.can")
