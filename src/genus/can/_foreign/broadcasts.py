@@ -28,13 +28,14 @@ class Broadcasts:
 
     def __init__(self, queue: TxQueue) -> None:
         self._queue = queue
-        self._waiting: deque[_Waiting] = deque()
+        self.waiting: deque[_Waiting] = deque()
+        """Messages of which not all frames are queued."""
         self._frames: deque[tuple[int, J1939Frame]] = deque()
         self._free_at = 0
         """When the next message may begin."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.waiting)
 
     def check(self, frame: Frame, layout: MessageLayout) -> None:
         """EventError if a message is long and for one node."""
@@ -57,14 +58,14 @@ class Broadcasts:
     ) -> None:
         """Send a message, after those that wait."""
         known = J1939Id.unpack(frame.id)
-        self._waiting.append(_Waiting(J1939Broadcast(layout.pgn, frame.data, known.source), done, unknown))
+        self.waiting.append(_Waiting(J1939Broadcast(layout.pgn, frame.data, known.source), done, unknown))
         self._go_on(now)
 
     @property
     def left_ns(self) -> int:
         """How long those that wait take at the pace of J1939, on a bus that has time for them."""
         begun = len(self._frames)
-        packets = sum(count_packets(len(each.broadcast.data)) + 1 for each in list(self._waiting)[bool(begun) :])
+        packets = sum(count_packets(len(each.broadcast.data)) + 1 for each in list(self.waiting)[bool(begun) :])
         return (begun + packets) * BROADCAST_PACE_US * 1000
 
     @property
@@ -72,7 +73,7 @@ class Broadcasts:
         """When the next frame is due."""
         if self._frames:
             return self._frames[0][0] * 1000
-        return self._free_at if self._waiting else None
+        return self._free_at if self.waiting else None
 
     def wake(self, now: int) -> None:
         """Queue the frames that are due."""
@@ -81,16 +82,16 @@ class Broadcasts:
     def _go_on(self, now: int) -> None:
         while True:
             if not self._frames:
-                if not self._waiting or now < self._free_at:
+                if not self.waiting or now < self._free_at:
                     return
-                self._frames = deque(self._waiting[0].broadcast.frames(now // 1000))
+                self._frames = deque(self.waiting[0].broadcast.frames(now // 1000))
             at, part = self._frames[0]
             if at * 1000 > now:
                 return
             self._frames.popleft()
             done, unknown = None, _go_on_without
             if not self._frames:
-                _, done, unknown = self._waiting.popleft()
+                _, done, unknown = self.waiting.popleft()
                 self._free_at = now + BROADCAST_PACE_US * 1000
             self._queue.add_frame(Frame(part.frame_id, part.data), done, on_unknown=unknown)
 

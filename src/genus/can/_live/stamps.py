@@ -34,19 +34,18 @@ class StampClock:
 
     def time_of(self, stamp_s: float, now: int) -> int:
         """When a frame ended, by the host's clock, if it is read now; a stamp of 0 is none."""
-        found = max(min(self._map(stamp_s, now), now), min(self._last, now))
-        self._last = found
-        return found
-
-    def _map(self, stamp_s: float, now: int) -> int:
         if not 0 < abs(stamp_s) < _LAST_STAMP_S:
+            self._last = now
             return now
         stamp = round(stamp_s * 1e9)
-        seen = now - stamp
-        offset = self._offset
-        if offset is not None:
-            offset += max(0, now - self._read_at) // DRIFT
+        seen, offset, last = now - stamp, self._offset, self._last
+        if offset is not None and now > self._read_at:
+            offset += (now - self._read_at) // DRIFT
         if offset is None or seen < offset or seen - offset > MAX_AGE_NS:
             offset = seen
         self._offset, self._read_at = offset, now
-        return stamp + offset
+        found = stamp + offset  # not later than now
+        if found < last:
+            found = last if last < now else now
+        self._last = found
+        return found
