@@ -403,13 +403,16 @@ class Node:
         return None if found == NEVER else found
 
     def wake(self, now: int) -> None:
-        """Handle the timers that are due."""
+        """Handle the timers that are due; a live driver calls it also to say what time it is."""
         context = self._context
         context.now = now
-        context.queue.wake(now)
+        events_at, slots_at = context.queue.wake_at, self._slots_at
+        if events_at is not None and events_at <= now:
+            context.queue.wake(now)
         if not context.timers_changed and self._protocols_at > now:
-            self._dispatcher.wake(now)
-            self._slots_at = self._dispatcher.wake_at
+            if slots_at is not None and slots_at <= now:
+                self._dispatcher.wake(now)
+                self._slots_at = self._dispatcher.wake_at
             return
         context.timers_changed = True
         for each in self._in_order:

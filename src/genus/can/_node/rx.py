@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 from genus.bus._attribute_map import UnreadValues
 from genus.bus._codec import Rejected
@@ -23,10 +23,6 @@ REASSEMBLY_NS = 2_000_000_000
 """Timeout of an event in several frames."""
 MAX_FORMS = 1 << 16
 """Publishers of channels of which a node remembers whether they segment: more than a bus can have."""
-
-
-Origin: TypeAlias = tuple[int, bytes]
-"""How an event came: the identifier of its last frame, and its payload."""
 
 
 class ReceiverContext(Protocol):
@@ -63,8 +59,8 @@ class Receiver:
         self._on_event = on_event
         self.on_received: Callable[[Event, int], object] | None = None
         """Is called too, with the event and the number of the node that sent it."""
-        self.observer: Callable[[Event, Origin | None], object] | None = None
-        """Is called in place of `on_event`, with the event and its origin, which is None for an event of this node."""
+        self.observer: Callable[[Event, int | None], object] | None = None
+        """Is called in place of `on_event`, with the event and the identifier of its last frame; None: its own."""
         self.agrees: Callable[[int, int, int], bool | None] | None = None
         """Says whether the events of a node with an event tag are what the catalog says; None: all are."""
         self._catalog: Catalog | None = None
@@ -254,20 +250,19 @@ class Receiver:
         if unread_types:
             for name, value in unread_values(event).items():
                 self.unread.add(channel.name, name, bytes(value), lambda: "the class here does not have it")
-        origin = None if self.observer is None else (identifier, payload)
         if is_hard and channel.slot_receivers:
-            self._keep_until_due(_of_node(channel.slot_receivers, node), event, origin)
+            self._keep_until_due(_of_node(channel.slot_receivers, node), event, identifier)
         else:
-            self._deliver(channel, node, event, origin)
+            self._deliver(channel, node, event, identifier)
 
-    def _deliver_due(self, channel: RxChannel, node: int, kept: tuple[Event, Origin | None]) -> None:
+    def _deliver_due(self, channel: RxChannel, node: int, kept: tuple[Event, int | None]) -> None:
         self._deliver(channel, node, *kept)
 
-    def _deliver(self, channel: RxChannel, node: int | None, event: Event, origin: Origin | None) -> None:
+    def _deliver(self, channel: RxChannel, node: int | None, event: Event, identifier: int | None) -> None:
         if not channel.interests:
             return
         if self.observer is not None:
-            self._context.call(self.observer, event, origin)
+            self._context.call(self.observer, event, identifier)
         elif self._on_event is not None:
             self._context.call(self._on_event, event)
         if self.on_received is not None and node is not None:
@@ -311,7 +306,7 @@ class Receiver:
 
     # -- hard --------------------------------------------------------------------------------------------------------
 
-    def _keep_until_due(self, receivers: Iterable[SlotReceiver], event: Event, origin: Origin | None) -> None:
+    def _keep_until_due(self, receivers: Iterable[SlotReceiver], event: Event, identifier: int | None) -> None:
         if not self._dispatcher.running:
             self.dropped["hard, while the clock is not good enough"] += 1
             return
@@ -319,7 +314,7 @@ class Receiver:
         for receiver in receivers:
             occurrence = occurrence_at(receiver.slot, instant)
             if occurrence is not None:
-                if not receiver.put((event, origin), occurrence):
+                if not receiver.put((event, identifier), occurrence):
                     self.dropped["repeated"] += 1
                 return
         self.dropped["hard, outside its slot"] += 1

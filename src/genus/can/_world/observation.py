@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sized
 from typing import NamedTuple, TypeAlias
 
-from genus.can._node.rx import Origin
 from genus.can._node.troubles import EventMissing, EventsLost, Trouble
 from genus.can._plan import Plan
 from genus.can._sim.fault_hooks import FrameOutcome
@@ -13,13 +12,14 @@ from genus.can._sim.trace import CLASS_BY_PRIORITY, Trace, TraceHeader, TrafficC
 from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
 from genus.can._wire.segments import Reassembler
 from genus.can._world.station import ListenedSubscription, Station
-from genus.can._world.tracker import ChannelTracker, Window, key_of
+from genus.can._world.tracker import ChannelTracker, Key, Window, key_of
 from genus.catalog import Catalog
 from genus.model import Event, name_of
 
 CHANNEL_MASK = NODE_MASK | ETAG_MASK
 """The part of an identifier that names a channel."""
 REASSEMBLY_NS = 2_000_000_000
+NO_KEY: Key = (0, b"")
 
 Matches: TypeAlias = dict[str, list[ListenedSubscription]]
 """The subscriptions that match an event, by the name of their station."""
@@ -31,16 +31,18 @@ class Receivers:
     They are tested once: a station that receives the event finds them here.
     """
 
-    __slots__ = ("_find", "event", "matching")
+    __slots__ = ("_find", "event", "key", "matching", "present_key")
 
     def __init__(self, find: Callable[[Event], Matches]) -> None:
         self._find = find
+        self.present_key = self.key = NO_KEY
+        """What the event is recognised by that is on the bus now, and what the last one is."""
         self.event: Event | None = None
         self.matching: Matches = {}
 
     def of(self, event: Event) -> list[str]:
         """The nodes with a subscription that matches an event, which is on the bus now."""
-        self.event, self.matching = event, self._find(event)
+        self.event, self.key, self.matching = event, self.present_key, self._find(event)
         return list(self.matching)
 
 
@@ -121,9 +123,10 @@ class BusObserver(Trace):
             if (channel := self.channel_of(frame.id)) is not None:
                 payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
                 if payload:  # it is the last frame of an event
-                    tracker, key = channel.tracker, key_of(frame.id & ETAG_MASK, payload)
+                    tracker, receivers = channel.tracker, channel.receivers
+                    receivers.present_key = key = key_of(frame.id & ETAG_MASK, payload)
                     tracker.filtered += len(self._controllers) - len(senders) - len(received_by) - len(missed_by)
-                    tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, channel.receivers.of)
+                    tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
         if start_ns >= self.begin_ns:
             kind = CLASS_BY_PRIORITY[frame.id >> PRIORITY_SHIFT & 0xFF]
             (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
@@ -191,20 +194,20 @@ class Observation:
         self._listeners.clear()
         self.bus.channels_changed()
 
-    def event_received(self, station: Station, event: Event, origin: Origin | None) -> None:
+    def event_received(self, station: Station, event: Event, identifier: int | None) -> None:
         """A node got an event of a class that it has a subscription for; it is delivered if one matches it.
 
-        If it is the last one of its channel on the bus, which subscriptions match is known, and its payload.
+        If it is the last one that was on the bus of its channel, it need not be encoded again, nor tested.
         """
-        channel = None if origin is None else self.bus.channel_of(origin[0])
-        if channel is not None and origin is not None and channel.receivers.event == event:
+        channel = None if identifier is None else self.bus.channel_of(identifier)
+        if channel is not None and channel.receivers.event == event:
             matching = channel.receivers.matching.get(station.name, ())
-            trackers, key = [channel.tracker], key_of(origin[0] & ETAG_MASK, origin[1])
+            trackers, key = [channel.tracker], channel.receivers.key
             is_in_slot = channel.tracker.slot is not None
         else:
             matching = self._matching(event).get(station.name, ())
             trackers, is_in_slot = self._by_class.get(type(event), []), True
-            key = trackers[0].key(event) if trackers else (0, b"")
+            key = trackers[0].key(event) if trackers else NO_KEY
         if not matching:
             return
         for subscription in matching:

@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 from genus.bus._link import Delivery, TroubleHandler, WaitFor
 from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
-from genus.can._node.rx import Origin
 from genus.can._node.troubles import Trouble
 from genus.can._protocol.clock_model import known_precision
 from genus.can._sim.scheduler import Scheduler
@@ -61,8 +60,8 @@ class StationObserver(Protocol):
     def event_refused(self, station: "Station", event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
 
-    def event_received(self, station: "Station", event: Event, origin: Origin | None) -> None:
-        """A node got an event of a class that it has a subscription for."""
+    def event_received(self, station: "Station", event: Event, identifier: int | None) -> None:
+        """A node got an event of a class that it has a subscription for; None: its own."""
 
     def listeners_changed(self) -> None:
         """A station has other subscriptions."""
@@ -281,8 +280,8 @@ class Station(NodeLink):
         """The subscriptions of its programs, with how many events each got."""
         return list(self._listened.values())
 
-    def _receive(self, event: Event, origin: Origin | None) -> None:
-        self._observer.event_received(self, event, origin)
+    def _receive(self, event: Event, identifier: int | None) -> None:
+        self._observer.event_received(self, event, identifier)
         cls = type(event)
         deliver = self._deliveries.get(cls)
         if deliver is None:
