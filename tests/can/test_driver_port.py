@@ -9,7 +9,18 @@ from can.interfaces import BACKENDS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._live.error_frames import (
+from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
+from genus.can._live.port import (
+    FIRST_RETRY_NS,
+    GIVE_UP_NS,
+    PATIENCE_FACTOR,
+    PATIENCE_NS,
+    PROBE_NS,
+    DriverPort,
+    DriverRefused,
+    Filter,
+)
+from genus.can._live.received import (
     ACTIVE,
     BUS_OFF,
     CONTROLLER,
@@ -24,17 +35,6 @@ from genus.can._live.error_frames import (
     TX_WARNING,
     ErrorReport,
     parse_error,
-)
-from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
-from genus.can._live.port import (
-    FIRST_RETRY_NS,
-    GIVE_UP_NS,
-    PATIENCE_FACTOR,
-    PATIENCE_NS,
-    PROBE_NS,
-    DriverPort,
-    DriverRefused,
-    Filter,
 )
 from genus.can._machine import Call
 from genus.can._wire.frame import NODE_MASK, Frame

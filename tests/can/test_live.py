@@ -19,8 +19,7 @@ from genus.can import ChannelConflict, NotBound, OffTheBus, open_broker
 from genus.can._live import host as host_module
 from genus.can._live.address import parse_address
 from genus.can._live.host import LiveHost
-from genus.can._live.interface_options import interface_arguments, known_options
-from genus.can._live.interfaces import PROFILES, UNKNOWN
+from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options
 from genus.can._live.link import open_host
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import can
-from genus.can._live.error_frames import (
+from genus.can._live.received import (
     ACTIVE,
     BUS_ERROR,
     BUS_OFF,

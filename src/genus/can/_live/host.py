@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import can
-from genus.can._live.error_frames import parse_error
 from genus.can._live.interfaces import UNKNOWN, Confirmation, InterfaceProfile
 from genus.can._live.port import DriverPort, DriverRefused, Filter
+from genus.can._live.received import parse_error
 from genus.can._machine import Call, Machine
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing

@@ -1,16 +1,34 @@
-"""What python-can's interfaces tell about frames that were sent: a table, read from the source of python-can 4.6.
+"""What is known of python-can's interfaces: what they tell about frames that were sent, their options, their sockets.
 
-An interface confirms a frame by its *echo*: the controller returns the frame when it was sent. `receive_own_messages`
-asks for that; `Message.is_rx` is False for an echo where the interface marks it. `send` of most interfaces returns when
-the driver has put the frame into its queue, which says nothing.
+The table is read from the source of python-can 4.6. An interface confirms a frame by its *echo*: the controller returns
+the frame when it was sent. `receive_own_messages` asks for that; `Message.is_rx` is False for an echo where the
+interface marks it. `send` of most interfaces returns when the driver has put the frame into its queue, which says
+nothing.
+
+**Options.** Most interfaces ignore keyword arguments that they do not know, so a misspelled option would have no effect
+and nobody would notice. What an interface knows is read from its class: the parameters of its constructors, and those
+that their docstrings describe (`:param NAME:`), because some interfaces take all of them as `**kwargs`.
+
+**Datagrams.** A socket holds datagrams until the program reads them, and drops more than fit. With the system's usual
+size that is after some 200 frames: 50 ms at 5,000 frames a second, for which a busy computer may well not run a
+program. Linux counts the dropped datagrams of each socket (`drops` in `/proc/net/udp`).
 """
 
+import inspect
+import os
+import re
+import socket
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 import msgspec
+from can.interface import _get_class_for_interface
 
-from genus.errors import BusError
+import can
+from genus.can._live.address import OWN_OPTIONS, CanAddress
+from genus.errors import BusError, did_you_mean
 
 
 class Confirmation(StrEnum):
@@ -116,3 +134,107 @@ def profile_of(interface: str, confirm: str | None = None) -> InterfaceProfile:
         asks_for_echo=chosen is Confirmation.ECHO and (known.asks_for_echo or known.confirmation is Confirmation.NONE),
         returns_own=returns_own,
     )
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+_DOCUMENTED = re.compile(r":param\s+(?:[^:\n]*\s)?(\w+):")
+_COMMON = frozenset({"channel", "can_filters"})
+"""What every interface takes; one that names nothing else cannot be checked."""
+_SWITCHES = {"yes": True, "no": False}
+"""Switches are written as those of Genus; python-can knows True and False, and takes any other text as true."""
+_NOT_OPTIONS = frozenset({"self", "args", "kwargs"})
+_TIMING = frozenset(
+    name for kind in (can.BitTiming, can.BitTimingFd) for name in inspect.signature(kind).parameters if name != "strict"
+)
+"""Bit timings in registers; python-can makes a `timing` of them if they begin with the clock frequency, `f_clock`."""
+
+
+def known_options(interface: str) -> frozenset[str] | None:
+    """The options that an interface of python-can knows; None if that cannot be told.
+
+    >>> sorted(known_options("virtual"))  # doctest: +NORMALIZE_WHITESPACE
+    ['can_filters', 'channel', 'preserve_timestamps', 'protocol', 'receive_own_messages', 'rx_queue_size']
+    """
+    try:
+        cls = _get_class_for_interface(interface)
+    except (can.CanError, ImportError, NotImplementedError):
+        return None  # opening it says why
+    names = {name for each in cls.__mro__ if each is not object for name in _parameters(each)}
+    if not names - _COMMON:
+        return None
+    return frozenset(names | _TIMING if "timing" in names else names)
+
+
+def _parameters(cls: type) -> set[str]:
+    """The parameters that the constructor of one class has or describes."""
+    constructor = vars(cls).get("__init__")
+    if constructor is None:
+        return set()
+    documented = _DOCUMENTED.findall(f"{constructor.__doc__ or ''}\n{cls.__doc__ or ''}")
+    return {*inspect.signature(constructor).parameters, *documented} - _NOT_OPTIONS
+
+
+def interface_arguments(address: CanAddress) -> dict[str, Any]:
+    """The keyword arguments for the interface of an address; BusError for an option that neither it nor Genus knows.
+
+    An interface that sets the bit rate of its controller gets that of the address, unless bit timings are given.
+    """
+    known = known_options(address.interface)
+    arguments: dict[str, Any] = {
+        name: _SWITCHES.get(value, value) if name != "channel" else value for name, value in address.options.items()
+    }
+    if address.fd:
+        arguments["fd"] = True
+    if known is None:
+        return arguments
+    for name in address.options:
+        if name not in known:
+            options = sorted({*known, *OWN_OPTIONS} - {"can_filters"})
+            raise BusError(
+                f"can:{address.interface} has no option {name!r}; {did_you_mean(name, options)}"
+                f"it has {', '.join(options)}"
+            )
+    if "bitrate" in known and not {"timing", "f_clock"} & arguments.keys():
+        arguments["bitrate"] = address.timing.bitrate
+        if address.fd and "data_bitrate" in known:
+            arguments["data_bitrate"] = address.timing.data_bitrate
+    return arguments
+
+
+# -- datagrams ---------------------------------------------------------------------------------------------------------
+
+DATAGRAM_INTERFACES = frozenset({"udp_multicast"})
+BUFFER_BYTES = 4 << 20
+"""The size that is asked for: some 10,000 frames. The system may allow less (`net.core.rmem_max`)."""
+_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
+_INODE, _DROPS = 9, 12
+
+
+def enlarge_buffer(descriptor: int) -> int:
+    """Ask for more room in the socket of a descriptor; returns how many bytes it has then.
+
+    >>> with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+    ...     enlarge_buffer(made.fileno()) == made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    True
+    """
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        if same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < BUFFER_BYTES:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        return same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def lost_datagrams(descriptor: int) -> int:
+    """How many datagrams a socket has dropped; 0 where the system does not count them.
+
+    >>> with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+    ...     made.bind(("127.0.0.1", 0))
+    ...     lost_datagrams(made.fileno())
+    0
+    """
+    try:
+        inode = str(os.fstat(descriptor).st_ino)
+        rows = [line.split() for table in _TABLES if table.exists() for line in table.read_text().splitlines()[1:]]
+    except OSError:
+        return 0
+    return next((int(row[_DROPS]) for row in rows if len(row) > _DROPS and row[_INODE] == inode), 0)

@@ -13,10 +13,16 @@ from genus.bus._clock import SystemClock
 from genus.bus._link import Publisher
 from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.datagrams import DATAGRAM_INTERFACES, enlarge_buffer, lost_datagrams
 from genus.can._live.host import LiveHost
-from genus.can._live.interface_options import interface_arguments
-from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
+from genus.can._live.interfaces import (
+    DATAGRAM_INTERFACES,
+    UNKNOWN,
+    Confirmation,
+    enlarge_buffer,
+    interface_arguments,
+    lost_datagrams,
+    profile_of,
+)
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, Tap, log, log_refusal
 from genus.can._node.node import Node

@@ -18,10 +18,8 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.can._live.echoes import EchoFilter
-from genus.can._live.error_frames import ErrorReport
 from genus.can._live.interfaces import Confirmation, InterfaceProfile
-from genus.can._live.stamps import StampClock
+from genus.can._live.received import EchoFilter, ErrorReport, StampClock
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, MAILBOXES, TIME_TRIGGERED, Accept, Call, Load, Machine
 from genus.can._wire.frame import NODE_MASK, Frame, arbitration_key
 from genus.can._wire.length import Timing
