@@ -64,34 +64,38 @@ class InterfaceProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `bus.state` is PASSIVE for error passive; elsewhere it means that the interface only listens."""
     why: str
     """Where that is written in python-can, or why it is so."""
+    tried: str = "not tried"
+    """How Genus was tried with it."""
 
 
-def _echo(why: str, *, filters: int = 0, **more: bool) -> InterfaceProfile:
-    given = {"asks_for_echo": True, **more}
-    return InterfaceProfile(confirmation=Confirmation.ECHO, why=why, filters=filters, **given)
+def _echo(why: str, **more: Any) -> InterfaceProfile:
+    return InterfaceProfile(confirmation=Confirmation.ECHO, why=why, **{"asks_for_echo": True, **more})
 
 
-def _none(why: str, **more: bool) -> InterfaceProfile:
+def _none(why: str, **more: Any) -> InterfaceProfile:
     return InterfaceProfile(confirmation=Confirmation.NONE, why=why, **more)
 
 
 PROFILES: Mapping[str, InterfaceProfile] = {
     "etas": _echo("OCI_CAN_MSG_FLAG_SELFRECEPTION", polled_passive=True),
-    "gs_usb": _echo("`echo_id` of the device, always on", asks_for_echo=False, linux_errors=True),
+    "gs_usb": _echo("`echo_id` of the device, always on", asks_for_echo=False, linux_errors=True, tried="emulated"),
     "ixxat": _echo("self-reception request (`srr`); `is_rx` stays True", marks_own=False),
     "kvaser": _echo("canMSG_LOCAL_TXACK"),
     "neovi": _echo("SPY_STATUS_TX_MSG"),
     "nixnet": _echo("`echo_tx` of the session"),
     "pcan": _echo("PCAN_MESSAGE_ECHO"),
-    "socketcan": _echo("CAN_RAW_RECV_OWN_MSGS; MSG_DONTROUTE", marks_local=True, linux_errors=True, filters=512),
+    "socketcan": _echo(
+        "CAN_RAW_RECV_OWN_MSGS; MSG_DONTROUTE", marks_local=True, linux_errors=True, filters=512, tried="emulated"
+    ),
     "systec": _echo("MODE_TX_ECHO; `is_rx` stays True", marks_own=False),
     "vector": _echo("transmit receipts (XL_CAN_EV_TAG_TX_OK)"),
-    "virtual": _echo("`receive_own_messages` of the queue in memory"),
+    "virtual": _echo("`receive_own_messages` of the queue in memory", tried="in one process"),
     "udp_multicast": InterfaceProfile(
         confirmation=Confirmation.SEND,
         returns_own=True,
         marks_own=False,
         why="a datagram has left when `send` returns; there is no arbitration",
+        tried="between processes",
     ),
     "canalystii": _none("no echo"),
     "iscan": _none("no echo"),
@@ -101,7 +105,7 @@ PROFILES: Mapping[str, InterfaceProfile] = {
     "seeedstudio": _none("no echo over the serial line"),
     "serial": _none("no echo over the serial line"),
     "slcan": _none("no echo over the serial line"),
-    "socketcand": _none("the server returns no echo", linux_errors=True),
+    "socketcand": _none("the server returns no echo", linux_errors=True, tried="its protocol over a socket"),
     "usb2can": _none("no echo"),
 }
 """The interfaces of python-can by name; `cantact` and those of plugins are not known."""
@@ -111,6 +115,7 @@ UNKNOWN = InterfaceProfile(
     asks_for_echo=True,
     linux_errors=True,
     why="not known: it is asked for echoes, and the first frame shows whether they come",
+    tried="emulated",
 )
 """An interface that is not in the table."""
 
