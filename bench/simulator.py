@@ -7,7 +7,7 @@ stations run protocol code: a machine each, which wakes by its own drifting cloc
 is called with what happens; five more machines receive everything. In the rows *nodes* they are whole nodes of a world:
 20 programs publish events of three bytes on soft channels, one subscribes with a predicate, clocks are synchronised by
 the bus, and the world keeps account of every event for `outcome()`. *Crossing* is what `genus can sim` does with
-`examples/crossing.toml`: 12 nodes, 14 channels, most of them hard, so that each has slots to begin and end.
+`examples/crossing.toml`: 12 nodes and 23 channels, 8 of them hard, whose slots begin and end at all their nodes.
 
 Time is CPU time of one process on one core, without building the bus. Cases take turns, in windows of some 5,000
 frames (1,500 of nodes); *best* is the least time per frame of any window, *median* that of the window in the middle:

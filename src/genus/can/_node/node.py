@@ -176,11 +176,6 @@ class Node:
         return self._dispatcher.is_stopped
 
     @property
-    def is_error_passive(self) -> bool:
-        """Whether its controller is error passive or may soon be, as far as the driver tells."""
-        return self._errors.is_passive
-
-    @property
     def has_frames(self) -> bool:
         """Whether frames wait to be sent."""
         return bool(self._context.queue.soft_waiting or self._context.queue.fixed_waiting)
