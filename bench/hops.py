@@ -3,8 +3,9 @@
 Each case is brought to its steady state by some events; the next one is followed by `sys.setprofile`, in all threads. A
 hop is a function of `src/genus`, or one that Genus generated, that has the event in some form as an argument, variable
 or result: the event, its payload, a queue entry, a frame, a line of text, or columns with its row. Functions that
-only read the clock, set timers or hold locks are not counted. Comprehensions belong to the function around them. What a
-world counts for `outcome()` is left out.
+only read the clock, set timers or hold locks are no hops. Comprehensions belong to the function around them. What a
+world counts for `outcome()` is left out. The last line of a table also has all calls of functions of Genus meanwhile,
+those included, and in how many files they are.
 
 `python -m bench.hops [CASE ...]` prints the tables of docs/way-of-an-event.md; with `--write` it writes them there.
 """
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -32,7 +34,7 @@ SOURCE = ROOT / "src" / "genus"
 PAGE = ROOT / "docs" / "way-of-an-event.md"
 GENERATED = "generated code"
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
-STATISTICS = {"observation.py", "observer.py", "tracker.py"}
+STATISTICS = {"observation.py", "tracker.py"}
 IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "BlockRun", "DecodedPackets"}
 LINE = b" can0 100#"
 
@@ -60,15 +62,13 @@ PURPOSES = {
     "can/_live/host.py": "runs a node on an interface of python-can: sends, receives, calls handlers",
     "can/_live/interfaces.py": "what an interface tells about frames that were sent",
     "can/_live/port.py": "what waits for the driver, what the driver has, what it confirmed",
-    "can/_live/stamps.py": "time stamps of an interface to the host's clock",
-    "can/_live/echoes.py": "own frames that come back",
+    "can/_live/received.py": "time stamps, own frames that come back, error frames",
     "can/_node/channels.py": "one channel at a publisher or subscriber: payload, sequence number, frames",
-    "can/_node/context.py": "what a node wants done: frames to load, handlers to call",
     "can/_node/link.py": "a node as a link of a bus",
     "can/_node/node.py": "the middleware of one participant, without I/O",
     "can/_node/rx.py": "received frames to events",
     "can/_node/tx.py": "published events to the transmit queue",
-    "can/_node/tx_queue.py": "which event is in the mailbox, with which priority",
+    "can/_node/tx_queue.py": "which event is in the mailbox, with which priority; what a node wants done",
     "can/_sim/bus.py": "arbitration and delivery on the simulated bus",
     "can/_sim/controller.py": "mailboxes of a simulated controller",
     "can/_sim/fault_hooks.py": "how long a frame takes",
@@ -97,15 +97,20 @@ class Hop(NamedTuple):
 
 
 class Follower:
-    """State: the functions that were entered, in order, and those of them that had the event."""
+    """State: the functions that were entered, in order, those of them that had the event, and all calls."""
 
     def __init__(self) -> None:
         self.active = False
         self.entered: dict[CodeType, None] = {}
         self.having: set[CodeType] = set()
+        self.calls: Counter[CodeType] = Counter()
 
     def profile(self, frame: FrameType, what: str, result: object) -> None:
-        if not self.active or what not in ("call", "return") or _counts_only(frame):
+        if not self.active or what not in ("call", "return"):
+            return
+        if what == "call":
+            self.calls[frame.f_code] += 1
+        if _counts_only(frame):
             return
         self.entered.setdefault(frame.f_code)
         if frame.f_code not in self.having:
@@ -124,9 +129,19 @@ class Follower:
             sys.setprofile(None)
             self.active = False
 
-    def hops(self) -> list[Hop]:
+    def way(self) -> "Way":
         """The way, in the order of first calls."""
-        return [hop for code in self.entered if code in self.having and (hop := hop_of(code))]
+        hops = [hop for code in self.entered if code in self.having and (hop := hop_of(code))]
+        called = [(hop.file, times) for code, times in self.calls.items() if (hop := hop_of(code))]
+        return Way(hops, sum(times for _, times in called), len({file for file, _ in called} - {GENERATED}))
+
+
+class Way(NamedTuple):
+    """The way of an event: functions that had it, and how many calls there were meanwhile, in how many files."""
+
+    hops: list[Hop]
+    calls: int
+    files: int
 
 
 def hop_of(code: CodeType) -> Hop | None:
@@ -142,7 +157,7 @@ def _counts_only(frame: FrameType | None) -> bool:
     """Whether a call belongs to the statistics of a world."""
     while frame is not None:
         code = frame.f_code
-        if "_world" in code.co_filename and (Path(code.co_filename).name in STATISTICS or code.co_name == "matches"):
+        if "_world" in code.co_filename and Path(code.co_filename).name in STATISTICS:
             return True
         frame = frame.f_back
     return False
@@ -190,7 +205,7 @@ def in_the_simulator(follower: Follower) -> None:
         event = Loop(lane=2)
         with follower.following():
             loops.publish(event)
-            world.run("1ms")
+            world.run_ns(1_000_000)
     assert len(handled) == 4
 
 
@@ -290,7 +305,7 @@ QUICK = ("in process", "simulator")
 """The cases that take little time and are the same at every run."""
 
 
-def follow(case: str) -> list[Hop]:
+def follow(case: str) -> Way:
     """The way of one event in its steady state."""
     follower = Follower()
     threading.setprofile(follower.profile)
@@ -298,25 +313,26 @@ def follow(case: str) -> list[Hop]:
         CASES[case](follower)
     finally:
         threading.setprofile(None)
-    return follower.hops()
+    return follower.way()
 
 
-def table(hops: list[Hop]) -> str:
+def table(way: Way) -> str:
     """The way as a Markdown table: files in the order of first calls."""
     by_file: dict[str, list[str]] = {}
-    for hop in hops:
+    for hop in way.hops:
         by_file.setdefault(hop.file, []).append(f"`{hop.function.replace('.<locals>', '')}`")
     rows = [
         f"| {file if file == GENERATED else f'`{file}`'} | {PURPOSES[file]} | {', '.join(functions)} |"
         for file, functions in by_file.items()
     ]
-    return "\n".join(["| file | what it does | functions |", "|---|---|---|", *rows, "", count(hops)])
+    return "\n".join(["| file | what it does | functions |", "|---|---|---|", *rows, "", count(way)])
 
 
-def count(hops: list[Hop]) -> str:
+def count(way: Way) -> str:
     """How long the way is, in words."""
-    files = len({hop.file for hop in hops} - {GENERATED})
-    return f"Functions: {len(hops)}, in {files} files." if files else f"Functions: {len(hops)}, generated."
+    files = len({hop.file for hop in way.hops} - {GENERATED})
+    functions = f"{len(way.hops)}, in {files} files" if files else f"{len(way.hops)}, generated"
+    return f"Functions: {functions}. All calls: {way.calls:,}, in {way.files} files."
 
 
 def in_page(page: str, case: str, made: str) -> str:

@@ -4,10 +4,15 @@ A bus at 1 Mbit/s with 20 stations. Each sends 8-byte frames of its own identifi
 in turn, so that their lengths with stuff bits are those of real frames; phases are random. Five more stations receive
 everything: a frame is one release, one arbitration, five receptions and one confirmation. In the rows *hosts* the same
 stations run protocol code: a machine each, which wakes by its own drifting clock, makes a frame, loads its mailbox, and
-is called with what happens; five more machines receive everything.
+is called with what happens; five more machines receive everything. In the rows *nodes* they are whole nodes of a world:
+20 programs publish events of three bytes on soft channels, one subscribes with a predicate, clocks are synchronised by
+the bus, and the world keeps account of every event for `outcome()`. *Crossing* is what `genus can sim` does with
+`examples/crossing.toml`: 12 nodes and 23 channels, 8 of them hard, whose slots begin and end at all their nodes.
 
-Time is CPU time of one process on one core, without building the bus. Cases take turns, in windows of about 40 ms;
-*best* is the least time per frame of any window, *median* that of the window in the middle: the machine is shared.
+Time is CPU time of one process on one core, without building the bus. Cases take turns, in windows of some 5,000
+frames (1,500 of nodes); *best* is the least time per frame of any window, *median* that of the window in the middle:
+the machine is shared. *Per loop* compares the best with the passes of an empty loop of Python, also at its best: so
+many passes take as long as one frame.
 """
 
 import time
@@ -15,26 +20,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from random import Random
 from statistics import median
 
 from bench.soft_policies import POLICIES, soft_misses
 from bench.timing import markdown
+from genus import Event, Soft, UInt8, UInt16, open_bus
+from genus.can import PreparedSystem, Scenario, ScenarioRun, World, load_system
 from genus.can._machine import EVENT_TRIGGERED, Load, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import Controller
 from genus.can._sim.faults import FrameErrors
+from genus.can._sim.scheduler import SimClock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.sources import FrameSink, FrameSource, periodic
 from genus.can._wire.frame import Frame, Identifier
 
+ROOT = Path(__file__).parents[1]
+LOOP = "passes of an empty loop"
 STATIONS = 20
 LISTENERS = 5
 PAYLOADS = 64
 MEAN_FRAME_NS = 135_000
 WINDOWS = 60
 WINDOW_FRAMES = 5_000
+NODE_FRAME_NS = 95_000
+NODE_WINDOW_NS = {"nodes, 30 % load": 450_000_000, "nodes, 70 % load": 200_000_000, "crossing": 700_000_000}
+LOOP_PASSES = 500_000
 LOADS = (0.7, 0.8, 0.9, 1.0)
 SYSTEMS = 4
 
@@ -43,13 +56,14 @@ SYSTEMS = 4
 class Result:
     """One case."""
 
-    load: float
+    bus_per_s: float
+    """Frames per second of virtual time."""
     best_per_s: float
     median_per_s: float
 
     def real_time(self, frames_per_s: float) -> float:
         """How many times faster than the bus itself."""
-        return frames_per_s / (self.load * 1e9 / MEAN_FRAME_NS)
+        return frames_per_s / self.bus_per_s
 
 
 def frames_of(number: int, random: Random) -> list[Frame]:
@@ -145,14 +159,77 @@ CASES: dict[str, tuple[float, Build, Callable[[], Simulation]]] = {
 }
 
 
+class Reading(Event):
+    lane: UInt8
+    speed: UInt16
+
+
+class Publisher:
+    """State: a program that publishes periodically."""
+
+    def __init__(self, world: World, name: str, period: int, first: int) -> None:
+        self._world, self._period, self._number = world, period, 0
+        self._channel = open_bus(f"sim:{world.name}?name={name}").channel(Reading, Soft(deadline="10ms"))
+        self._channel.announce()
+        world.at_ns(world.now_ns + first, self.publish)
+
+    def publish(self) -> None:
+        self._world.at_ns(self._world.now_ns + self._period, self.publish)
+        self._number = self._number + 1 & 0xFFFF
+        self._channel.publish(Reading(lane=2 + self._number % 3, speed=self._number))
+
+
+def ignore(event: Reading) -> None:
+    """Handle an event; the world counts it."""
+
+
+def nodes(load: float) -> World:
+    """Make a world of whole nodes, in which all programs publish."""
+    world = World(f"bench {load}", catalog=[Reading], trace=False)
+    open_bus(f"sim:{world.name}?name=logger").collection(Reading).subscribe(ignore, where="lane > 3")
+    period = round(STATIONS * NODE_FRAME_NS / load)
+    for number in range(STATIONS):
+        Publisher(world, f"sensor-{number}", period, 1 + number * period // STATIONS)
+    world.run_ns(100_000_000)
+    return world
+
+
+def crossing() -> World:
+    """Begin the scenario of the example, which lasts longer than it is measured."""
+    prepared = PreparedSystem.of(load_system(ROOT / "examples" / "crossing.toml"))
+    run = ScenarioRun(Scenario(prepared=prepared, seed=1, duration=3600.0))
+    run.start()
+    return run.world
+
+
+WORLDS: dict[str, Callable[[], World]] = {
+    "nodes, 30 % load": partial(nodes, 0.3),
+    "nodes, 70 % load": partial(nodes, 0.7),
+    "crossing": crossing,
+}
+
+
 def run(windows: int = WINDOWS) -> dict[str, Result]:
-    """Measure all cases in turn."""
+    """Measure all cases in turn, and the loop beside them."""
     simulations = {name: built(name) for name in CASES}
-    times: dict[str, list[float]] = {name: [] for name in CASES}
+    worlds = {name: make() for name, make in WORLDS.items()}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in (*CASES, *WORLDS)}
+    passes = []
     for _ in range(windows):
         for name, simulation in simulations.items():
             times[name].append(window(simulation, CASES[name][0]))
-    return {name: Result(CASES[name][0], 1 / min(taken), 1 / median(taken)) for name, taken in times.items()}
+        for name, world in worlds.items():
+            times[name].append(measured(world.simulation.bus, NODE_WINDOW_NS[name], world.run_ns))
+        passes.append(loop_time())
+    for world in worlds.values():
+        world.close()
+    results = {name: _result(taken) for name, taken in times.items()}
+    return results | {LOOP: Result(1e9, 1 / min(passes), 1 / median(passes))}
+
+
+def _result(taken: list[tuple[float, float]]) -> Result:
+    costs = [cost for cost, _ in taken]
+    return Result(median(rate for _, rate in taken), 1 / min(costs), 1 / median(costs))
 
 
 def built(name: str) -> Simulation:
@@ -163,30 +240,41 @@ def built(name: str) -> Simulation:
     return simulation
 
 
-def window(simulation: Simulation, load: float) -> float:
-    """CPU seconds per frame over a stretch of virtual time."""
+def window(simulation: Simulation, load: float) -> tuple[float, float]:
+    """CPU seconds per frame over a stretch of virtual time, and frames per second of that."""
     if simulation.trace is not None:
         simulation.trace.passages.clear()
-    before, until = simulation.bus.frames, simulation.now + round(WINDOW_FRAMES * MEAN_FRAME_NS / load)
+    span_ns = round(WINDOW_FRAMES * MEAN_FRAME_NS / load)
+    return measured(simulation.bus, span_ns, lambda span: simulation.run(simulation.now + span))
+
+
+def measured(bus: SimBus, span_ns: int, run: Callable[[int], object]) -> tuple[float, float]:
+    before, started = bus.frames, time.process_time()
+    run(span_ns)
+    frames = bus.frames - before
+    return (time.process_time() - started) / frames, frames * 1e9 / span_ns
+
+
+def loop_time() -> float:
+    """CPU seconds of one pass of a loop."""
     started = time.process_time()
-    simulation.run(until)
-    return (time.process_time() - started) / (simulation.bus.frames - before)
+    for _ in range(LOOP_PASSES):
+        pass
+    return (time.process_time() - started) / LOOP_PASSES
 
 
 def table(results: dict[str, Result]) -> str:
-    """Frames per second, and times faster than the bus."""
-    rows = [
-        [
-            name,
-            *(
-                cell
-                for rate in (result.best_per_s, result.median_per_s)
-                for cell in (f"{rate:,.0f}", f"{result.real_time(rate):.0f}×")
-            ),
-        ]
-        for name, result in results.items()
-    ]
-    return markdown(["case", "best frames/s", "real time", "median frames/s", "real time"], rows)
+    """Frames per second, times faster than the bus, and passes of a loop that take as long as a frame."""
+    rows = []
+    for name, result in results.items():
+        best, middle = result.best_per_s, result.median_per_s
+        if name == LOOP:
+            rows.append([name, f"{best:,.0f}", "", f"{middle:,.0f}", "", "1"])
+            continue
+        faster = [f"{result.real_time(rate):.{0 if result.real_time(rate) >= 10 else 1}f}×" for rate in (best, middle)]
+        per_loop = f"{results[LOOP].best_per_s / best:,.0f}"
+        rows.append([name, f"{best:,.0f}", faster[0], f"{middle:,.0f}", faster[1], per_loop])
+    return markdown(["case", "best frames/s", "real time", "median frames/s", "real time", "per loop"], rows)
 
 
 def soft_table(seconds: float = 5.0) -> str:

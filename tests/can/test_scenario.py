@@ -18,8 +18,7 @@ from genus.can._plan import System, load_system, parse_system
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.trace import Trace
 from genus.can._wire.payload import PayloadCodec
-from genus.can._world.releases import Pattern, Rounds, releases
-from genus.can._world.synthetic_types import SHORTEST, stand_in, with_types
+from genus.can._world.synthetic import SHORTEST, Pattern, Rounds, releases, stand_in, with_types
 from genus.catalog import Catalog
 from genus.cli._can_sim import sim
 from genus.errors import BusError, PlanError

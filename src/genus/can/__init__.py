@@ -115,8 +115,8 @@ if TYPE_CHECKING:
     from genus.can._world.nodes import NodeCondition, NodeRole, NodeState, NodeSubscription
     from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
     from genus.can._world.programs import NodeDown
-    from genus.can._world.releases import PATTERNS, Pattern
     from genus.can._world.scenario import PreparedSystem, Scenario, ScenarioRun, simulate
+    from genus.can._world.synthetic import PATTERNS, Pattern
     from genus.can._world.tracker import EventRecord
     from genus.can._world.world import Clocks, Program, World
 
@@ -323,7 +323,7 @@ if not TYPE_CHECKING:
         _world__nodes="NodeCondition NodeRole NodeState NodeSubscription",
         _world__outcome="BandResult ChannelResult Outcome Summary",
         _world__programs="NodeDown",
-        _world__releases="PATTERNS Pattern",
+        _world__synthetic="PATTERNS Pattern",
         _world__scenario="PreparedSystem Scenario ScenarioRun simulate",
         _world__tracker="EventRecord",
         _world__world="Clocks Program World",

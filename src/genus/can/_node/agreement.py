@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from genus.can._node.channels import Interest, TxChannel
-from genus.can._node.context import Context
 from genus.can._node.rx import Receiver
 from genus.can._node.tx import Transmitter
+from genus.can._node.tx_queue import Context
 from genus.can._protocol.catalog_queries import CatalogServer
 from genus.can._protocol.messages import (
     Heartbeat,

@@ -18,6 +18,7 @@ R = TypeVar("R")
 log = logging.getLogger("genus.can")
 
 Tap = Callable[[Event, int | None], object]
+CLOSED = "the bus is closed"
 BINDING_S = 5.0
 """How long a program waits for its number, the catalog and the binding of a channel."""
 
@@ -77,7 +78,7 @@ class NodeLink(Link):
                 f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values; "
                 "publish the state again from time to time, or when it is requested"
             )
-        publisher = NodePublisher(self, cls, qos, on_trouble or log_refusal, carries)
+        publisher = NodePublisher(self, cls, qos, self.publisher_handler(cls, on_trouble), carries)
         publisher.announcement = made = self.driver.call(publisher.announce)
         self.driver.wait_for(lambda: made.state != "binding", BINDING_S)
         if made.state != "ready":
@@ -86,6 +87,10 @@ class NodeLink(Link):
             raise BusError(f"{name_of(cls)} cannot be announced: {reason}")
         self._publishers[publisher] = None
         return publisher
+
+    def publisher_handler(self, cls: type, on_trouble: TroubleHandler | None) -> TroubleHandler:
+        """What gets the troubles of a publisher."""
+        return on_trouble or log_refusal
 
     def send(self, event: Event) -> None:
         """Publish on the channel of the event's type, which is announced without real time if it was not yet."""
@@ -101,7 +106,10 @@ class NodeLink(Link):
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish on an announced channel."""
-        self.driver.call(partial(self.node.publish, event, loop_back=loop_back))
+        node, driver = self._node, self._driver
+        if node is None or driver is None:
+            raise BusError(CLOSED)
+        driver.call(partial(node.publish, event, loop_back=loop_back))
 
     def withdraw(self, publisher: "NodePublisher") -> None:
         """End an announcement."""
@@ -275,7 +283,7 @@ T = TypeVar("T")
 
 def _opened(part: T | None) -> T:
     if part is None:
-        raise BusError("the bus is closed")
+        raise BusError(CLOSED)
     return part
 
 

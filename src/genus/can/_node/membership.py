@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from genus.bus._qos import Hard, QoS, Soft
 from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
-from genus.can._node.context import Context
 from genus.can._node.rx import Receiver
 from genus.can._node.troubles import NumberLost
 from genus.can._node.tx import Transmitter
+from genus.can._node.tx_queue import Context
 from genus.can._protocol.binding import BindingClient
 from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient

@@ -13,12 +13,10 @@ from typing import Protocol
 from genus.bus._qos import QoS
 from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
-from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorState
 from genus.can._node.membership import Membership
 from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
-from genus.can._node.slots import BusTime, OwnTime, SlotDispatcher
+from genus.can._node.slots import BusTime, ErrorState, OwnTime, SlotDispatcher
 from genus.can._node.troubles import (
     ErrorActive,
     ErrorPassive,
@@ -29,6 +27,7 @@ from genus.can._node.troubles import (
     TroubleHandler,
 )
 from genus.can._node.tx import Transmitter
+from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.etags import EtagSource, MemoryEtags
@@ -40,6 +39,8 @@ from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event
 
+NEVER = 1 << 62
+"""A reading that no clock reaches."""
 SYNC_PERIOD_NS = 20_000_000
 """How often clocks are synchronised; the same for all nodes of a bus."""
 
@@ -130,6 +131,7 @@ class Node:
         self._errors = ErrorState()
         self._told_errors = _ErrorNotice.NONE
         self.tx = Transmitter(name, slots, context, self._dispatcher, self.rx.loop_back, self._errors)
+        self.tx.granularity_ns = granularity_ns
         self._membership = Membership(
             uid,
             context,
@@ -143,9 +145,15 @@ class Node:
             seed=seed,
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
-        own = (self._dispatcher, self.tx.reporter, self.tx.recovery)
-        timed = (*asking, self._membership.agreement, self._clock, *own)
-        self._timed: list[_Timed] = [each for each in timed if each is not None]
+        clock = () if self._clock is None else (self._clock,)
+        first, last = (*asking, self._membership.agreement, *clock), (self.tx.reporter, self.tx.recovery)
+        self._timed: tuple[_Timed, ...] = (*first, *last)
+        self._in_order: tuple[_Timed, ...] = (*first, self._dispatcher, *last)
+        """In this order they are woken at one instant."""
+        self._protocols_at = NEVER
+        """When the first timer of the protocols is due."""
+        self._slots_at: int | None = None
+        """When a slot begins or ends next."""
 
     @property
     def number(self) -> int | None:
@@ -168,11 +176,6 @@ class Node:
         return self._dispatcher.is_stopped
 
     @property
-    def is_error_passive(self) -> bool:
-        """Whether its controller is error passive or may soon be, as far as the driver tells."""
-        return self._errors.is_passive
-
-    @property
     def has_frames(self) -> bool:
         """Whether frames wait to be sent."""
         return bool(self._context.queue.soft_waiting or self._context.queue.fixed_waiting)
@@ -182,11 +185,16 @@ class Node:
         """Notices of the protocols, by kind."""
         return self._membership.notices
 
+    def _begin(self, now: int) -> None:
+        """Begin an input that may set timers of the protocols."""
+        self._context.now, self._context.timers_changed = now, True
+
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def start(self, now: int) -> None:
         """Join the bus."""
-        self._context.now, self._started = now, True
+        self._begin(now)
+        self._started = True
         if self._clock is not None:
             self._clock.listen(now)
         self._membership.start()
@@ -204,7 +212,7 @@ class Node:
 
         `carries` names the context attributes (`time`, `place`, ...) that its events have, for the size of frames.
         """
-        self._context.now = now
+        self._begin(now)
         known = self.tx.channels.get(cls)
         announcement = self.tx.announce(cls, qos, on_trouble, carries)
         if known is None:
@@ -225,13 +233,13 @@ class Node:
 
     def withdraw(self, announcement: Announcement, now: int) -> None:
         """End an announcement."""
-        self._context.now = now
+        self._begin(now)
         if self.tx.withdraw(announcement):
             self._membership.unbind(announcement.channel)
 
     def subscribe(self, subscription: Subscription, now: int, *, on_trouble: TroubleHandler | None = None) -> Interest:
         """Receive events of the classes that a subscription accepts; `on_event` gets them."""
-        self._context.now = now
+        self._begin(now)
         self._membership.register_classes(subscription)
         interest = Interest(subscription, on_trouble)
         self.rx.add(interest)
@@ -240,18 +248,18 @@ class Node:
 
     def cancel(self, interest: Interest, now: int) -> None:
         """End a subscription."""
-        self._context.now = now
+        self._begin(now)
         self.rx.remove(interest)
         self._membership.remove(interest)
 
     def use(self, catalog: Catalog, now: int) -> None:
         """Use a catalog that is new or has grown."""
-        self._context.now = now
+        self._begin(now)
         self._membership.use(catalog)
 
     def close(self, now: int) -> None:
         """Withdraw all announcements, with final reports."""
-        self._context.now = now
+        self._begin(now)
         for channel in list(self.tx.channels.values()):
             for announcement in list(channel.announcements):
                 self.withdraw(announcement, now)
@@ -278,7 +286,9 @@ class Node:
         etag = frame.id & ETAG_MASK
         if etag >= RESERVED_ETAGS:
             self.rx.receive(frame)
-        elif etag in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
+            return
+        self._context.timers_changed = True
+        if etag in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
             if self._clock is not None:
                 self._clock.receive(frame, now)
                 self._dispatcher.watch(now)
@@ -302,13 +312,15 @@ class Node:
             self.tx.hard_frame_sent(frame)
             self._context.queue.frame_deferred()
             return
-        if self._clock is not None and frame.etag < RESERVED_ETAGS:
-            self._clock.sent(frame, now)
+        if frame.id & ETAG_MASK < RESERVED_ETAGS:
+            self._context.timers_changed = True
+            if self._clock is not None:
+                self._clock.sent(frame, now)
         self._context.queue.frame_sent(frame, now)
 
     def failed(self, frame: Frame, now: int) -> None:
         """A frame of this node was corrupted."""
-        self._context.now = now
+        self._begin(now)
         if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_failed(frame)
             self._context.queue.frame_deferred()
@@ -332,7 +344,7 @@ class Node:
 
     def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         """A driver has not confirmed a frame in time."""
-        self._context.now = now
+        self._begin(now)
         if not gone:
             self.tx.report_to_all(NotConfirmed(now))
         elif frame.id >> PRIORITY_SHIFT:
@@ -344,13 +356,13 @@ class Node:
 
     def error_passive(self, now: int, passive: bool) -> None:
         """The controller is error passive or may soon be, or is error active again: hard slots stop, or resume."""
-        self._context.now = now
+        self._begin(now)
         self._errors.is_passive = passive
         self._check_errors()
 
     def bus_off(self, now: int) -> None:
         """The controller is off the bus."""
-        self._context.now = now
+        self._begin(now)
         self._context.queue.mailbox_emptied()
         self.tx.report_to_all(OffTheBus(now))
         self._errors.is_off = True
@@ -358,7 +370,7 @@ class Node:
 
     def bus_on(self, now: int) -> None:
         """The controller is back on the bus."""
-        self._context.now = now
+        self._begin(now)
         self._errors.is_off = False
         self._check_errors()
         if self._clock is not None:
@@ -369,18 +381,36 @@ class Node:
     @property
     def wake_at(self) -> int | None:
         """When the next timer is due."""
-        found = self._context.queue.wake_at
-        for each in self._timed:
-            at = each.wake_at
-            if at is not None and (found is None or at < found):
-                found = at
-        return found
+        context = self._context
+        if context.timers_changed:
+            context.timers_changed = False
+            self._protocols_at = NEVER
+            for each in self._timed:
+                at = each.wake_at
+                if at is not None and at < self._protocols_at:
+                    self._protocols_at = at
+            self._slots_at = self._dispatcher.wake_at
+        found, slots_at, events_at = self._protocols_at, self._slots_at, context.queue.wake_at
+        if slots_at is not None and slots_at < found:
+            found = slots_at
+        if events_at is not None and events_at < found:
+            return events_at
+        return None if found == NEVER else found
 
     def wake(self, now: int) -> None:
-        """Handle the timers that are due."""
-        self._context.now = now
-        self._context.queue.wake(now)
-        for each in self._timed:
+        """Handle the timers that are due; a live driver calls it also to say what time it is."""
+        context = self._context
+        context.now = now
+        events_at, slots_at = context.queue.wake_at, self._slots_at
+        if events_at is not None and events_at <= now:
+            context.queue.wake(now)
+        if not context.timers_changed and self._protocols_at > now:
+            if slots_at is not None and slots_at <= now:
+                self._dispatcher.wake(now)
+                self._slots_at = self._dispatcher.wake_at
+            return
+        context.timers_changed = True
+        for each in self._in_order:
             at = each.wake_at
             if at is not None and at <= now:
                 each.wake(now)

@@ -1,6 +1,7 @@
 """Reports: publishers send the counters of their channels once a second, so that receivers know what they missed.
 
-Before the first report, and when a node joins, they send the signature of the channel: what its events are.
+Before the first report, and when a node joins, they send the signature of the channel: what its events are. A node
+whose controller has too many errors sends empty reports, by which it recovers.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,7 +10,7 @@ from functools import partial
 import msgspec
 
 from genus.can._node.channels import TxChannel
-from genus.can._node.context import Context
+from genus.can._node.tx_queue import Context
 from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolEtag
 
 REPORT_NS = 1_000_000_000
@@ -17,6 +18,10 @@ SOON_NS = 5_000_000
 """Delay of the reports that are sent because a node joined the bus."""
 PAUSE_NS = 200_000_000
 """Minimum time between such reports."""
+PAUSE_FRAMES = 1
+"""How long to wait after an empty report that was sent, in longest frames."""
+FIRST_RETRY_FRAMES, LAST_RETRY_FRAMES = 4, 32
+"""How long to wait after one that failed; twice as long after each further one, up to the last."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -83,7 +88,7 @@ class Reporter:
         renew = partial(self._frame, channel)
         self._context.queue.add_frame(renew(), partial(self._sent, channel, on_sent), renew)
         if self.wake_at is None:
-            self.wake_at = self._context.now + REPORT_NS
+            self.wake_at, self._context.timers_changed = self._context.now + REPORT_NS, True
 
     def report_soon(self) -> None:
         """A node joined the bus and does not know the channels yet: sign and report them soon."""
@@ -114,3 +119,57 @@ class Reporter:
         missed = counts.missed + counts.failed
         report = Report(channel.etag, channel.segmented, channel.reported, missed, counts.expired)
         return Frame(Identifier(Priority.SYSTEM, self._context.queue.number, ProtocolEtag.REPORT).pack(), report.pack())
+
+
+class ErrorRecovery:
+    """State: sends empty reports with the lowest priority while the controller has too many errors.
+
+    Each frame that is sent lowers the controller's error counter. A node that sends little but hard events would else
+    not recover for minutes; so it does on an idle bus before its next slot. Receivers ignore an empty report. There are
+    pauses between them, so that a station that is off the bus finds the idle time it needs to come back; one that fails
+    is repeated later and later, because the bus may be disturbed for a while.
+    """
+
+    def __init__(self, context: Context, is_needed: Callable[[], bool]) -> None:
+        self._context = context
+        self._is_needed = is_needed
+        self._frame: Frame | None = None
+        self._retry_frames = FIRST_RETRY_FRAMES
+        self.wake_at: int | None = None
+
+    def start(self) -> None:
+        """Begin to recover, unless that is under way."""
+        if self._frame is None and self.wake_at is None:
+            self._send()
+
+    def stop(self) -> None:
+        """What was queued is gone."""
+        self._frame, self.wake_at = None, None
+
+    def frame_failed(self, frame: Frame) -> None:
+        """A frame was corrupted: if it is an empty report, send another one later."""
+        if frame is self._frame:
+            self._context.queue.remove_frame(frame)
+            self._pause(self._retry_frames)
+            self._retry_frames = min(2 * self._retry_frames, LAST_RETRY_FRAMES)
+
+    def wake(self, now: int) -> None:
+        """The pause is over."""
+        if self.wake_at is not None and self.wake_at <= now:
+            self.wake_at = None
+            self._send()
+
+    def _send(self) -> None:
+        if self._is_needed():
+            queue = self._context.queue
+            self._frame = Frame(Identifier(Priority.BULK, queue.number, ProtocolEtag.REPORT).pack())
+            queue.add_frame(self._frame, self._sent)
+
+    def _sent(self, now: int) -> None:
+        self._retry_frames = FIRST_RETRY_FRAMES
+        self._pause(PAUSE_FRAMES)
+
+    def _pause(self, frames: int) -> None:
+        self._frame = None
+        if self._is_needed():
+            self.wake_at = self._context.now + frames * self._context.queue.level_ns

@@ -59,6 +59,8 @@ class Receiver:
         self._on_event = on_event
         self.on_received: Callable[[Event, int], object] | None = None
         """Is called too, with the event and the number of the node that sent it."""
+        self.observer: Callable[[Event, int | None], object] | None = None
+        """Is called in place of `on_event`, with the event and the identifier of its last frame; None: its own."""
         self.agrees: Callable[[int, int, int], bool | None] | None = None
         """Says whether the events of a node with an event tag are what the catalog says; None: all are."""
         self._catalog: Catalog | None = None
@@ -133,7 +135,7 @@ class Receiver:
             if cls is not None and interest.subscription.accepts(cls):
                 channel = self._channel(slot.event, cls)
                 if all(receiver.slot is not slot for receiver in channel.slot_receivers):
-                    deliver = partial(self._deliver, channel, slot.number)
+                    deliver = partial(self._deliver_due, channel, slot.number)
                     receiver = SlotReceiver(slot, deliver, partial(self._missing, channel))
                     channel.slot_receivers.append(receiver)
                     self._dispatcher.join(receiver, self._context.now)
@@ -170,15 +172,16 @@ class Receiver:
             self.dropped["unknown event tag"] += 1
             return
         channel, bits = found
-        publisher = self._publisher(channel, frame.id >> NODE_SHIFT & 0x7F)
-        if not publisher.agreed and not self._agrees_with(channel, publisher, frame.id >> NODE_SHIFT & 0x7F):
+        node = frame.id >> NODE_SHIFT & 0x7F
+        publisher = channel.publishers.get(node) or self._publisher(channel, node)
+        if not publisher.agreed and not self._agrees_with(channel, publisher, node):
             return
         if publisher.segmented is None:
             self.dropped["publisher that did not say yet whether it segments"] += 1
             return
         payload = self._reassembler.receive(frame, self._context.now) if publisher.segmented else frame.data
         if payload:
-            self._accept(channel, publisher, bits, payload, frame)
+            self._accept(channel, publisher, node, bits, payload, frame.id)
         elif payload is not None:
             self.dropped["empty"] += 1
 
@@ -230,14 +233,16 @@ class Receiver:
         self._by_etag[etag] = found
         return found
 
-    def _accept(self, channel: RxChannel, publisher: SequenceTracker, bits: int, payload: bytes, frame: Frame) -> None:
+    def _accept(
+        self, channel: RxChannel, publisher: SequenceTracker, node: int, bits: int, payload: bytes, identifier: int
+    ) -> None:
         gap = publisher.accept(payload[0] >> 5, payload, self._context.now, counting=channel.counts_losses)
         if gap < 0:
             self.dropped["repeated"] += 1
             return
-        is_hard = not frame.id >> PRIORITY_SHIFT
+        is_hard = not identifier >> PRIORITY_SHIFT
         if gap and not (is_hard and _is_periodic(channel)):
-            self._report(channel.interests, EventsLost(channel.name, frame.id >> NODE_SHIFT & 0x7F, gap))
+            self._report(channel.interests, EventsLost(channel.name, node, gap))
         event = channel.layout.decode(bits, payload)
         if isinstance(event, Rejected):
             self.dropped[f"not a {channel.name}: {event.reason}"] += 1
@@ -246,14 +251,19 @@ class Receiver:
             for name, value in unread_values(event).items():
                 self.unread.add(channel.name, name, bytes(value), lambda: "the class here does not have it")
         if is_hard and channel.slot_receivers:
-            self._keep_until_due(_of_node(channel.slot_receivers, frame.id >> NODE_SHIFT & 0x7F), event)
+            self._keep_until_due(_of_node(channel.slot_receivers, node), event, identifier)
         else:
-            self._deliver(channel, frame.id >> NODE_SHIFT & 0x7F, event)
+            self._deliver(channel, node, event, identifier)
 
-    def _deliver(self, channel: RxChannel, node: int | None, event: Event) -> None:
+    def _deliver_due(self, channel: RxChannel, node: int, kept: tuple[Event, int | None]) -> None:
+        self._deliver(channel, node, *kept)
+
+    def _deliver(self, channel: RxChannel, node: int | None, event: Event, identifier: int | None) -> None:
         if not channel.interests:
             return
-        if self._on_event is not None:
+        if self.observer is not None:
+            self._context.call(self.observer, event, identifier)
+        elif self._on_event is not None:
             self._context.call(self._on_event, event)
         if self.on_received is not None and node is not None:
             self._context.call(self.on_received, event, node)
@@ -265,9 +275,9 @@ class Receiver:
         if channel is None or not channel.interests:
             return
         if slot is not None and channel.slot_receivers:
-            self._keep_until_due([each for each in channel.slot_receivers if each.slot is slot], event)
+            self._keep_until_due([each for each in channel.slot_receivers if each.slot is slot], event, None)
         else:
-            self._deliver(channel, None, event)
+            self._deliver(channel, None, event, None)
 
     def _find_own(self, cls: type[Event]) -> RxChannel | None:
         name = name_of(cls)
@@ -296,7 +306,7 @@ class Receiver:
 
     # -- hard --------------------------------------------------------------------------------------------------------
 
-    def _keep_until_due(self, receivers: Iterable[SlotReceiver], event: Event) -> None:
+    def _keep_until_due(self, receivers: Iterable[SlotReceiver], event: Event, identifier: int | None) -> None:
         if not self._dispatcher.running:
             self.dropped["hard, while the clock is not good enough"] += 1
             return
@@ -304,7 +314,7 @@ class Receiver:
         for receiver in receivers:
             occurrence = occurrence_at(receiver.slot, instant)
             if occurrence is not None:
-                if not receiver.put(event, occurrence):
+                if not receiver.put((event, identifier), occurrence):
                     self.dropped["repeated"] += 1
                 return
         self.dropped["hard, outside its slot"] += 1

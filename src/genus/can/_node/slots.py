@@ -12,7 +12,6 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
-from genus.can._node.error_state import ErrorState
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import NODE_SHIFT, Frame
 
@@ -89,20 +88,21 @@ class SlotDispatcher:
         self._users: dict[SlotUser, None] = {}
         self.running = False
         self._has_reported_stop = False
+        self.allowed_ns = 0
+        """The worst precision with which slots do not overlap."""
 
     @property
     def is_stopped(self) -> bool:
         """Whether there are slots, and they are not used."""
         return bool(self._users) and not self.running
 
-    @property
-    def allowed_ns(self) -> int:
-        """The worst precision with which slots do not overlap."""
-        return min((each.slot.gap_ns for each in self._users), default=0) // 2
+    def _set_users(self, users: "dict[SlotUser, None]") -> None:
+        self._users = users
+        self.allowed_ns = min((each.slot.gap_ns for each in users), default=0) // 2
 
     def join(self, user: SlotUser, now: int) -> None:
         """Use a slot from its next start on."""
-        self._users[user] = None
+        self._set_users({**self._users, user: None})
         if self.running:
             self._schedule(user, self.time.global_time(now))
         else:
@@ -111,7 +111,7 @@ class SlotDispatcher:
 
     def leave(self, user: SlotUser) -> None:
         """Use a slot no more."""
-        self._users.pop(user, None)
+        self._set_users({each: None for each in self._users if each is not user})
         self._agenda = sorted(entry for entry in self._agenda if entry[3] is not user)
 
     def watch(self, now: int) -> None:
@@ -188,6 +188,27 @@ class _Step(IntEnum):
     BEGIN = 3
 
 
+class ErrorState:
+    """State: whether the controller is error passive (or has raised its warning), and whether it is off the bus.
+
+    A controller that is error passive is suspended for 8 bits after each of its frames, in which another station may
+    begin one, so an event could be too late for a slot that is not planned for that. By the policy `stop` a node
+    therefore promises nothing from the warning of its controller on, which comes several failures before; if a slot
+    allows more failures than that, it is longer. Events are still sent, as long as a frame that starts can end within
+    the slot.
+    """
+
+    __slots__ = ("is_off", "is_passive")
+
+    def __init__(self) -> None:
+        self.is_passive = False
+        self.is_off = False
+
+    def allows(self, slot: Slot) -> bool:
+        """Whether an event in a slot that starts now is promised: the slot has time for all failures it allows."""
+        return not self.is_off and (not self.is_passive or slot.error_passive != "stop")
+
+
 class SlotSender:
     """State: a publisher's message buffer, and the attempts to send the event that was in it when the slot began."""
 
@@ -201,10 +222,15 @@ class SlotSender:
         *,
         commit: Callable[[], None] = lambda: None,
         on_unknown: Callable[[Any], None] = lambda event: None,
+        time: BusTime | None = None,
+        granularity_ns: int = 0,
         fd: bool = False,
         errors: ErrorState | None = None,
     ) -> None:
-        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot."""
+        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot.
+
+        `granularity_ns` is how late a driver may report that a frame was sent.
+        """
         self.slot = slot
         self.number = 0
         self._load = load
@@ -212,13 +238,14 @@ class SlotSender:
         self._on_sent = on_sent
         self._on_failed, self._on_unknown = on_failed, on_unknown
         self._commit = commit
+        self._time, self._granularity_ns = time or OwnTime(), granularity_ns
+        self._start = 0
         self._fd = fd
         self._errors = errors or ErrorState()
         self._buffer: _Buffered | None = None
         self._event: Any = None
         self._frames: list[Frame] = []
         self._attempts = 0
-        self._deadline = 0
         self._closed = self._overdue = self._stopped = False
         self._in_driver: Frame | None = None
         """The frame of the event in progress that a driver has."""
@@ -255,8 +282,7 @@ class SlotSender:
         self._event = written.event
         identifier = self.number << NODE_SHIFT | written.etag
         self._frames = [Frame(identifier, piece, self._fd) for piece in reversed(self._render(written.payload))]
-        self._attempts, self._closed, self._overdue = 0, False, False
-        self._deadline = start + self.slot.length_ns
+        self._attempts, self._closed, self._overdue, self._start = 0, False, False, start
         self._load(self._frames[-1])
         return None if self._errors.allows(self.slot) else self.slot.closes_ns
 
@@ -266,13 +292,13 @@ class SlotSender:
             self._closed = True
             self._load(None)
 
-    def sent(self, frame: Frame) -> bool:
+    def sent(self, frame: Frame, now: int) -> bool:
         """A frame was sent; if it is of this slot, go on with the next one, or report the event as sent.
 
         If the slot was over before, it is reported with the deadline that it missed.
         """
         if pending := self._take_pending(frame):
-            self._on_sent(pending.event, pending.deadline)
+            self._report_sent(pending.event, pending.start, now)
             return True
         if not self._frames or frame is not self._frames[-1]:
             return False
@@ -284,8 +310,17 @@ class SlotSender:
         else:
             event, self._event = self._event, None
             self._commit()
-            self._on_sent(event, self._deadline if self._overdue else None)
+            self._report_sent(event, self._start, now)
         return True
+
+    def _report_sent(self, event: Any, start: int, now: int) -> None:
+        """Report an event as sent in its slot, or after its deadline, or neither if the driver's times do not tell."""
+        deadline = start + self.slot.length_ns
+        after = self._time.global_time(now) - deadline
+        if 0 < after <= self._granularity_ns:
+            self._on_unknown(event)
+        else:
+            self._on_sent(event, deadline if after > 0 else None)
 
     def taken(self, frame: Frame) -> bool:
         """A driver took a frame; returns whether it is of this slot."""
@@ -368,7 +403,7 @@ class SlotSender:
         if has_last:
             if self._pending is not None:
                 self._on_unknown(self._pending.event)
-            self._pending = _Pending(frames[0], event, self._attempts, self._deadline)
+            self._pending = _Pending(frames[0], event, self._attempts, self._start)
             self._commit()
         else:
             self._on_failed(event, self._attempts)
@@ -380,7 +415,8 @@ class _Pending(NamedTuple):
     frame: Frame
     event: Any
     attempts: int
-    deadline: int
+    start: int
+    """When its slot began."""
 
 
 class _Buffered(NamedTuple):

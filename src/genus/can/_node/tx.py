@@ -6,10 +6,8 @@ from functools import partial
 
 from genus.bus._qos import Hard, NonReal, QoS, Soft
 from genus.can._node.channels import Announcement, TxChannel, trouble_calls
-from genus.can._node.context import Context
-from genus.can._node.error_state import ErrorRecovery, ErrorState
-from genus.can._node.reports import Reporter
-from genus.can._node.slots import SlotDispatcher, SlotSender
+from genus.can._node.reports import ErrorRecovery, Reporter
+from genus.can._node.slots import ErrorState, SlotDispatcher, SlotSender
 from genus.can._node.troubles import (
     DeadlineMissed,
     ErrorPassive,
@@ -24,7 +22,7 @@ from genus.can._node.troubles import (
     TroubleHandler,
     WrongCatalog,
 )
-from genus.can._node.tx_queue import OutgoingEvent
+from genus.can._node.tx_queue import Context, OutgoingEvent
 from genus.can._plan.calendar import Slot
 from genus.can._plan.units import format_bound
 from genus.can._wire.frame import Frame, Priority
@@ -50,6 +48,8 @@ class Transmitter:
         errors: ErrorState,
     ) -> None:
         self.channels: dict[type, TxChannel] = {}
+        self.granularity_ns = 0
+        """How late the times of inputs may be."""
         self._name = name
         self._slots = [slot for slot in slots if slot.node == name]
         self._context = context
@@ -108,6 +108,8 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 commit=channel.commit,
+                time=self._dispatcher.time,
+                granularity_ns=self.granularity_ns,
                 on_unknown=partial(self._hard_unknown, channel),
                 fd=self._context.fd,
                 errors=self._errors,
@@ -214,25 +216,22 @@ class Transmitter:
         channel.published_at = instant
 
     def _enqueue(self, channel: TxChannel, event: Event, etag: int, payload: bytes, loop_back: bool) -> None:
-        self._check_room(channel)
+        queue, is_soft = self._context.queue, isinstance(channel.qos, Soft)
+        if (queue.soft_waiting if is_soft else queue.fixed_waiting) >= MAX_QUEUE:
+            problem = QueueFull(f"{MAX_QUEUE} events wait in this node; {channel.name} must be published slower")
+            problem.queue = queue
+            raise problem
         on_sent, on_dropped = partial(self._sent, channel, event, loop_back), partial(self._dropped, channel, event)
         sizes = channel.frame_sizes(len(payload))
         outgoing = OutgoingEvent(channel, etag, payload, sizes, on_sent, on_dropped, self._context.fd)
         outgoing.on_unknown = partial(self._unknown, channel, event, loop_back)
         channel.counts.published += 1
         channel.waiting += 1
-        if isinstance(channel.qos, Soft):
+        if is_soft:
             self._enqueue_soft(channel, event, outgoing, loop_back)
         else:
             outgoing.priority = Priority.BULK if channel.qos == NonReal(priority=1) else Priority.NONE
-            self._context.queue.add_fixed(outgoing)
-
-    def _check_room(self, channel: TxChannel) -> None:
-        queue = self._context.queue
-        if (queue.soft_waiting if isinstance(channel.qos, Soft) else queue.fixed_waiting) >= MAX_QUEUE:
-            problem = QueueFull(f"{MAX_QUEUE} events wait in this node; {channel.name} must be published slower")
-            problem.queue = queue
-            raise problem
+            queue.add_fixed(outgoing)
 
     def _enqueue_soft(self, channel: TxChannel, event: Event, outgoing: OutgoingEvent, loop_back: bool) -> None:
         now = self._context.now
@@ -261,7 +260,8 @@ class Transmitter:
         channel.waiting -= 1
         if loop_back:
             self._loop_back(event)
-        self._report_last(channel)
+        if channel.reason == "withdrawn":
+            self._report_last(channel)
 
     def _sent_expired(self, channel: TxChannel, event: Event, loop_back: bool, expired: int, now: int) -> None:
         """An event that expired in the driver was sent all the same."""
@@ -279,7 +279,7 @@ class Transmitter:
 
     def _report_last(self, channel: TxChannel) -> None:
         """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
-        if channel.reason == "withdrawn" and not channel.waiting:
+        if not channel.waiting:
             self.reporter.report(channel)
 
     def _dropped(self, channel: TxChannel, event: Event) -> None:
@@ -294,7 +294,8 @@ class Transmitter:
     def _expired(self, channel: TxChannel, event: Event, expired: int) -> None:
         channel.counts.expired += 1
         channel.waiting -= 1
-        self._report_last(channel)
+        if channel.reason == "withdrawn":
+            self._report_last(channel)
         self._report(channel.announcements, Expired(channel.name, event, expired))
 
     def _hard_sent(self, channel: TxChannel, event: Event, missed: int | None) -> None:
@@ -314,7 +315,7 @@ class Transmitter:
     def hard_frame_sent(self, frame: Frame) -> None:
         """A frame of priority 0 was sent."""
         for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.sent(frame):
+            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
                 return
 
     def _hard_unknown(self, channel: TxChannel, event: Event) -> None:

@@ -7,16 +7,20 @@ identifier, after all soft events.
 
 A driver may have a queue of its own, in which a frame can neither be renewed nor stopped. Then an event is not given to
 it so late that it would probably expire there: `DriverTimes` knows how long such frames took.
+
+`Context` has the queue with what else the parts of a node share: the time of the present input, and its outputs.
 """
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import count
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from genus.can._machine import EVENT_TRIGGERED, TIME_TRIGGERED, Accept, Call, Load, Output
 from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority, arbitration_key
+from genus.can._wire.length import Timing
 
 LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1
 
@@ -116,6 +120,11 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     """Whether a driver did not confirm a frame of it, which may have been sent."""
     done: bool = False
 
+    def renumber(self) -> None:
+        """Render its frames again, if none is sent: another event of its channel had its number."""
+        if not self.position:
+            self.pieces = self.channel.render(self.payload)
+
 
 class _Taken(NamedTuple):
     """A frame that a driver took."""
@@ -156,6 +165,9 @@ class TxQueue:
         self._order = count()
         self._soft: list[tuple[int, int, OutgoingEvent]] = []
         self._timers: list[tuple[int, int, OutgoingEvent]] = []
+        """A heap of deadlines and expiries."""
+        self.wake_at: int | None = None
+        """The first of them."""
         self._fixed: list[tuple[int, int, OutgoingEvent | OutgoingFrame]] = []
         self.loaded: Frame | None = None
         """The frame that is to be in the mailbox."""
@@ -166,7 +178,8 @@ class TxQueue:
         """The frame that a driver has taken."""
         self._driver_times: DriverTimes | None = None
         """None while there is no driver that takes frames."""
-        self._changed = False
+        self.changed = False
+        """Whether another frame may be the most urgent: call `update`."""
         self.number = 0
         """The node's number, in the identifier of every event."""
         self.soft_waiting = 0
@@ -189,29 +202,29 @@ class TxQueue:
         """Queue a frame by its own identifier, as frames compete on the bus."""
         outgoing = OutgoingFrame(frame, on_sent, renew, on_unknown)
         heappush(self._fixed, (arbitration_key(frame), next(self._order), outgoing))
-        self._changed = True
+        self.changed = True
 
     def add_fixed(self, event: OutgoingEvent) -> None:
         """Queue an event by its fixed priority."""
         identifier = event.priority << PRIORITY_SHIFT | self.number << NODE_SHIFT | event.channel.etag
         heappush(self._fixed, (arbitration_key(Frame(identifier)), next(self._order), event))
-        self._changed = True
+        self.changed = True
 
     def add_soft(self, event: OutgoingEvent) -> None:
         """Queue an event by its deadline."""
         order = next(self._order)
         self._rank(event)
-        heappush(self._timers, (event.deadline, order, event))
+        self._add_timer(event.deadline, order, event)
         if event.expires is not None:
-            heappush(self._timers, (event.expires, order, event))
+            self._add_timer(event.expires, order, event)
         self.soft_waiting += 1
-        self._changed = True
+        self.changed = True
 
     def remove_frame(self, frame: Frame) -> None:
         """Remove a frame of fixed priority if it still waits."""
         self._fixed = [entry for entry in self._fixed if getattr(entry[2], "frame", None) is not frame]
         heapify(self._fixed)
-        self._changed = True
+        self.changed = True
 
     def clear(self) -> None:
         """Drop everything, the frame in the mailbox too."""
@@ -226,6 +239,7 @@ class TxQueue:
                     event.on_unknown()
                 else:
                     event.on_dropped()
+        self._drop_timers()
 
     # -- what the controller did -------------------------------------------------------------------------------------
 
@@ -236,7 +250,7 @@ class TxQueue:
 
     def resume(self) -> None:
         """Load the mailbox again."""
-        self._changed = True
+        self.changed = True
 
     def frame_taken(self, frame: Frame, now: int) -> None:
         """A driver took the loaded frame: it is neither renewed nor stopped any more."""
@@ -253,7 +267,7 @@ class TxQueue:
         if taken is None or taken.frame is not frame:
             return
         self._release_taken()
-        self._changed = True
+        self.changed = True
         owner = taken.owner
         if maybe_sent and isinstance(owner, OutgoingEvent):
             owner.is_unknown = True
@@ -265,8 +279,9 @@ class TxQueue:
     def _release_taken(self) -> None:
         """The driver has lost the frame; an event that would have expired there by now expires at the next `wake`."""
         taken, self._taken = self._taken, None
-        if taken is not None and isinstance(taken.owner, OutgoingEvent) and taken.owner.expires is not None:
-            heappush(self._timers, (taken.owner.expires, next(self._order), taken.owner))
+        owner = None if taken is None else taken.owner
+        if isinstance(owner, OutgoingEvent) and owner.expires is not None and not owner.done:
+            self._add_timer(owner.expires, next(self._order), owner)
 
     def frame_sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
@@ -282,7 +297,7 @@ class TxQueue:
         if taken is not None and was_taken and self._driver_times is not None:
             self._driver_times.add(frame.priority, now - taken.at)
         self._replaced.clear()
-        self._changed = True
+        self.changed = True
         if isinstance(owner, OutgoingEvent):
             self._advance(owner, now, was_taken=was_taken)
         elif owner is not None:
@@ -295,17 +310,21 @@ class TxQueue:
         if self._replaced:
             self._replaced.clear()
         if self._soft:
-            self._changed = True
+            self.changed = True
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    @property
-    def wake_at(self) -> int | None:
-        """The next deadline or expiry."""
+    def _add_timer(self, at: int, order: int, event: OutgoingEvent) -> None:
+        heappush(self._timers, (at, order, event))
+        if self.wake_at is None or at < self.wake_at:
+            self.wake_at = at
+
+    def _drop_timers(self) -> None:
+        """Drop the timers of events that are done, up to the first that is not."""
         timers = self._timers
         while timers and timers[0][2].done:
             heappop(timers)
-        return timers[0][0] if timers else None
+        self.wake_at = timers[0][0] if timers else None
 
     def wake(self, now: int) -> None:
         """Report deadlines that passed and drop events that expired."""
@@ -317,12 +336,13 @@ class TxQueue:
                     self._miss(event)
                 if event.expires is not None and event.expires <= at and not self._is_in_driver(event):
                     self._expire(event)
+        self._drop_timers()
 
     def update(self, now: int) -> bool:
         """Choose the most urgent frame; returns whether it is another one, which is to be `loaded`."""
-        if not self._changed:
+        if not self.changed:
             return False
-        self._changed = False
+        self.changed = False
         owner: OutgoingEvent | OutgoingFrame | None = self._most_urgent(now)
         if owner is None and self._fixed:
             owner = self._fixed[0][2]
@@ -346,7 +366,7 @@ class TxQueue:
         while soft:
             start_by, _, event = soft[0]
             event = event.channel.started or event if not event.done else event
-            if not event.done and self._is_too_late(event, now):
+            if not event.done and event.expires is not None and self._is_too_late(event, event.expires - now, now):
                 self._expire(event)
             elif soft[0][2].done or start_by != soft[0][2].start_by:
                 heappop(soft)
@@ -354,11 +374,10 @@ class TxQueue:
                 return event
         return None
 
-    def _is_too_late(self, event: OutgoingEvent, now: int) -> bool:
-        """Whether an event has expired, or would probably expire in the driver."""
-        if event.expires is None or self._is_in_driver(event):
+    def _is_too_late(self, event: OutgoingEvent, left: int, now: int) -> bool:
+        """Whether an event that has so much time left has expired, or would probably expire in the driver."""
+        if self._is_in_driver(event):
             return False
-        left = event.expires - now
         if left <= 0:
             return True
         if self._driver_times is None or left > event.most_lead:
@@ -395,7 +414,10 @@ class TxQueue:
                 if event.deadline:
                     self._rank(event)
             return
-        self._commit(event)
+        channel, loaded = event.channel, self._owner
+        channel.commit()
+        if loaded is not event and isinstance(loaded, OutgoingEvent) and loaded.channel is channel:
+            loaded.renumber()
         if event.is_unknown:
             if not event.done:
                 self._finish(event)
@@ -411,18 +433,6 @@ class TxQueue:
         else:
             event.on_sent(now)
 
-    def _commit(self, event: OutgoingEvent) -> None:
-        """Advance the channel's sequence number; an event of it that was loaded meanwhile gets the next one."""
-        event.channel.commit()
-        owner = self._owner
-        if (
-            isinstance(owner, OutgoingEvent)
-            and owner is not event
-            and owner.channel is event.channel
-            and not owner.position
-        ):
-            owner.pieces = owner.channel.render(owner.payload)
-
     def _rank(self, event: OutgoingEvent) -> None:
         """Queue a soft event by when the rest of it must start; after each frame less is left to send."""
         event.start_by = event.deadline - sum(self._frame_ns[size] for size in event.sizes[event.position :])
@@ -434,7 +444,7 @@ class TxQueue:
             event.on_missed()
 
     def _expire(self, event: OutgoingEvent) -> None:
-        self._changed = True
+        self.changed = True
         self._finish(event)
         event.on_expired()
 
@@ -444,6 +454,8 @@ class TxQueue:
             event.channel.started = None
         if event.deadline:
             self.soft_waiting -= 1
+            if self._timers and self._timers[0][2] is event:
+                self._drop_timers()
         else:
             self._remove(event)
 
@@ -453,3 +465,44 @@ class TxQueue:
         else:
             self._fixed = [entry for entry in self._fixed if entry[2] is not item]
             heapify(self._fixed)
+
+
+# -- what the parts of a node share ------------------------------------------------------------------------------------
+
+
+class Context:
+    """State: the reading of the node's clock, which `Node` sets once per input, and the outputs of that input."""
+
+    def __init__(self, timing: Timing) -> None:
+        self.now = 0
+        self.timers_changed = True
+        """Whether a timer may be another one than when the driver asked last; events change the queue's timer alone."""
+        self.fd = timing.data_bitrate is not None
+        frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
+        self.queue = TxQueue(frame_ns, frame_ns[-1])
+        self._outputs: list[Output] = []
+
+    def take(self) -> list[Output]:
+        """Load the most urgent frame, and hand over all outputs."""
+        queue = self.queue
+        if queue.changed and queue.update(self.now):
+            self._outputs.append(Load(EVENT_TRIGGERED, queue.loaded))
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def load_hard(self, frame: Frame | None) -> None:
+        """Load a frame of the calendar."""
+        self._outputs.append(Load(TIME_TRIGGERED, frame))
+
+    def call(self, handler: Callable[..., object], *arguments: Any) -> None:
+        """Call a handler of the program."""
+        self._outputs.append(Call(handler, arguments))
+
+    def accept(self, filters: tuple[tuple[int, int], ...]) -> None:
+        """Set the acceptance filters."""
+        self._outputs.append(Accept(filters))
+
+    def clear(self) -> None:
+        """Drop everything that waits to be sent."""
+        self.queue.clear()
+        self._outputs += [Load(EVENT_TRIGGERED, None), Load(TIME_TRIGGERED, None)]

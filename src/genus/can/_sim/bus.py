@@ -36,6 +36,7 @@ from genus.errors import BusError
 _NOT_BUSY = -1
 _MAX_CACHED_IDENTIFIERS = 1 << 16
 """For how many identifiers of a sender the receivers are cached."""
+_MAX_CACHED_LENGTHS = 1 << 16
 _SENT = FrameOutcome.SENT
 _by_key = attrgetter("key")
 
@@ -119,8 +120,8 @@ class SimBus:
     """
 
     __slots__ = (
-        "_arbitrate_callback", "_arbitration_at", "_confinement", "_cut_off_senders", "_delivery",
-        "_durations", "_end_callback", "_ends", "_fault_hooks", "_frame", "_heap", "_last", "_length_of", "_losers",
+        "_arbitrate_callback", "_arbitration_at", "_confinement", "_cut_off_senders", "_delivery", "_durations",
+        "_end_callback", "_ends", "_fault_hooks", "_frame", "_heap", "_last", "_length_of", "_lengths", "_losers",
         "_order", "_ready", "_restricted", "_result", "_senders", "_slow_path", "_start_ns", "_with_errors",
         "allow_lone_sender", "busy_ns", "controllers", "errors", "exact_lengths", "frames", "key", "pending",
         "scheduler", "segment", "timing", "trace",
@@ -161,7 +162,8 @@ class SimBus:
         self._with_errors = self._confinement.with_errors
         self._delivery = Delivery(self.controllers)
         self._durations = FrameDurations(self.timing, exact=exact_lengths)
-        self._length_of = self._durations.cache.get
+        self._lengths: dict[Frame, int] = {}
+        self._length_of = self._lengths.get
         self._order = self.scheduler.add_bus()
         self._heap, self._last = self.scheduler.heap, self.scheduler.last
         self._arbitrate_callback, self._end_callback = self._arbitrate, self._finish
@@ -327,13 +329,19 @@ class SimBus:
             sender.replaced = False
         frame = sender.frames[mailbox]
         assert frame is not None
-        length = self._length_of(frame) or self._durations.frame_ns(frame)
+        length = self._length_of(frame) or self._measure(frame)
         self._frame, self._senders, self._result = frame, senders, None
         self._start_ns = now = self.scheduler.now
         if self._slow_path or len(senders) > 1:
             length = self._start_slow_path(length)
         self._ends = ends = now + length
         heappush(self._heap, (ends, self._order, self._end_callback))
+
+    def _measure(self, frame: Frame) -> int:
+        if len(self._lengths) >= _MAX_CACHED_LENGTHS:
+            self._lengths.clear()
+        length = self._lengths[frame] = self._durations.frame_ns(frame)
+        return length
 
     def _start_slow_path(self, length_ns: int) -> int:
         """Count idle bits, inform guardians, determine the result of the transmission; returns how long it takes."""
@@ -387,7 +395,8 @@ class SimBus:
             self._finish_slow_path(self._result, now)
         else:
             frame, sender = self._frame, self._senders[0]
-            hooks, numbers = self._delivery.find_receivers(sender, frame)
+            cached = sender.receivers.get(frame.id if frame.extended else ~frame.id)
+            hooks, numbers = cached or self._delivery.find_receivers(sender, frame)
             self.frames += 1
             if self.trace is not None:
                 self.trace.record(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)

@@ -17,7 +17,6 @@ from genus.can._wire.length import ACTIVE_ERROR_BITS, FD_SIZES, SHORTEST_ERROR_B
 INTERMISSION_BITS = 3
 AFTER_ACKNOWLEDGEMENT_BITS = 11
 """Bits of a frame after its acknowledgement slot: delimiter 1, end of frame 7, intermission 3."""
-_MAX_CACHED_LENGTHS = 1 << 16
 
 
 class Transmission(msgspec.Struct, frozen=True, gc=False):
@@ -136,7 +135,7 @@ def _combine(effects: list[FaultEffect]) -> TransmissionResult:
 
 
 class FrameDurations:
-    """State: how long the frames of a bus take, cached.
+    """How long the frames of a bus take.
 
     >>> exact, worst = FrameDurations(Timing(500_000), exact=True), FrameDurations(Timing(500_000), exact=False)
     >>> frame = Frame(0x0021_6010, b"hello")
@@ -150,20 +149,10 @@ class FrameDurations:
     def __init__(self, timing: Timing, *, exact: bool) -> None:
         self.timing = timing
         self.exact = exact
-        self.cache: dict[Frame, int] = {}
-
-    def frame_ns(self, frame: Frame) -> int:
+        self.frame_ns: Callable[[Frame], int] = timing.exact_ns if exact else self._longest_ns
         """How long a frame takes with its intermission, in nanoseconds."""
-        length = self.cache.get(frame)
-        if length is None:
-            if len(self.cache) >= _MAX_CACHED_LENGTHS:
-                self.cache.clear()
-            length = self.cache[frame] = self._compute(frame)
-        return length
 
-    def _compute(self, frame: Frame) -> int:
-        if self.exact:
-            return self.timing.exact_ns(frame)
+    def _longest_ns(self, frame: Frame) -> int:
         return self.timing.worst_case_ns(len(frame.data), fd=frame.fd, extended=frame.extended)
 
     def busy_ns(self, frame_ns: int, result: TransmissionResult, *, suspended: bool = False) -> int:

@@ -13,7 +13,6 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import BusGuardian, Controller, ControllerListener
 from genus.can._sim.fault_format import format_fault
 from genus.can._sim.fault_hooks import (
@@ -26,7 +25,7 @@ from genus.can._sim.fault_hooks import (
     MissedBy,
     Transmission,
 )
-from genus.can._sim.scheduler import NEVER
+from genus.can._sim.scheduler import NEVER, SimClock
 from genus.can._sim.trace import TrafficClass
 from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE
 from genus.can._wire.frame import Frame, Identifier

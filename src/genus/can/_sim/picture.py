@@ -1,9 +1,9 @@
-"""Timelines of a trace, as text or as a picture: which station used the bus when, with slots, errors and deadlines."""
+"""A picture of a trace: which station used the bus when, with slots and errors."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -15,21 +15,10 @@ from genus.errors import GenusError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RowsBy: TypeAlias = Literal["node", "traffic class"]
 SlotSpan: TypeAlias = tuple[int, int, str]
 """Start and end of a slot in nanoseconds, and its label."""
 
-_LETTERS = {TrafficClass.HARD: "H", TrafficClass.SOFT: "S", TrafficClass.SYSTEM: "m", TrafficClass.NONE: "n"}
-_IDLE, _ERROR, _SLOT, _MARK = "·", "x", "=", "^"
 _UNITS = ((10_000_000_000, "s", 1e9), (10_000_000, "ms", 1e6), (0, "µs", 1e3))
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """An instant to mark, such as a deadline: in the row of one station, or across all rows."""
-
-    at_ns: int
-    label: str = ""
-    node: int | None = None
 
 
 class TimelineRow(msgspec.Struct, frozen=True):
@@ -37,31 +26,18 @@ class TimelineRow(msgspec.Struct, frozen=True):
 
     label: str
     passages: tuple[Passage, ...]
-    node: int | None = None
 
 
-def timeline_rows(trace: Trace, by: RowsBy = "node", names: Mapping[int, str] | None = None) -> list[TimelineRow]:
-    """A row for the whole bus, then one for each station that sent, or for each traffic class.
-
-    `names` are the names of stations by number.
-    """
-    if by == "node":
-        rows = _rows_by_node(trace, names or {})
-    else:
-        rows = [
-            TimelineRow(kind, tuple(each for each in trace if each.traffic_class is kind))
-            for kind in trace.by_traffic_class()
-        ]
-    return [TimelineRow("bus", tuple(trace)), *rows]
-
-
-def _rows_by_node(trace: Trace, names: Mapping[int, str]) -> list[TimelineRow]:
-    return [
+def timeline_rows(trace: Trace, names: Mapping[int, str] | None = None) -> list[TimelineRow]:
+    """A row for the whole bus, then one for each station that sent; `names` are those of stations by number."""
+    numbers = sorted({number for each in trace for number in each.senders})
+    rows = [
         TimelineRow(
-            names.get(number, f"node {number}"), tuple(each for each in trace if number in each.senders), number
+            (names or {}).get(number, f"node {number}"), tuple(each for each in trace if number in each.senders)
         )
-        for number in sorted({number for each in trace for number in each.senders})
+        for number in numbers
     ]
+    return [TimelineRow("bus", tuple(trace)), *rows]
 
 
 def shown_span(trace: Trace, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
@@ -77,79 +53,6 @@ def time_unit(span_ns: int) -> tuple[str, float]:
     (('µs', 1000.0), ('ms', 1000000.0))
     """
     return next((name, ns) for least, name, ns in _UNITS if span_ns >= least)
-
-
-def format_timeline(
-    trace: Trace,
-    *,
-    width: int = 100,
-    by: RowsBy = "node",
-    slots: Sequence[SlotSpan] = (),
-    marks: Sequence[Mark] = (),
-    start_ns: int | None = None,
-    end_ns: int | None = None,
-    names: Mapping[int, str] | None = None,
-) -> str:
-    """A timeline for a terminal: `H` hard, `S` soft, `m` middleware, `n` no deadline, `x` errors, `^` marks.
-
-    >>> from genus.can._sim.fault_hooks import FrameOutcome
-    >>> from genus.can._wire.frame import Frame
-    >>> trace = Trace()
-    >>> trace.record(0, 200_000, Frame(7 << 14), (7,), FrameOutcome.SENT, (8,))
-    >>> trace.record(300_000, 400_000, Frame(254 << 21 | 8 << 14), (8,), FrameOutcome.ERROR, ())
-    >>> print(format_timeline(trace, width=20, slots=[(0, 250_000, "a")], marks=[Mark(350_000, node=8)]))
-    slots   =============·······
-    bus     HHHHHHHHHH·····xxxxx
-    node 7  HHHHHHHHHH··········
-    node 8  ···············xx^xx
-            0             400 µs
-    """
-    start, end = shown_span(trace, start_ns, end_ns)
-    ruler = _Ruler(start, end, width)
-    lines = {"slots": ruler.draw_spans([(start, stop, _SLOT) for start, stop, _ in slots])} if slots else {}
-    for row in timeline_rows(trace.between(start, end), by, names):
-        line = ruler.draw_spans([(each.start_ns, each.end_ns, _letter(each)) for each in row.passages])
-        lines[row.label] = ruler.add_marks(line, [mark.at_ns for mark in marks if mark.node == row.node])
-    indent = max(map(len, lines))
-    shown = [f"{label:<{indent}}  {line}" for label, line in lines.items()]
-    return "\n".join([*shown, " " * (indent + 2) + ruler.axis()])
-
-
-def _letter(passage: Passage) -> str:
-    return _LETTERS[passage.traffic_class] if passage.outcome.is_good else _ERROR
-
-
-class _Ruler(msgspec.Struct, frozen=True):
-    """Maps a span of time to columns of characters."""
-
-    start_ns: int
-    end_ns: int
-    width: int
-
-    def column(self, at_ns: int) -> int:
-        return (at_ns - self.start_ns) * self.width // (self.end_ns - self.start_ns)
-
-    def draw_spans(self, spans: Iterable[tuple[int, int, str]]) -> str:
-        cells = [_IDLE] * self.width
-        for start, end, letter in spans:
-            first = max(self.column(start), 0)
-            last = min(max(self.column(end - 1), first), self.width - 1)
-            for column in range(first, last + 1):
-                if cells[column] != _ERROR:
-                    cells[column] = letter
-        return "".join(cells)
-
-    def add_marks(self, line: str, instants: Iterable[int]) -> str:
-        cells = list(line)
-        for instant in instants:
-            if 0 <= (column := self.column(instant)) < self.width:
-                cells[column] = _MARK
-        return "".join(cells)
-
-    def axis(self) -> str:
-        unit, ns = time_unit(self.end_ns - self.start_ns)
-        left, right = f"{self.start_ns / ns:g}", f"{self.end_ns / ns:g} {unit}"
-        return left + right.rjust(max(self.width - len(left), len(right) + 1))
 
 
 MAX_LABELS = 400
@@ -172,22 +75,14 @@ class Theme(msgspec.Struct, frozen=True):
     stripe: str
     slot: str
     error: str
-    mark: str
     classes: dict[TrafficClass, str]
 
 
 LIGHT = Theme(
-    paper="#ffffff", ink="#24292f", faint="#6e7781", stripe="#f4f6f8", slot="#d5e1f5", error="#d1242f", mark="#8250df",
+    paper="#ffffff", ink="#24292f", faint="#6e7781", stripe="#f4f6f8", slot="#d5e1f5", error="#d1242f",
     classes={
         TrafficClass.HARD: "#1f5fbf", TrafficClass.SOFT: "#1a936f",
         TrafficClass.SYSTEM: "#b08900", TrafficClass.NONE: "#8794a1",
-    },
-)  # fmt: skip
-DARK = Theme(
-    paper="#0d1117", ink="#e6edf3", faint="#8b949e", stripe="#161c25", slot="#1d3050", error="#ff5c5c", mark="#c297ff",
-    classes={
-        TrafficClass.HARD: "#58a6ff", TrafficClass.SOFT: "#3fcf9b",
-        TrafficClass.SYSTEM: "#e3b341", TrafficClass.NONE: "#8a96a5",
     },
 )  # fmt: skip
 
@@ -196,15 +91,12 @@ def draw_timeline(
     trace: Trace,
     path: str | PathLike[str],
     *,
-    by: RowsBy = "node",
     slots: Sequence[SlotSpan] = (),
-    marks: Sequence[Mark] = (),
     start_ns: int | None = None,
     end_ns: int | None = None,
     names: Mapping[int, str] | None = None,
     etag_names: Mapping[int, str] | None = None,
     title: str = "",
-    dark: bool = False,
 ) -> None:
     """Draw a timeline to a file, whose suffix gives the format. Needs matplotlib.
 
@@ -216,18 +108,17 @@ def draw_timeline(
     except ImportError as problem:
         raise GenusError(f"a picture needs matplotlib: {install_command('plot')}") from problem
     start, end = shown_span(trace, start_ns, end_ns)
-    rows = timeline_rows(trace.between(start, end), by, names)
-    picture = _Picture(DARK if dark else LIGHT, start, end, len(rows))
+    rows = timeline_rows(trace.between(start, end), names)
+    picture = _Picture(LIGHT, start, end)
     figure = Figure(figsize=(13, 1.7 + 0.4 * len(rows)), layout="constrained", facecolor=picture.theme.paper)
     axes = figure.subplots()
     picture.prepare(axes, rows, title or trace.header.title)
     picture.add_slots(axes, slots)
     for position, row in enumerate(rows):
         picture.add_row(axes, position, row, etag_names or {})
-        picture.add_marks(axes, position, [mark for mark in marks if mark.node == row.node])
         picture.add_missed(axes, position, row)
     figure.legend(
-        handles=picture.legend(rows[0].passages, slots, marks), loc="outside lower center", ncols=9, frameon=False,
+        handles=picture.legend(rows[0].passages, slots), loc="outside lower center", ncols=9, frameon=False,
         fontsize=8.5, labelcolor=picture.theme.ink, handlelength=1.2, columnspacing=1.6,
     )  # fmt: skip
     try:
@@ -237,12 +128,11 @@ def draw_timeline(
 
 
 class _Picture(msgspec.Struct, frozen=True):
-    """The theme, the span of time and the number of rows of a picture."""
+    """The theme and the span of time of a picture."""
 
     theme: Theme
     start_ns: int
     end_ns: int
-    rows: int
 
     @property
     def unit(self) -> tuple[str, float]:
@@ -299,22 +189,12 @@ class _Picture(msgspec.Struct, frozen=True):
                 self.x(middle), position, label, ha="center", va="center", fontsize=7, color=self.theme.paper, zorder=3
             )  # fmt: skip
 
-    def add_marks(self, axes: "Axes", position: int, marks: Sequence[Mark]) -> None:
-        """Mark a row; marks without a station belong to the first row and are drawn across all."""
-        top, bottom = (-0.5, self.rows - 0.5) if position == 0 else (position - 0.46, position + 0.46)
-        times = [self.x(mark.at_ns) for mark in marks if self.start_ns <= mark.at_ns <= self.end_ns]
-        if times:
-            axes.vlines(times, top, bottom, color=self.theme.mark, linewidth=1.1, zorder=4)
-            axes.plot(
-                times, [top] * len(times), "v", color=self.theme.mark, markersize=5, zorder=5, clip_on=False
-            )  # fmt: skip
-
     def add_missed(self, axes: "Axes", position: int, row: TimelineRow) -> None:
         """Add a dot to each frame that a station missed."""
         times = [self.x(each.end_ns) for each in row.passages if each.missed_by]
         axes.plot(times, [position + _BAR / 2] * len(times), "o", color=self.theme.error, markersize=4, zorder=5)
 
-    def legend(self, passages: Sequence[Passage], slots: Sequence[SlotSpan], marks: Sequence[Mark]) -> list[Any]:
+    def legend(self, passages: Sequence[Passage], slots: Sequence[SlotSpan]) -> list[Any]:
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
@@ -329,8 +209,6 @@ class _Picture(msgspec.Struct, frozen=True):
             entries.append(Line2D([], [], linewidth=0, color=theme.error, marker="o", label="missed by some"))
         if slots:
             entries.append(Patch(color=theme.slot, label="slot"))
-        if marks:
-            entries.append(Line2D([], [], color=theme.mark, marker="v", label=marks[0].label or "deadline"))
         return entries
 
     def _colour(self, passage: Passage) -> str:

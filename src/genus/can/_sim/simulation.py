@@ -7,10 +7,9 @@ from typing import TypeVar
 
 from genus.can._machine import Accept, Call, Load, Machine, Output
 from genus.can._sim.bus import SimBus
-from genus.can._sim.clock import SimClock
 from genus.can._sim.controller import BusGuardian, Controller
 from genus.can._sim.faults import Fault, SlotStarts
-from genus.can._sim.scheduler import NEVER, Callback, Scheduler
+from genus.can._sim.scheduler import NEVER, Callback, Scheduler, SimClock
 from genus.can._sim.trace import Trace, TraceHeader
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
@@ -24,8 +23,8 @@ MAX_WAKES_AT_ONE_INSTANT = 10_000
 class Host:
     """State: runs a machine in the simulator, with a controller and a clock; the machine gets all times by its clock.
 
-    The controller must be on a bus. Programs use the machine through `call`. `run_handler` runs the handlers that the
-    machine outputs; without it they are called at once.
+    The controller must be on a bus. Programs use the machine through `call`. `run_handler` gets the handlers that the
+    machine outputs and runs them later; without it they are called at once.
     """
 
     def __init__(
@@ -46,7 +45,9 @@ class Host:
         self._bus = bus
         self._machine: Machine | None = None
         self._run_handler = run_handler
-        self._handling_outputs = False
+        self._is_settling = False
+        self.is_up = True
+        """Whether a machine runs, which is so except between a crash and a restart."""
         self._alarm: int | None = None
         """The virtual time for which the alarm is set."""
         self._alarm_reading = NEVER
@@ -62,11 +63,6 @@ class Host:
         return self._machine
 
     @property
-    def is_up(self) -> bool:
-        """Whether a machine runs, which is so except between a crash and a restart."""
-        return self._machine is not None
-
-    @property
     def now(self) -> int:
         """The present reading of its clock."""
         return self.clock.local_time(self._scheduler.now)
@@ -74,13 +70,13 @@ class Host:
     def call(self, function: Callable[[int], R]) -> R:
         """Call a function with the present reading of the clock, handle the machine's outputs, return the result."""
         result = function(self.clock.local_time(self._scheduler.now))
-        self._handle_outputs()
+        self._settle()
         return result
 
     def crash(self) -> None:
         """Stop the machine at once; a frame that is being sent is cut off. Does nothing while the station is down."""
         if self._machine is not None:
-            self._machine = None
+            self._machine, self.is_up = None, False
             self._alarm, self._alarm_reading = None, NEVER
             self._bus.detach(self.controller)
             self.controller.reset()
@@ -102,14 +98,14 @@ class Host:
         self._bus = bus
 
     def _start(self, machine: Machine) -> None:
-        self._machine = machine
-        local_time, handle_outputs = self.clock.local_time, self._handle_outputs
+        self._machine, self.is_up = machine, True
+        local_time, settle = self.clock.local_time, self._settle
 
         def frame_input(handle: Callable[[Frame, int], None]) -> Callable[[Frame, int], None]:
             def input(frame: Frame, now: int) -> None:
                 if self._machine is machine:
                     handle(frame, local_time(now))
-                    handle_outputs()
+                    settle()
 
             return input
 
@@ -117,14 +113,14 @@ class Host:
             def input(now: int) -> None:
                 if self._machine is machine:
                     handle(local_time(now))
-                    handle_outputs()
+                    settle()
 
             return input
 
         def error_passive(now: int, passive: bool) -> None:
             if self._machine is machine:
                 machine.error_passive(local_time(now), passive)
-                handle_outputs()
+                settle()
 
         self.controller.connect(
             receive=frame_input(machine.receive),
@@ -135,49 +131,56 @@ class Host:
             bus_off=bus_input(machine.bus_off),
             bus_on=bus_input(machine.bus_on),
         )
-        self._handle_outputs()
+        self._settle()
 
     # Outputs of the machine
 
-    def _handle_outputs(self) -> None:
-        """Handle the machine's outputs until there are none; does nothing when called from a handler."""
+    def _settle(self) -> None:
+        """Handle the machine's outputs until there are none, and set the alarm; not when called from a handler."""
         machine = self._machine
-        if machine is None or self._handling_outputs:
+        if machine is None or self._is_settling:
             return
-        outputs = machine.take()
-        if outputs:
-            self._handling_outputs = True
+        if outputs := machine.take():
+            self._is_settling = True
             try:
-                while outputs:
-                    self._apply(outputs, machine)
-                    outputs = machine.take() if self._machine is machine else []
+                while self._apply(outputs, machine):
+                    outputs = machine.take()
             finally:
-                self._handling_outputs = False
-        self._set_alarm()
+                self._is_settling = False
+            machine = self._machine
+            if machine is None:
+                return
+        # an alarm that is set for an earlier time is set again when that has come
+        wanted = machine.wake_at
+        if wanted is not None and wanted < self._alarm_reading:
+            self._set_alarm(wanted)
 
-    def _apply(self, outputs: list[Output], machine: Machine) -> None:
+    def _apply(self, outputs: list[Output], machine: Machine) -> bool:
+        """Handle outputs; returns whether there may be more, because a handler was called."""
+        was_called = False
         for output in outputs:
-            if self._machine is not machine:
-                return  # a handler crashed or restarted the station
             if type(output) is Load:
                 self.controller.load(output.mailbox, output.frame)
             elif type(output) is Accept:
                 self.controller.set_filters(output.filters)
             elif type(output) is Call:
-                call = partial(self._call, output, machine)
-                call() if self._run_handler is None else self._run_handler(call)
+                if self._run_handler is not None:
+                    self._run_handler(partial(self._call, output, machine))
+                    continue
+                was_called = True
+                output.handler(*output.arguments)
+                if self._machine is not machine:
+                    return False  # the handler crashed or restarted the station
+        return was_called
 
     def _call(self, call: Call, machine: Machine) -> None:
         """Call a handler, unless the station crashed since the machine asked for it."""
         if self._machine is machine:
             call.handler(*call.arguments)
 
-    def _set_alarm(self) -> None:
-        """Set the alarm for the machine's next timer, unless it is set for an earlier time, when it is set again."""
-        if self._machine is None or (wanted := self._machine.wake_at) is None or wanted >= self._alarm_reading:
-            return
-        self._alarm_reading = wanted
-        self._alarm = max(self.clock.virtual_time(wanted), self._scheduler.now)
+    def _set_alarm(self, reading: int) -> None:
+        self._alarm_reading = reading
+        self._alarm = max(self.clock.virtual_time(reading), self._scheduler.now)
         self._scheduler.at(self._alarm, self._on_alarm)
 
     def _on_alarm(self) -> None:
@@ -188,12 +191,14 @@ class Host:
         self._alarm, self._alarm_reading = None, NEVER
         reading = self.clock.local_time(now)
         wanted = self._machine.wake_at
-        if wanted is None or wanted > reading:
-            self._set_alarm()
+        if wanted is None:
+            return
+        if wanted > reading:
+            self._set_alarm(wanted)
             return
         self._check_progress(now)
         self._machine.wake(reading)
-        self._handle_outputs()
+        self._settle()
 
     def _check_progress(self, now: int) -> None:
         self._wakes = self._wakes + 1 if now == self._instant else 1
@@ -203,7 +208,8 @@ class Host:
 
     def _reset_alarm(self) -> None:
         self._alarm, self._alarm_reading = None, NEVER
-        self._set_alarm()
+        if self._machine is not None and (wanted := self._machine.wake_at) is not None:
+            self._set_alarm(wanted)
 
 
 class Simulation:

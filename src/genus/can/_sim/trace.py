@@ -1,4 +1,5 @@
-"""Traces: all transmissions on a bus, in memory, as a file, and counted by traffic class, identifier or sender.
+"""Traces: all transmissions on a bus, in memory, as a file, counted by traffic class, identifier or sender; and the
+stretch of one that shows the most.
 
 A trace file has a header line and then one line, a JSON array, per transmission, whether it succeeded or failed. The
 same seed gives the same bytes. A line that cannot be read is counted and skipped.
@@ -6,7 +7,7 @@ same seed gives the same bytes. A line that cannot be read is counted and skippe
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -39,7 +40,7 @@ class TrafficClass(StrEnum):
     @classmethod
     def of(cls, identifier: int) -> "TrafficClass":
         """The traffic class of a 29-bit identifier."""
-        return _CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
+        return CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
 
 
 def _class_of_priority(priority: int) -> TrafficClass:
@@ -50,7 +51,7 @@ def _class_of_priority(priority: int) -> TrafficClass:
     return TrafficClass.NONE if priority >= Priority.NONE else TrafficClass.SYSTEM
 
 
-_CLASS_BY_PRIORITY = tuple(map(_class_of_priority, range(256)))
+CLASS_BY_PRIORITY = tuple(map(_class_of_priority, range(256)))
 
 
 class Passage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -273,3 +274,60 @@ def _check_passage(passage: Passage) -> None:
 
 def _lines(passages: list[Passage]) -> bytes:
     return b"".join(_ENCODER.encode(passage) + b"\n" for passage in passages)
+
+
+# -- the stretch that a picture shows ----------------------------------------------------------------------------------
+
+PARTS = 4
+"""A stretch begins at a multiple of its length divided by this."""
+ENOUGH = 4
+"""So many frames of a kind show it; more do not count."""
+_WEIGHTS: dict[str, int] = {TrafficClass.HARD: 2, TrafficClass.SOFT: 2, TrafficClass.SYSTEM: 1, TrafficClass.NONE: 1}
+_FAULT_WEIGHT = 3
+_INSTANT_WEIGHT = 4
+
+
+def choose_stretch(
+    trace: Trace, begin_ns: int, end_ns: int, length_ns: int, instants: Iterable[int] = ()
+) -> tuple[int, int]:
+    """The stretch of a length between two times that shows the most; the first of several that are equal.
+
+    Every class of traffic counts, every kind of fault of a frame counts more, and `instants` of special interest most:
+    the first time that something happened. The whole span if it is not longer.
+
+    >>> from genus.can._sim.fault_hooks import FrameOutcome
+    >>> from genus.can._wire.frame import Frame
+    >>> trace = Trace()
+    >>> for at, outcome in ((0, FrameOutcome.SENT), (700, FrameOutcome.ERROR), (900, FrameOutcome.SENT)):
+    ...     trace.record(at, at + 50, Frame(7 << 14), (7,), outcome, (8,))
+    >>> choose_stretch(trace, 0, 1000, 400), choose_stretch(trace, 0, 300, 400)
+    ((600, 1000), (0, 300))
+    """
+    if end_ns - begin_ns <= length_ns:
+        return begin_ns, end_ns
+    part_ns = max(1, length_ns // PARTS)
+    parts: dict[int, Counter[str]] = {}
+    for passage in trace.between(begin_ns, end_ns):
+        parts.setdefault((passage.start_ns - begin_ns) // part_ns, Counter()).update(_kinds(passage))
+    for instant in instants:
+        if begin_ns <= instant < end_ns:
+            parts.setdefault((instant - begin_ns) // part_ns, Counter())["instant"] += 1
+    starts = range((end_ns - begin_ns - length_ns) // part_ns + 1)
+    best = max(starts, key=lambda start: (_score(parts, start), -start), default=0)
+    first_ns = begin_ns + best * part_ns
+    return first_ns, first_ns + length_ns
+
+
+def _kinds(passage: Passage) -> Iterable[str]:
+    if passage.missed_by:
+        yield "missed"
+    yield passage.traffic_class if passage.outcome.is_good else passage.outcome
+
+
+def _score(parts: dict[int, Counter[str]], start: int) -> float:
+    counts: Counter[str] = Counter()
+    for part in range(start, start + PARTS):
+        counts.update(parts.get(part, {}))
+    instants = counts.pop("instant", 0)
+    shown = sum(_WEIGHTS.get(kind, _FAULT_WEIGHT) * min(count, ENOUGH) / ENOUGH for kind, count in counts.items())
+    return shown + _INSTANT_WEIGHT * instants

@@ -1,18 +1,141 @@
 """Observation of a world: what its stations publish and receive, and what is on the bus, put together per channel."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
+from typing import NamedTuple, TypeAlias
 
 from genus.can._node.troubles import EventMissing, EventsLost, Trouble
 from genus.can._plan import Plan
+from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.simulation import Simulation
-from genus.can._sim.trace import TraceHeader
-from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT
-from genus.can._world.observer import BusObserver, ObservedChannel
-from genus.can._world.station import Station
-from genus.can._world.tracker import ChannelTracker, Window, key_of
+from genus.can._sim.trace import CLASS_BY_PRIORITY, Trace, TraceHeader, TrafficClass, make_room
+from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
+from genus.can._wire.segments import Reassembler
+from genus.can._world.station import ListenedSubscription, Station
+from genus.can._world.tracker import ChannelTracker, Key, Window, key_of
 from genus.catalog import Catalog
 from genus.model import Event, name_of
+
+CHANNEL_MASK = NODE_MASK | ETAG_MASK
+"""The part of an identifier that names a channel."""
+REASSEMBLY_NS = 2_000_000_000
+NO_KEY: Key = (0, b"")
+
+Matches: TypeAlias = dict[str, list[ListenedSubscription]]
+"""The subscriptions that match an event, by the name of their station."""
+
+
+class Receivers:
+    """State: the last event of a channel that was on the bus, and the subscriptions that match it.
+
+    They are tested once: a station that receives the event finds them here.
+    """
+
+    __slots__ = ("_find", "event", "key", "matching", "present_key")
+
+    def __init__(self, find: Callable[[Event], Matches]) -> None:
+        self._find = find
+        self.present_key = self.key = NO_KEY
+        """What the event is recognised by that is on the bus now, and what the last one is."""
+        self.event: Event | None = None
+        self.matching: Matches = {}
+
+    def of(self, event: Event) -> list[str]:
+        """The nodes with a subscription that matches an event, which is on the bus now."""
+        self.event, self.key, self.matching = event, self.present_key, self._find(event)
+        return list(self.matching)
+
+
+class ObservedChannel(NamedTuple):
+    """The channel that a frame belongs to."""
+
+    tracker: ChannelTracker
+    is_segmented: bool
+    bus_time: Callable[[int], int]
+    """The bus's time at a virtual time, as the publisher knows it."""
+    receivers: Receivers
+
+
+class BusObserver(Trace):
+    """State: a trace that counts, finds the events in frames, and keeps the frames only if asked to."""
+
+    def __init__(
+        self,
+        header: TraceHeader,
+        find_channel: Callable[[int], ObservedChannel | None],
+        controllers: Sized,
+        *,
+        most: int | None,
+    ) -> None:
+        super().__init__(header)
+        self._find_channel = find_channel
+        self._controllers = controllers
+        self._most = most
+        """How many frames are kept; None: all of them."""
+        self.heard: dict[int, int] = {}
+        """When a frame of each station was last sent, by the station's number."""
+        self._channels: dict[int, ObservedChannel | None] = {}
+        self._reassembler = Reassembler(REASSEMBLY_NS)
+        self.begin_ns = 0
+        """Frames that start before are not counted."""
+        self.frames: Counter[TrafficClass] = Counter()
+        self.errors: Counter[TrafficClass] = Counter()
+        self.busy_ns: Counter[TrafficClass] = Counter()
+        self.missed: Counter[TrafficClass] = Counter()
+        """How many receivers missed a frame."""
+
+    def restart_counting(self, now: int) -> None:
+        """Count frames that start from now on."""
+        self.begin_ns = now
+        for counter in (self.frames, self.errors, self.busy_ns, self.missed):
+            counter.clear()
+
+    def channels_changed(self) -> None:
+        """Look up the channels of identifiers again."""
+        self._channels.clear()
+
+    def channel_of(self, identifier: int) -> ObservedChannel | None:
+        """The channel of an identifier; None if it is not one that a program publishes on."""
+        key = identifier & CHANNEL_MASK
+        try:
+            return self._channels[key]
+        except KeyError:
+            found = self._channels[key] = self._find_channel(key)
+            return found
+
+    def record(
+        self,
+        start_ns: int,
+        end_ns: int,
+        frame: Frame,
+        senders: tuple[int, ...],
+        outcome: FrameOutcome,
+        received_by: tuple[int, ...],
+        missed_by: tuple[int, ...] = (),
+        segment: int = 0,
+    ) -> None:
+        """A frame was sent, or failed."""
+        if self._most != 0:
+            make_room(self.passages, self._most)
+            super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
+        if outcome is FrameOutcome.SENT:
+            self.heard[senders[0]] = end_ns
+            if (channel := self.channel_of(frame.id)) is not None:
+                payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
+                if payload:  # it is the last frame of an event
+                    tracker, receivers = channel.tracker, channel.receivers
+                    receivers.present_key = key = key_of(frame.id & ETAG_MASK, payload)
+                    tracker.filtered += len(self._controllers) - len(senders) - len(received_by) - len(missed_by)
+                    tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
+        if start_ns >= self.begin_ns:
+            kind = CLASS_BY_PRIORITY[frame.id >> PRIORITY_SHIFT & 0xFF]
+            (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
+            self.busy_ns[kind] += end_ns - start_ns
+            if missed_by:
+                self.missed[kind] += len(missed_by)
+
+
+Test: TypeAlias = Callable[[Event], bool] | None
 
 
 class Observation:
@@ -44,6 +167,8 @@ class Observation:
         self._trackers: dict[tuple[str, type], ChannelTracker] = {}
         self._segmented: dict[tuple[str, type], bool] = {}
         self._by_class: dict[type, list[ChannelTracker]] = {}
+        self._listeners: dict[type, list[tuple[str, list[tuple[ListenedSubscription, Test]]]]] = {}
+        """Per class: the names of stations, and their subscriptions that accept it with what decides on an event."""
         self.bus = self._observe_bus(title)
 
     @property
@@ -53,32 +178,53 @@ class Observation:
 
     def event_published(self, station: Station, event: Event, etag: int, payload: bytes, *, replaces: bool) -> None:
         """A program published an event, which `replaces` a hard one that waited for its slot."""
-        now, key = self._simulation.now, key_of(etag, payload)
-        tracker = self._tracker(station, type(event))
+        now, key = self._simulation.scheduler.now, key_of(etag, payload)
+        tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
         tracker.event_published(station.name, event, key, now, station.bus_time, replaces=replaces)
         for watcher in self.watchers:
             watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
-        self._tracker(station, type(event)).refused += 1
+        tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
+        tracker.refused += 1
 
     def station_left(self, station: Station) -> None:
         """A station crashed or was switched off."""
         for tracker in self.trackers:
             tracker.node_left(station.name, self._simulation.now)
 
-    def event_received(self, station: Station, event: Event) -> None:
-        """A node got an event of a class that it has a subscription for; it is delivered if one matches it."""
-        trackers = self._by_class.get(type(event), [])
-        if not station.count_matches(event) or not trackers:
+    def listeners_changed(self) -> None:
+        """A station has other subscriptions, or there is another station."""
+        self._listeners.clear()
+        self.bus.channels_changed()
+
+    def event_received(self, station: Station, event: Event, identifier: int | None) -> None:
+        """A node got an event of a class that it has a subscription for; it is delivered if one matches it.
+
+        If it is the last one that was on the bus of its channel, it need not be encoded again, nor tested.
+        """
+        channel = None if identifier is None else self.bus.channel_of(identifier)
+        if channel is not None and channel.receivers.event == event:
+            matching = channel.receivers.matching.get(station.name, ())
+            trackers, key = [channel.tracker], channel.receivers.key
+            is_in_slot = channel.tracker.slot is not None
+        else:
+            matching = self._matching(event).get(station.name, ())
+            trackers, is_in_slot = self._by_class.get(type(event), []), True
+            key = trackers[0].key(event) if trackers else NO_KEY
+        if not matching:
             return
-        key, bus_now = trackers[0].key(event), station.bus_time(self._simulation.now)
-        if not any(tracker.event_delivered(station.name, key, bus_now) for tracker in trackers):
-            for tracker in trackers:
-                if tracker.knows(key):
-                    tracker.duplicates += 1
-                    return
+        for subscription in matching:
+            subscription.delivered += 1
+        bus_now = station.bus_time(self._simulation.now) if is_in_slot else 0
+        for tracker in trackers:
+            if tracker.event_delivered(station.name, key, bus_now):
+                return
+        for tracker in trackers:
+            if tracker.knows(key):
+                tracker.duplicates += 1
+                return
 
     def publisher_informed(self, station: Station, cls: type, trouble: Trouble) -> None:
         """A publisher got a trouble."""
@@ -112,14 +258,12 @@ class Observation:
     def _trackers_of(self, event: str) -> list[ChannelTracker]:
         return list(dict.fromkeys(each for (_, cls), each in self._trackers.items() if name_of(cls) == event))
 
-    def _tracker(self, station: Station, cls: type) -> ChannelTracker:
-        found = self._trackers.get((station.name, cls))
-        if found is None:
-            found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
-            self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
-            if found not in self._by_class.setdefault(cls, []):
-                self._by_class[cls].append(found)
-            self.bus.channels_changed()
+    def _add_tracker(self, station: Station, cls: type) -> ChannelTracker:
+        found = self._trackers[station.name, cls] = self._make_tracker(station, cls)
+        self._segmented[station.name, cls] = station.node.tx.channels[cls].segmented
+        if found not in self._by_class.setdefault(cls, []):
+            self._by_class[cls].append(found)
+        self.bus.channels_changed()
         return found
 
     def _make_tracker(self, station: Station, cls: type) -> ChannelTracker:
@@ -150,11 +294,29 @@ class Observation:
                 channel = station.node.tx.channels.get(cls)
                 if channel is not None:
                     self._segmented[station_name, cls] = channel.segmented
-                return ObservedChannel(tracker, self._segmented.get((station_name, cls), False), station.bus_time)
+                segmented = self._segmented.get((station_name, cls), False)
+                return ObservedChannel(tracker, segmented, station.bus_time, Receivers(self._matching))
         return None
 
-    def _receivers_of(self, event: Event) -> list[str]:
-        return [station.name for station in self._stations.values() if station.matches(event)]
+    def _matching(self, event: Event) -> Matches:
+        """The stations with subscriptions that match an event, and these."""
+        cls = type(event)
+        listeners = self._listeners.get(cls)
+        if listeners is None:
+            listeners = self._listeners[cls] = self._find_listeners(cls)
+        found = {}
+        for name, accepting in listeners:
+            if matching := [each for each, test in accepting if test is None or test(event)]:
+                found[name] = matching
+        return found
+
+    def _find_listeners(self, cls: type) -> list[tuple[str, list[tuple[ListenedSubscription, Test]]]]:
+        found = []
+        for station in list(self._stations.values()):
+            accepting = [each for each in station.subscriptions if each.subscription.accepts(cls)]
+            if accepting:
+                found.append((station.name, [(each, each.test and each.test.for_class(cls)) for each in accepting]))
+        return found
 
     def _observe_bus(self, title: str) -> BusObserver:
         simulation = self._simulation
@@ -168,8 +330,7 @@ class Observation:
         observer = BusObserver(
             header,
             self._find_channel,
-            self._receivers_of,
-            lambda: len(simulation.bus.controllers),
+            simulation.bus.controllers,
             most=self._most,
         )
         simulation.trace = simulation.bus.trace = simulation.second_segment.trace = observer

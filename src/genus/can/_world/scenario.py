@@ -1,26 +1,22 @@
 """Scenarios: a planned system whose programs are synthetic, simulated under faults, and compared with its plan."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count
 from random import Random
 
 import msgspec
 
-from genus.bus import Bus, EventChannel, open_bus
-from genus.can._node.troubles import HardResumed, HardStopped
 from genus.can._plan import Plan, System, plan
-from genus.can._plan.calendar import Slot
 from genus.can._plan.system import ChannelSpec
 from genus.can._sim.faults import BlockingErrors, Fault
-from genus.can._sim.stretch import choose_stretch
+from genus.can._sim.trace import choose_stretch
 from genus.can._wire.frame import FIRST_NODE, LAST_NODE
 from genus.can._world.outcome import ChannelResult, Outcome
-from genus.can._world.releases import Pattern, Rounds, releases
-from genus.can._world.synthetic_types import StandIn, TypedSystem, with_types
+from genus.can._world.synthetic import Pattern, Rounds, SyntheticProgram, TypedSystem, releases, with_types
 from genus.can._world.world import Clocks, World
-from genus.errors import BusError, PlanError, QueueFull
-from genus.model import Event, Span, nanoseconds
+from genus.errors import BusError, PlanError
+from genus.model import Span, nanoseconds
 
 OBSERVER = "observer"
 """The node that subscribes to channels that have no subscriber."""
@@ -31,8 +27,6 @@ MAX_START, MAX_START_WITH_BROKER = 5 * SECOND, 30 * SECOND
 """Programs begin to publish after this long even if not all channels are bound."""
 FIRST_SLOT_AFTER = 2 * MILLISECOND
 """Hard slots count from so long after programs began, and until so long before they end."""
-LEAD_NS = 200_000
-"""How long before its slot a hard event is published, or a quarter of the period if that is less."""
 SHOWN_FRAMES = 125
 """The length of a picture, in longest frames."""
 STEP_NS = 10 * MILLISECOND
@@ -115,7 +109,8 @@ class ScenarioRun:
             confinement=scenario.confinement,
             trace=scenario.traced,
         )
-        self.programs = [SyntheticProgram(self.world, name, scenario.prepared) for name in system.nodes]
+        typed = scenario.prepared.typed
+        self.programs = [SyntheticProgram(self.world, name, typed, self.calendar) for name in system.nodes]
         self.began_ns = self.ends_ns = 0
         """When programs begin and end to publish, in virtual time."""
 
@@ -226,129 +221,6 @@ class ScenarioRun:
 
 
 _RUNS = count(1)
-
-
-SPORADIC_USE = 0.5
-"""The share of slots that synthetic programs use of a sporadic hard channel."""
-
-
-class SyntheticProgram:
-    """State: the program of one node: it publishes the node's channels and subscribes to what the node receives."""
-
-    def __init__(self, world: World, name: str, prepared: PreparedSystem) -> None:
-        self.name = name
-        self.is_set_up = self.is_over = False
-        self._world = world
-        self._chance = Random(f"{world.seed}/sporadic {name}")
-        """Which slots of sporadic channels are used."""
-        self._bus: Bus = open_bus(f"sim:{world.name}?name={name}")
-        self._is_stopped = False
-        """Whether the node's clock is not precise enough for slots."""
-        system, stand_ins = prepared.typed.system, prepared.typed.stand_ins
-        self._slots = {slot.channel: slot for slot in prepared.plan.calendar.slots}
-        self._published = [
-            channel
-            for channel in system.channels
-            if channel.node == name and (channel.qos_class != "hard" or channel.name in self._slots)
-        ]
-        self._sources = {channel.name: _Numbered(channel, system, stand_ins) for channel in self._published}
-        self._channels: dict[str, EventChannel[Event]] = {}
-        for cls in dict.fromkeys(stand_ins[each.event].cls for each in system.channels if name in each.subscribers):
-            self._bus.collection(cls).subscribe(_ignore, on_trouble=self._handle)
-
-    @property
-    def others(self) -> list[ChannelSpec]:
-        """The channels that are not hard."""
-        return [channel for channel in self._published if channel.qos_class != "hard"]
-
-    def set_up(self, longest_ns: int) -> None:
-        """Announce all channels; while the broker does not answer, try again."""
-        for channel in self._published:
-            cls = self._sources[channel.name].cls
-            event_channel = self._bus.channel(cls, channel.qos, on_trouble=self._handle)
-            while self._channels.get(channel.name) is None and self._world.now_ns < longest_ns:
-                try:
-                    event_channel.announce()
-                    self._channels[channel.name] = event_channel
-                except BusError:
-                    self._bus.sleep("10ms")
-        self.is_set_up = True
-
-    def close(self) -> None:
-        """Withdraw all channels, with final reports, by which subscribers learn what they missed."""
-        if self._world.stations[self.name].is_up:
-            for channel in self._channels.values():
-                channel.cancel()
-
-    def publish_at(self, channel: ChannelSpec, instants: Iterator[int], until_ns: int) -> None:
-        """Publish the events of a channel at these virtual times."""
-        at = next(instants, None)
-        if at is None or at >= until_ns:
-            return
-
-        def release() -> None:
-            self._publish(channel)
-            self.publish_at(channel, instants, until_ns)
-
-        self._world.at_ns(max(at, self._world.now_ns), release)
-
-    def serve_slots(self, begin_ns: int) -> None:
-        """Publish an event shortly before each slot of this node, from a time of the bus on."""
-        for channel in self._published:
-            if channel.qos_class == "hard":
-                slot = self._slots[channel.name]
-                self._serve(channel, slot, slot.next_start(begin_ns).start_ns)
-
-    def _serve(self, channel: ChannelSpec, slot: Slot, start_ns: int) -> None:
-        lead = min(LEAD_NS, slot.period_ns // 4)
-        deadline = start_ns + slot.length_ns
-        window = self._world.observation.window
-        if deadline > window.end_ns:
-            return
-
-        def write() -> None:
-            is_used = not channel.sporadic or self._chance.random() < SPORADIC_USE
-            if is_used and not self._is_stopped and window.holds(start_ns, deadline):
-                self._publish(channel)
-            after = max(start_ns + 1, self._bus.time_ns() + lead + 1 - slot.period_ns)
-            self._serve(channel, slot, slot.next_start(after).start_ns)
-
-        self._bus.call_at(start_ns - lead, write)
-
-    def _publish(self, channel: ChannelSpec) -> None:
-        """Publish the next event of a channel, if the channel is bound and the node is up."""
-        event_channel = self._channels.get(channel.name)
-        station = self._world.stations[self.name]
-        if self.is_over or event_channel is None or not station.may_publish(self._sources[channel.name].cls):
-            return
-        try:
-            event_channel.publish(self._sources[channel.name].next_event())
-        except QueueFull:
-            return  # the world counts it
-
-    def _handle(self, trouble: object) -> None:
-        if isinstance(trouble, HardStopped | HardResumed):
-            self._is_stopped = isinstance(trouble, HardStopped)
-
-
-class _Numbered:
-    """State: the running number of a channel's events; numbers of several publishers of one event do not collide."""
-
-    def __init__(self, channel: ChannelSpec, system: System, stand_ins: Mapping[str, StandIn]) -> None:
-        alike = [other.name for other in system.channels if other.event == channel.event]
-        self._stand_in = stand_ins[channel.event]
-        self.cls = self._stand_in.cls
-        self._first, self._step = alike.index(channel.name), len(alike)
-        self._range = (1 << 8 * self._stand_in.width) // self._step
-        self._numbers = count()
-
-    def next_event(self) -> Event:
-        """The event to publish next."""
-        return self._stand_in.make(next(self._numbers) % self._range * self._step + self._first)
-
-
-def _ignore(event: Event) -> None:
-    """The world counts deliveries."""
 
 
 def _with_observer(system: System) -> System:

@@ -5,15 +5,16 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Publisher, TroubleHandler, WaitFor
-from genus.bus._qos import Keep, QoS
-from genus.can._node.link import BINDING_S, Listening, NodeLink, NodePublisher, log_refusal
+from genus.bus._link import Delivery, TroubleHandler, WaitFor
+from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.troubles import Trouble
 from genus.can._protocol.clock_model import known_precision
+from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.simulation import Host
+from genus.can._world.programs import ProgramRunner
 from genus.catalog import Catalog
-from genus.errors import QueueFull
+from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event
 from genus.targets.python import PythonFilter
@@ -34,7 +35,7 @@ class StationWorld(Protocol):
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Block in virtual time."""
 
-    def make_node(self, station: "Station", on_event: Callable[[Event], object]) -> Node:
+    def make_node(self, station: "Station") -> Node:
         """The node of a station."""
 
     def add_host(self, station: "Station") -> Host:
@@ -49,9 +50,6 @@ class StationWorld(Protocol):
     def down_error(self, station: "Station") -> BaseException:
         """What is raised if a station is used while it is down."""
 
-    def run_handler(self, handlers: "HandlerQueue", call: Callable[[], object]) -> None:
-        """Run a handler as part of the program that the queue belongs to."""
-
 
 class StationObserver(Protocol):
     """What a station reports for the outcome of a simulation."""
@@ -62,8 +60,11 @@ class StationObserver(Protocol):
     def event_refused(self, station: "Station", event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
 
-    def event_received(self, station: "Station", event: Event) -> None:
-        """A node got an event of a class that it has a subscription for."""
+    def event_received(self, station: "Station", event: Event, identifier: int | None) -> None:
+        """A node got an event of a class that it has a subscription for; None: its own."""
+
+    def listeners_changed(self) -> None:
+        """A station has other subscriptions."""
 
     def publisher_informed(self, station: "Station", cls: type, trouble: Trouble) -> None:
         """A publisher got a trouble."""
@@ -76,13 +77,16 @@ class Station(NodeLink):
     """State: one node in the simulator. After a restart its node is another one; its program goes on."""
 
     host: Host
+    _deliver: Delivery
 
     def __init__(
         self,
         world: StationWorld,
         observer: StationObserver,
+        handlers: "HandlerQueue",
         name: str,
         number: int,
+        *,
         slots_of: str,
         banks: int | None,
     ) -> None:
@@ -99,18 +103,16 @@ class Station(NodeLink):
         """The program that opened it, if `World.start` runs that."""
         self._world = world
         self._observer = observer
-        self._deliver: Callable[[Event], None] = _ignore
+        self._deliveries: dict[type, Callable[[Event], None]] = {}
         self._listened: dict[object, ListenedSubscription] = {}
-        self._by_class: dict[type, tuple[bool, tuple[ListenedSubscription, ...]]] = {}
-        """Per class: whether a subscription matches all of its events, and the subscriptions that accept it."""
         self._started: Node | None = None
-        self.handlers = HandlerQueue(world)
+        self.handlers = handlers
         self.at_restart: list[Callable[[], object]] = []
         """Timers that were due while the station was down."""
 
     # -- life --------------------------------------------------------------------------------------------------------
 
-    def open(self, deliver: Callable[[Event], None]) -> None:
+    def open(self, deliver: Delivery) -> None:
         """Switch the station on."""
         self._deliver = deliver
         self.host = self._world.add_host(self)
@@ -119,7 +121,8 @@ class Station(NodeLink):
 
     def boot(self) -> Node:
         """The node, made again; it starts at this instant of virtual time."""
-        self._node = node = self._world.make_node(self, self._receive)
+        self._node = node = self._world.make_node(self)
+        node.rx.observer = self._receive
         self._world.at_ns(self._world.now_ns, lambda: self._start(node))
         return node
 
@@ -210,39 +213,36 @@ class Station(NodeLink):
 
     # -- what programs do --------------------------------------------------------------------------------------------
 
-    def announce(
-        self,
-        cls: type,
-        qos: QoS,
-        on_trouble: TroubleHandler | None,
-        carries: tuple[str, ...] = (),
-        keep: Keep | None = None,
-    ) -> Publisher:
-        """Prepare to publish a type, and observe the troubles of its publisher."""
+    def publisher_handler(self, cls: type, on_trouble: TroubleHandler | None) -> TroubleHandler:
+        """What gets the troubles of a publisher, and observes them."""
 
         def handle(trouble: Trouble) -> None:
             self._observer.publisher_informed(self, cls, trouble)
             (on_trouble or log_refusal)(trouble)
 
-        return super().announce(cls, qos, handle, carries, keep)
+        return handle
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
-        if not self.is_up:
+        if self._node is None or not self.host.is_up:
             raise self._world.down_error(self)
-        channel = self.node.tx.channels.get(type(event))
+        channel = self._node.tx.channels.get(type(event))
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
+        if self._driver is None:
+            raise BusError(CLOSED)
+        if not self.host.is_up:
+            raise self._world.down_error(self)
         try:
-            self.driver.call(partial(self._publish, event, loop_back))
+            self.host.call(partial(self._publish, self._node, event, loop_back))
         except QueueFull:
             self._observer.event_refused(self, event)
             raise
 
-    def _publish(self, event: Event, loop_back: bool, now: int) -> None:
-        channel = self.node.tx.channels.get(type(event))
+    def _publish(self, node: Node, event: Event, loop_back: bool, now: int) -> None:
+        channel = node.tx.channels.get(type(event))
         before = 0 if channel is None else channel.counts.replaced
-        etag, payload = self.node.publish(event, now, loop_back=loop_back)
+        etag, payload = node.publish(event, now, loop_back=loop_back)
         replaces = channel is not None and channel.counts.replaced > before
         self._observer.event_published(self, event, etag, payload, replaces=replaces)
 
@@ -269,42 +269,27 @@ class Station(NodeLink):
 
         end = super().listen(subscription, handle)
         self._listened[handle] = ListenedSubscription(subscription)
-        self._by_class.clear()
+        self._observer.listeners_changed()
 
         def unlisten() -> None:
             self._listened.pop(handle, None)
-            self._by_class.clear()
+            self._observer.listeners_changed()
             end()
 
         return unlisten
-
-    def matches(self, event: Event) -> bool:
-        """Whether a subscription of this node matches an event."""
-        matches_all, accepting = self._by_class.get(type(event)) or self._look_up(type(event))
-        return matches_all or (bool(accepting) and any(each.matches(event) for each in accepting))
 
     @property
     def subscriptions(self) -> "list[ListenedSubscription]":
         """The subscriptions of its programs, with how many events each got."""
         return list(self._listened.values())
 
-    def _look_up(self, cls: type) -> "tuple[bool, tuple[ListenedSubscription, ...]]":
-        accepting = tuple(each for each in list(self._listened.values()) if each.subscription.accepts(cls))
-        found = self._by_class[cls] = any(each.test is None for each in accepting), accepting
-        return found
-
-    def count_matches(self, event: Event) -> bool:
-        """Count an event for each subscription of this node that matches it; returns whether one does."""
-        matched, accepting = self._by_class.get(type(event)) or self._look_up(type(event))
-        for each in accepting:
-            if each.test is None or each.test(event):
-                each.delivered += 1
-                matched = True
-        return matched
-
-    def _receive(self, event: Event) -> None:
-        self._observer.event_received(self, event)
-        self._deliver(event)
+    def _receive(self, event: Event, identifier: int | None) -> None:
+        self._observer.event_received(self, event, identifier)
+        cls = type(event)
+        deliver = self._deliveries.get(cls)
+        if deliver is None:
+            deliver = self._deliveries[cls] = self._deliver.for_class(cls)
+        deliver(event)
 
 
 class ListenedSubscription:
@@ -316,10 +301,6 @@ class ListenedSubscription:
         is_conditional = bool(subscription.has or subscription.lacks or subscription.where is not None)
         self.test = PythonFilter(subscription) if is_conditional else None
         """What decides; None if all events of the classes that it accepts match."""
-
-    def matches(self, event: Event) -> bool:
-        """Whether it matches an event of a class that it accepts."""
-        return self.test is None or self.test(event)
 
     @cached_property
     def text(self) -> str:
@@ -333,8 +314,9 @@ class HandlerQueue:
     Each is a callback of its own in the simulation, so that it may wait; the next one waits for it.
     """
 
-    def __init__(self, world: StationWorld) -> None:
-        self._world = world
+    def __init__(self, scheduler: Scheduler, runner: ProgramRunner) -> None:
+        self._scheduler = scheduler
+        self._run_program = runner.run_program
         self._calls: deque[Callable[[], object]] = deque()
         self._is_busy = False
         self._postponed = 0
@@ -342,7 +324,7 @@ class HandlerQueue:
     def add(self, call: Callable[[], object]) -> None:
         """Call a handler at this instant, or when those before it have returned."""
         self._calls.append(call)
-        self._world.at_ns(self._world.now_ns, self._run_next)
+        self._scheduler.at(self._scheduler.now, self._run_next)
 
     def clear(self) -> None:
         """Call none of those that wait: the node is down."""
@@ -356,12 +338,12 @@ class HandlerQueue:
             return
         self._is_busy = True
         try:
-            self._world.run_handler(self, self._calls.popleft())
+            self._run_program(self, self._calls.popleft())  # so that it ends with its node
         finally:
             self._is_busy = False
             postponed, self._postponed = self._postponed, 0
             for _ in range(postponed):
-                self._world.at_ns(self._world.now_ns, self._run_next)
+                self._scheduler.at(self._scheduler.now, self._run_next)
 
 
 class StationDriver:
@@ -439,7 +421,3 @@ class StationTimer:
     def cancel(self) -> None:
         """Do not make the call."""
         self.is_cancelled = True
-
-
-def _ignore(event: Event) -> None:
-    """Before the link is open."""

@@ -106,6 +106,7 @@ class ChannelTracker:
         self.node = node
         self.event = event
         self.qos = qos
+        self.is_hard = isinstance(qos, Hard)
         self.slot = slot
         self.etag = etag
         self._layout = layout
@@ -131,11 +132,6 @@ class ChannelTracker:
         self.alarms: Counter[str] = Counter()
         self.reported_lost: Counter[str] = Counter()
         self.records: list[EventRecord] = []
-
-    @property
-    def is_hard(self) -> bool:
-        """Whether its events go in slots."""
-        return isinstance(self.qos, Hard)
 
     @property
     def waiting(self) -> int:

@@ -21,19 +21,18 @@ from genus.can._plan import Plan, System, load_system
 from genus.can._plan import plan as make_plan
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
-from genus.can._sim.clock import SimClock, crystal_clock
 from genus.can._sim.fault_text import node_names, parse_fault
 from genus.can._sim.faults import Fault, SlotStarts
+from genus.can._sim.scheduler import SimClock, crystal_clock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Passage, Trace, TrafficClass
 from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag
 from genus.can._wire.length import Timing
-from genus.can._world.event_loop import VirtualEventLoop
 from genus.can._world.guards import guardian_of
 from genus.can._world.nodes import NodeState, broker_state, state_of
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, ChannelResult, Outcome, result_of
-from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner
+from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner, VirtualEventLoop
 from genus.can._world.station import HandlerQueue, Station
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
@@ -491,11 +490,18 @@ class World:
         if banks is not None and not (banks.isdigit() and int(banks)):
             raise BusError(f"sim:{self.name}: banks is {banks!r}; a controller has one filter or more")
         station = Station(
-            self, self.observation, name, number, options.get("slots", name), None if banks is None else int(banks)
+            self,
+            self.observation,
+            HandlerQueue(self.simulation.scheduler, self._runner),
+            name,
+            number,
+            slots_of=options.get("slots", name),
+            banks=None if banks is None else int(banks),
         )
         station.catalog = None if "catalog" not in options else Catalog.load(options["catalog"])
         station.program = self._runner.program
         self.stations[name] = station
+        self.observation.listeners_changed()
         return station
 
     def _number(self, name: str, given: str | None, known: Station | None) -> int:
@@ -529,7 +535,7 @@ class World:
             run_handler=station.handlers.add,
         )
 
-    def make_node(self, station: Station, on_event: Callable[[Event], object]) -> Node:
+    def make_node(self, station: Station) -> Node:
         """The node of a station."""
         bus = self.plan.system.bus if self.plan is not None else None
         return Node(
@@ -544,7 +550,6 @@ class World:
             sync_period_ns=SYNC_PERIOD_NS if bus is None else bus.sync_period_ns,
             banks=station.banks,
             seed=self.seed << 7 | station.number,
-            on_event=on_event,
         )
 
     def remove(self, station: Station, steps: int = CLOSING_STEPS) -> None:
@@ -572,10 +577,6 @@ class World:
         text = f"node {station.name!r} is down"
         own = [each for each in (station.program, station.handlers) if each is not None]
         return NodeDown(text) if self._runner.program in own else BusError(text)
-
-    def run_handler(self, handlers: HandlerQueue, call: Callable[[], object]) -> None:
-        """Run a handler, so that it ends with its node."""
-        self._runner.run_program(handlers, call)
 
     def _restart_program(self, number: int) -> bool:
         """Start the program of a station again, if it has one."""
