@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import cantools.database
+import msgspec
 import pytest
 from cantools.database.can import Database
 from click.testing import CliRunner
@@ -373,6 +374,7 @@ def test_any_signal_decodes_as_cantools_decodes_it(
     ours = load_dbc(path)
     for each in data:
         event: Any = ours.decode(1, each)
+        assert repr(ours.decode(1, each, place="here")) == repr(msgspec.structs.replace(event, place="here"))
         wanted: Any = theirs.decode_message(1, each)
         found = number(event.s)
         assert found == (float(wanted["s"]) if isinstance(found, float) else wanted["s"])

@@ -9,7 +9,18 @@ from can.interfaces import BACKENDS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._live.error_frames import (
+from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
+from genus.can._live.port import (
+    FIRST_RETRY_NS,
+    GIVE_UP_NS,
+    PATIENCE_FACTOR,
+    PATIENCE_NS,
+    PROBE_NS,
+    DriverPort,
+    DriverRefused,
+    Filter,
+)
+from genus.can._live.received import (
     ACTIVE,
     BUS_OFF,
     CONTROLLER,
@@ -24,17 +35,6 @@ from genus.can._live.error_frames import (
     TX_WARNING,
     ErrorReport,
     parse_error,
-)
-from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
-from genus.can._live.port import (
-    FIRST_RETRY_NS,
-    GIVE_UP_NS,
-    PATIENCE_FACTOR,
-    PATIENCE_NS,
-    PROBE_NS,
-    DriverPort,
-    DriverRefused,
-    Filter,
 )
 from genus.can._machine import Call
 from genus.can._wire.frame import NODE_MASK, Frame
@@ -573,7 +573,9 @@ def test_a_machine_that_raises_stops_nothing_of_the_port(monkeypatch: pytest.Mon
 def test_the_page_has_the_table_of_interfaces() -> None:
     page = (Path(__file__).parents[2] / "docs" / "can-live.md").read_text()
     for name, profile in PROFILES.items():
-        assert f"| `{name}` | {profile.confirmation} | {profile.why} |" in page
+        row = next(line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+        errors = "yes" if profile.linux_errors else "no"
+        assert row == f"| `{name}` | {profile.confirmation} | {profile.why} | {errors} | {profile.tried} |"
 
 
 def test_the_table_has_the_interfaces_of_python_can() -> None:

@@ -18,7 +18,7 @@ import can
 from genus import Catalog, Event, NonReal, Soft, UInt8, open_bus, this
 from genus.can import load_dbc, open_monitor, python_source
 from genus.can._live.address import parse_address
-from genus.can._live.datagrams import enlarge_buffer, lost_datagrams
+from genus.can._live.interfaces import enlarge_buffer, lost_datagrams
 from genus.cli import genus
 from genus.errors import BusError, DbcError, EventError
 from tests.can.test_foreign import CAR

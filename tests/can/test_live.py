@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,8 +20,7 @@ from genus.can import ChannelConflict, NotBound, OffTheBus, open_broker
 from genus.can._live import host as host_module
 from genus.can._live.address import parse_address
 from genus.can._live.host import LiveHost
-from genus.can._live.interface_options import interface_arguments, known_options
-from genus.can._live.interfaces import PROFILES, UNKNOWN
+from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options
 from genus.can._live.link import open_host
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node
@@ -598,3 +598,37 @@ def test_own_frames_that_the_interface_returns_are_ignored(multicast: Callable[[
         assert eventually(lambda: bus.traffic().link.get("echoes ignored", 0) >= 100)
         with pytest.raises(TimeoutError):
             inbox.get(0.2)
+
+
+# -- a socketcand server -----------------------------------------------------------------------------------------------
+
+
+def test_errors_of_a_socketcand_server_pass_python_cans_filters(catalog: Path) -> None:
+    """The real protocol over a socket: python-can filters in software, and marks error frames as of 29 bits."""
+    troubles: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        greeted = pool.submit(_greet, server)
+        port = server.getsockname()[1]
+        address = f"can:socketcand?host=127.0.0.1&port={port}&channel=can0&number=1&catalog={catalog}&synchronised=no"
+        with open_bus(address) as bus, greeted.result(30) as client:
+            bus.collection(Flare).inbox()
+            beacons = bus.channel(Beacon, NonReal(), on_trouble=troubles.append)
+            beacons.announce()
+            client.sendall(b"< error 00000040 1.000001 >")
+            assert eventually(lambda: any(isinstance(each, OffTheBus) for each in troubles))
+            beacons.publish(Beacon(number=0x12345678))
+            client.sendall(b"< error 00000100 2.000001 >")
+            received = ""
+            while "12 34 56 78" not in received:
+                received += client.recv(1024).decode()
+
+
+def _greet(server: socket.socket) -> socket.socket:
+    """Accept a client of socketcand, which opens a bus."""
+    client, _ = server.accept()
+    client.settimeout(30)
+    client.sendall(b"< hi >")
+    for _ in ("open", "rawmode"):
+        client.recv(1024)
+        client.sendall(b"< ok >")
+    return client

@@ -88,7 +88,7 @@ def test_a_fresh_event_is_sent_at_the_latest_ready_time(stage: Stage) -> None:
     stage.dispatcher.wake(1_000_000)
     assert stage.mailbox is not None
     assert stage.mailbox.priority == 0
-    sender.sent(stage.mailbox)
+    sender.sent(stage.mailbox, 1_200_000)
     assert stage.sent == ["beat"]
 
 
@@ -104,7 +104,7 @@ def test_the_newest_event_replaces_one_that_was_not_sent_yet(stage: Stage) -> No
     assert [sender.write(event, 300, b"x", 0) for event in ("old", "new")] == [False, True]
     stage.dispatcher.wake(1_000_000)
     assert stage.mailbox is not None
-    sender.sent(stage.mailbox)
+    sender.sent(stage.mailbox, 1_200_000)
     assert (stage.sent, stage.failed) == (["new"], [])
 
 
@@ -139,7 +139,7 @@ def test_an_attempt_on_the_wire_at_the_deadline_is_reported_when_it_has_ended(st
     frame = stage.mailbox
     assert frame is not None
     stage.dispatcher.wake(1_562_000)
-    (sender.sent if is_sent else sender.failed)(frame)
+    assert sender.sent(frame, 1_600_000) if is_sent else sender.failed(frame)
     stage.dispatcher.wake(SETTLED)
     assert stage.overdue == ([("beat", 1_562_000)] if is_sent else [])
     assert stage.failed == ([] if is_sent else [("beat", 1)])
@@ -162,7 +162,7 @@ def test_an_event_in_two_frames_has_its_attempts_for_each(stage: Stage) -> None:
         assert stage.mailbox.data == data
         sender.failed(stage.mailbox)
         assert stage.mailbox is not None
-        sender.sent(stage.mailbox)
+        sender.sent(stage.mailbox, 1_200_000)
     assert (stage.sent, stage.failed) == (["beat"], [])
 
 

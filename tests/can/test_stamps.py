@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._live.stamps import MAX_AGE_NS, StampClock
+from genus.can._live.received import MAX_AGE_NS, StampClock
 from tests.examples import examples
 
 US, MS, S = 1_000, 1_000_000, 1_000_000_000

@@ -37,7 +37,7 @@ class Accept(msgspec.Struct, frozen=True):
     """For identifiers of 11 bits; without any, no frame with such an identifier is received."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """Call a user's handler."""
 
     handler: Callable[..., object]

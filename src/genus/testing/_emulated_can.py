@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from genus._extras import missing_extra
-from genus.can._live.error_frames import (
+import can
+from genus.can._live.received import (
     ACTIVE,
     BUS_ERROR,
     BUS_OFF,
@@ -34,13 +34,6 @@ from genus.can._wire.frame import Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 from genus.model import Span, nanoseconds, seconds
-
-try:
-    import can
-
-    can.Bus  # noqa: B018 - a folder named `can` in the working directory is imported too, and is empty
-except (ImportError, AttributeError) as missing:
-    raise missing_extra("an emulated CAN bus needs python-can", "can") from missing
 
 
 class EmulatedCan:

@@ -9,7 +9,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 
 from genus.bus._codec import Rejected
@@ -20,6 +20,7 @@ from genus.can._dbc.layout import MessageLayout, SignalLayout
 from genus.can._dbc.long_messages import LongMessages
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
+    CompiledDecoder,
     MessageDecoder,
     attributes_of,
     declare_kind,
@@ -143,10 +144,16 @@ class Dbc:
         decoder = self._find(frame_id, extended)
         if not isinstance(decoder, MessageDecoder):
             return Rejected(UNKNOWN_ID if decoder is None else decoder.reason)
-        values = decoder.values(data)
-        if isinstance(values, Rejected):
-            return values
-        return decoder.cls(time=time, place=place, **decoder.context(frame_id), **values)
+        if place is None and decoder.is_plain:
+            return decoder.compiled(data, time)
+        return decoder.event(frame_id, data, time, place)
+
+    def decoder_of(self, frame_id: int, extended: bool = False) -> CompiledDecoder | None:
+        """The function from the data and the time of a frame with an identifier to its event; None if it has none."""
+        decoder = self._find(frame_id, extended)
+        if not isinstance(decoder, MessageDecoder):
+            return None
+        return decoder.compiled if decoder.is_plain else partial(decoder.event, frame_id)
 
     def encode(self, event: Event) -> Frame:
         """The frame of an event of one of its types, or of a class with the name and attributes of one.

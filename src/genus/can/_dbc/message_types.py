@@ -11,7 +11,9 @@ them by shift and mask.
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -35,7 +37,7 @@ from genus.model import (
     Unit,
     vector,
 )
-from genus.model._event import EventMeta, KindMeta
+from genus.model._event import EventMeta, KindMeta, create_event
 from genus.model._types import read_annotation
 
 UNKNOWN_ID = "unknown identifier"
@@ -173,6 +175,24 @@ class MessageDecoder:
         for signal in layout.signals:
             self._signals.setdefault(signal.multiplexer, []).append(_signal_decoder(signal, cls))
         self._selected: dict[tuple[str, Any], list[SignalDecoder]] = {}
+        is_multiplexed = any(each.multiplexer is not None or each.selects is not None for each in layout.signals)
+        self.is_plain = not layout.j1939 and not is_multiplexed
+        """Whether every frame has the same signals, and the identifier tells nothing: `compiled` decodes it."""
+        self._compiled: CompiledDecoder | None = None
+
+    @property
+    def compiled(self) -> "CompiledDecoder":
+        """A function made for a plain message, which decodes frames as `event` does, several times as fast."""
+        if self._compiled is None:
+            self._compiled = _compile_decoder(self, self._signals.get(None, []))
+        return self._compiled
+
+    def event(self, frame_id: int, data: bytes, time: datetime | None, place: str | None = None) -> Event | Rejected:
+        """The event of a frame, or the reason why there is none."""
+        values = self.values(data)
+        if isinstance(values, Rejected):
+            return values
+        return self.cls(time=time, place=place, **self.context(frame_id), **values)
 
     def context(self, frame_id: int) -> dict[str, Any]:
         """The attributes that the identifier of a frame tells; the sender, if the file has one for the address."""
@@ -214,6 +234,42 @@ class MessageDecoder:
             below = self._signals.get(multiplexer, [])
             selected = self._selected[multiplexer, value] = [each for each in below if value in each.layout.selected_by]
         return selected
+
+
+CompiledDecoder: TypeAlias = Callable[[bytes, datetime | None], Event | Rejected]
+
+
+def _compile_decoder(decoder: MessageDecoder, signals: list[SignalDecoder]) -> CompiledDecoder:
+    """Make the function that decodes frames of a plain message; short ones and what is rare are left to `event`."""
+    layout = decoder.layout
+    names: dict[str, Any] = {"cls": decoder.cls, "create": create_event, "sender": layout.sender}
+    names["rest"] = partial(decoder.event, layout.frame_id)
+    lines = ["def decode(data, time):", f"    if len(data) < {layout.length}:", "        return rest(data, time)"]
+    for order in {"big" if each.big_endian else "little" for each in signals}:
+        lines.append(f"    {order} = int.from_bytes(data[:{layout.length}], {order!r})")
+    attributes = ["time=time", "source=sender"]
+    for number, each in enumerate(signals):
+        order, signal = "big" if each.big_endian else "little", each.layout
+        names |= {f"value{number}": each.value, f"raw{number}": each.raw, f"labels{number}": each.members}
+        names |= {f"scale{number}": signal.scale, f"offset{number}": signal.offset}
+        bits = f"({order} >> {each.shift} & {each.mask})"
+        if signal.annotation == "bytes" or signal.is_float:
+            lines.append(f"    bits{number} = {bits}")
+            raw, value = f"raw{number}(bits{number})", f"value{number}(bits{number})"
+        else:
+            sign = 1 << signal.length - 1
+            lines.append(f"    raw{number}_ = {f'({bits} ^ {sign}) - {sign}' if signal.signed else bits}")
+            raw = value = f"raw{number}_"
+            if signal.is_scaled:
+                value = f"{raw} * scale{number} + offset{number}"
+                value = f"float({value})" if signal.annotation == "float" else value
+        attributes.append(f"{each.attribute}={value}")
+        if each.label is not None:
+            attributes.append(f"{each.label}=labels{number}.get({raw})")
+    lines.append(f"    return create(cls, {', '.join(attributes)})")
+    exec(compile("\n".join(lines), f"<genus decode {layout.type_name}>", "exec"), names)
+    made: CompiledDecoder = names["decode"]
+    return made
 
 
 def _signal_decoder(signal: SignalLayout, cls: type[Event]) -> SignalDecoder:

@@ -6,7 +6,7 @@ them: a frame becomes an event of the class that the program knows.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -143,6 +143,11 @@ class Databases:
             if message is not None:
                 return message
         return None
+
+    def decoder_of(self, frame: Frame) -> Callable[[bytes, datetime | None], Event | Rejected] | None:
+        """The function from the data and the time of frames with an identifier to events; None if there is none."""
+        found = (database.decoder_of(frame.id, frame.extended) for database in self._databases)
+        return next((decode for decode in found if decode is not None), None)
 
     def decode(self, frame: Frame, time: datetime) -> Event | Rejected:
         """The event of a frame, or the reason why there is none; never raises."""

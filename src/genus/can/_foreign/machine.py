@@ -132,10 +132,10 @@ class ForeignMachine:
     def receive(self, frame: Frame, now: int) -> None:
         """A frame was received: of a database, or else the node's."""
         self._now = now
-        if self.node is not None and frame.extended and not self.rx.knows(frame):
-            self.node.receive(frame, now)
-        else:
+        if self.node is None or not frame.extended or self.rx.knows(frame):
             self.rx.receive(frame, now)
+        else:
+            self.node.receive(frame, now)
 
     def sent(self, frame: Frame, now: int) -> None:
         """A frame was sent."""
@@ -205,31 +205,32 @@ class ForeignMachine:
     @property
     def wake_at(self) -> int | None:
         """When the next timer is due."""
-        times = (self.tx.wake_at, None if self.node is None else self.node.wake_at)
-        return min((at for at in times if at is not None), default=None)
+        own = self.tx.wake_at if self.tx.channels or self.tx.broadcasts.waiting else None
+        other = None if self.node is None else self.node.wake_at
+        return other if own is None else own if other is None else min(own, other)
 
     def wake(self, now: int) -> None:
         """Handle the timers that are due."""
         self._now = now
-        self.tx.wake(now)
+        if self.tx.channels or self.tx.broadcasts.waiting:
+            self.tx.wake(now)
         if self.node is not None and (at := self.node.wake_at) is not None and at <= now:
             self.node.wake(now)
 
     def take(self) -> list[Output]:
         """Remove and return the outputs since the last call."""
-        outputs: list[Output] = []
-        for output in self.node.take() if self.node is not None else ():
-            if isinstance(output, Accept):
-                self._node_filters = tuple(Pair(*pair) for pair in output.filters)
-                self._set_filters()
-            else:
-                outputs.append(output)
-        if self._queue.update(self._now):
+        if self.node is not None:
+            for output in self.node.take():
+                if isinstance(output, Accept):
+                    self._node_filters = tuple(Pair(*pair) for pair in output.filters)
+                    self._set_filters()
+                else:
+                    self._outputs.append(output)
+        if self._queue.changed and self._queue.update(self._now):
             loaded = self._queue.loaded
             self._mine += [] if loaded is None else [loaded]
             self._outputs.append(Load(FOREIGN, loaded))
-        outputs += self._outputs
-        self._outputs.clear()
+        outputs, self._outputs = self._outputs, []
         return outputs
 
     # -- within ------------------------------------------------------------------------------------------------------

@@ -12,22 +12,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from genus._extras import missing_extra
-from genus.can._live.error_frames import parse_error
+import can
 from genus.can._live.interfaces import UNKNOWN, Confirmation, InterfaceProfile
 from genus.can._live.port import DriverPort, DriverRefused, Filter
+from genus.can._live.received import parse_error
 from genus.can._machine import Call, Machine
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
 from genus.errors import BusError
-
-try:
-    import can
-
-    can.Bus  # noqa: B018 - a folder named `can` in the working directory is imported too, and is empty
-except (ImportError, AttributeError) as missing:
-    raise missing_extra("a live CAN bus needs python-can", "can") from missing
-
 
 R = TypeVar("R")
 log = logging.getLogger("genus.can")
@@ -60,7 +52,9 @@ class BusDriver:
         self._filters = filters
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.dropped_calls = 0
-        self._failing_since: int | None = None
+        self.is_failing = False
+        """Whether reading raised the last time."""
+        self._failing_since = 0
         self._is_dead = False
 
     def send(self, frame: Frame) -> None:
@@ -100,15 +94,15 @@ class BusDriver:
 
     def reading_failed(self, problem: Exception, now: int) -> None:
         """Reading raised; if it does nothing else for a while, the interface is off the bus, which is logged once."""
-        if self._failing_since is None:
-            self._failing_since = now
+        if not self.is_failing:
+            self.is_failing, self._failing_since = True, now
         if now - self._failing_since >= _FAILING_S * 1e9 and not self._is_dead:
             self._is_dead = True
             self.warn(f"nothing can be read from this interface: {describe_failure(problem)}")
 
     def reading_works(self) -> None:
         """Reading did not raise."""
-        self._failing_since = None
+        self.is_failing = False
         if self._is_dead:
             self._is_dead = False
             self.warn("this interface can be read again")
@@ -136,7 +130,12 @@ class LiveHost:
         self._driver = BusDriver(bus, profile.filters)
         self._port = DriverPort(machine, self._driver, profile, timing or Timing(1_000_000))
         self._linux_errors = profile.linux_errors
-        self._lock = threading.Condition(threading.RLock())
+        lock = threading.RLock()
+        self._lock, self._changed, self._timer = lock, threading.Condition(lock), threading.Condition(lock)
+        """The lock of the port; programs that wait for a change; the thread of timers, which sleeps."""
+        self._programs_waiting = 0
+        self._sleeps_until = 0
+        """When the thread of timers wakes up by itself."""
         self._polled_at = 0
         self._running = True
         self._threads = [
@@ -163,13 +162,26 @@ class LiveHost:
             if not self._running:
                 raise BusError("the bus is closed")
             result = self._port.call(action, self.clock())
-            self._lock.notify_all()
+            self._notify()
             return result
+
+    def _notify(self) -> None:
+        """The port may have changed: wake up those threads that may have something to do."""
+        if self._programs_waiting:
+            self._changed.notify_all()
+        due = self._port.wake_at
+        if due is not None and due < self._sleeps_until:
+            self._sleeps_until = due
+            self._timer.notify()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Wait until a condition holds, at most `timeout` seconds; returns whether it holds."""
         with self._lock:
-            return self._lock.wait_for(condition, timeout)
+            self._programs_waiting += 1
+            try:
+                return self._changed.wait_for(condition, timeout)
+            finally:
+                self._programs_waiting -= 1
 
     def counters(self) -> Mapping[str, int]:
         """The numbers of frames sent and received, of echoes ignored, and of failures by reason."""
@@ -183,10 +195,11 @@ class LiveHost:
         """Send what waits, for a short time, stop the threads and shut the bus down; a second call does nothing."""
         with self._lock:
             if self._running:
-                self._lock.wait_for(lambda: self._port.is_idle, _DRAIN_S)
+                self.wait_for(lambda: self._port.is_idle, _DRAIN_S)
             self._running = False
             self._driver.calls.put(None)
-            self._lock.notify_all()
+            self._changed.notify_all()
+            self._timer.notify()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(5 * _POLL_S)
@@ -195,26 +208,27 @@ class LiveHost:
     # -- threads -------------------------------------------------------------------------------------------------------
 
     def _run_receiver(self) -> None:
+        driver, port, lock, clock, linux_errors = self._driver, self._port, self._lock, self.clock, self._linux_errors
+        receive = self._bus.recv
         while self._running:
             try:
-                message = self._bus.recv(_POLL_S)
+                message = receive(_POLL_S)
             except Exception as problem:  # interfaces raise what their libraries do
                 if self._running:
                     self._port.counts[f"receive failed: {describe_failure(problem)}"] += 1
                     self._driver.reading_failed(problem, self.clock())
                     time.sleep(_POLL_S / 10)
                 continue
-            self._driver.reading_works()
+            if driver.is_failing:
+                driver.reading_works()
+            if message is None:
+                continue
             try:
-                if message is not None:
-                    self._receive(message)
+                with lock:
+                    read_message(port, message, clock(), linux_errors)
+                    self._notify()
             except Exception:
                 self._count_failure("a frame could not be processed")
-
-    def _receive(self, message: "can.Message") -> None:
-        with self._lock:
-            read_message(self._port, message, self.clock(), linux_errors=self._linux_errors)
-            self._lock.notify_all()
 
     def _run_timer(self) -> None:
         while self._running:
@@ -233,10 +247,13 @@ class LiveHost:
         due = self._port.wake_at
         left = _POLL_S if due is None else (due - now) / 1e9
         if left > 0:
-            self._lock.wait(min(left, _POLL_S))
+            left = min(left, _POLL_S)
+            self._sleeps_until = now + int(left * 1e9)
+            self._timer.wait(left)
+            self._sleeps_until = 0
             return
         self._port.wake(now)
-        self._lock.notify_all()
+        self._notify()
 
     def _run_handlers(self) -> None:
         while (call := self._driver.calls.get()) is not None:
@@ -258,7 +275,7 @@ def describe_failure(problem: Exception) -> str:
     return str(problem) if isinstance(problem, can.CanError | OSError) else f"{type(problem).__name__}: {problem}"
 
 
-def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_errors: bool = True) -> None:
+def read_message(port: DriverPort, message: "can.Message", now: int, linux_errors: bool = True) -> None:
     """Give a message of python-can to a port: a frame, an echo, an error frame, or what is of no use."""
     if message.is_error_frame:
         if linux_errors:
@@ -266,11 +283,11 @@ def read_message(port: DriverPort, message: "can.Message", now: int, *, linux_er
         else:
             port.error_without_class(now)
         return
-    frame = to_frame(message)
-    if frame is None:
+    if message.is_remote_frame:
         port.ignore("not a data frame")
-    else:
-        port.receive(frame, message.timestamp, now, is_rx=message.is_rx)
+        return
+    frame = Frame(message.arbitration_id, bytes(message.data), message.is_fd, message.is_extended_id)
+    port.receive(frame, message.timestamp, now, is_rx=message.is_rx)
 
 
 def to_message(frame: Frame) -> "can.Message":
@@ -278,10 +295,3 @@ def to_message(frame: Frame) -> "can.Message":
     return can.Message(
         arbitration_id=frame.id, data=frame.data, is_extended_id=frame.extended, is_fd=frame.fd, bitrate_switch=frame.fd
     )
-
-
-def to_frame(message: "can.Message") -> Frame | None:
-    """The frame of a message; None if it is no data frame."""
-    if message.is_remote_frame:
-        return None
-    return Frame(message.arbitration_id, bytes(message.data), message.is_fd, message.is_extended_id)

@@ -1,16 +1,34 @@
-"""What python-can's interfaces tell about frames that were sent: a table, read from the source of python-can 4.6.
+"""What is known of python-can's interfaces: what they tell about frames that were sent, their options, their sockets.
 
-An interface confirms a frame by its *echo*: the controller returns the frame when it was sent. `receive_own_messages`
-asks for that; `Message.is_rx` is False for an echo where the interface marks it. `send` of most interfaces returns when
-the driver has put the frame into its queue, which says nothing.
+The table is read from the source of python-can 4.6. An interface confirms a frame by its *echo*: the controller returns
+the frame when it was sent. `receive_own_messages` asks for that; `Message.is_rx` is False for an echo where the
+interface marks it. `send` of most interfaces returns when the driver has put the frame into its queue, which says
+nothing.
+
+**Options.** Most interfaces ignore keyword arguments that they do not know, so a misspelled option would have no effect
+and nobody would notice. What an interface knows is read from its class: the parameters of its constructors, and those
+that their docstrings describe (`:param NAME:`), because some interfaces take all of them as `**kwargs`.
+
+**Datagrams.** A socket holds datagrams until the program reads them, and drops more than fit. With the system's usual
+size that is after some 200 frames: 50 ms at 5,000 frames a second, for which a busy computer may well not run a
+program. Linux counts the dropped datagrams of each socket (`drops` in `/proc/net/udp`).
 """
 
+import inspect
+import os
+import re
+import socket
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
+from typing import Any
 
 import msgspec
+from can.interface import _get_class_for_interface
 
-from genus.errors import BusError
+import can
+from genus.can._live.address import OWN_OPTIONS, CanAddress
+from genus.errors import BusError, did_you_mean
 
 
 class Confirmation(StrEnum):
@@ -46,34 +64,38 @@ class InterfaceProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `bus.state` is PASSIVE for error passive; elsewhere it means that the interface only listens."""
     why: str
     """Where that is written in python-can, or why it is so."""
+    tried: str = "not tried"
+    """How Genus was tried with it."""
 
 
-def _echo(why: str, *, filters: int = 0, **more: bool) -> InterfaceProfile:
-    given = {"asks_for_echo": True, **more}
-    return InterfaceProfile(confirmation=Confirmation.ECHO, why=why, filters=filters, **given)
+def _echo(why: str, **more: Any) -> InterfaceProfile:
+    return InterfaceProfile(confirmation=Confirmation.ECHO, why=why, **{"asks_for_echo": True, **more})
 
 
-def _none(why: str, **more: bool) -> InterfaceProfile:
+def _none(why: str, **more: Any) -> InterfaceProfile:
     return InterfaceProfile(confirmation=Confirmation.NONE, why=why, **more)
 
 
 PROFILES: Mapping[str, InterfaceProfile] = {
     "etas": _echo("OCI_CAN_MSG_FLAG_SELFRECEPTION", polled_passive=True),
-    "gs_usb": _echo("`echo_id` of the device, always on", asks_for_echo=False, linux_errors=True),
+    "gs_usb": _echo("`echo_id` of the device, always on", asks_for_echo=False, linux_errors=True, tried="emulated"),
     "ixxat": _echo("self-reception request (`srr`); `is_rx` stays True", marks_own=False),
     "kvaser": _echo("canMSG_LOCAL_TXACK"),
     "neovi": _echo("SPY_STATUS_TX_MSG"),
     "nixnet": _echo("`echo_tx` of the session"),
     "pcan": _echo("PCAN_MESSAGE_ECHO"),
-    "socketcan": _echo("CAN_RAW_RECV_OWN_MSGS; MSG_DONTROUTE", marks_local=True, linux_errors=True, filters=512),
+    "socketcan": _echo(
+        "CAN_RAW_RECV_OWN_MSGS; MSG_DONTROUTE", marks_local=True, linux_errors=True, filters=512, tried="emulated"
+    ),
     "systec": _echo("MODE_TX_ECHO; `is_rx` stays True", marks_own=False),
     "vector": _echo("transmit receipts (XL_CAN_EV_TAG_TX_OK)"),
-    "virtual": _echo("`receive_own_messages` of the queue in memory"),
+    "virtual": _echo("`receive_own_messages` of the queue in memory", tried="in one process"),
     "udp_multicast": InterfaceProfile(
         confirmation=Confirmation.SEND,
         returns_own=True,
         marks_own=False,
         why="a datagram has left when `send` returns; there is no arbitration",
+        tried="between processes",
     ),
     "canalystii": _none("no echo"),
     "iscan": _none("no echo"),
@@ -83,7 +105,7 @@ PROFILES: Mapping[str, InterfaceProfile] = {
     "seeedstudio": _none("no echo over the serial line"),
     "serial": _none("no echo over the serial line"),
     "slcan": _none("no echo over the serial line"),
-    "socketcand": _none("the server returns no echo", linux_errors=True),
+    "socketcand": _none("the server returns no echo", linux_errors=True, tried="its protocol over a socket"),
     "usb2can": _none("no echo"),
 }
 """The interfaces of python-can by name; `cantact` and those of plugins are not known."""
@@ -93,6 +115,7 @@ UNKNOWN = InterfaceProfile(
     asks_for_echo=True,
     linux_errors=True,
     why="not known: it is asked for echoes, and the first frame shows whether they come",
+    tried="emulated",
 )
 """An interface that is not in the table."""
 
@@ -116,3 +139,107 @@ def profile_of(interface: str, confirm: str | None = None) -> InterfaceProfile:
         asks_for_echo=chosen is Confirmation.ECHO and (known.asks_for_echo or known.confirmation is Confirmation.NONE),
         returns_own=returns_own,
     )
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+_DOCUMENTED = re.compile(r":param\s+(?:[^:\n]*\s)?(\w+):")
+_COMMON = frozenset({"channel", "can_filters"})
+"""What every interface takes; one that names nothing else cannot be checked."""
+_SWITCHES = {"yes": True, "no": False}
+"""Switches are written as those of Genus; python-can knows True and False, and takes any other text as true."""
+_NOT_OPTIONS = frozenset({"self", "args", "kwargs"})
+_TIMING = frozenset(
+    name for kind in (can.BitTiming, can.BitTimingFd) for name in inspect.signature(kind).parameters if name != "strict"
+)
+"""Bit timings in registers; python-can makes a `timing` of them if they begin with the clock frequency, `f_clock`."""
+
+
+def known_options(interface: str) -> frozenset[str] | None:
+    """The options that an interface of python-can knows; None if that cannot be told.
+
+    >>> sorted(known_options("virtual"))  # doctest: +NORMALIZE_WHITESPACE
+    ['can_filters', 'channel', 'preserve_timestamps', 'protocol', 'receive_own_messages', 'rx_queue_size']
+    """
+    try:
+        cls = _get_class_for_interface(interface)
+    except (can.CanError, ImportError, NotImplementedError):
+        return None  # opening it says why
+    names = {name for each in cls.__mro__ if each is not object for name in _parameters(each)}
+    if not names - _COMMON:
+        return None
+    return frozenset(names | _TIMING if "timing" in names else names)
+
+
+def _parameters(cls: type) -> set[str]:
+    """The parameters that the constructor of one class has or describes."""
+    constructor = vars(cls).get("__init__")
+    if constructor is None:
+        return set()
+    documented = _DOCUMENTED.findall(f"{constructor.__doc__ or ''}\n{cls.__doc__ or ''}")
+    return {*inspect.signature(constructor).parameters, *documented} - _NOT_OPTIONS
+
+
+def interface_arguments(address: CanAddress) -> dict[str, Any]:
+    """The keyword arguments for the interface of an address; BusError for an option that neither it nor Genus knows.
+
+    An interface that sets the bit rate of its controller gets that of the address, unless bit timings are given.
+    """
+    known = known_options(address.interface)
+    arguments: dict[str, Any] = {
+        name: _SWITCHES.get(value, value) if name != "channel" else value for name, value in address.options.items()
+    }
+    if address.fd:
+        arguments["fd"] = True
+    if known is None:
+        return arguments
+    for name in address.options:
+        if name not in known:
+            options = sorted({*known, *OWN_OPTIONS} - {"can_filters"})
+            raise BusError(
+                f"can:{address.interface} has no option {name!r}; {did_you_mean(name, options)}"
+                f"it has {', '.join(options)}"
+            )
+    if "bitrate" in known and not {"timing", "f_clock"} & arguments.keys():
+        arguments["bitrate"] = address.timing.bitrate
+        if address.fd and "data_bitrate" in known:
+            arguments["data_bitrate"] = address.timing.data_bitrate
+    return arguments
+
+
+# -- datagrams ---------------------------------------------------------------------------------------------------------
+
+DATAGRAM_INTERFACES = frozenset({"udp_multicast"})
+BUFFER_BYTES = 4 << 20
+"""The size that is asked for: some 10,000 frames. The system may allow less (`net.core.rmem_max`)."""
+_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
+_INODE, _DROPS = 9, 12
+
+
+def enlarge_buffer(descriptor: int) -> int:
+    """Ask for more room in the socket of a descriptor; returns how many bytes it has then.
+
+    >>> with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+    ...     enlarge_buffer(made.fileno()) == made.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    True
+    """
+    with socket.socket(fileno=os.dup(descriptor)) as same:
+        if same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) < BUFFER_BYTES:
+            same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        return same.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def lost_datagrams(descriptor: int) -> int:
+    """How many datagrams a socket has dropped; 0 where the system does not count them.
+
+    >>> with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+    ...     made.bind(("127.0.0.1", 0))
+    ...     lost_datagrams(made.fileno())
+    0
+    """
+    try:
+        inode = str(os.fstat(descriptor).st_ino)
+        rows = [line.split() for table in _TABLES if table.exists() for line in table.read_text().splitlines()[1:]]
+    except OSError:
+        return 0
+    return next((int(row[_DROPS]) for row in rows if len(row) > _DROPS and row[_INODE] == inode), 0)

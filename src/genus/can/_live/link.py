@@ -5,22 +5,24 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from genus._extras import missing_extra
+import can
+from genus._extras import install_command
 from genus.bus._clock import SystemClock
 from genus.bus._link import Publisher
 from genus.bus._qos import Hard, Keep, QoS, Soft
-from genus.can._dbc import load_dbc
-from genus.can._foreign.collisions import find_live_collisions
-from genus.can._foreign.databases import Databases
-from genus.can._foreign.link import DatabaseLink
-from genus.can._foreign.machine import ForeignMachine
 from genus.can._live.address import CanAddress, parse_address
-from genus.can._live.datagrams import DATAGRAM_INTERFACES, enlarge_buffer, lost_datagrams
 from genus.can._live.host import LiveHost
-from genus.can._live.interface_options import interface_arguments
-from genus.can._live.interfaces import UNKNOWN, Confirmation, profile_of
+from genus.can._live.interfaces import (
+    DATAGRAM_INTERFACES,
+    UNKNOWN,
+    Confirmation,
+    enlarge_buffer,
+    interface_arguments,
+    lost_datagrams,
+    profile_of,
+)
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, Tap, log, log_refusal
 from genus.can._node.node import Node
@@ -35,12 +37,10 @@ from genus.errors import BusError, did_you_mean
 from genus.filters import Subscription
 from genus.model import Event, name_of
 
-try:
-    import can
-
-    can.Bus  # noqa: B018 - a folder named `can` in the working directory is imported too, and is empty
-except (ImportError, AttributeError) as missing:
-    raise missing_extra("a live CAN bus needs python-can", "can") from missing
+if TYPE_CHECKING:  # what databases need is imported for addresses that have some
+    from genus.can._foreign.databases import Databases
+    from genus.can._foreign.link import DatabaseLink
+    from genus.can._foreign.machine import ForeignMachine
 
 
 _REFUSALS = (TypeError, ValueError, NotImplementedError)
@@ -68,6 +68,8 @@ def open_interface(address: CanAddress) -> "can.BusABC":
         if address.interface not in can.VALID_INTERFACES:
             why = f"; {did_you_mean(address.interface, can.VALID_INTERFACES)}".rstrip("; ")
         hint = _HINTS.get(getattr(problem, "errno", None) or 0, "") if address.interface == "socketcan" else ""
+        if "msgpack not installed" in str(problem):
+            hint = f"; {install_command('can')}"
         raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}{hint}") from None
 
 
@@ -121,6 +123,8 @@ class CanLink(NodeLink):
             assert node is not None, "an address without databases is a node's"
             self._host = host = open_host(node, address)
         else:
+            from genus.can._foreign.link import DatabaseLink
+
             _check_collisions(address, databases, node)
             machine = _make_machine(address, databases, node, deliver)
             self._host = host = open_host(machine, address)
@@ -265,10 +269,13 @@ def _make_node(address: CanAddress, deliver: Callable[[Event], None]) -> Node:
     )
 
 
-def load_databases(address: CanAddress) -> Databases | None:
+def load_databases(address: CanAddress) -> "Databases | None":
     """The databases of an address; None if it has none. DbcError if a file cannot be used."""
     if not address.databases:
         return None
+    from genus.can._dbc import load_dbc
+    from genus.can._foreign.databases import Databases
+
     options: Any = {"truncated": address.truncated, "j1939": address.j1939, "nmea2000": address.nmea2000}
     databases = Databases([load_dbc(path, reuse=True, **options) for path in address.databases])
     for problem in databases.problems:
@@ -277,8 +284,10 @@ def load_databases(address: CanAddress) -> Databases | None:
 
 
 def _make_machine(
-    address: CanAddress, databases: Databases, node: Node | None, deliver: Callable[[Event], None]
-) -> ForeignMachine:
+    address: CanAddress, databases: "Databases", node: Node | None, deliver: Callable[[Event], None]
+) -> "ForeignMachine":
+    from genus.can._foreign.machine import ForeignMachine
+
     return ForeignMachine(
         databases,
         address.timing,
@@ -290,8 +299,10 @@ def _make_machine(
     )
 
 
-def _check_collisions(address: CanAddress, databases: Databases, node: Node | None) -> None:
+def _check_collisions(address: CanAddress, databases: "Databases", node: Node | None) -> None:
     """Refuse identifiers of databases that this node sends too, and warn of those that other nodes may."""
+    from genus.can._foreign.collisions import find_live_collisions
+
     if node is None:
         return
     for collision in find_live_collisions(databases.messages, address.number, node.catalog):

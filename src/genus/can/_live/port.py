@@ -18,10 +18,8 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.can._live.echoes import EchoFilter
-from genus.can._live.error_frames import ErrorReport
 from genus.can._live.interfaces import Confirmation, InterfaceProfile
-from genus.can._live.stamps import StampClock
+from genus.can._live.received import EchoFilter, ErrorReport, StampClock
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, MAILBOXES, TIME_TRIGGERED, Accept, Call, Load, Machine
 from genus.can._wire.frame import NODE_MASK, Frame, arbitration_key
 from genus.can._wire.length import Timing
@@ -46,6 +44,9 @@ PROBE_NS = 4 * CONFIRM_TIMEOUT_NS
 """An interface that is not known and returns nothing for so long does not confirm."""
 FIRST_RETRY_NS, LAST_RETRY_NS = 1_000_000, 100_000_000
 """After these times a frame that the driver refused is tried again: the first time, and at most."""
+
+
+_EMPTY = [None for _ in MAILBOXES]
 
 
 class DriverRefused(Exception):
@@ -129,7 +130,7 @@ class DriverPort:
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and the driver has nothing, or nothing can be sent."""
-        return self._is_off or all(each is None for each in (*self._waiting, *self._in_driver))
+        return self._is_off or (self._waiting == _EMPTY and self._in_driver == _EMPTY)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class DriverPort:
             if self.confirmation is Confirmation.PROBE:
                 self.confirmation, self._marks_own = Confirmation.ECHO, not is_rx
             self._confirm(mailbox, at, now)
-        elif self._echoes.recognise(frame, now) or self._is_stray_echo(is_rx):
+        elif self._echoes.recognise(frame, now) or (not is_rx and self._is_stray_echo()):
             self.counts["echoes ignored"] += 1
             self._end_doubts()
             return
@@ -201,6 +202,8 @@ class DriverPort:
     @property
     def wake_at(self) -> int | None:
         """When to call `wake`; None if no timer is set."""
+        if self._waiting == _EMPTY and self._in_driver == _EMPTY:
+            return self.machine.wake_at
         times = [self.machine.wake_at]
         for mailbox in MAILBOXES:
             entry = self._in_driver[mailbox]
@@ -227,15 +230,16 @@ class DriverPort:
     def _settle(self, now: int) -> None:
         """Do what the machine wants, give the driver what it may have, until nothing is left to do."""
         while True:
-            while outputs := self.machine.take():
-                for output in outputs:
-                    if isinstance(output, Load):
-                        self._load(output)
-                    elif isinstance(output, Call):
-                        self._driver.call(output)
-                    else:
-                        self._accept(output)
-            if self._is_off or not (self._hand_over(TIME_TRIGGERED, now) or self._hand_over_other(now)):
+            for output in self.machine.take():
+                if isinstance(output, Call):
+                    self._driver.call(output)
+                elif isinstance(output, Load):
+                    self._load(output)
+                else:
+                    self._accept(output)
+            if self._waiting == _EMPTY or self._is_off:
+                return
+            if not (self._hand_over(TIME_TRIGGERED, now) or self._hand_over_other(now)):
                 return
 
     def _load(self, load: Load) -> None:
@@ -336,9 +340,9 @@ class DriverPort:
                 return mailbox
         return None
 
-    def _is_stray_echo(self, is_rx: bool) -> bool:
+    def _is_stray_echo(self) -> bool:
         """Whether an own frame came back that nobody waits for: its confirmation came too late."""
-        return not is_rx and self._marks_own and not self._profile.marks_local
+        return self._marks_own and not self._profile.marks_local
 
     def _confirm(self, mailbox: int, at: int, now: int) -> None:
         entry = self._in_driver[mailbox]
@@ -355,11 +359,12 @@ class DriverPort:
     def _receive_from_other(self, frame: Frame, at: int, now: int, is_rx: bool) -> None:
         if is_rx and self._is_watching:
             self._judge_overdue(frame, now)
-        if not self._is_accepted(frame):
+        verdict = self._verdicts.get(frame.id if frame.extended else ~frame.id)
+        if not (self._is_accepted(frame) if verdict is None else verdict):
             return self.ignore("not subscribed to")
         self.counts["received"] += 1
         self.machine.receive(frame, at)
-        if any(each is not None for each in (*self._in_driver, *self._waiting)):
+        if self._in_driver != _EMPTY or self._waiting != _EMPTY:
             self.machine.lost(now)
         else:
             self.machine.wake(now)

@@ -131,6 +131,7 @@ class Node:
         self._errors = ErrorState()
         self._told_errors = _ErrorNotice.NONE
         self.tx = Transmitter(name, slots, context, self._dispatcher, self.rx.loop_back, self._errors)
+        self.tx.granularity_ns = granularity_ns
         self._membership = Membership(
             uid,
             context,

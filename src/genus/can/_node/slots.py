@@ -222,10 +222,15 @@ class SlotSender:
         *,
         commit: Callable[[], None] = lambda: None,
         on_unknown: Callable[[Any], None] = lambda event: None,
+        time: BusTime | None = None,
+        granularity_ns: int = 0,
         fd: bool = False,
         errors: ErrorState | None = None,
     ) -> None:
-        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot."""
+        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot.
+
+        `granularity_ns` is how late a driver may report that a frame was sent.
+        """
         self.slot = slot
         self.number = 0
         self._load = load
@@ -233,13 +238,14 @@ class SlotSender:
         self._on_sent = on_sent
         self._on_failed, self._on_unknown = on_failed, on_unknown
         self._commit = commit
+        self._time, self._granularity_ns = time or OwnTime(), granularity_ns
+        self._start = 0
         self._fd = fd
         self._errors = errors or ErrorState()
         self._buffer: _Buffered | None = None
         self._event: Any = None
         self._frames: list[Frame] = []
         self._attempts = 0
-        self._deadline = 0
         self._closed = self._overdue = self._stopped = False
         self._in_driver: Frame | None = None
         """The frame of the event in progress that a driver has."""
@@ -276,8 +282,7 @@ class SlotSender:
         self._event = written.event
         identifier = self.number << NODE_SHIFT | written.etag
         self._frames = [Frame(identifier, piece, self._fd) for piece in reversed(self._render(written.payload))]
-        self._attempts, self._closed, self._overdue = 0, False, False
-        self._deadline = start + self.slot.length_ns
+        self._attempts, self._closed, self._overdue, self._start = 0, False, False, start
         self._load(self._frames[-1])
         return None if self._errors.allows(self.slot) else self.slot.closes_ns
 
@@ -287,13 +292,13 @@ class SlotSender:
             self._closed = True
             self._load(None)
 
-    def sent(self, frame: Frame) -> bool:
+    def sent(self, frame: Frame, now: int) -> bool:
         """A frame was sent; if it is of this slot, go on with the next one, or report the event as sent.
 
         If the slot was over before, it is reported with the deadline that it missed.
         """
         if pending := self._take_pending(frame):
-            self._on_sent(pending.event, pending.deadline)
+            self._report_sent(pending.event, pending.start, now)
             return True
         if not self._frames or frame is not self._frames[-1]:
             return False
@@ -305,8 +310,17 @@ class SlotSender:
         else:
             event, self._event = self._event, None
             self._commit()
-            self._on_sent(event, self._deadline if self._overdue else None)
+            self._report_sent(event, self._start, now)
         return True
+
+    def _report_sent(self, event: Any, start: int, now: int) -> None:
+        """Report an event as sent in its slot, or after its deadline, or neither if the driver's times do not tell."""
+        deadline = start + self.slot.length_ns
+        after = self._time.global_time(now) - deadline
+        if 0 < after <= self._granularity_ns:
+            self._on_unknown(event)
+        else:
+            self._on_sent(event, deadline if after > 0 else None)
 
     def taken(self, frame: Frame) -> bool:
         """A driver took a frame; returns whether it is of this slot."""
@@ -389,7 +403,7 @@ class SlotSender:
         if has_last:
             if self._pending is not None:
                 self._on_unknown(self._pending.event)
-            self._pending = _Pending(frames[0], event, self._attempts, self._deadline)
+            self._pending = _Pending(frames[0], event, self._attempts, self._start)
             self._commit()
         else:
             self._on_failed(event, self._attempts)
@@ -401,7 +415,8 @@ class _Pending(NamedTuple):
     frame: Frame
     event: Any
     attempts: int
-    deadline: int
+    start: int
+    """When its slot began."""
 
 
 class _Buffered(NamedTuple):

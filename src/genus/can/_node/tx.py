@@ -48,6 +48,8 @@ class Transmitter:
         errors: ErrorState,
     ) -> None:
         self.channels: dict[type, TxChannel] = {}
+        self.granularity_ns = 0
+        """How late the times of inputs may be."""
         self._name = name
         self._slots = [slot for slot in slots if slot.node == name]
         self._context = context
@@ -106,6 +108,8 @@ class Transmitter:
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
                 commit=channel.commit,
+                time=self._dispatcher.time,
+                granularity_ns=self.granularity_ns,
                 on_unknown=partial(self._hard_unknown, channel),
                 fd=self._context.fd,
                 errors=self._errors,
@@ -312,7 +316,7 @@ class Transmitter:
     def hard_frame_sent(self, frame: Frame) -> None:
         """A frame of priority 0 was sent."""
         for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.sent(frame):
+            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
                 return
 
     def _hard_unknown(self, channel: TxChannel, event: Event) -> None:

@@ -235,7 +235,7 @@ class ChannelTracker:
 
     def _sent_after_end(self, key: Key, start_ns: int, receivers_of: ReceiversOf) -> None:
         """An event that was given up was sent: its last frame was on the wire then, or should not have been sent."""
-        for flight, ended_ns in self._finished.get(key, ()):
+        for flight, ended_ns in reversed(self._finished.get(key, ())):  # of equal events the last one
             if flight.sent_ns is None:
                 flight.sent_ns = start_ns
                 if start_ns > ended_ns:
@@ -257,14 +257,17 @@ class ChannelTracker:
 
         An event may be received before it counts as sent: if its last frame fails at the last bit and is repeated.
         """
-        for flight in (*(flight for flight, _ in self._finished.get(key, ())), *self._under_way.get(key, ())):
-            if subscriber not in flight.delivered:
-                self.delivered[subscriber] += 1
-                flight.delivered.add(subscriber)
-                if self.slot is not None:
-                    self._check_instant(bus_now - flight.due_ns)
-                return True
-        return False
+        alike = (*(flight for flight, _ in self._finished.get(key, ())), *self._under_way.get(key, ()))
+        flights = [flight for flight in alike if subscriber not in flight.delivered]
+        if not flights:
+            return False
+        flight = flights[0]
+        if self.slot is not None:  # of equal events the one that is due, not one that was given up long ago
+            flight = min(flights, key=lambda each: abs(each.due_ns - bus_now))
+            self._check_instant(bus_now - flight.due_ns)
+        self.delivered[subscriber] += 1
+        flight.delivered.add(subscriber)
+        return True
 
     def _check_instant(self, lateness: int) -> None:
         """A hard event is delivered at its deadline; the error of a clock shows in half the gap at most."""
