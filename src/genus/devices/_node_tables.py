@@ -163,6 +163,11 @@ def _check_once(rows: Iterable[ChannelRow]) -> None:
 def _check_plan(plan: Plan | None, station: str | None) -> None:
     if plan is None and station is not None:
         raise DeviceError(f"station {station!r} is one of a plan; give the plan, too")
+    if plan is not None and plan.system.bus.fd:
+        raise DeviceError(
+            "the plan is for CAN FD (data_bitrate), and the node in C has classic frames: a classic controller would "
+            "destroy every frame of events. Plan a classic bus for it, with a gateway, or run the Python node there"
+        )
     if plan is not None and not plan.ok:
         names = ", ".join(verdict.channel for verdict in plan.refused) or "identifiers that other makers use"
         raise DeviceError(f"the plan is refused ({names}); see `genus can plan`, and make one that is admitted")

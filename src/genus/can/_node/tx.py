@@ -90,6 +90,12 @@ class Transmitter:
                 raise BusError(f"{channel.name} has no largest size (text, bytes); a hard channel needs one")
             if channel.frames > slot.frames:
                 raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
+            needed = sum(self._context.frame_ns[size] for size in channel.frame_sizes(channel.largest))
+            if needed > slot.used_ns:
+                raise BusError(
+                    f"{channel.name} takes {format_bound(needed)} of this bus, and {format_bound(slot.used_ns)} in the "
+                    "calendar: it was planned for other bit rates, or for shorter events"
+                )
 
     def open(self, channel: TxChannel) -> None:
         """The channel is bound: it is ready once signature and first report were sent: what its events are, and how."""

@@ -19,6 +19,7 @@ from genus.can._plan.system import (
     QOS_NAMES,
     BusSpec,
     ChannelSpec,
+    ForeignFrame,
     QosName,
     System,
 )
@@ -116,8 +117,13 @@ FIRST_ETAG = 128
 _BUS_SPANS = ("gap", "precision", "error_interval", "sync_period")
 _BUS_KEYS = (
     *("bitrate", "data_bitrate", *_BUS_SPANS, "types", "middleware", "error_passive"),
-    *("reserved", "databases", "foreign_interval"),
+    *("reserved", "databases", "foreign_interval", "classic_nodes"),
 )
+_FRAME_FORMS = {
+    "fd": "is said by data_bitrate: with it all events are in CAN FD frames; leave fd out",
+    "xl": "is not there: Genus has no frames, frame lengths or analysis of CAN XL; CAN FD (data_bitrate) has 64 bytes",
+}
+"""Keys of [bus] that one may expect, and what to write instead."""
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
     "hard": ("omissions", "sporadic"),
@@ -171,22 +177,31 @@ def parse_system(text: str, source: str = "system") -> System:
     except tomllib.TOMLDecodeError as problem:
         raise PlanError(f"{source}: {problem}") from None
     root.require("bus")
-    table = TomlTable(f"{source}: [bus]", root.entries["bus"], _BUS_KEYS)
+    table = _bus_table(f"{source}: [bus]", root.entries["bus"])
     bus = _read_bus(table)
     types = EventTypes.load(table.text("types"), Path(source).parent, table)
     drafts = list(_read_channels(root, types))
     given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
     nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
+    foreign = read_foreign_frames(root, table, Path(source).parent, fd=bus.fd)
     return System(
         bus,
         channels,
         nodes,
         source,
-        warnings=tuple(_doubtful_subscribers(drafts, given)),
-        foreign=read_foreign_frames(root, table, Path(source).parent, fd=bus.fd),
+        warnings=(*_doubtful_subscribers(drafts, given), *_doubtful_controllers(table, bus, foreign)),
+        foreign=foreign,
         types=table.text("types"),
     )
+
+
+def _bus_table(location: str, entries: object) -> TomlTable:
+    table = TomlTable(location, entries)
+    for key, why in _FRAME_FORMS.items():
+        if key in table:
+            table.refuse(key, why)
+    return TomlTable(location, entries, _BUS_KEYS)
 
 
 def _read_bus(table: TomlTable) -> BusSpec:
@@ -197,6 +212,8 @@ def _read_bus(table: TomlTable) -> BusSpec:
     given["middleware"] = table.flag("middleware", True)
     if "error_passive" in table:
         given["error_passive"] = table.one_of("error_passive", ERROR_PASSIVE_POLICIES)
+    if "classic_nodes" in table:
+        given["classic_nodes"] = table.texts("classic_nodes")
     try:
         return BusSpec(timing=Timing(*cast(tuple[int, int | None], rates)), **given)
     except (BusError, PlanError) as problem:
@@ -307,6 +324,16 @@ def _doubtful_subscribers(drafts: list[_ChannelDraft], given: TomlTable) -> Iter
                 yield f"{table.location}: {what}; {hint}"
 
 
+def _doubtful_controllers(table: TomlTable, bus: BusSpec, foreign: Iterable[ForeignFrame]) -> Iterator[str]:
+    """A warning if classic frames of other makers on a CAN FD bus may come from controllers that know no other."""
+    classic = next((frame.name for frame in foreign if not frame.fd), None) if bus.fd else None
+    if classic is not None and bus.classic_nodes is None:
+        yield (
+            f"{table.location}: {classic} is a classic frame; if its sender knows only classic CAN it destroys every "
+            "CAN FD frame. Name such nodes in classic_nodes, or write classic_nodes = [] if there is none"
+        )
+
+
 def _find_similar(name: str, known: Iterable[str]) -> str | None:
     """The name that was probably meant; names that differ in numbers only are different nodes."""
     others = [other for other in known if _DIGITS.sub("", other) != _DIGITS.sub("", name)]
@@ -354,6 +381,7 @@ def _bus_entries(bus: BusSpec) -> Iterator[tuple[str, object]]:
     yield "error_passive", bus.error_passive
     yield "middleware", bus.middleware
     yield "sync_period", format_nanoseconds(bus.sync_period_ns)
+    yield "classic_nodes", None if bus.classic_nodes is None else list(bus.classic_nodes)
 
 
 def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:
