@@ -20,7 +20,7 @@ from genus.can import Dbc, MessageLayout, load_dbc
 from genus.can._dbc.database import Layouts, read_layouts
 from genus.can._dbc.database_file import decode_text
 from genus.can._dbc.dbc_repair import repair_dbc
-from genus.can._dbc.dbc_statements import split_statements
+from genus.can._dbc.dbc_text import split_statements
 from genus.cli import genus
 from genus.errors import DbcError
 from tests.examples import examples

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from genus.can._dbc.dbc_numbers import decimal, integer, quoted
-from genus.can._dbc.dbc_statements import Part, Statement
+from genus.can._dbc.dbc_text import Part, Statement, decimal, integer, quoted
 
 FRAME_FORMATS = (
     *("StandardCAN", "ExtendedCAN", "reserved", "J1939PG"),
