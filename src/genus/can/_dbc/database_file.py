@@ -20,7 +20,7 @@ from cantools.database.can.database import Database
 from cantools.database.diagnostics.did import Did
 
 from genus.can._dbc.dbc_repair import MessageParts, Repaired, dbc_text, repair_dbc, shown
-from genus.can._dbc.dbc_text import MOST_DIGITS, Part, integer, value_ranges
+from genus.can._dbc.dbc_text import MOST_DIGITS, integer, value_ranges
 from genus.can._logs.log_file import suppress_warnings
 from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 from genus.errors import DbcError
@@ -323,13 +323,6 @@ def _load_repaired(text: str, refused: _Refused) -> DatabaseFile:
 
 def _leave_out_refused(repaired: Repaired) -> None:
     """Leave out the statements that cantools refuses, message by message."""
-    attributes: list[Part] = []
-    for part in repaired.attributes:
-        if why := _why_refused(dbc_text([*attributes, part], [])):
-            repaired.note(part.line, f"{shown(part.text)} is left out: {why}")
-        else:
-            attributes.append(part)
-    repaired.attributes[:] = attributes
     repaired.messages[:] = [each for message in repaired.messages for each in _accepted(repaired, message)]
 
 

@@ -2,7 +2,7 @@
 
 The file is read statement by statement and written again in the form that cantools reads, with only what event types
 need: messages, signals, value tables, multiplexing, senders, comments and attributes. Names that DBC does not allow are
-replaced by placeholders, so that the layouts can have the names of the file. `dbc_attributes` repairs the attributes.
+replaced by placeholders, so that the layouts can have the names of the file. `dbc_attributes` reads the attributes.
 """
 
 import re
@@ -356,9 +356,7 @@ class _Repair:
         if attribute is None:
             return
         line, name, value = statement.line, quoted(attribute.name), attribute.value
-        if not attribute.kind:
-            self.done.attributes.append(Part(line, f"BA_ {name} {value};"))
-        elif attribute.kind == "BU_" and is_name(attribute.owner):
+        if attribute.kind == "BU_" and is_name(attribute.owner):
             self.done.attributes.append(Part(line, f"BA_ {name} BU_ {attribute.owner} {value};"))
         elif attribute.kind == "BO_":
             message = self._find(statement, attribute.number)
