@@ -28,7 +28,7 @@ from genus.can._live.link import open_interface
 from genus.can._node.node import Node
 from genus.can._plan.system import System
 from genus.devices import generate
-from genus.errors import BusError, DeviceError, PlanError
+from genus.errors import BusError, PlanError
 from genus.testing import Generator
 from genus.testing._systems import random_system
 
@@ -228,10 +228,12 @@ def test_a_calendar_of_other_bit_rates_is_refused(types: Path, planned: Timing, 
         node.announce(Reading, Hard(period="50ms", omissions=1), 0)
 
 
-def test_the_node_in_c_is_refused_on_a_can_fd_bus(types: Path) -> None:
-    found = plan(parse_system(HARD.format('data_bitrate = "2M"', types)))
-    with pytest.raises(DeviceError, match="the plan is for CAN FD"):
-        generate(catalog(), publish=[Reading]).with_node(plan=found, station="a")
+def test_the_node_in_c_says_with_which_frames_it_must_be_compiled(types: Path) -> None:
+    for line, size in (('data_bitrate = "2M"', 64), ("", 8)):
+        found = plan(parse_system(HARD.format(line, types)))
+        source = generate(catalog(), publish=[Reading]).with_node(plan=found, station="a").node_source
+        assert f'#if GENUS_DATA_BYTES != {size}\n#error "compile all files with -DGENUS_DATA_BYTES={size}"' in source
+        assert ("config->data_bit_ns = 500U;" in source) is bool(line)
 
 
 def test_interfaces_without_can_fd_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

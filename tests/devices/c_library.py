@@ -32,6 +32,7 @@ LayoutCall = CFUNCTYPE(c_int, c_int, c_int)
 _FRAME = (c_void_p, c_uint32, c_int, c_char_p, c_int64)
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "station_new": (c_void_p, (c_uint64, c_int, c_int, c_uint32, c_int64, c_uint32)),
+    "station_data_bit": (None, (c_void_p, c_uint32)),
     "station_call": (None, (c_void_p, LoadCall, EventCall, NoticeCall, ClassCall, RandomCall, LayoutCall)),
     "station_init": (c_int, (c_void_p,)),
     "station_free": (None, (c_void_p,)),

@@ -6,9 +6,9 @@
 #define LAST 0x40U
 #define TOGGLE 0x20U
 #define NUMBER_MASK 0x1FU
-#define STEP (GENUS_FRAME_BYTES - 1U)
 #define CRC_START 0xFFFFU
 #define CRC_BYTES 2U
+#define PADDING 0x80U
 
 /* CRC-16/CCITT-FALSE without a table: a segment is a fraction of what a frame costs anyway. */
 static uint16_t crc_add(uint16_t crc, uint8_t byte)
@@ -32,21 +32,75 @@ static uint8_t next_tail(uint8_t tail)
 
 /* -- splitting --------------------------------------------------------------------------------- */
 
-uint16_t genus_segment_count(uint16_t size)
+/* How a payload is split: what follows it, and into how many frames of at most `step` bytes and a
+ * tail byte. */
+typedef struct {
+    uint32_t padded; /* bytes of the payload and its padding */
+    uint32_t total;  /* with the CRC */
+    uint16_t count;
+    uint8_t step;
+} split;
+
+static split split_of(uint16_t size, uint8_t capacity)
 {
-    uint16_t count = 1U;
-    if (size > STEP) {
-        count = (uint16_t)(((uint32_t)size + CRC_BYTES + STEP - 1U) / STEP);
+    split found;
+    const bool is_short = size < GENUS_FRAME_BYTES;
+    const bool is_single = is_short || (((uint32_t)size + 2U) <= capacity);
+    const uint8_t crc = is_single ? 0U : CRC_BYTES;
+    found.step = (uint8_t)(capacity - 1U);
+    found.padded = size;
+    if ((capacity > GENUS_FRAME_BYTES) && !is_short) {
+        /* the bytes in the last frame, with 0x80 and the tail byte */
+        const uint8_t last = (uint8_t)((((uint32_t)size + crc) % found.step) + 2U);
+        found.padded += 1U + (uint32_t)genus_padded_size(last) - last;
     }
-    return count;
+    found.total = found.padded + crc;
+    found.count =
+        is_single ? 1U : (uint16_t)((found.total + found.step - 1U) / found.step);
+    return found;
 }
 
-static uint16_t crc_of(genus_byte_at read, const void *source, uint16_t size)
+uint16_t genus_segment_count(uint16_t size)
+{
+    return split_of(size, GENUS_DATA_BYTES).count;
+}
+
+uint16_t genus_classic_count(uint16_t size)
+{
+    return split_of(size, GENUS_FRAME_BYTES).count;
+}
+
+uint8_t genus_segment_size(uint16_t size, uint16_t position)
+{
+    const split found = split_of(size, GENUS_DATA_BYTES);
+    uint8_t length = 0U;
+    if (position < found.count) {
+        const uint32_t left = found.total - ((uint32_t)position * found.step);
+        length = (uint8_t)(((left < found.step) ? left : found.step) + 1U);
+    }
+    return length;
+}
+
+/* A byte of a payload, or of the padding after it. */
+static uint8_t byte_of(genus_byte_at read, const void *source, uint16_t size, uint32_t index)
+{
+    uint8_t byte = 0U;
+    if (index < size) {
+        byte = read(source, (uint16_t)index);
+    } else if (index == size) {
+        byte = PADDING;
+    } else {
+        /* zeros */
+    }
+    return byte;
+}
+
+static uint16_t crc_of(genus_byte_at read, const void *source, uint16_t size, uint32_t padded)
 {
     uint16_t crc = CRC_START;
-    uint16_t index;
-    for (index = 0U; index < size; index++) {
-        crc = crc_add(crc, read(source, index));
+    uint32_t index;
+    for (index = 0U; index < padded; index++) {
+        crc = crc_add(crc, byte_of(read, source, size, index));
     }
     return crc;
 }
@@ -66,31 +120,36 @@ static uint8_t tail_of(uint8_t transfer, uint16_t position, bool is_last)
     return tail;
 }
 
-uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size, uint8_t transfer,
-                           uint16_t position, uint8_t data[GENUS_FRAME_BYTES])
+static uint8_t write_segment(genus_byte_at read, const void *source, uint16_t size, split into,
+                             uint8_t transfer, uint16_t position, uint8_t *data)
 {
-    const uint16_t count = genus_segment_count(size);
-    const uint32_t total = (count == 1U) ? size : ((uint32_t)size + CRC_BYTES);
-    uint32_t index = (uint32_t)position * STEP;
+    uint32_t index = (uint32_t)position * into.step;
     uint16_t crc = 0U;
     uint8_t length = 0U;
-    if (position >= count) {
+    if (position >= into.count) {
         return 0U;
     }
-    if ((index + STEP) > size) {
-        crc = crc_of(read, source, size);
+    if ((index + into.step) > into.padded) {
+        crc = crc_of(read, source, size, into.padded);
     }
-    while ((length < STEP) && (index < total)) {
-        if (index < size) {
-            data[length] = read(source, (uint16_t)index);
+    while ((length < into.step) && (index < into.total)) {
+        if (index < into.padded) {
+            data[length] = byte_of(read, source, size, index);
         } else {
-            data[length] = (uint8_t)((index == size) ? (crc >> 8) : (crc & 0xFFU));
+            data[length] = (uint8_t)((index == into.padded) ? (crc >> 8) : (crc & 0xFFU));
         }
         length++;
         index++;
     }
-    data[length] = tail_of(transfer, position, position == (uint16_t)(count - 1U));
+    data[length] = tail_of(transfer, position, position == (uint16_t)(into.count - 1U));
     return (uint8_t)(length + 1U);
+}
+
+uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size, uint8_t transfer,
+                           uint16_t position, uint8_t data[GENUS_FRAME_BYTES])
+{
+    return write_segment(read, source, size, split_of(size, GENUS_FRAME_BYTES), transfer, position,
+                         data);
 }
 
 static uint8_t byte_in_ram(const void *source, uint16_t index)
@@ -99,9 +158,10 @@ static uint8_t byte_in_ram(const void *source, uint16_t index)
 }
 
 uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, uint16_t position,
-                      uint8_t data[GENUS_FRAME_BYTES])
+                      uint8_t data[GENUS_DATA_BYTES])
 {
-    return genus_segment_from(byte_in_ram, payload, size, transfer, position, data);
+    return write_segment(byte_in_ram, payload, size, split_of(size, GENUS_DATA_BYTES), transfer,
+                         position, data);
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */
@@ -137,6 +197,37 @@ static bool append(genus_transfer *transfer, const uint8_t *data, uint8_t length
     return fits;
 }
 
+/* The data length of all frames of a transfer but the last. */
+static uint8_t frame_size_of(const genus_transfer *transfer)
+{
+#if GENUS_FD
+    return transfer->frame_size;
+#else
+    (void)transfer;
+    return GENUS_FRAME_BYTES;
+#endif
+}
+
+/* A payload is whole: remove what pads it in long frames. */
+static genus_segment_result finish(genus_transfer *transfer, genus_segment_counts *counts)
+{
+#if GENUS_FD
+    if (transfer->frame_size > GENUS_FRAME_BYTES) {
+        while ((transfer->size > 0U) && (transfer->buffer[transfer->size - 1U] == 0U)) {
+            transfer->size--;
+        }
+        if ((transfer->size == 0U) || (transfer->buffer[transfer->size - 1U] != PADDING)) {
+            return drop(counts, GENUS_SEGMENT_WRONG_PADDING);
+        }
+        transfer->size--;
+    }
+#else
+    (void)transfer;
+    (void)counts;
+#endif
+    return GENUS_SEGMENT_COMPLETE;
+}
+
 static genus_segment_result receive_first(genus_transfer *transfer, const uint8_t *data,
                                           uint8_t size, genus_segment_counts *counts)
 {
@@ -150,14 +241,17 @@ static genus_segment_result receive_first(genus_transfer *transfer, const uint8_
     if ((tail & TOGGLE) == 0U) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_TOGGLE);
     }
-    if (((tail & LAST) == 0U) && (size != GENUS_FRAME_BYTES)) {
+    if (((tail & LAST) == 0U) && (size != GENUS_FRAME_BYTES) && (size != GENUS_DATA_BYTES)) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_LENGTH);
     }
     if (!append(transfer, data, (uint8_t)(size - 1U))) {
         return lose(transfer, counts, GENUS_SEGMENT_TOO_LONG);
     }
+#if GENUS_FD
+    transfer->frame_size = size;
+#endif
     if ((tail & LAST) != 0U) {
-        return GENUS_SEGMENT_COMPLETE;
+        return finish(transfer, counts);
     }
     transfer->is_open = true;
     transfer->expected = next_tail(tail);
@@ -176,7 +270,7 @@ static genus_segment_result complete(genus_transfer *transfer, genus_segment_cou
         return drop(counts, GENUS_SEGMENT_WRONG_CRC);
     }
     transfer->size = (uint16_t)(transfer->size - CRC_BYTES);
-    return GENUS_SEGMENT_COMPLETE;
+    return finish(transfer, counts);
 }
 
 static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t *data,
@@ -194,7 +288,8 @@ static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t
     if (differs != 0U) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_TOGGLE);
     }
-    if (((tail & LAST) == 0U) && (size != GENUS_FRAME_BYTES)) {
+    if ((size > frame_size_of(transfer)) ||
+        (((tail & LAST) == 0U) && (size != frame_size_of(transfer)))) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_LENGTH);
     }
     if (!append(transfer, data, (uint8_t)(size - 1U))) {
@@ -230,7 +325,7 @@ genus_segment_result genus_transfer_receive(genus_transfer *transfer, const uint
     if (size == 0U) {
         return drop(counts, GENUS_SEGMENT_EMPTY);
     }
-    if (size > GENUS_FRAME_BYTES) {
+    if (size > GENUS_DATA_BYTES) {
         return drop(counts, GENUS_SEGMENT_FD);
     }
     if (is_duplicate(transfer, data, size, now, timeout, counts)) {
