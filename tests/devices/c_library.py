@@ -18,7 +18,7 @@ NODE_SOURCES = tuple(name for name in NODE if name.endswith(".c"))
 LARGE = (
     *("-DGENUS_CHANNELS=16", "-DGENUS_SLOTS=48", "-DGENUS_SUBJECTS=24", "-DGENUS_EVENTS=120"),
     *("-DGENUS_EVENT_BYTES=300", "-DGENUS_PUBLISHERS=200", "-DGENUS_TRANSFERS=160", "-DGENUS_CLOCK_SAMPLES=32"),
-    *("-DGENUS_CLOCK_MASTERS=24", "-DGENUS_CLOCK_FORMERS=8"),
+    *("-DGENUS_CLOCK_MASTERS=24", "-DGENUS_CLOCK_FORMERS=8", "-DGENUS_HARD_BYTES=64"),
 )
 """Capacities for the largest system of the tests, and samples enough for exactly the Python node's clock."""
 

@@ -116,7 +116,7 @@ static void rank(genus_node *node, genus_outgoing *event)
     const uint16_t left = (uint16_t)(frame_count(node, event) - event->position);
     uint8_t last = (uint8_t)event->size;
     if (node->channels[event->channel].is_segmented) {
-        last = genus_segment_size(event->size, (uint16_t)(frame_count(node, event) - 1U));
+        last = genus_last_segment(event->size);
     }
     node->queue.last_order++;
     event->order = node->queue.last_order;

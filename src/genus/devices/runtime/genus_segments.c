@@ -8,7 +8,7 @@
 #define NUMBER_MASK 0x1FU
 #define CRC_START 0xFFFFU
 #define CRC_BYTES 2U
-#define PADDING 0x80U
+#define PADDING 0x80U /* after a payload in frames of more than 8 bytes, and zeros */
 
 /* CRC-16/CCITT-FALSE without a table: a segment is a fraction of what a frame costs anyway. */
 static uint16_t crc_add(uint16_t crc, uint8_t byte)
@@ -32,67 +32,67 @@ static uint8_t next_tail(uint8_t tail)
 
 /* -- splitting --------------------------------------------------------------------------------- */
 
-/* How a payload is split: what follows it, and into how many frames of at most `step` bytes and a
- * tail byte. */
-typedef struct {
-    uint32_t padded; /* bytes of the payload and its padding */
-    uint32_t total;  /* with the CRC */
-    uint16_t count;
-    uint8_t step;
-} split;
-
-static split split_of(uint16_t size, uint8_t capacity)
+static bool is_single(uint16_t size, uint8_t capacity)
 {
-    split found;
-    const bool is_short = size < GENUS_FRAME_BYTES;
-    const bool is_single = is_short || (((uint32_t)size + 2U) <= capacity);
-    const uint8_t crc = is_single ? 0U : CRC_BYTES;
-    found.step = (uint8_t)(capacity - 1U);
-    found.padded = size;
-    if ((capacity > GENUS_FRAME_BYTES) && !is_short) {
+    return (size < GENUS_FRAME_BYTES) || (((uint32_t)size + 2U) <= capacity);
+}
+
+/* The bytes of a payload and, in frames of more than 8 bytes, its padding. */
+static uint32_t padded_bytes(uint16_t size, uint8_t capacity)
+{
+    uint32_t padded = size;
+#if GENUS_FD
+    if ((capacity > GENUS_FRAME_BYTES) && (size >= GENUS_FRAME_BYTES)) {
         /* the bytes in the last frame, with 0x80 and the tail byte */
-        const uint8_t last = (uint8_t)((((uint32_t)size + crc) % found.step) + 2U);
-        found.padded += 1U + (uint32_t)genus_padded_size(last) - last;
+        const uint32_t crc = is_single(size, capacity) ? 0U : CRC_BYTES;
+        const uint8_t last = (uint8_t)(((size + crc) % (capacity - 1U)) + 2U);
+        padded += 1U + (uint32_t)genus_padded_size(last) - last;
     }
-    found.total = found.padded + crc;
-    found.count =
-        is_single ? 1U : (uint16_t)((found.total + found.step - 1U) / found.step);
-    return found;
+#else
+    (void)capacity;
+#endif
+    return padded;
+}
+
+static uint16_t count_of(uint16_t size, uint8_t capacity)
+{
+    const uint8_t step = (uint8_t)(capacity - 1U);
+    uint16_t count = 1U;
+    if (!is_single(size, capacity)) {
+        count = (uint16_t)((padded_bytes(size, capacity) + CRC_BYTES + step - 1U) / step);
+    }
+    return count;
 }
 
 uint16_t genus_segment_count(uint16_t size)
 {
-    return split_of(size, GENUS_DATA_BYTES).count;
+    return count_of(size, GENUS_DATA_BYTES);
 }
 
 uint16_t genus_classic_count(uint16_t size)
 {
-    return split_of(size, GENUS_FRAME_BYTES).count;
+    return count_of(size, GENUS_FRAME_BYTES);
 }
 
-uint8_t genus_segment_size(uint16_t size, uint16_t position)
+uint8_t genus_last_segment(uint16_t size)
 {
-    const split found = split_of(size, GENUS_DATA_BYTES);
-    uint8_t length = 0U;
-    if (position < found.count) {
-        const uint32_t left = found.total - ((uint32_t)position * found.step);
-        length = (uint8_t)(((left < found.step) ? left : found.step) + 1U);
-    }
-    return length;
+    const uint16_t count = genus_segment_count(size);
+    const uint32_t content =
+        padded_bytes(size, GENUS_DATA_BYTES) + ((count == 1U) ? 0U : CRC_BYTES);
+    return (uint8_t)((content - ((count - 1U) * (GENUS_DATA_BYTES - 1U))) + 1U);
 }
 
 /* A byte of a payload, or of the padding after it. */
 static uint8_t byte_of(genus_byte_at read, const void *source, uint16_t size, uint32_t index)
 {
-    uint8_t byte = 0U;
-    if (index < size) {
-        byte = read(source, (uint16_t)index);
-    } else if (index == size) {
-        byte = PADDING;
-    } else {
-        /* zeros */
+#if GENUS_FD
+    if (index >= size) {
+        return (index == size) ? PADDING : 0U;
     }
-    return byte;
+#else
+    (void)size;
+#endif
+    return read(source, (uint16_t)index);
 }
 
 static uint16_t crc_of(genus_byte_at read, const void *source, uint16_t size, uint32_t padded)
@@ -120,36 +120,39 @@ static uint8_t tail_of(uint8_t transfer, uint16_t position, bool is_last)
     return tail;
 }
 
-static uint8_t write_segment(genus_byte_at read, const void *source, uint16_t size, split into,
-                             uint8_t transfer, uint16_t position, uint8_t *data)
+static uint8_t write_segment(genus_byte_at read, const void *source, uint16_t size,
+                             uint8_t capacity, uint8_t transfer, uint16_t position, uint8_t *data)
 {
-    uint32_t index = (uint32_t)position * into.step;
+    const uint8_t step = (uint8_t)(capacity - 1U);
+    const uint16_t count = count_of(size, capacity);
+    const uint32_t padded = padded_bytes(size, capacity);
+    const uint32_t total = (count == 1U) ? padded : (padded + CRC_BYTES);
+    uint32_t index = (uint32_t)position * step;
     uint16_t crc = 0U;
     uint8_t length = 0U;
-    if (position >= into.count) {
+    if (position >= count) {
         return 0U;
     }
-    if ((index + into.step) > into.padded) {
-        crc = crc_of(read, source, size, into.padded);
+    if ((index + step) > padded) {
+        crc = crc_of(read, source, size, padded);
     }
-    while ((length < into.step) && (index < into.total)) {
-        if (index < into.padded) {
+    while ((length < step) && (index < total)) {
+        if (index < padded) {
             data[length] = byte_of(read, source, size, index);
         } else {
-            data[length] = (uint8_t)((index == into.padded) ? (crc >> 8) : (crc & 0xFFU));
+            data[length] = (uint8_t)((index == padded) ? (crc >> 8) : (crc & 0xFFU));
         }
         length++;
         index++;
     }
-    data[length] = tail_of(transfer, position, position == (uint16_t)(into.count - 1U));
+    data[length] = tail_of(transfer, position, position == (uint16_t)(count - 1U));
     return (uint8_t)(length + 1U);
 }
 
 uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size, uint8_t transfer,
                            uint16_t position, uint8_t data[GENUS_FRAME_BYTES])
 {
-    return write_segment(read, source, size, split_of(size, GENUS_FRAME_BYTES), transfer, position,
-                         data);
+    return write_segment(read, source, size, GENUS_FRAME_BYTES, transfer, position, data);
 }
 
 static uint8_t byte_in_ram(const void *source, uint16_t index)
@@ -160,8 +163,7 @@ static uint8_t byte_in_ram(const void *source, uint16_t index)
 uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, uint16_t position,
                       uint8_t data[GENUS_DATA_BYTES])
 {
-    return write_segment(byte_in_ram, payload, size, split_of(size, GENUS_DATA_BYTES), transfer,
-                         position, data);
+    return write_segment(byte_in_ram, payload, size, GENUS_DATA_BYTES, transfer, position, data);
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */

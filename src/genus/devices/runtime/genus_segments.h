@@ -22,8 +22,8 @@ typedef uint8_t (*genus_byte_at)(const void *source, uint16_t index);
 /* How many segments an event of `size` bytes takes. */
 uint16_t genus_segment_count(uint16_t size);
 
-/* The length of segment `position` of an event of `size` bytes; 0 if there is no such. */
-uint8_t genus_segment_size(uint16_t size, uint16_t position);
+/* The length of the last of them. */
+uint8_t genus_last_segment(uint16_t size);
 
 /* Write segment `position` of an event to `data`; returns its length, 1 to GENUS_DATA_BYTES, or 0
  * if there is no such. Of `transfer` five bits count; it goes up by one with each transfer. */
