@@ -15,9 +15,8 @@ class Context:
     def __init__(self, timing: Timing) -> None:
         self.now = 0
         self.fd = timing.data_bitrate is not None
-        self.frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
-        """The longest duration of an event frame, by its data bytes."""
-        self.queue = TxQueue(self.frame_ns, self.frame_ns[-1])
+        frame_ns = [timing.worst_case_ns(size, fd=self.fd) for size in range(65 if self.fd else 9)]
+        self.queue = TxQueue(frame_ns, frame_ns[-1])
         self._outputs: list[Output] = []
 
     def take(self) -> list[Output]:

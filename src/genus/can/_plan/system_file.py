@@ -19,7 +19,6 @@ from genus.can._plan.system import (
     QOS_NAMES,
     BusSpec,
     ChannelSpec,
-    ForeignFrame,
     QosName,
     System,
 )
@@ -184,14 +183,13 @@ def parse_system(text: str, source: str = "system") -> System:
     given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
     nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
-    foreign = read_foreign_frames(root, table, Path(source).parent, fd=bus.fd)
     return System(
         bus,
         channels,
         nodes,
         source,
-        warnings=(*_doubtful_subscribers(drafts, given), *_doubtful_controllers(table, bus, foreign)),
-        foreign=foreign,
+        warnings=tuple(_doubtful_subscribers(drafts, given)),
+        foreign=read_foreign_frames(root, table, Path(source).parent, fd=bus.fd),
         types=table.text("types"),
     )
 
@@ -322,16 +320,6 @@ def _doubtful_subscribers(drafts: list[_ChannelDraft], given: TomlTable) -> Iter
                 hint = f"did you mean {likely!r}?" if likely else "list it there if it only subscribes"
                 what = f"subscribers names {name!r}, which publishes nothing and is not in [nodes]"
                 yield f"{table.location}: {what}; {hint}"
-
-
-def _doubtful_controllers(table: TomlTable, bus: BusSpec, foreign: Iterable[ForeignFrame]) -> Iterator[str]:
-    """A warning if classic frames of other makers on a CAN FD bus may come from controllers that know no other."""
-    classic = next((frame.name for frame in foreign if not frame.fd), None) if bus.fd else None
-    if classic is not None and bus.classic_nodes is None:
-        yield (
-            f"{table.location}: {classic} is a classic frame; if its sender knows only classic CAN it destroys every "
-            "CAN FD frame. Name such nodes in classic_nodes, or write classic_nodes = [] if there is none"
-        )
 
 
 def _find_similar(name: str, known: Iterable[str]) -> str | None:
