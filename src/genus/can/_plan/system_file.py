@@ -194,14 +194,6 @@ def parse_system(text: str, source: str = "system") -> System:
     )
 
 
-def _bus_table(location: str, entries: object) -> TomlTable:
-    table = TomlTable(location, entries)
-    for key, why in _FRAME_FORMS.items():
-        if key in table:
-            table.refuse(key, why)
-    return TomlTable(location, entries, _BUS_KEYS)
-
-
 def _read_bus(table: TomlTable) -> BusSpec:
     table.require("bitrate")
     rates = table.bitrate("bitrate"), table.bitrate("data_bitrate")
@@ -233,6 +225,14 @@ def _read_channels(root: TomlTable, types: EventTypes) -> Iterator[_ChannelDraft
             table.refuse("name", f"is already the name of channel {seen[name]}; give each publisher's channel its own")
         seen[name] = number
         yield _read_channel(table, name, types)
+
+
+def _bus_table(location: str, entries: object) -> TomlTable:
+    table = TomlTable(location, entries)
+    for key, why in _FRAME_FORMS.items():
+        if key in table:
+            table.refuse(key, why)
+    return TomlTable(location, entries, _BUS_KEYS)
 
 
 def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDraft:
