@@ -175,7 +175,7 @@ FOREIGN = '[bus]\nbitrate = "500k"\n{0}\n[[foreign]]\nname = "Drive"\nid = "0x10
 )
 def test_classic_frames_of_others_on_a_can_fd_bus_need_a_declaration(bus: str, fd: str, warned: bool) -> None:
     system = parse_system(FOREIGN.format(bus, fd))
-    assert [("Drive is a classic frame" in each) for each in plan(system).warnings] == [True] * warned
+    assert any("Drive is a classic frame" in each for each in plan(system).warnings) is warned
     assert parse_system(format_system(system), system.source) == system
 
 
