@@ -24,6 +24,9 @@ from genus.model import attributes, signature
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = ("motor.arxml", "motor.kcd", "motor.sym")
+DATA = Path(__file__).parents[3] / "shared/data/can"
+DATABASE_FILES = sorted(path for path in DATA.rglob("*") if path.suffix.lower().removeprefix(".") in ENDINGS)
+NO_MESSAGES = "the file has no messages, so there are no types, and no frame can be decoded"
 
 
 def described(dbc: Dbc, name: str) -> dict[str, str]:
@@ -100,6 +103,48 @@ def test_diagnostic_data_decode_by_their_identifier_as_in_cantools() -> None:
         assert event.source == "BMS"
     assert dbc.decode_did(0xF191, b"") == Rejected("unknown identifier")
     assert dbc.decode_did(0xF190, b"\x01") == Rejected("Battery: too short: 1 of 3 bytes")
+
+
+# -- files without messages -----------------------------------------------------------------------------------------
+
+WITHOUT = {
+    "nodes.dbc": 'VERSION ""\nBU_: Engine\nCM_ BU_ Engine "warm";\n',
+    "version.dbc": 'VERSION "1"\n',
+    "empty.sym": 'FormatVersion=6.0 // x\nTitle="house"\n',
+    "empty.kcd": '<NetworkDefinition xmlns="http://kayak.2codeornot2code.org/1.0"><Document/></NetworkDefinition>',
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_file_without_messages_says_so(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(WITHOUT[name])
+    dbc = load_dbc(tmp_path / name)
+    assert (dict(dbc.types), list(dbc.problems)) == ({}, [NO_MESSAGES])
+    shown = CliRunner().invoke(genus, ["can", "types", str(tmp_path / name)])
+    assert NO_MESSAGES in " ".join(shown.output.split())
+
+
+def problem_of(path: Path) -> str | None:
+    """Why a file gives no types; None if it gives some."""
+    try:
+        dbc = load_dbc(path)
+    except DbcError as problem:
+        return str(problem)
+    return None if dbc.types else "; ".join(dbc.problems)
+
+
+@pytest.mark.parametrize("name", [*FILES, "battery.cdd", "house.dbc"])
+def test_a_file_that_ends_anywhere_gives_types_or_says_why_not(name: str, tmp_path: Path) -> None:
+    data, path = (GOLDEN / name).read_bytes(), tmp_path / name
+    for end in sorted(random.Random(name).sample(range(len(data)), 12)):
+        path.write_bytes(data[:end])
+        assert problem_of(path) != "", end
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", DATABASE_FILES, ids=lambda path: path.name)
+def test_each_published_database_gives_types_or_says_why_not(path: Path) -> None:
+    assert problem_of(path) != ""
 
 
 # -- which format --------------------------------------------------------------------------------------------------

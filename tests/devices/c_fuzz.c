@@ -55,7 +55,7 @@ static void load(void *context, uint8_t mailbox, const genus_frame *frame)
     add((uint32_t)index * 2U + mailbox);
     is_loaded[index][mailbox] = frame != NULL;
     if (frame != NULL) {
-        if (frame->size > 8U || frame->id >> 29 != 0U) {
+        if (frame->size > (genus_is_fd(frame) ? GENUS_DATA_BYTES : 8) || frame->id >> 29 != 0U) {
             abort();
         }
         mailboxes[index][mailbox] = *frame;
@@ -124,6 +124,9 @@ static void set_up(void)
         config->number = (uint8_t)(i == 1 ? 0 : 3 + i);
         config->is_synchronised = i != 2;
         config->bit_ns = 1000;
+#if GENUS_FD
+        config->data_bit_ns = 250;
+#endif
         config->clock.period_ns = 20000000;
         config->clock.drift_ppm = 100;
         config->clock.wander_ppm = 10;
@@ -223,8 +226,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         genus_frame frame;
         uint32_t id;
         memcpy(&id, &data[1], 4U);
+        memset(&frame, 0, sizeof frame);
         frame.id = id & 0x1FFFFFFFU;
-        frame.size = data[5] % 12U; /* also of CAN FD, which is refused */
+        frame.size = data[5] % (GENUS_DATA_BYTES + 4U); /* also longer ones, which are refused */
+        genus_set_fd(&frame, frame.size > 8U);
         memcpy(frame.data, &data[6], 8U);
         now += (genus_time)1 << (data[14] % 32U);
         for (int i = 0; i < NODES; i++) {
@@ -343,7 +348,7 @@ static void draw_segment(genus_frame *frame)
 static void draw_frame(genus_frame *frame, genus_time now)
 {
     memset(frame, 0, sizeof *frame);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < GENUS_DATA_BYTES; i++) {
         frame->data[i] = (uint8_t)draw(256U);
     }
     switch (draw(5U)) {
@@ -352,11 +357,11 @@ static void draw_frame(genus_frame *frame, genus_time now)
         break;
     case 0:
         frame->id = draw(0x20000000U);
-        frame->size = (uint8_t)draw(12U);
+        frame->size = (uint8_t)draw(GENUS_DATA_BYTES + 4U);
         break;
     case 1:
         frame->id = genus_identifier((uint8_t)(draw(3U) == 0U ? 0U : draw(256U)), (uint8_t)(1U + draw(12U)), draw_etag());
-        frame->size = (uint8_t)draw(9U);
+        frame->size = (uint8_t)draw(GENUS_DATA_BYTES + 1U);
         break;
     default:
         draw_message(frame, now);
@@ -364,8 +369,11 @@ static void draw_frame(genus_frame *frame, genus_time now)
     }
     if (draw(10U) == 0U) { /* damage */
         frame->id ^= (uint32_t)1U << draw(29U);
-        frame->size = (uint8_t)draw(9U);
+        frame->size = (uint8_t)draw(GENUS_DATA_BYTES + 1U);
     }
+#if GENUS_FD
+    genus_set_fd(frame, (frame->size > 8U) || (genus_etag_of(frame->id) >= GENUS_RESERVED_ETAGS) || (draw(50U) == 0U));
+#endif
 }
 
 /* A master whose clock is a little faster than the nodes' sends the time; now and then it is wrong, or lost. */

@@ -18,7 +18,7 @@ NODE_SOURCES = tuple(name for name in NODE if name.endswith(".c"))
 LARGE = (
     *("-DGENUS_CHANNELS=16", "-DGENUS_SLOTS=48", "-DGENUS_SUBJECTS=24", "-DGENUS_EVENTS=120"),
     *("-DGENUS_EVENT_BYTES=300", "-DGENUS_PUBLISHERS=200", "-DGENUS_TRANSFERS=160", "-DGENUS_CLOCK_SAMPLES=32"),
-    *("-DGENUS_CLOCK_MASTERS=24", "-DGENUS_CLOCK_FORMERS=8"),
+    *("-DGENUS_CLOCK_MASTERS=24", "-DGENUS_CLOCK_FORMERS=8", "-DGENUS_HARD_BYTES=64"),
 )
 """Capacities for the largest system of the tests, and samples enough for exactly the Python node's clock."""
 
@@ -32,6 +32,7 @@ LayoutCall = CFUNCTYPE(c_int, c_int, c_int)
 _FRAME = (c_void_p, c_uint32, c_int, c_char_p, c_int64)
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "station_new": (c_void_p, (c_uint64, c_int, c_int, c_uint32, c_int64, c_uint32)),
+    "station_data_bit": (None, (c_void_p, c_uint32)),
     "station_call": (None, (c_void_p, LoadCall, EventCall, NoticeCall, ClassCall, RandomCall, LayoutCall)),
     "station_init": (c_int, (c_void_p,)),
     "station_free": (None, (c_void_p,)),

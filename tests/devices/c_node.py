@@ -89,10 +89,17 @@ CLOCK_DROPS = ("malformed", "own number", "not the master", "duplicate", "unpair
 SEGMENT_RESULTS = (
     *("kept", "complete", "duplicate", "empty frame", "fd", "missing start", "rest of a lost transfer"),
     *("missing frame", "missing end", "wrong toggle", "wrong length", "wrong crc", "too long", "timed out"),
+    "wrong padding",
 )
 """As `genus_segment_result` numbers them."""
+_FD = 0x100
+"""With the size of a frame: it is CAN FD."""
 STATES = ("idle", "binding", "ready", "refused")
 PUBLISH_RESULTS = ("published", "is not ready", "is too long", "queue full", "comes too soon")
+
+
+def _size(frame: Frame) -> int:
+    return len(frame.data) | (_FD if frame.fd else 0)
 
 
 class CTime:
@@ -169,10 +176,12 @@ class CNode:
         self._references = 0
         self._has_news = False
         self._slots = tuple(slots)
-        self._library = node_library(*options)
+        self._fd = timing.data_bitrate is not None
+        self._library = node_library(*options, *(("-DGENUS_DATA_BYTES=64",) if self._fd else ()))
         self._handle = self._library.station_new(
             uid, number or 0, synchronised, timing.bit_ns, sync_period_ns, granularity_ns
         )
+        self._library.station_data_bit(self._handle, timing.data_bit_ns)
         self._calls = (
             LoadCall(self._load),
             EventCall(self._receive_event),
@@ -205,7 +214,9 @@ class CNode:
     # -- what the C code calls ---------------------------------------------------------------------------------------
 
     def _load(self, mailbox: int, is_frame: int, identifier: int, size: int, data: Any) -> None:
-        self.outputs.append(Load(mailbox, Frame(identifier, bytes(data[:size])) if is_frame else None))
+        self.outputs.append(
+            Load(mailbox, Frame(identifier, bytes(data[: size & 0xFF]), bool(size & _FD)) if is_frame else None)
+        )
 
     def _receive_event(self, etag: int, node: int, size: int, payload: Any) -> int:
         data = bytes(payload[:size])
@@ -346,7 +357,7 @@ class CNode:
     ) -> Announcement:
         channel = self.tx.channels.get(cls)
         if channel is None:
-            channel = TxChannel(cls, qos, tuple(carries), 8, fd=False)
+            channel = TxChannel(cls, qos, tuple(carries), 64 if self._fd else 8, fd=self._fd)
             channel.use(self.catalog)
             self._add_channel(channel, qos)
             self.tx.channels[cls] = channel
@@ -476,13 +487,13 @@ class CNode:
     # -- machine -----------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: int) -> None:
-        self._library.station_receive(self._handle, frame.id, len(frame.data), frame.data, now)
+        self._library.station_receive(self._handle, frame.id, _size(frame), frame.data, now)
 
     def sent(self, frame: Frame, now: int) -> None:
-        self._library.station_sent(self._handle, frame.id, len(frame.data), frame.data, now)
+        self._library.station_sent(self._handle, frame.id, _size(frame), frame.data, now)
 
     def failed(self, frame: Frame, now: int) -> None:
-        self._library.station_failed(self._handle, frame.id, len(frame.data), frame.data, now)
+        self._library.station_failed(self._handle, frame.id, _size(frame), frame.data, now)
 
     def lost(self, now: int) -> None:
         self._library.station_lost(self._handle, now)

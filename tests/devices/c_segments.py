@@ -1,18 +1,22 @@
 """The segmentation in C with the interface of the Python one."""
 
 from collections import Counter
-from ctypes import create_string_buffer
+from ctypes import CDLL, create_string_buffer
 
 from genus.can._wire.frame import Frame
 from tests.devices.c_library import LARGE, node_library
 from tests.devices.c_node import SEGMENT_RESULTS
 
-FRAME_BYTES = 8
+FD_OPTION = "-DGENUS_DATA_BYTES=64"
 
 
-def split_payload(payload: bytes, transfer_id: int) -> list[bytes]:
+def _library(capacity: int) -> CDLL:
+    return node_library(*LARGE, *((FD_OPTION,) if capacity == 64 else ()))
+
+
+def split_payload(payload: bytes, transfer_id: int, capacity: int = 8) -> list[bytes]:
     """The data of the frames that carry a payload."""
-    library, data = node_library(*LARGE), create_string_buffer(FRAME_BYTES)
+    library, data = _library(capacity), create_string_buffer(capacity)
     count = library.segment_count(len(payload))
     sizes = (library.segment(payload, len(payload), transfer_id, position, data) for position in range(count))
     return [data.raw[:size] for size in sizes]
@@ -21,8 +25,8 @@ def split_payload(payload: bytes, transfer_id: int) -> list[bytes]:
 class CReassembler:
     """Reassembles the transfers of one sender."""
 
-    def __init__(self, timeout_ns: int, *, max_bytes: int = 16_384) -> None:
-        self._library = node_library(*LARGE)
+    def __init__(self, timeout_ns: int, *, max_bytes: int = 16_384, capacity: int = 8) -> None:
+        self._library = _library(capacity)
         self._timeout_ns = timeout_ns
         self._payload = create_string_buffer(max_bytes)
         self._handle = self._library.receiver_new(max_bytes)

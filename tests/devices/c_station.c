@@ -11,6 +11,8 @@ typedef void (*class_call)(int size, const uint8_t *answer);
 typedef uint32_t (*random_call)(uint32_t range);
 typedef int (*layout_call)(int channel, int index);
 
+#define FD 0x100 /* with the size of a frame: it is CAN FD */
+
 typedef struct {
     genus_node node;
     genus_config config;
@@ -33,7 +35,7 @@ static void load(void *context, uint8_t mailbox, const genus_frame *frame)
     if (frame == NULL) {
         self->load(mailbox, 0, 0, 0, NULL);
     } else {
-        self->load(mailbox, 1, frame->id, frame->size, frame->data);
+        self->load(mailbox, 1, frame->id, frame->size | (genus_is_fd(frame) ? FD : 0), frame->data);
     }
 }
 
@@ -102,6 +104,16 @@ station *station_new(uint64_t uid, int number, int is_synchronised, uint32_t bit
     config->calls.layout_byte = layout_byte;
     config->context = self;
     return self;
+}
+
+void station_data_bit(station *self, uint32_t data_bit_ns)
+{
+#if GENUS_FD
+    self->config.data_bit_ns = data_bit_ns;
+#else
+    (void)self;
+    (void)data_bit_ns;
+#endif
 }
 
 void station_call(station *self, load_call on_load, event_call event, notice_call notice, class_call class_answer,
@@ -176,7 +188,7 @@ int station_add_channel(station *self, uint64_t subject, int etag, int width, in
     self->config.channel_count++;
     self->node.channels[index].slot = GENUS_NO_CHANNEL;
     self->node.channels[index].etag = channel->etag;
-    self->node.channels[index].is_segmented = largest == 0 || largest > 8;
+    self->node.channels[index].is_segmented = largest == 0 || largest > GENUS_DATA_BYTES;
     return index;
 }
 
@@ -217,7 +229,8 @@ static genus_frame frame_of(uint32_t id, int size, const uint8_t *data)
     memset(&frame, 0xA5, sizeof frame);
     frame.id = id;
     frame.size = (uint8_t)size;
-    memcpy(frame.data, data, size > 8 ? 8 : (size_t)size);
+    genus_set_fd(&frame, (size & FD) != 0);
+    memcpy(frame.data, data, frame.size > GENUS_DATA_BYTES ? GENUS_DATA_BYTES : frame.size);
     return frame;
 }
 
@@ -386,7 +399,7 @@ int receiver_payload(const receiver *self, uint8_t *payload)
 
 int receiver_count(const receiver *self, int result)
 {
-    return self->counts.of[result];
+    return result < GENUS_SEGMENT_RESULTS ? self->counts.of[result] : 0;
 }
 
 int segment_count(int size) { return genus_segment_count((uint16_t)size); }

@@ -29,13 +29,14 @@ DEFINITIONS
 static void load(void *context, uint8_t mailbox, const genus_frame *frame) {
     (void)context;
     if (frame == NULL) { loader(mailbox, 0, 0U, 0, NULL); }
-    else { loader(mailbox, 1, frame->id, frame->size, frame->data); }
+    else { loader(mailbox, 1, frame->id, frame->size | (genus_is_fd(frame) ? 256 : 0), frame->data); }
 }
 static void on_notice(void *context, const genus_notice *notice) { (void)context; notices[notice->kind]++; }
 static genus_frame frame_of(uint32_t id, const uint8_t *data, int size) {
     genus_frame frame;
     memset(&frame, 0, sizeof frame);
-    frame.id = id; frame.size = (uint8_t)size; memcpy(frame.data, data, (size_t)size);
+    frame.id = id; frame.size = (uint8_t)size; genus_set_fd(&frame, size > 255);
+    memcpy(frame.data, data, frame.size);
     return frame;
 }
 int machine_start(uint64_t uid, load_call call, int64_t now);
@@ -97,7 +98,7 @@ class FirmwareMachine:
     def _loaded(
         self, mailbox: int, is_frame: int, identifier: int, size: int, data: "ctypes._Pointer[ctypes.c_uint8]"
     ) -> None:
-        frame = Frame(identifier, bytes(data[:size])) if is_frame else None
+        frame = Frame(identifier, bytes(data[: size & 255]), size > 255) if is_frame else None
         self._outputs.append(Load(mailbox, frame))
 
     def hits(self, handler: int) -> int:
@@ -112,7 +113,7 @@ class FirmwareMachine:
         assert started, "the tables do not fit the node"
 
     def _frame(self, what: int, frame: Frame, now: int) -> None:
-        self.library.machine_frame(what, frame.id, frame.data, len(frame.data), ctypes.c_int64(now))
+        self.library.machine_frame(what, frame.id, frame.data, len(frame.data) | frame.fd << 8, ctypes.c_int64(now))
 
     def receive(self, frame: Frame, now: int) -> None:
         self._frame(0, frame, now)

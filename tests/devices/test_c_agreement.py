@@ -10,7 +10,7 @@ import pytest
 from genus.can import PATTERNS, PreparedSystem, Scenario, ScenarioRun, World
 from genus.can._machine import Call, Load
 from genus.can._node.node import Node
-from genus.can._plan import load_system
+from genus.can._plan import System, load_system, parse_system
 from genus.can._protocol.messages import QosClass, Supply
 from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.fault_text import parse_fault
@@ -100,9 +100,14 @@ def test_sporadic_slots_are_used_in_the_same_way() -> None:
     assert_same("errors p=0.2", prepared=sporadic_system(), confinement=False)
 
 
-def assert_same_on_random_system(seed: int, clocks: Clocks) -> int:
-    """Compare a random system with errors and repeated frames; returns how many frames were on the bus."""
-    prepared = PreparedSystem.of(random_system(seed))
+def assert_same_on_random_system(seed: int, clocks: Clocks, data_bitrate: int | None = None) -> int:
+    """Compare a random system; returns how many frames were on the bus."""
+    return assert_same_on(random_system(seed, data_bitrate=data_bitrate), seed, clocks)
+
+
+def assert_same_on(system: System, seed: int, clocks: Clocks) -> int:
+    """Compare a system with errors and repeated frames; returns how many frames were on the bus."""
+    prepared = PreparedSystem.of(system)
     names = tuple(prepared.typed.system.nodes)
     faults = tuple(map(parse_fault, ("errors p=0.05", "duplicates p=0.02")))
     results = []
@@ -121,7 +126,7 @@ def assert_same_on_random_system(seed: int, clocks: Clocks) -> int:
             for _ in running.advance():
                 pass
             outcome = running.outcome()
-            trace = [(each.start_ns, each.end_ns, each.id, each.data, each.outcome) for each in running.world.trace]
+            trace = [(each.start_ns, each.end_ns, each.frame, each.outcome) for each in running.world.trace]
             results.append((trace, outcome.channels, outcome.troubles))
     assert results[0] == results[1]
     return len(results[0][0])
@@ -134,11 +139,40 @@ def test_random_systems_are_carried_in_the_same_way(seed: int) -> None:
     assert assert_same_on_random_system(seed, "real") > 200
 
 
+@pytest.mark.parametrize("seed", [2, 4])
+def test_random_systems_on_can_fd_are_carried_in_the_same_way(seed: int) -> None:
+    """Events are in FD frames, padded and segmented as in Python; those of the middleware are classic."""
+    assert assert_same_on_random_system(seed, "perfect", 2_000_000) > 200
+    assert assert_same_on_random_system(seed, "real", 4_000_000) > 200
+
+
+def test_long_events_on_can_fd_are_carried_in_the_same_way() -> None:
+    """Of 48 to 300 bytes: one padded frame, or segments of 64 bytes."""
+    channels = [("hard", 48), ("hard", 64), ("soft", 33), ("soft", 65), ("soft", 130), ("none", 300)]
+    text = "".join(
+        f"""
+        [[channel]]
+        name = "{qos}-{size}"
+        node = "node-{number}"
+        class = "{qos}"
+        period = "20ms"
+        size = {size}
+        subscribers = ["node-{(number + 1) % 6}", "node-{(number + 2) % 6}"]
+        {'deadline = "15ms"' if qos == "soft" else ""}
+        """
+        for number, (qos, size) in enumerate(channels)
+    )
+    system = parse_system(f'[bus]\nbitrate = "500k"\ndata_bitrate = "2M"\ngap = "50us"\n{text}')
+    assert assert_same_on(system, 1, "perfect") > 100
+    assert assert_same_on(system, 2, "real") > 100
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100))
 def test_a_hundred_random_systems_are_carried_in_the_same_way(seed: int) -> None:
-    assert assert_same_on_random_system(seed, "perfect")
-    assert assert_same_on_random_system(seed, "real")
+    for data_bitrate in (None, 4_000_000):
+        assert assert_same_on_random_system(seed, "perfect", data_bitrate)
+        assert assert_same_on_random_system(seed, "real", data_bitrate)
 
 
 # -- a trace that was recorded -----------------------------------------------------------------------------------------

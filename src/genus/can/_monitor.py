@@ -193,7 +193,7 @@ class Monitor:
         return self.busy_ns / passed if passed > 0 else 0.0
 
     def problems(self) -> Counter[str]:
-        """Counters of frames that could not be read, by reason."""
+        """Counters of frames that could not be read, or whose time on the bus is not known, by reason."""
         return self.dropped + self._rx.problems()
 
     # -- inputs ------------------------------------------------------------------------------------------------------
@@ -209,6 +209,8 @@ class Monitor:
         except ValueError:
             self.dropped["not a frame that can be"] += 1
             return
+        if frame.fd and self._timing.data_bitrate is None:
+            self.dropped["CAN FD, counted at the nominal bit rate: give data_bitrate"] += 1
         self.busy_ns += length_ns
         self._recent.append((now, length_ns, frame))
         message = None if self._databases is None else self._databases.message_of(frame)

@@ -79,7 +79,9 @@ def _capacities(tables: NodeTables) -> str:
         "GENUS_SLOTS": len(tables.slots),
         "GENUS_HARD_BYTES": tables.hard_bytes,
     }
-    return "\n".join(
+    frames = 64 if tables.timing.data_bitrate else 8
+    wrong = f'#if GENUS_DATA_BYTES != {frames}\n#error "compile all files with -DGENUS_DATA_BYTES={frames}"\n#endif\n'
+    return wrong + "\n".join(
         f'#if {name} < {count}\n#error "compile all files with -D{name}={count} or more"\n#endif'
         for name, count in needed.items()
         if count
@@ -175,12 +177,13 @@ def _configure(program: Program, tables: NodeTables) -> str:
         "    (void)memset(config, 0, sizeof *config);",
         f"    config->number = {tables.number}U;",
         "    config->is_synchronised = true;",
-        f"    config->bit_ns = {tables.bit_ns}U;",
+        f"    config->bit_ns = {tables.timing.bit_ns}U;",
+        *([f"    config->data_bit_ns = {tables.timing.data_bit_ns}U;"] if tables.timing.data_bitrate else []),
         "    config->clock.period_ns = INT64_C(20000000);",
         "    config->clock.drift_ppm = 100U;",
         "    config->clock.wander_ppm = 10U;",
         "    config->clock.granularity_ns = 100U;",
-        f"    config->clock.bit_ns = {tables.bit_ns}U;",
+        f"    config->clock.bit_ns = {tables.timing.bit_ns}U;",
     ]
     for name, (counter, count) in arrays.items():
         lines += [f"    config->{name} = {name};", f"    config->{counter} = {count}U;"] if count else []

@@ -10,11 +10,10 @@ from genus.can._node.channels import TxChannel
 from genus.can._node.membership import PROTOCOL_FILTER, class_of
 from genus.can._plan.admission import Plan
 from genus.can._plan.calendar import Slot
-from genus.can._plan.system import ChannelSpec
+from genus.can._plan.system import BusSpec, ChannelSpec
 from genus.can._protocol.messages import signed_subject
-from genus.can._wire.frame import CLASSIC_BYTES, subject_uid
-from genus.can._wire.length import Timing
-from genus.can._wire.segments import frame_sizes
+from genus.can._wire.frame import subject_uid
+from genus.can._wire.length import Timing, padded_size
 from genus.catalog import Catalog
 from genus.devices._program import Program
 from genus.errors import BusError, DeviceError, SpanError
@@ -82,7 +81,7 @@ class NodeTables(msgspec.Struct, frozen=True):
     """Everything that a node in C must know, besides its uid."""
 
     number: int
-    bit_ns: int
+    timing: Timing
     channels: tuple[ChannelRow, ...]
     slots: tuple[SlotRow, ...]
     subjects: tuple[tuple[str, int], ...]
@@ -131,24 +130,24 @@ def make_tables(
     banks: int | None,
 ) -> NodeTables:
     """The tables of a node; DeviceError if the plan lacks the station, or a hard channel does not fit a slot of it."""
-    rows = tuple(_channel_row(each, program, catalog) for each in channels)
-    _check_once(rows)
     _check_plan(plan, station)
+    bus = BusSpec(timing=Timing(bitrate)) if plan is None else plan.system.bus
+    rows = tuple(_channel_row(each, program, catalog, bus) for each in channels)
+    _check_once(rows)
     numbers = {spec.number for spec in _own(plan, station)} if plan is not None and station is not None else set()
     if plan is not None and station is not None:
         _check_sizes(rows, _own(plan, station))
-    timing = Timing(bitrate) if plan is None else plan.system.bus.timing
-    slots = tuple(_slot_rows(rows, program, catalog, plan, station))
+    slots = tuple(_slot_rows(rows, program, catalog, plan, station, bus))
     made = NodeTables(
         number=min(numbers, default=0),
-        bit_ns=timing.bit_ns,
+        timing=bus.timing,
         channels=rows,
         slots=slots,
         subjects=tuple(dict.fromkeys((name, subject_uid(name)) for name in _subscribed(subscriptions, catalog))),
         blocks=tuple(dict.fromkeys(_block_rows(subscriptions, catalog))),
         known=tuple((each.name, each.etag, signed_subject(subject_uid(each.name))) for each in program.classes),
         filters=_filters(program, catalog, subscriptions, banks),
-        hard_bytes=max((_slot_bytes(each, rows, plan) for each in slots), default=0),
+        hard_bytes=max((_slot_bytes(each, rows, plan, bus) for each in slots), default=0),
     )
     _check_counts(made)
     return made
@@ -177,11 +176,12 @@ def _check_counts(tables: NodeTables) -> None:
             raise DeviceError(f"the node would have {count} {what}, and may have {MOST_ROWS}; subscribe to fewer types")
 
 
-def _slot_bytes(row: SlotRow, rows: Sequence[ChannelRow], plan: Plan | None) -> int:
-    """The longest payload that is sent or received in a slot."""
+def _slot_bytes(row: SlotRow, rows: Sequence[ChannelRow], plan: Plan | None, bus: BusSpec) -> int:
+    """The longest payload that is sent or received in a slot, with the padding of a CAN FD frame."""
     if row.channel is not None:
         return rows[row.channel].largest
-    return 0 if plan is None else plan.system.channel(row.slot.channel).size
+    size = 0 if plan is None else plan.system.channel(row.slot.channel).size
+    return padded_size(size) if bus.fd and size <= bus.capacity else size
 
 
 def _filters(
@@ -207,7 +207,7 @@ def _stations(plan: Plan) -> set[str]:
     return {*(spec.node for spec in specs), *(name for spec in specs for name in spec.subscribers)}
 
 
-def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> ChannelRow:
+def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog, bus: BusSpec) -> ChannelRow:
     if channel.name not in program.published:
         raise DeviceError(f"{channel.name} is not published by {program.name}; add it to what is published")
     context = [each.name for each in attributes(Event)]
@@ -220,7 +220,7 @@ def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> 
         qos = qos_of(channel.qos)
     except (BusError, SpanError) as problem:
         raise DeviceError(f"{channel.name}: {problem}") from problem
-    made = TxChannel(catalog.declare(channel.name), qos, channel.carries, CLASSIC_BYTES, fd=False)
+    made = TxChannel(catalog.declare(channel.name), qos, channel.carries, bus.capacity, fd=bus.fd)
     made.use(catalog)
     assert made.wire_layout is not None
     return ChannelRow(
@@ -239,7 +239,12 @@ def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog) -> 
 
 
 def _slot_rows(
-    rows: Sequence[ChannelRow], program: Program, catalog: Catalog, plan: Plan | None, station: str | None
+    rows: Sequence[ChannelRow],
+    program: Program,
+    catalog: Catalog,
+    plan: Plan | None,
+    station: str | None,
+    bus: BusSpec,
 ) -> Iterator[SlotRow]:
     """The node's own slots, and those of types that it receives."""
     slots = () if plan is None else plan.calendar.slots
@@ -250,7 +255,7 @@ def _slot_rows(
                 raise DeviceError(f"{row.name} is hard: it needs a plan of the bus, and the name of this station in it")
             if row.name not in own:
                 raise DeviceError(f"{row.name} is hard, but the plan has no slot for it at the station {station!r}")
-            _check_slot(row, own[row.name])
+            _check_slot(row, own[row.name], bus)
             yield SlotRow(own[row.name], number, row.etag)
     wanted = {each.name for each in program.classes if any(program.wanted(each))}
     for slot in slots:
@@ -258,13 +263,13 @@ def _slot_rows(
             yield SlotRow(slot, None, catalog.etag(slot.event))
 
 
-def _check_slot(row: ChannelRow, slot: Slot) -> None:
+def _check_slot(row: ChannelRow, slot: Slot, bus: BusSpec) -> None:
     """DeviceError if a hard channel is not what its slot was planned for."""
     if row.span_ns != slot.period_ns:
         wrong = f"its period is {row.span_ns} ns, and {slot.period_ns} ns in the plan"
     elif not row.largest:
         wrong = "its events have no largest size; publish a type without texts of any length, or not hard"
-    elif row.largest > CLASSIC_BYTES and len(frame_sizes(row.largest)) > slot.frames:
+    elif len(bus.frame_sizes(row.largest)) > slot.frames:
         wrong = f"its events have up to {row.largest} bytes, too many for {slot.frames} frame(s) of its slot"
     else:
         return

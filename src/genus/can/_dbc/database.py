@@ -92,6 +92,8 @@ def _parse_layouts(path: Path, content: bytes, truncated: bool, j1939: bool | No
         _message(found, protocol, name, message) if isinstance(message, Message) else _did(found, name, message)
         for name, message in zip(names, messages, strict=True)
     ]
+    if not layouts:
+        found.report("the file has no messages, so there are no types, and no frame can be decoded")
     layouts = [msgspec.structs.replace(layout, truncated=truncated) for layout in layouts]
     found.messages = tuple(layout for layout in layouts if not layout.diagnostic)
     found.dids = tuple(layout for layout in layouts if layout.diagnostic)

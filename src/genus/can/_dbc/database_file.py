@@ -8,21 +8,21 @@ KCD and SYM files are tried one by one too.
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from xml.etree import ElementTree
 
 import cantools.database
 from cantools.database.can import Message
 from cantools.database.can.database import Database
 from cantools.database.diagnostics.did import Did
 
-from genus.can._dbc.dbc_numbers import MOST_DIGITS, value_ranges
 from genus.can._dbc.dbc_repair import MessageParts, Repaired, dbc_text, repair_dbc, shown
-from genus.can._dbc.dbc_statements import Part
-from genus.can._dbc.message_parts import messages_of
+from genus.can._dbc.dbc_text import MOST_DIGITS, integer, value_ranges
 from genus.can._logs.log_file import suppress_warnings
+from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 from genus.errors import DbcError
 
 XML_ROOTS: Mapping[str, str] = MappingProxyType({"AUTOSAR": "arxml", "NetworkDefinition": "kcd", "CANDELA": "cdd"})
@@ -195,7 +195,7 @@ def _read_other(text: str, format: str) -> DatabaseFile:
     try:
         return _load(text, format)
     except _Refused:
-        choice = messages_of(text, format)
+        choice = _messages_of(text, format)
         if choice is None:
             raise
         refused = {at: why for at in range(len(choice.names)) if (why := _why_refused(choice.text_with([at]), format))}
@@ -212,6 +212,84 @@ def _why_refused(text: str, format: str = "dbc") -> str | None:
     except _Refused as refused:
         return str(refused)
     return None
+
+
+# -- KCD and SYM -------------------------------------------------------------------------------------------------------
+
+_KCD = "{http://kayak.2codeornot2code.org/1.0}"
+_SYM_BLOCK = re.compile(r"^\[(?P<name>[^\]\n]*)\][^\n]*\n(?:(?![\[{]).*\n?)*", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageChoice:
+    """The messages of a file, by name, and the text of the file with some of them."""
+
+    names: tuple[str, ...]
+    text_with: Callable[[Collection[int]], str]
+    """The text with the messages of these positions in `names`."""
+    repairs: tuple[str, ...] = ()
+    """What was repaired in them."""
+
+
+def _messages_of(text: str, format: str) -> _MessageChoice | None:
+    """The messages of a KCD or SYM file; None if it is another format, or damaged as a whole."""
+    if format == "kcd":
+        return _kcd(text)
+    return _sym(text) if format == "sym" else None
+
+
+def _kcd(text: str) -> _MessageChoice | None:
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return None
+    found = [(bus, message) for bus in root.iter(f"{_KCD}Bus") for message in bus.findall(f"{_KCD}Message")]
+    for bus, message in found:
+        bus.remove(message)
+
+    def text_with(chosen: Collection[int]) -> str:
+        kept = [pair for at, pair in enumerate(found) if at in chosen]
+        for bus, message in kept:
+            bus.append(message)
+        try:
+            return ElementTree.tostring(root, encoding="unicode")
+        finally:
+            for bus, message in kept:
+                bus.remove(message)
+
+    repairs = [f"{_titled(message)} {problem}" for _, message in found if (problem := _extend(message))]
+    return _MessageChoice(tuple(_titled(message) for _, message in found), text_with, tuple(repairs))
+
+
+def _titled(message: ElementTree.Element) -> str:
+    return f"message {message.get('name', '')} ({message.get('id', 'no identifier')})"
+
+
+def _extend(message: ElementTree.Element) -> str | None:
+    """Mark a message as extended if its identifier is; returns what was wrong."""
+    number = integer(message.get("id", ""))
+    if number is None or not STANDARD_ID_MASK < number <= ID_MASK or message.get("format") == "extended":
+        return None
+    message.set("format", "extended")
+    return "is taken as extended: its identifier has more than 11 bits"
+
+
+def _sym(text: str) -> _MessageChoice:
+    """A message may have several blocks, one for each value of its multiplexer; only the first has its identifier."""
+    blocks = list(_SYM_BLOCK.finditer(text))
+    names = tuple(dict.fromkeys(block["name"] for block in blocks))
+    first = {block["name"]: text.count("\n", 0, block.start()) + 1 for block in reversed(blocks)}
+
+    def text_with(chosen: Collection[int]) -> str:
+        kept = {names[at] for at in chosen}
+        return _SYM_BLOCK.sub(lambda block: block.group() if block["name"] in kept else _blank(block.group()), text)
+
+    return _MessageChoice(tuple(f"line {first[name]}: message {name}" for name in names), text_with)
+
+
+def _blank(text: str) -> str:
+    """As many empty lines as a text has, so that the lines after it keep their numbers."""
+    return "\n" * text.count("\n")
 
 
 # -- DBC ---------------------------------------------------------------------------------------------------------------
@@ -245,13 +323,6 @@ def _load_repaired(text: str, refused: _Refused) -> DatabaseFile:
 
 def _leave_out_refused(repaired: Repaired) -> None:
     """Leave out the statements that cantools refuses, message by message."""
-    attributes: list[Part] = []
-    for part in repaired.attributes:
-        if why := _why_refused(dbc_text([*attributes, part], [])):
-            repaired.note(part.line, f"{shown(part.text)} is left out: {why}")
-        else:
-            attributes.append(part)
-    repaired.attributes[:] = attributes
     repaired.messages[:] = [each for message in repaired.messages for each in _accepted(repaired, message)]
 
 

@@ -1,7 +1,7 @@
-"""Attributes of DBC files in a form that cantools accepts: definitions, defaults, and values of the right type.
+"""The attributes of a damaged DBC file that event types need, in the form that cantools accepts.
 
-An attribute without a definition gets one from its values. A value of the wrong type is left out; an enumeration may
-have its value by name. cantools uses some attributes itself, and refuses a file if these have an unexpected type.
+These are the format and the cycle time of frames, and names of more than 32 characters. All others are left out: no
+event has them, and cantools refuses a file for their types, definitions and defaults.
 """
 
 import re
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from genus.can._dbc.dbc_numbers import decimal, integer, quoted
-from genus.can._dbc.dbc_statements import Part, Statement
+from genus.can._dbc.dbc_text import Part, Statement, decimal, integer, quoted
 
 FRAME_FORMATS = (
     *("StandardCAN", "ExtendedCAN", "reserved", "J1939PG"),
@@ -19,16 +18,19 @@ FRAME_FORMATS = (
     *("StandardCAN_FD", "ExtendedCAN_FD"),
 )
 """The values of `VFrameFormat`."""
-INTEGERS = ("INT", "HEX")
-NUMBERS = (*INTEGERS, "FLOAT")
-EXPECTED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"GenMsgSendType": ("ENUM", "STRING"), "GenSigStartValue": (*NUMBERS, "ENUM"), "SPN": INTEGERS}
+TYPES: Mapping[str, str] = MappingProxyType(
+    {
+        "VFrameFormat": f"BO_ %s ENUM {','.join(map(quoted, FRAME_FORMATS))}",
+        "GenMsgCycleTime": "BO_ %s INT 0 0",
+        "SystemMessageLongSymbol": "BO_ %s STRING",
+        "SystemSignalLongSymbol": "SG_ %s STRING",
+        "SystemNodeLongSymbol": "BU_ %s STRING",
+    }
 )
-"""The types of the attributes that cantools reads in every message or signal."""
+"""The attributes that are kept, and how they are defined."""
 
 _STRING = r'"((?:\\.|[^"\\])*)"'
-_DEFINITION = re.compile(rf"(?P<kind>BU_|BO_|SG_|EV_)?\s*{_STRING}\s*(?P<type>[A-Za-z]+)\s*(?P<rest>.*)", re.DOTALL)
-_DEFAULT = re.compile(rf"{_STRING}\s*(?P<value>.*)", re.DOTALL)
+_DEFINITION = re.compile(rf"(?:BU_|BO_|SG_|EV_)?\s*{_STRING}\s*(?P<value>.*)", re.DOTALL)
 _VALUE = re.compile(
     rf"{_STRING}\s*(?:(?P<kind>BO_|SG_|BU_|EV_)\s+(?P<owner>[^\"]*?\S)\s+)?(?P<value>{_STRING}|[-+]?[\d.]\S*)",
     re.DOTALL,
@@ -50,108 +52,58 @@ class Attribute(NamedTuple):
 
 
 @dataclass(slots=True)
-class Definition:
-    """State: the type of an attribute, and its default."""
-
-    line: int
-    kind: str
-    type: str
-    limits: str = ""
-    choices: tuple[str, ...] = ()
-    default: str | None = None
-    given: bool = True
-    """Whether the file has it."""
-
-    def accepted(self, text: str) -> str | None:
-        """A value as cantools accepts it; None if it has the wrong type."""
-        plain = text.strip().strip('"')
-        if self.type == "ENUM":
-            number = self.choices.index(plain) if plain in self.choices else integer(plain)
-            return str(number) if number is not None and 0 <= number < max(len(self.choices), 1) else None
-        if self.type in NUMBERS:
-            return decimal(plain)
-        return text if text.startswith('"') else quoted(text)
-
-
-@dataclass(slots=True)
 class AttributeRepair:
-    """State: the definitions of attributes, from the file or from values."""
+    """State: the frame formats that the file names, and its defaults."""
 
     note: Callable[[int, str], None]
-    _known: dict[str, Definition] = field(default_factory=dict)
-    _refused: set[str] = field(default_factory=set)
+    _formats: tuple[str, ...] = FRAME_FORMATS
+    _defaults: dict[str, Part] = field(default_factory=dict)
 
     def define(self, statement: Statement) -> None:
         """Read a definition (`BA_DEF_`) or a default (`BA_DEF_DEF_`)."""
+        found = _DEFINITION.match(statement.body)
+        if found is None or found[1] not in TYPES:
+            return
         if statement.keyword == "BA_DEF_DEF_":
-            self._default(statement)
-        elif found := _DEFINITION.match(statement.body):
-            self._define(statement.line, found)
-        else:
-            self.note(statement.line, f"{statement.text[:60]} is left out: it is not a definition")
-
-    def _define(self, line: int, found: re.Match[str]) -> None:
-        name, type_, choices = found[2], found["type"].upper(), tuple(re.findall(_STRING, found["rest"]))
-        if name == "VFrameFormat":
-            type_, choices = "ENUM", (*choices, *FRAME_FORMATS[len(choices) :])
-        if type_ not in EXPECTED.get(name, (type_,)) or (type_ == "ENUM" and not choices):
-            self._refused.add(name)
-            self.note(line, f"attribute {name} is left out: {type_} is not a type that it can have")
-            return
-        limits = [decimal(each) for each in found["rest"].split()] if type_ in NUMBERS else []
-        if limits and (None in limits or len(limits) != 2):
-            self.note(line, f"attribute {name}: its limits cannot be read")
-        text = " ".join(map(str, limits)) if len(limits) == 2 and None not in limits else ""
-        self._known[name] = Definition(line, found["kind"] or "", type_, text, choices)
-
-    def _default(self, statement: Statement) -> None:
-        found = _DEFAULT.match(statement.body)
-        definition = self._known.get(found[1]) if found else None
-        if found is None or definition is None:
-            return
-        value = definition.accepted(found["value"])
-        if value is None and found["value"].strip().strip('"'):
-            self.note(statement.line, f"attribute {found[1]}: its default is not of type {definition.type}")
-        if value is not None and definition.type == "ENUM":
-            value = quoted(definition.choices[int(value)])
-        definition.default = value
+            value = self._accepted(statement, found[1], found["value"]) if found["value"].strip('" ') else None
+            if value is not None and found[1] == "VFrameFormat":
+                value = quoted(FRAME_FORMATS[int(value)])
+            if value is not None:
+                self._defaults[found[1]] = Part(statement.line, f"BA_DEF_DEF_ {quoted(found[1])} {value};")
+        elif found[1] == "VFrameFormat":
+            named = re.findall(_STRING, found["value"])
+            self._formats = (*named, *FRAME_FORMATS[len(named) :])
 
     def read(self, statement: Statement) -> Attribute | None:
         """A value; None if it is left out."""
         found = _VALUE.match(statement.body)
-        if found is None:
-            self.note(statement.line, f"{statement.text[:60]} is left out: it is not an attribute")
+        if found is None or found[1] not in TYPES:
             return None
-        name, kind, value = found[1], found["kind"] or "", found["value"]
-        if kind == "EV_" or name in self._refused:
-            return None
-        definition = self._known.get(name) or self._infer(statement.line, name, kind, value)
-        if not definition.given and definition.type == "INT" and integer(value) is None and decimal(value) is not None:
-            definition.type = "FLOAT"
-        accepted = definition.accepted(value)
+        accepted = self._accepted(statement, found[1], found["value"])
         if accepted is None:
-            self.note(statement.line, f"{statement.text[:60]} is left out: it is not of type {definition.type}")
             return None
+        kind = found["kind"] or ""
         number, _, owner = (found["owner"] or "").partition(" ") if kind != "BU_" else ("", "", found["owner"])
-        return Attribute(name, kind, number, owner.strip(), accepted)
+        return Attribute(found[1], kind, number, owner.strip(), accepted)
 
-    def _infer(self, line: int, name: str, kind: str, value: str) -> Definition:
-        """The definition of an attribute that has none."""
+    def _accepted(self, statement: Statement, name: str, text: str) -> str | None:
+        """A value as cantools accepts it; None, and a note, if it cannot be one."""
+        plain = text.strip().strip('"')
         if name == "VFrameFormat":
-            type_ = "ENUM"
-        elif integer(value) is not None:
-            type_ = "INT"
+            number = integer(plain)
+            is_known = number is not None and 0 <= number < len(self._formats)
+            format = self._formats[number] if is_known and number is not None else plain
+            value = str(FRAME_FORMATS.index(format)) if format in FRAME_FORMATS else None
+        elif name == "GenMsgCycleTime":
+            value = None if (milliseconds := decimal(plain)) is None else str(round(float(milliseconds)))
         else:
-            type_ = "STRING" if decimal(value) is None else "FLOAT"
-        self.note(line, f"attribute {name} is not defined, and taken as {type_}")
-        choices = FRAME_FORMATS if type_ == "ENUM" else ()
-        self._known[name] = Definition(line, kind, type_, choices=choices, given=False)
-        return self._known[name]
+            value = quoted(plain)
+        if value is None:
+            self.note(statement.line, f"{statement.text[:60]} is left out: it is no {name}")
+        return value
 
     def definitions(self) -> Iterator[Part]:
         """The statements that define all attributes."""
-        for name, each in self._known.items():
-            rest = ",".join(map(quoted, each.choices)) if each.type == "ENUM" else each.limits
-            yield Part(each.line, f"BA_DEF_ {each.kind} {quoted(name)} {each.type} {rest};")
-            if each.default is not None:
-                yield Part(each.line, f"BA_DEF_DEF_ {quoted(name)} {each.default};")
+        for name, type_ in TYPES.items():
+            yield Part(0, f"BA_DEF_ {type_ % quoted(name)};")
+        yield from self._defaults.values()

@@ -2,7 +2,7 @@
 
 The file is read statement by statement and written again in the form that cantools reads, with only what event types
 need: messages, signals, value tables, multiplexing, senders, comments and attributes. Names that DBC does not allow are
-replaced by placeholders, so that the layouts can have the names of the file. `dbc_attributes` repairs the attributes.
+replaced by placeholders, so that the layouts can have the names of the file. `dbc_attributes` reads the attributes.
 """
 
 import re
@@ -11,16 +11,19 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from genus.can._dbc.dbc_attributes import AttributeRepair
-from genus.can._dbc.dbc_numbers import (
+from genus.can._dbc.dbc_text import (
     MOST_DIGITS,
+    UNKNOWN,
+    Part,
+    Statement,
     decimal,
     integer,
     is_name,
     quoted,
     scale_and_offset,
+    split_statements,
     value_ranges,
 )
-from genus.can._dbc.dbc_statements import UNKNOWN, Part, Statement, split_statements
 from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 
 EXTENDED_FLAG = 1 << 31
@@ -63,6 +66,10 @@ class MessageParts:
     names: dict[str, str] = field(default_factory=dict)
     """The names of its signals in the file, and the names given to cantools."""
     extras: list[Part] = field(default_factory=list)
+
+    def add(self, statement: Statement, text: str) -> None:
+        """Add a statement about the message or a signal of it."""
+        self.extras.append(Part(statement.line, text))
 
     def parts(self) -> Iterator[Part]:
         """All statements, those that cantools needs first before the others."""
@@ -300,7 +307,7 @@ class _Repair:
             self.done.note(statement.line, f"{shown(statement.text)}: cannot read {shown(rest)!r}")
         if table:
             text = " ".join(f"{value} {quoted(label)}" for value, label in table.items())
-            message.extras.append(Part(statement.line, f"VAL_ {message.number} {given} {text} ;"))
+            message.add(statement, f"VAL_ {message.number} {given} {text} ;")
 
     def _comment(self, statement: Statement) -> None:
         found = _COMMENT.fullmatch(statement.body)
@@ -311,18 +318,17 @@ class _Repair:
         text = found["text"].rstrip().removesuffix('"')
         if found["kind"] == "BO_":
             message = self._find(statement, found["id"])
-            message.extras.append(Part(statement.line, f"CM_ BO_ {message.number} {quoted(text)};"))
+            message.add(statement, f"CM_ BO_ {message.number} {quoted(text)};")
             return
         if not found["name"]:
             raise _Unusable("it names no signal")
         message, given = self._find_signal(statement, found["id"], found["name"])
-        message.extras.append(Part(statement.line, f"CM_ SG_ {message.number} {given} {quoted(text)};"))
+        message.add(statement, f"CM_ SG_ {message.number} {given} {quoted(text)};")
 
     def _value_type(self, statement: Statement) -> None:
         found = _matching(_VALUE_TYPE, statement)
         message, given = self._find_signal(statement, found["id"], found["name"])
-        text = f"SIG_VALTYPE_ {message.number} {given} : {found['type']};"
-        message.extras.append(Part(statement.line, text))
+        message.add(statement, f"SIG_VALTYPE_ {message.number} {given} : {found['type']};")
 
     def _multiplexing(self, statement: Statement) -> None:
         found = _matching(_RANGES, statement)
@@ -332,8 +338,7 @@ class _Repair:
         if not ranges:
             raise _Unusable("the values of the multiplexer cannot be read, or are too many")
         values = ", ".join(f"{low}-{high}" for low, high in ranges)
-        text = f"SG_MUL_VAL_ {message.number} {given} {multiplexer} {values};"
-        message.extras.append(Part(statement.line, text))
+        message.add(statement, f"SG_MUL_VAL_ {message.number} {given} {multiplexer} {values};")
 
     def _senders(self, statement: Statement) -> None:
         found = _matching(_SENDERS, statement)
@@ -344,23 +349,21 @@ class _Repair:
             if node
         ]
         if nodes:
-            message.extras.append(Part(statement.line, f"BO_TX_BU_ {message.number} : {','.join(nodes)};"))
+            message.add(statement, f"BO_TX_BU_ {message.number} : {','.join(nodes)};")
 
     def _attribute(self, statement: Statement) -> None:
         attribute = self.attributes.read(statement)
         if attribute is None:
             return
         line, name, value = statement.line, quoted(attribute.name), attribute.value
-        if not attribute.kind:
-            self.done.attributes.append(Part(line, f"BA_ {name} {value};"))
-        elif attribute.kind == "BU_" and is_name(attribute.owner):
+        if attribute.kind == "BU_" and is_name(attribute.owner):
             self.done.attributes.append(Part(line, f"BA_ {name} BU_ {attribute.owner} {value};"))
         elif attribute.kind == "BO_":
             message = self._find(statement, attribute.number)
-            message.extras.append(Part(line, f"BA_ {name} BO_ {message.number} {value};"))
+            message.add(statement, f"BA_ {name} BO_ {message.number} {value};")
         elif attribute.kind == "SG_":
             message, given = self._find_signal(statement, attribute.number, attribute.owner)
-            message.extras.append(Part(line, f"BA_ {name} SG_ {message.number} {given} {value};"))
+            message.add(statement, f"BA_ {name} SG_ {message.number} {given} {value};")
 
 
 class _Unusable(Exception):

@@ -53,7 +53,7 @@ class MessageEncoder:
         for signal in layout.signals:
             self._signals.setdefault(signal.multiplexer, []).append(_signal_encoder(signal))
         self._optional = [signal for signal in layout.signals if signal.multiplexer is not None]
-        self._has_overlaps = _has_overlaps(layout)
+        self._has_overlaps = next(layout.overlapping(), None) is not None
 
     def data(self, event: Event) -> bytes:
         """The data of an event's frame; EventError names the signal that cannot be encoded."""
@@ -205,22 +205,6 @@ def _join(little: int, big: int, length: int) -> bytes:
     if not big:
         return little.to_bytes(length, "little")
     return (int.from_bytes(little.to_bytes(length, "little"), "big") | big).to_bytes(length, "big")
-
-
-def _has_overlaps(layout: MessageLayout) -> bool:
-    """Whether signals that may be present together share bits; that two are never together is not examined."""
-    seen = 0
-    for signal in layout.signals:
-        own = int.from_bytes(_join(*_masks(signal), layout.length), "big")
-        if seen & own:
-            return True
-        seen |= own
-    return False
-
-
-def _masks(signal: SignalLayout) -> tuple[int, int]:
-    mask = signal.mask << signal.shift
-    return (0, mask) if signal.big_endian else (mask, 0)
 
 
 def _shown(bound: float) -> str:

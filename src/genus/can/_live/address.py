@@ -129,12 +129,9 @@ def _split_options(text: str, query: str) -> dict[str, str]:
 
 def _timing(text: str, bitrate: int, data_bitrate: int | None) -> Timing:
     try:
-        timing = Timing(bitrate, data_bitrate)
-    except ValueError as problem:
+        return Timing(bitrate, data_bitrate)
+    except BusError as problem:
         raise BusError(f"can:{text}: {problem}") from None
-    if data_bitrate is not None and data_bitrate < bitrate:
-        raise BusError(f"can:{text}: data_bitrate is {data_bitrate}, below the bitrate of {bitrate}")
-    return timing
 
 
 def _parse_integer(text: str, name: str, value: str) -> int:

@@ -54,7 +54,23 @@ _HINTS = {
 
 
 def open_interface(address: CanAddress) -> "can.BusABC":
-    """Open the python-can bus of an address; BusError if that fails, or an option is unknown."""
+    """Open the python-can bus of an address; BusError if that fails, an option is unknown, or it has no CAN FD."""
+    bus = _open_interface(address)
+    if address.fd and bus.protocol is can.CanProtocol.CAN_20 and _says_its_protocol(bus, address.interface):
+        bus.shutdown()
+        raise BusError(
+            f"can:{address.interface} is open for classic frames only: python-can has no CAN FD for it; leave out "
+            "data_bitrate, on all nodes of the bus"
+        )
+    return bus
+
+
+def _says_its_protocol(bus: "can.BusABC", interface: str) -> bool:
+    """Whether `bus.protocol` is right: two of python-can's take frames of any form, other packages may not set it."""
+    return type(bus).__module__.startswith("can.") and interface not in ("virtual", "slcan")
+
+
+def _open_interface(address: CanAddress) -> "can.BusABC":
     arguments = interface_arguments(address)
     profile = profile_of(address.interface, address.confirm)
     try:

@@ -121,7 +121,7 @@ class MonitorSnapshot(msgspec.Struct, frozen=True):
     """The uid of each node number that was claimed."""
     channels: tuple[ChannelStatistics, ...]
     dropped: Mapping[str, int]
-    """Frames that could not be read, by reason."""
+    """Frames that could not be read, or whose time on the bus is not known, by reason."""
     host: Mapping[str, int]
     """Counters of the interface."""
     time_ns: int = 0

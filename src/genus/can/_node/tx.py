@@ -89,8 +89,18 @@ class Transmitter:
             slot = self._slot_of(channel.name, channel.qos)
             if channel.largest is None:
                 raise BusError(f"{channel.name} has no largest size (text, bytes); a hard channel needs one")
+            self._check_times(channel, slot)
             if channel.frames > slot.frames:
                 raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
+
+    def _check_times(self, channel: TxChannel, slot: Slot) -> None:
+        """BusError if as many frames as are planned take longer than was planned; a calendar names no bit rates."""
+        needed = sum(self._context.queue.frame_ns[size] for size in channel.frame_sizes(channel.largest or 0))
+        if channel.frames <= slot.frames and needed > slot.used_ns:
+            raise BusError(
+                f"{channel.name} takes {format_bound(needed)} of this bus, and {format_bound(slot.used_ns)} in the "
+                "calendar: it was planned for other bit rates, or for shorter events"
+            )
 
     def open(self, channel: TxChannel) -> None:
         """The channel is bound: it is ready once signature and first report were sent: what its events are, and how."""

@@ -159,7 +159,8 @@ class TxQueue:
     """State: the event-triggered frames of one node; `update` chooses the most urgent one for the mailbox."""
 
     def __init__(self, frame_ns: Sequence[int], level_ns: int) -> None:
-        self._frame_ns = frame_ns
+        self.frame_ns = frame_ns
+        """The longest duration of an event frame, by its data bytes."""
         self.level_ns = level_ns
         """The longest duration of an event frame."""
         self._order = count()
@@ -435,7 +436,7 @@ class TxQueue:
 
     def _rank(self, event: OutgoingEvent) -> None:
         """Queue a soft event by when the rest of it must start; after each frame less is left to send."""
-        event.start_by = event.deadline - sum(self._frame_ns[size] for size in event.sizes[event.position :])
+        event.start_by = event.deadline - sum(self.frame_ns[size] for size in event.sizes[event.position :])
         heappush(self._soft, (event.start_by, next(self._order), event))
 
     def _miss(self, event: OutgoingEvent) -> None:

@@ -100,7 +100,8 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What is probably not as it was meant, each as a sentence: of the system file, and of what was planned."""
-        return (*self.system.warnings, *_doubtful_gap(self.system), *_doubtful_omissions(self.system))
+        doubts = (_doubtful_gap, _doubtful_omissions, _doubtful_controllers)
+        return (*self.system.warnings, *(text for find in doubts for text in find(self.system)))
 
     def verdict(self, channel: str) -> Verdict:
         """The verdict of one channel; PlanError if there is no such channel."""
@@ -221,6 +222,16 @@ def _doubtful_gap(system: System) -> Iterator[str]:
         yield (
             f"{system.source}: [bus]: gap is {format_bound(bus.gap_ns)}; clocks are synchronised over the bus to "
             f"little more than a bit, so hard channels may stop; use at least {needed}"
+        )
+
+
+def _doubtful_controllers(system: System) -> Iterator[str]:
+    """Whether classic frames of other makers on a CAN FD bus may come from controllers that know no others."""
+    classic = next((frame.name for frame in system.foreign if not frame.fd), None) if system.bus.fd else None
+    if classic is not None and system.bus.classic_nodes is None:
+        yield (
+            f"{system.source}: [bus]: {classic} is a classic frame; if its sender knows only classic CAN it destroys "
+            "every CAN FD frame. Name such nodes in classic_nodes, or write classic_nodes = [] if there is none"
         )
 
 

@@ -172,7 +172,7 @@ def _bitrate(system: System) -> Advice | None:
     ]
     options += [
         Advice("data_bitrate", rate, f"with CAN FD at {format_bitrate(rate)} everything fits")
-        for rate in _DATA_BITRATES
+        for rate in (() if system.bus.classic_nodes else _DATA_BITRATES)
         if rate > max(timing.data_bitrate or 0, timing.bitrate)
     ]
     return next((option for option in options if _all_fit(option.apply(system))), None)

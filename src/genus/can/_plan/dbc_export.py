@@ -41,10 +41,12 @@ BU_: {nodes}
 """
 
 _DEFINITIONS = """
+BA_DEF_ "BusType" STRING ;
 BA_DEF_ BO_ "GenMsgCycleTime" INT 0 3600000;
 BA_DEF_ BO_ "VFrameFormat" ENUM {formats};
 BA_DEF_ BO_ "GenusClass" ENUM "hard","soft","none";
 BA_DEF_ BO_ "GenusIdMask" HEX 0 536870911;
+BA_DEF_DEF_ "BusType" "CAN";
 BA_DEF_DEF_ "GenMsgCycleTime" 0;
 BA_DEF_DEF_ "VFrameFormat" "ExtendedCAN";
 BA_DEF_DEF_ "GenusClass" "none";
@@ -113,7 +115,8 @@ def format_dbc(system: System) -> str:
     parts += ["\n".join(_message_lines(each, nodes[each.channel.node])) + "\n" for each in messages]
     comments = [line for each in messages for line in _comments(each)]
     formats = ",".join(f'"{name}"' for name in _FORMATS)
-    values = [line for each in messages for line in _attribute_lines(each, system)]
+    values = ['BA_ "BusType" "CAN FD";'] if system.bus.fd else []
+    values += [line for each in messages for line in _attribute_lines(each, system)]
     tables = [line for each in messages for line in _tables(each)]
     return "\n".join([*parts, *comments, _DEFINITIONS.format(formats=formats), *values, "", *tables, ""])
 

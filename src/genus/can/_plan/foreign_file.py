@@ -55,6 +55,8 @@ def _read_databases(table: TomlTable, folder: Path) -> Iterator[ForeignFrame]:
             database = load_dbc(folder / text, reuse=True)
         except DbcError as problem:
             table.refuse("databases", f"has {text!r}, which cannot be used: {problem}")
+        if not database.messages:
+            table.refuse("databases", f"has {text!r}, which has no messages")
         for message in database.messages:
             is_long = message.j1939 and message.length > CLASSIC_BYTES
             yield _parts_of(message, text, interval) if is_long else _frame_of(message, text, interval)

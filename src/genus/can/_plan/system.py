@@ -28,7 +28,9 @@ LONGEST_EVENT = 4096
 
 
 class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A bus: its bit rates, and what is assumed of clocks and errors; PlanError if the gap is too short for the clocks.
+    """A bus: its bit rates, and what is assumed of clocks, errors and controllers.
+
+    PlanError if the gap is too short for the clocks, or a node cannot be on a CAN FD bus.
 
     >>> bus = BusSpec(timing=Timing(1_000_000))
     >>> bus.longest_frame_ns, bus.error_ns, bus.capacity
@@ -45,6 +47,8 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     error_passive: ErrorPassivePolicy = "stop"
     """`stop`: a node near the error passive state tells that its hard events are not promised, and sends them as far as
     their slots have time. `plan`: slots are long enough for the frames that others send while a sender is suspended."""
+    classic_nodes: tuple[str, ...] | None = None
+    """The nodes whose controllers know only classic CAN: they destroy every CAN FD frame. None: nobody said."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
     sync_period_ns: int = 20_000_000
@@ -53,6 +57,11 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
         if self.gap_ns < 2 * self.precision_ns:
             raise PlanError(
                 f"gap is {self.gap_ns} ns, less than twice the precision of {self.precision_ns} ns: slots could overlap"
+            )
+        if self.fd and self.classic_nodes:
+            raise PlanError(
+                f"classic_nodes has {self.classic_nodes[0]!r}, whose controller would destroy every CAN FD frame; "
+                "leave out data_bitrate, give it a controller that knows CAN FD, or a classic bus and a gateway"
             )
 
     @property

@@ -116,8 +116,13 @@ FIRST_ETAG = 128
 _BUS_SPANS = ("gap", "precision", "error_interval", "sync_period")
 _BUS_KEYS = (
     *("bitrate", "data_bitrate", *_BUS_SPANS, "types", "middleware", "error_passive"),
-    *("reserved", "databases", "foreign_interval"),
+    *("reserved", "databases", "foreign_interval", "classic_nodes"),
 )
+_FRAME_FORMS = {
+    "fd": "is said by data_bitrate: with it all events are in CAN FD frames; leave fd out",
+    "xl": "is not there: Genus has no frames, frame lengths or analysis of CAN XL; CAN FD (data_bitrate) has 64 bytes",
+}
+"""Keys of [bus] that one may expect, and what to write instead."""
 _COMMON_KEYS = ("name", "event", "node", "class", "period", "size", "carries", "segmented", "subscribers")
 _CLASS_KEYS = {
     "hard": ("omissions", "sporadic"),
@@ -171,7 +176,7 @@ def parse_system(text: str, source: str = "system") -> System:
     except tomllib.TOMLDecodeError as problem:
         raise PlanError(f"{source}: {problem}") from None
     root.require("bus")
-    table = TomlTable(f"{source}: [bus]", root.entries["bus"], _BUS_KEYS)
+    table = _bus_table(f"{source}: [bus]", root.entries["bus"])
     bus = _read_bus(table)
     types = EventTypes.load(table.text("types"), Path(source).parent, table)
     drafts = list(_read_channels(root, types))
@@ -197,6 +202,8 @@ def _read_bus(table: TomlTable) -> BusSpec:
     given["middleware"] = table.flag("middleware", True)
     if "error_passive" in table:
         given["error_passive"] = table.one_of("error_passive", ERROR_PASSIVE_POLICIES)
+    if "classic_nodes" in table:
+        given["classic_nodes"] = table.texts("classic_nodes")
     try:
         return BusSpec(timing=Timing(*cast(tuple[int, int | None], rates)), **given)
     except (BusError, PlanError) as problem:
@@ -218,6 +225,14 @@ def _read_channels(root: TomlTable, types: EventTypes) -> Iterator[_ChannelDraft
             table.refuse("name", f"is already the name of channel {seen[name]}; give each publisher's channel its own")
         seen[name] = number
         yield _read_channel(table, name, types)
+
+
+def _bus_table(location: str, entries: object) -> TomlTable:
+    table = TomlTable(location, entries)
+    for key, why in _FRAME_FORMS.items():
+        if key in table:
+            table.refuse(key, why)
+    return TomlTable(location, entries, _BUS_KEYS)
 
 
 def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDraft:
@@ -354,6 +369,7 @@ def _bus_entries(bus: BusSpec) -> Iterator[tuple[str, object]]:
     yield "error_passive", bus.error_passive
     yield "middleware", bus.middleware
     yield "sync_period", format_nanoseconds(bus.sync_period_ns)
+    yield "classic_nodes", None if bus.classic_nodes is None else list(bus.classic_nodes)
 
 
 def _channel_entries(channel: ChannelSpec) -> Iterator[tuple[str, object]]:

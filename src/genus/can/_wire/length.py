@@ -103,7 +103,8 @@ class Timing(msgspec.Struct, frozen=True):
     """The bit rates of a bus, in bits per second, and the durations of frames at these rates.
 
     `data_bitrate` is for CAN FD. A bit need not take a whole number of nanoseconds: durations are rounded up once, for
-    the whole frame, so a bound is never shorter than the real frame. BusError if a rate is not from 1 to 1,000,000,000.
+    the whole frame, so a bound is never shorter than the real frame. BusError if a rate is not from 1 to 1,000,000,000,
+    or the data would be slower than the rest of the frame.
 
     >>> bus = Timing(500_000, 2_000_000)
     >>> bus.bit_ns, bus.worst_case_ns(8), bus.worst_case_ns(64, fd=True), bus.error_ns
@@ -120,6 +121,8 @@ class Timing(msgspec.Struct, frozen=True):
         _check_bitrate("bitrate", self.bitrate)
         if self.data_bitrate is not None:
             _check_bitrate("data_bitrate", self.data_bitrate)
+            if self.data_bitrate < self.bitrate:
+                raise BusError(f"data_bitrate is {self.data_bitrate}, below the bitrate of {self.bitrate}")
 
     @property
     def bit_ns(self) -> int:

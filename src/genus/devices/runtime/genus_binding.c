@@ -288,7 +288,7 @@ void genus_binding_join(genus_node *node)
 void genus_binding_bind_channel(genus_node *node, uint8_t channel)
 {
     const uint16_t largest = node->config->channels[channel].largest;
-    node->channels[channel].is_segmented = (largest == 0U) || (largest > GENUS_FRAME_BYTES);
+    node->channels[channel].is_segmented = (largest == 0U) || (largest > GENUS_DATA_BYTES);
     if (node->needs_broker) {
         genus_binding_ask(node, (uint8_t)(GENUS_SUBJECTS + channel));
     } else {

@@ -130,13 +130,7 @@ static void current_frame(const genus_node *node, uint8_t slot, genus_frame *fra
     const genus_slot_use *const use = &node->slots[slot];
     const genus_tx_channel *const channel = &node->channels[slot_of(node, slot)->channel];
     frame->id = genus_identifier(GENUS_PRIORITY_HARD, node->number, use->etag);
-    if (channel->is_segmented) {
-        frame->size =
-            genus_segment(use->payload, use->size, channel->transfer, use->position, frame->data);
-    } else {
-        frame->size = (uint8_t)use->size;
-        (void)memcpy(frame->data, use->payload, use->size);
-    }
+    genus_event_data(channel, use->payload, use->size, use->position, frame);
 }
 
 static void load_current(genus_node *node, uint8_t slot)

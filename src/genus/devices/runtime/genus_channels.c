@@ -192,7 +192,7 @@ genus_publish_result genus_node_publish(genus_node *node, uint8_t channel, uint1
         return GENUS_PUBLISH_NOT_READY;
     }
     state = &node->channels[channel];
-    if ((size == 0U) || (!state->is_segmented && (size > GENUS_FRAME_BYTES))) {
+    if ((size == 0U) || (!state->is_segmented && (size > GENUS_DATA_BYTES))) {
         return GENUS_PUBLISH_TOO_LONG;
     }
     full = (uint16_t)(state->etag | (etag & ((1U << node->config->channels[channel].width) - 1U)));
@@ -206,6 +206,19 @@ genus_publish_result genus_node_publish(genus_node *node, uint8_t channel, uint1
         genus_queue_update(node);
     }
     return result;
+}
+
+void genus_event_data(const genus_tx_channel *channel, const uint8_t *payload, uint16_t size,
+                      uint16_t position, genus_frame *frame)
+{
+    genus_set_fd(frame, GENUS_FD);
+    if (channel->is_segmented) {
+        frame->size = genus_segment(payload, size, channel->transfer, position, frame->data);
+    } else {
+        frame->size = genus_padded_size((uint8_t)size);
+        (void)memcpy(frame->data, payload, size);
+        (void)memset(&frame->data[size], 0, (size_t)frame->size - size);
+    }
 }
 
 void genus_channel_commit(genus_node *node, uint8_t channel)
@@ -427,7 +440,7 @@ static void send_layout(genus_node *node)
 {
     genus_frame frame;
     const bool is_done = (node->layout_channel == GENUS_NO_CHANNEL) ||
-                         (node->layout_position >= genus_segment_count(answer_size(node)));
+                         (node->layout_position >= genus_classic_count(answer_size(node)));
     if (is_done && !begin_layout(node)) {
         return;
     }

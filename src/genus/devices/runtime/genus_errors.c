@@ -65,7 +65,7 @@ static void pause_recovery(genus_node *node, uint8_t frames)
     node->recovery_message = 0U;
     if (needs_recovery(node)) {
         node->recovery_at =
-            node->now + ((genus_time)frames * genus_frame_ns(node, GENUS_FRAME_BYTES));
+            node->now + ((genus_time)frames * genus_frame_ns(node, GENUS_DATA_BYTES));
     }
 }
 

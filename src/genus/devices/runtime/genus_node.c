@@ -19,7 +19,15 @@ bool genus_same_frame(const genus_frame *one, const genus_frame *other)
 
 genus_time genus_frame_ns(const genus_node *node, uint8_t size)
 {
+#if GENUS_FD
+    /* 29 bits of identifier: 57 bits at the nominal rate, the others at that of the data */
+    const uint8_t padded = genus_padded_size(size);
+    const uint16_t bits = (uint16_t)(34U + ((padded > 16U) ? 5U : 0U) + (10U * (uint16_t)padded));
+    return ((genus_time)57 * node->config->bit_ns) +
+           ((genus_time)bits * node->config->data_bit_ns);
+#else
     return (genus_time)genus_frame_bits(size) * node->config->bit_ns;
+#endif
 }
 
 static void tell(genus_node *node, const genus_notice *notice)
@@ -192,7 +200,7 @@ static bool is_channel_valid(const genus_node *node, uint8_t index)
     if (channel->qos != GENUS_QOS_HARD) {
         return slot == GENUS_NO_CHANNEL;
     }
-    frames = (channel->largest > GENUS_FRAME_BYTES) ? genus_segment_count(channel->largest) : 1U;
+    frames = (channel->largest > GENUS_DATA_BYTES) ? genus_segment_count(channel->largest) : 1U;
     return (slot != GENUS_NO_CHANNEL) && (channel->largest > 0U) &&
            (channel->largest <= GENUS_HARD_BYTES) && (frames <= node->config->slots[slot].frames);
 }
@@ -335,7 +343,8 @@ void genus_node_receive(genus_node *node, const genus_frame *frame, genus_time n
 {
     genus_frame whole; /* with zeros after the data, so that a short frame is compared safely */
     enter(node, now);
-    if (frame->size > GENUS_FRAME_BYTES) {
+    if ((frame->size > GENUS_DATA_BYTES) ||
+        (genus_is_fd(frame) && (genus_etag_of(frame->id) < GENUS_RESERVED_ETAGS))) {
         node->drops.malformed++;
     } else if (node->is_up) {
         (void)memset(&whole, 0, sizeof whole);

@@ -204,6 +204,9 @@ typedef struct {
     uint8_t number;       /* planned; 0: the broker gives one */
     bool is_synchronised; /* false: the node's clock is global time */
     uint32_t bit_ns;
+#if GENUS_FD
+    uint32_t data_bit_ns; /* of the data of CAN FD frames */
+#endif
     genus_clock_settings clock;
     const genus_channel *channels;
     uint8_t channel_count;
@@ -365,7 +368,7 @@ typedef struct {
     genus_transfer transfer;
     uint16_t etag;
     uint8_t node; /* 0 if unused */
-    uint8_t buffer[GENUS_EVENT_BYTES + 2];
+    uint8_t buffer[GENUS_EVENT_BYTES + GENUS_PADDING_BYTES + 2];
 } genus_reassembly;
 
 /* State: a question for a late class. */

@@ -51,6 +51,9 @@ void genus_tell_about(genus_node *node, genus_notice_kind kind, uint8_t sender, 
                       uint16_t count, genus_time time);
 uint32_t genus_random_below(genus_node *node, uint32_t range);
 genus_time genus_frame_ns(const genus_node *node, uint8_t size);
+/* The data of a frame of an event: the segment at `position`, or the whole payload. */
+void genus_event_data(const genus_tx_channel *channel, const uint8_t *payload, uint16_t size,
+                      uint16_t position, genus_frame *frame);
 void genus_message_sent(genus_node *node, const genus_message *message);
 
 /* -- genus_queue.c ----------------------------------------------------------------------------- */

@@ -35,6 +35,7 @@ uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kin
         if (message->serial == 0U) {
             message->serial = next_serial(queue);
             message->frame = *frame;
+            genus_set_fd(&message->frame, false);
             message->kind = kind;
             message->index = index;
             message->follow = follow;
@@ -113,17 +114,15 @@ genus_outgoing *genus_queue_reserve(genus_node *node)
 static void rank(genus_node *node, genus_outgoing *event)
 {
     const uint16_t left = (uint16_t)(frame_count(node, event) - event->position);
-    uint16_t last = event->size;
+    uint8_t last = (uint8_t)event->size;
     if (node->channels[event->channel].is_segmented) {
-        const uint16_t count = genus_segment_count(event->size);
-        const uint16_t content = (uint16_t)((count == 1U) ? event->size : (event->size + 2U));
-        last = (uint16_t)((content - ((count - 1U) * (GENUS_FRAME_BYTES - 1U))) + 1U);
+        last = genus_last_segment(event->size);
     }
     node->queue.last_order++;
     event->order = node->queue.last_order;
     event->start_by = event->deadline -
-                      ((genus_time)(left - 1U) * genus_frame_ns(node, GENUS_FRAME_BYTES)) -
-                      genus_frame_ns(node, (uint8_t)last);
+                      ((genus_time)(left - 1U) * genus_frame_ns(node, GENUS_DATA_BYTES)) -
+                      genus_frame_ns(node, last);
 }
 
 void genus_queue_add_event(genus_node *node, genus_outgoing *event)
@@ -388,7 +387,7 @@ static uint8_t soft_priority(const genus_node *node, genus_time slack)
 {
     const genus_time levels =
         (genus_time)GENUS_PRIORITY_SOFT_LAST - (genus_time)GENUS_PRIORITY_SOFT_FIRST;
-    const genus_time level_ns = genus_frame_ns(node, GENUS_FRAME_BYTES);
+    const genus_time level_ns = genus_frame_ns(node, GENUS_DATA_BYTES);
     const genus_time level = (slack < 0) ? 0 : genus_earlier(slack / level_ns, levels);
     return (uint8_t)(GENUS_PRIORITY_SOFT_FIRST + (uint8_t)level);
 }
@@ -406,13 +405,7 @@ static void load_event(genus_node *node, genus_outgoing *event, genus_loaded *lo
         priority = soft_priority(node, event->start_by - node->now);
     }
     loaded->frame.id = genus_identifier(priority, node->number, event->etag);
-    if (channel->is_segmented) {
-        loaded->frame.size = genus_segment(event->payload, event->size, channel->transfer,
-                                           event->position, loaded->frame.data);
-    } else {
-        loaded->frame.size = (uint8_t)event->size;
-        (void)memcpy(loaded->frame.data, event->payload, event->size);
-    }
+    genus_event_data(channel, event->payload, event->size, event->position, &loaded->frame);
     loaded->serial = event->serial;
     loaded->channel = event->channel;
     loaded->is_last = (uint16_t)(event->position + 1U) == frame_count(node, event);

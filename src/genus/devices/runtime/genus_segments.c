@@ -6,9 +6,9 @@
 #define LAST 0x40U
 #define TOGGLE 0x20U
 #define NUMBER_MASK 0x1FU
-#define STEP (GENUS_FRAME_BYTES - 1U)
 #define CRC_START 0xFFFFU
 #define CRC_BYTES 2U
+#define PADDING 0x80U /* after a payload in frames of more than 8 bytes, and zeros */
 
 /* CRC-16/CCITT-FALSE without a table: a segment is a fraction of what a frame costs anyway. */
 static uint16_t crc_add(uint16_t crc, uint8_t byte)
@@ -32,21 +32,75 @@ static uint8_t next_tail(uint8_t tail)
 
 /* -- splitting --------------------------------------------------------------------------------- */
 
-uint16_t genus_segment_count(uint16_t size)
+static bool is_single(uint16_t size, uint8_t capacity)
 {
+    return (size < GENUS_FRAME_BYTES) || (((uint32_t)size + 2U) <= capacity);
+}
+
+/* The bytes of a payload and, in frames of more than 8 bytes, its padding. */
+static uint32_t padded_bytes(uint16_t size, uint8_t capacity)
+{
+    uint32_t padded = size;
+#if GENUS_FD
+    if ((capacity > GENUS_FRAME_BYTES) && (size >= GENUS_FRAME_BYTES)) {
+        /* the bytes in the last frame, with 0x80 and the tail byte */
+        const uint32_t crc = is_single(size, capacity) ? 0U : CRC_BYTES;
+        const uint8_t last = (uint8_t)(((size + crc) % (capacity - 1U)) + 2U);
+        padded += 1U + (uint32_t)genus_padded_size(last) - last;
+    }
+#else
+    (void)capacity;
+#endif
+    return padded;
+}
+
+static uint16_t count_of(uint16_t size, uint8_t capacity)
+{
+    const uint8_t step = (uint8_t)(capacity - 1U);
     uint16_t count = 1U;
-    if (size > STEP) {
-        count = (uint16_t)(((uint32_t)size + CRC_BYTES + STEP - 1U) / STEP);
+    if (!is_single(size, capacity)) {
+        count = (uint16_t)((padded_bytes(size, capacity) + CRC_BYTES + step - 1U) / step);
     }
     return count;
 }
 
-static uint16_t crc_of(genus_byte_at read, const void *source, uint16_t size)
+uint16_t genus_segment_count(uint16_t size)
+{
+    return count_of(size, GENUS_DATA_BYTES);
+}
+
+uint16_t genus_classic_count(uint16_t size)
+{
+    return count_of(size, GENUS_FRAME_BYTES);
+}
+
+uint8_t genus_last_segment(uint16_t size)
+{
+    const uint16_t count = genus_segment_count(size);
+    const uint32_t content =
+        padded_bytes(size, GENUS_DATA_BYTES) + ((count == 1U) ? 0U : CRC_BYTES);
+    return (uint8_t)((content - ((count - 1U) * (GENUS_DATA_BYTES - 1U))) + 1U);
+}
+
+/* A byte of a payload, or of the padding after it. */
+static uint8_t byte_of(genus_byte_at read, const void *source, uint16_t size, uint32_t index)
+{
+#if GENUS_FD
+    if (index >= size) {
+        return (index == size) ? PADDING : 0U;
+    }
+#else
+    (void)size;
+#endif
+    return read(source, (uint16_t)index);
+}
+
+static uint16_t crc_of(genus_byte_at read, const void *source, uint16_t size, uint32_t padded)
 {
     uint16_t crc = CRC_START;
-    uint16_t index;
-    for (index = 0U; index < size; index++) {
-        crc = crc_add(crc, read(source, index));
+    uint32_t index;
+    for (index = 0U; index < padded; index++) {
+        crc = crc_add(crc, byte_of(read, source, size, index));
     }
     return crc;
 }
@@ -66,25 +120,27 @@ static uint8_t tail_of(uint8_t transfer, uint16_t position, bool is_last)
     return tail;
 }
 
-uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size, uint8_t transfer,
-                           uint16_t position, uint8_t data[GENUS_FRAME_BYTES])
+static uint8_t write_segment(genus_byte_at read, const void *source, uint16_t size,
+                             uint8_t capacity, uint8_t transfer, uint16_t position, uint8_t *data)
 {
-    const uint16_t count = genus_segment_count(size);
-    const uint32_t total = (count == 1U) ? size : ((uint32_t)size + CRC_BYTES);
-    uint32_t index = (uint32_t)position * STEP;
+    const uint8_t step = (uint8_t)(capacity - 1U);
+    const uint16_t count = count_of(size, capacity);
+    const uint32_t padded = padded_bytes(size, capacity);
+    const uint32_t total = (count == 1U) ? padded : (padded + CRC_BYTES);
+    uint32_t index = (uint32_t)position * step;
     uint16_t crc = 0U;
     uint8_t length = 0U;
     if (position >= count) {
         return 0U;
     }
-    if ((index + STEP) > size) {
-        crc = crc_of(read, source, size);
+    if ((index + step) > padded) {
+        crc = crc_of(read, source, size, padded);
     }
-    while ((length < STEP) && (index < total)) {
-        if (index < size) {
-            data[length] = read(source, (uint16_t)index);
+    while ((length < step) && (index < total)) {
+        if (index < padded) {
+            data[length] = byte_of(read, source, size, index);
         } else {
-            data[length] = (uint8_t)((index == size) ? (crc >> 8) : (crc & 0xFFU));
+            data[length] = (uint8_t)((index == padded) ? (crc >> 8) : (crc & 0xFFU));
         }
         length++;
         index++;
@@ -93,15 +149,21 @@ uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size
     return (uint8_t)(length + 1U);
 }
 
+uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size, uint8_t transfer,
+                           uint16_t position, uint8_t data[GENUS_FRAME_BYTES])
+{
+    return write_segment(read, source, size, GENUS_FRAME_BYTES, transfer, position, data);
+}
+
 static uint8_t byte_in_ram(const void *source, uint16_t index)
 {
     return ((const uint8_t *)source)[index];
 }
 
 uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, uint16_t position,
-                      uint8_t data[GENUS_FRAME_BYTES])
+                      uint8_t data[GENUS_DATA_BYTES])
 {
-    return genus_segment_from(byte_in_ram, payload, size, transfer, position, data);
+    return write_segment(byte_in_ram, payload, size, GENUS_DATA_BYTES, transfer, position, data);
 }
 
 /* -- receiving --------------------------------------------------------------------------------- */
@@ -137,6 +199,37 @@ static bool append(genus_transfer *transfer, const uint8_t *data, uint8_t length
     return fits;
 }
 
+/* The data length of all frames of a transfer but the last. */
+static uint8_t frame_size_of(const genus_transfer *transfer)
+{
+#if GENUS_FD
+    return transfer->frame_size;
+#else
+    (void)transfer;
+    return GENUS_FRAME_BYTES;
+#endif
+}
+
+/* A payload is whole: remove what pads it in long frames. */
+static genus_segment_result finish(genus_transfer *transfer, genus_segment_counts *counts)
+{
+#if GENUS_FD
+    if (transfer->frame_size > GENUS_FRAME_BYTES) {
+        while ((transfer->size > 0U) && (transfer->buffer[transfer->size - 1U] == 0U)) {
+            transfer->size--;
+        }
+        if ((transfer->size == 0U) || (transfer->buffer[transfer->size - 1U] != PADDING)) {
+            return drop(counts, GENUS_SEGMENT_WRONG_PADDING);
+        }
+        transfer->size--;
+    }
+#else
+    (void)transfer;
+    (void)counts;
+#endif
+    return GENUS_SEGMENT_COMPLETE;
+}
+
 static genus_segment_result receive_first(genus_transfer *transfer, const uint8_t *data,
                                           uint8_t size, genus_segment_counts *counts)
 {
@@ -150,14 +243,17 @@ static genus_segment_result receive_first(genus_transfer *transfer, const uint8_
     if ((tail & TOGGLE) == 0U) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_TOGGLE);
     }
-    if (((tail & LAST) == 0U) && (size != GENUS_FRAME_BYTES)) {
+    if (((tail & LAST) == 0U) && (size != GENUS_FRAME_BYTES) && (size != GENUS_DATA_BYTES)) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_LENGTH);
     }
     if (!append(transfer, data, (uint8_t)(size - 1U))) {
         return lose(transfer, counts, GENUS_SEGMENT_TOO_LONG);
     }
+#if GENUS_FD
+    transfer->frame_size = size;
+#endif
     if ((tail & LAST) != 0U) {
-        return GENUS_SEGMENT_COMPLETE;
+        return finish(transfer, counts);
     }
     transfer->is_open = true;
     transfer->expected = next_tail(tail);
@@ -176,7 +272,7 @@ static genus_segment_result complete(genus_transfer *transfer, genus_segment_cou
         return drop(counts, GENUS_SEGMENT_WRONG_CRC);
     }
     transfer->size = (uint16_t)(transfer->size - CRC_BYTES);
-    return GENUS_SEGMENT_COMPLETE;
+    return finish(transfer, counts);
 }
 
 static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t *data,
@@ -194,7 +290,8 @@ static genus_segment_result receive_next(genus_transfer *transfer, const uint8_t
     if (differs != 0U) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_TOGGLE);
     }
-    if (((tail & LAST) == 0U) && (size != GENUS_FRAME_BYTES)) {
+    if ((size > frame_size_of(transfer)) ||
+        (((tail & LAST) == 0U) && (size != frame_size_of(transfer)))) {
         return lose(transfer, counts, GENUS_SEGMENT_WRONG_LENGTH);
     }
     if (!append(transfer, data, (uint8_t)(size - 1U))) {
@@ -230,7 +327,7 @@ genus_segment_result genus_transfer_receive(genus_transfer *transfer, const uint
     if (size == 0U) {
         return drop(counts, GENUS_SEGMENT_EMPTY);
     }
-    if (size > GENUS_FRAME_BYTES) {
+    if (size > GENUS_DATA_BYTES) {
         return drop(counts, GENUS_SEGMENT_FD);
     }
     if (is_duplicate(transfer, data, size, now, timeout, counts)) {

@@ -1,8 +1,9 @@
-/* Segmentation of payloads that are longer than a frame, as docs/wire.md says; classic CAN only.
+/* Segmentation of payloads that are longer than a frame, as docs/wire.md says.
  *
  * The splitter keeps nothing: it makes any segment of a payload from the payload alone. A receiver
  * has one `genus_transfer` for each pair of sender and event tag, with a buffer of the caller.
- * Frames of more than 8 bytes (CAN FD) are refused with GENUS_SEGMENT_FD. */
+ * Events are in frames of GENUS_DATA_BYTES, answers of the middleware in classic frames. Longer
+ * frames are refused with GENUS_SEGMENT_FD. */
 #ifndef GENUS_SEGMENTS_H
 #define GENUS_SEGMENTS_H
 
@@ -12,18 +13,25 @@
 extern "C" {
 #endif
 
+/* With CAN FD, an event of 8 bytes or more in segments has so many bytes of padding, at most. */
+#define GENUS_PADDING_BYTES (GENUS_FD ? 16 : 0)
+
 /* A byte of a payload that is not in RAM as a whole, for example of a table in flash. */
 typedef uint8_t (*genus_byte_at)(const void *source, uint16_t index);
 
-/* How many segments a payload of `size` bytes takes. */
+/* How many segments an event of `size` bytes takes. */
 uint16_t genus_segment_count(uint16_t size);
 
-/* Write segment `position` of a payload to `data`; returns its length, 1 to 8, or 0 if there is no
- * such. Of `transfer` five bits count; it goes up by one with each transfer. */
-uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, uint16_t position,
-                      uint8_t data[GENUS_FRAME_BYTES]);
+/* The length of the last of them. */
+uint8_t genus_last_segment(uint16_t size);
 
-/* The same for a payload that is read byte by byte. */
+/* Write segment `position` of an event to `data`; returns its length, 1 to GENUS_DATA_BYTES, or 0
+ * if there is no such. Of `transfer` five bits count; it goes up by one with each transfer. */
+uint8_t genus_segment(const uint8_t *payload, uint16_t size, uint8_t transfer, uint16_t position,
+                      uint8_t data[GENUS_DATA_BYTES]);
+
+/* The same two for an answer of the middleware, which is read byte by byte, in classic frames. */
+uint16_t genus_classic_count(uint16_t size);
 uint8_t genus_segment_from(genus_byte_at read, const void *source, uint16_t size, uint8_t transfer,
                            uint16_t position, uint8_t data[GENUS_FRAME_BYTES]);
 
@@ -43,6 +51,9 @@ typedef enum {
     GENUS_SEGMENT_WRONG_CRC,
     GENUS_SEGMENT_TOO_LONG,
     GENUS_SEGMENT_TIMED_OUT,
+#if GENUS_FD
+    GENUS_SEGMENT_WRONG_PADDING,
+#endif
     GENUS_SEGMENT_RESULTS
 } genus_segment_result;
 
@@ -52,13 +63,16 @@ typedef struct {
 
 /* State: one transfer of one sender. */
 typedef struct {
-    uint8_t *buffer;   /* for the payload and the two bytes of its CRC */
+    uint8_t *buffer;   /* for the payload, its padding and the two bytes of its CRC */
     uint16_t capacity; /* of the buffer, at least 7 */
     uint16_t size;     /* of the payload, once it is complete */
     genus_time at;     /* when the last frame came */
     uint8_t expected;  /* toggle and number of the next frame */
     uint8_t last_size;
-    uint8_t last[GENUS_FRAME_BYTES];
+    uint8_t last[GENUS_DATA_BYTES];
+#if GENUS_FD
+    uint8_t frame_size; /* of all its frames but the last: 8 or 64 */
+#endif
     bool is_known; /* whether a frame came */
     bool is_open;  /* whether a transfer is under way */
     bool is_lost;  /* whether the last one was lost */
