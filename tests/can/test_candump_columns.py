@@ -28,7 +28,7 @@ def line_by_line(text: bytes) -> tuple[list[Seen], dict[str, int]]:
         if isinstance(found, str):
             damage[found] += found not in HARMLESS
         elif found is not None:
-            at, channel, frame = found
+            at, channel, frame, _ = found
             seen.append((at, channel, frame.id, frame.extended, frame.data))
     return seen, {reason: count for reason, count in damage.items() if count}
 

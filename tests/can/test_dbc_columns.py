@@ -53,6 +53,7 @@ def frames_of(sent: list[Sent], width: int = 64, channels: tuple[str | None, ...
         count.astype(np.int64),
         (count % len(channels)).astype(np.int32),
         channels,
+        np.zeros(len(sent), np.int8),
     )
 
 

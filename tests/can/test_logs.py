@@ -474,7 +474,7 @@ FRAME = struct.pack("<HBBL8s", 1, 0, 2, 0x123, b"\x11\x22")
 def test_a_damaged_object_costs_only_itself(bad: bytes, reasons: dict[str, int], tmp_path: Path) -> None:
     good = blf_object(1, FRAME)
     log = blf_of(tmp_path, good, bad, good, good)
-    assert list(log) == [LoggedFrame(1_000_000, "1", Frame(0x123, b"\x11\x22", extended=False))] * 3
+    assert list(log) == [LoggedFrame(1_000_000, "1", Frame(0x123, b"\x11\x22", extended=False), "rx")] * 3
     assert log.skipped == reasons
 
 

@@ -216,7 +216,7 @@ def _read_common(buffer: Bytes, lines: _CommonLines, at: int) -> tuple[list[Fram
         is_read[rows] &= is_data
         columns = at_us[rows], identifier[rows], length, data, lines.start[rows] + at, channel[rows]
         kept = is_read[rows] & ~is_error[rows]
-        found = FrameColumns(*columns, channels)
+        found = FrameColumns(*columns, channels, np.zeros(len(columns[0]), np.int8))
         frames.append(found if kept.all() else found.take(np.flatnonzero(kept)))
     errors = int((is_read & is_error).sum())
     return frames, is_read, Counter({ERROR_FRAME: errors} if errors else {})

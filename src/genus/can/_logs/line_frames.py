@@ -109,5 +109,6 @@ class LineFrames:
             rows = slice(None) if wanted.all() else np.flatnonzero(wanted)
             columns = times[rows], self._identifier[rows], self._length[rows], data[rows], position[rows]
             if len(columns[0]):
-                found.append(FrameColumns(*columns, self._channel[rows], tuple(self._channels)))
+                direction = np.zeros(len(columns[0]), np.int8)
+                found.append(FrameColumns(*columns, self._channel[rows], tuple(self._channels), direction))
         return found
