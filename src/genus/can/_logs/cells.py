@@ -5,13 +5,14 @@ they become a row of `formats`, so that such a log is read as any other.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, pairwise
 from typing import NamedTuple
 
-from genus.can._logs.fields import Fields, Packing
-from genus.can._logs.formats import HeaderLine, LineFormat, Row
+from genus.can._logs.fields import Packing
+from genus.can._logs.formats import decode_cell, HeaderLine, LineFormat, Row
 from genus.can._logs.times import UNITS, Unit, find_time, read_time
+from genus.can._wire.frame import CLASSIC_BYTES
 from genus.errors import RecordingError
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -25,26 +26,26 @@ ROLES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """What a column can be, and what can be said about it behind a colon; `-` is a column without a meaning."""
 _NAMES = {
-    "time": "time timestamp timescale timestamps timestampepoch ts t abstimesec abstime times timems timeus timens timesec "
+    "time": "time timestamp 时间戳 时间标识 timescale timestamps timestampepoch ts t abstimesec abstime times timems timeus timens timesec "
     "timeoffset datetime systemtime epoch seconds elapsed timestampus timestampms timestampns timestampsec timestamps "
     "times timestampusec timemicros timemillis timereceived rxtime msgtime absolutetime absolutetimestamp us ms ns "
     "usec msec micros millis microseconds milliseconds",
     "relative": "reltimesec reltime relativetime timerelative",
-    "id": "id canid arbitrationid arbid identifier idhex iddec canidhex canidh canids messageid msgid addr address "
+    "id": "id canid 帧id arbitrationid arbid identifier idhex iddec canidhex canidh canids messageid msgid addr address "
     "frameid arbitration cid canidentifier hexid idh canmsgid idhexadecimal iddecimal messageidhex arbitrationidhex "
     "msgidhex canaddress canid0x",
-    "extended": "extended ext ide xtd isextended isextendedid extid eff isextendedframe idtype frameformat "
+    "extended": "extended ext ex ide xtd isextended isextendedid extid eff isextendedframe idtype frameformat "
     "extendedid canext isext",
-    "remote": "remote rtr isremote isremoteframe remoteframe remoteedlbrsesi rtrflag",
+    "remote": "remote 帧类型 rt rtr isremote isremoteframe remoteframe remoteedlbrsesi rtrflag",
     "error": "error er err iserror iserrorframe errorframe",
     "dlc": "dlc datalengthcode",
-    "length": "len length datalength size datalen nbytes msglen dl bytecount databytecount datasize payloadlength",
-    "kind": "type msgtype frametype format idformat messagetype",
-    "data": "data databytes payload datafield datahex bytes framedata datahexadecimal rawdata candata "
+    "length": "len length 长度 数据长度 datalength size datalen nbytes msglen dl bytecount databytecount datasize payloadlength",
+    "kind": "type 帧格式 msgtype frametype format idformat messagetype",
+    "data": "data 数据 databytes payload datafield datahex bytes framedata datahexadecimal rawdata candata "
     "datapayload hexdata messagedata payloadhex dataashex rawpayload datafieldhex",
     "channel": "bus channel chan chn ch network interface iface buschannel bussrc busid busnumber channelid port "
     "canchannel canbus src",
-    "dir": "dir direction rxtx txrx transmitdirection tx",
+    "dir": "dir 传输方向 direction rxtx txrx transmitdirection tx",
     "fd": "edl fd isfd fdf canfd isfdframe",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
@@ -195,7 +196,8 @@ def plain_name(text: str) -> str:
     >>> plain_name("Abs Time(Sec)")
     'abstimesec'
     """
-    return re.sub(r"[^a-z0-9]", "", _MICRO.sub("u", text.strip().strip('"').lower()))
+    found = _MICRO.sub("u", decode_cell(text).strip().strip('"').lower())
+    return re.sub(r"[^a-z0-9\u4e00-\u9fff]", "", found)
 
 
 def columns_of_header(cells: Sequence[str]) -> Columns | None:
@@ -263,6 +265,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9A-Fa-f]+)[hxX]?")
 _JOINED = re.compile(r"(?:0[xX])?(?:[0-9A-Fa-f]{2}){0,64}")
 _APART = re.compile(r"(?:x\|)?\s*(?:0[xX])?[0-9A-Fa-f]{1,3}(?:[\s:_.,-]+(?:0[xX])?[0-9A-Fa-f]{1,3})*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_SEPARATORS = re.compile(r"[ :_,-]+")
 _FLAG = {"std", "ext", "s", "x", "standard", "extended", "sff", "eff"}
 _DIRECTION = {"rx", "tx", "r", "t"}
 
@@ -320,80 +323,114 @@ def _are_decimal_bytes(cells: Sequence[str]) -> bool:
 def columns_of_values(rows: Sequence[Sequence[str]]) -> Columns | None:
     """The columns of a log without a header, by its first rows; None if they are no frames.
 
-    The first column of times, the identifier behind it, a length that fits to what follows, and the data. A column that
-    counts rows is no time.
+    Of all columns that can be the time, the identifier, the length and the data, those are taken that fit best: a
+    length that says how many bytes follow, an identifier with `0x` or three digits, clocks before plain numbers. A
+    column that counts rows is neither time nor identifier.
     """
-    if not rows:
+    width = min(map(len, rows), default=0)
+    if width < 2:
         return None
-    width = min(map(len, rows))
     if all(len(row) == 7 and {*row[2:5]} <= {"0", "1"} and row[5].isdecimal() and _is_id(row[1]) for row in rows):
         return tuple(map(Column, ("time", "id", "extended", "remote", "error", "length", "data")))  # python-can's
-    times = [at for at in range(min(width, 4)) if all(_is_time(row[at]) for row in rows) and not _counts(rows, at)]
-    for time in [*times[:2], -1]:
-        ids = [id_ for id_ in range(time + 1, min(width, time + 5)) if all(_is_id(row[id_]) for row in rows)]
-        found = [each for id_ in ids if (each := _with_data(rows, time, id_, width))]
-        if found:
-            return max(found, key=lambda each: _likelihood(each, rows))
-    return None
+    columns = [[row[at] for row in rows] for at in range(width)]
+    counters = {at for at in range(width) if _counts(columns[at])}
+    times = {at: cost for at in range(min(width, 6)) if at not in counters and (cost := _time_score(columns[at]))}
+    ids = {
+        at: _id_score(columns[at])
+        for at in range(min(width, 8))
+        if at not in counters and all(map(_is_id, columns[at]))
+    }
+    best: tuple[float, dict[str, int], int] = (0.0, {}, 1)
+    for score, roles, cells in _with_data(rows, columns):
+        for id_, likely in ids.items():
+            if id_ >= min(roles.values()) or likely < 0:
+                continue
+            near = roles.get("length", id_ + 9) - id_ == 1
+            time = max(
+                (at for at in times if at != id_ and at < min(roles.values())), key=times.__getitem__, default=-1
+            )
+            total = score + likely + near + times.get(time, 0)
+            if total > best[0]:
+                best = total, {**roles, "id": id_, **({"time": time} if time >= 0 else {})}, cells
+    return _typed(rows, best[1], best[2]) if best[0] >= ENOUGH else None
 
 
-def _counts(rows: Sequence[Sequence[str]], at: int) -> bool:
+ENOUGH = 6
+"""So much evidence columns need that are found by values."""
+
+
+def _counts(cells: Sequence[str]) -> bool:
     """Whether a column has the numbers of rows."""
-    numbers = [int(row[at]) for row in rows if row[at].isdecimal()]
-    return len(numbers) == len(rows) > 2 and {b - a for a, b in zip(numbers, numbers[1:], strict=False)} == {1}
+    numbers = [int(cell) for cell in cells if cell.isdecimal()]
+    return len(numbers) == len(cells) > 2 and {b - a for a, b in pairwise(numbers)} == {1}
 
 
-def _likelihood(columns: Columns, rows: Sequence[Sequence[str]]) -> tuple[bool, bool, int, int]:
-    """Of several columns that could be the identifier, it is the one with three digits and the most values."""
-    at = next(number for number, each in enumerate(columns) if each.role == "id")
-    cells = [row[at] for row in rows]
-    has_length = any(each.role == "length" for each in columns)
-    return has_length, all(len(cell) >= 3 for cell in cells), len(set(cells)), at
+def _time_score(cells: Sequence[str]) -> int:
+    """How much a column looks like times; 0 if not at all."""
+    if not all(map(_is_time, cells)):
+        return 0
+    if all(":" in cell or "T" in cell for cell in cells):
+        return 3
+    numbers = [float(cell.replace(",", ".")) for cell in cells if not cell.lower().startswith("0x")]
+    falls = sum(b < a for a, b in pairwise(numbers))
+    is_rising = 5 * falls < len(numbers) and (len(numbers) < 2 or numbers[0] < numbers[-1])
+    return 0 if not is_rising and len(numbers) > 2 else 2 if any("." in cell or "," in cell for cell in cells) else 1
 
 
-def _with_data(rows: Sequence[Sequence[str]], time: int, id_: int, width: int) -> Columns | None:
-    roles = {"id": id_, **({"time": time} if time >= 0 else {})}
-    for size in range(id_ + 1, min(width, id_ + 5)):
-        if all(_size(row[size]) is not None for row in rows):
-            if all(
-                _are_bytes(row[size + 1 : size + 1 + (_size(row[size]) or 0)], _size(row[size]) or 0) for row in rows
-            ):
-                if any(_size(row[size]) for row in rows) and _fits(rows, size):
-                    return _typed(rows, {**roles, "length": size, "data": size + 1}, 0)
-            elif width > size + 1 and all(_is_packed(row[size + 1], _size(row[size])) for row in rows):
-                return _typed(rows, {**roles, "length": size, "data": size + 1}, 1)
-    for data in range(id_ + 1, width):
-        if all(_is_packed(row[data], None) for row in rows) and any(
-            len(re.sub("0[xX]", "", row[data])) >= 4 for row in rows
-        ):
-            return _typed(rows, {**roles, "data": data}, 1)
-    return None
+def _id_score(cells: Sequence[str]) -> float:
+    """How much a column looks like identifiers: by `0x`, three digits, several values; negative if like a clock."""
+    numbers = [int(found[1], 16) for cell in cells if (found := _HEX.fullmatch(cell))]
+    rises = len(numbers) > 5 and all(a < b for a, b in pairwise(numbers))
+    is_marked = all(cell.lower().startswith("0x") for cell in cells)
+    long = sum(len(cell) >= 3 for cell in cells) / len(cells)
+    return 3 * is_marked + 2 * long + min(len(set(cells)) - 1, 4) / 4 - 6 * rises
+
+
+def _with_data(
+    rows: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]
+) -> Iterator[tuple[float, dict[str, int], int]]:
+    """What can be the length and the data: how much speaks for it, their columns, and whether data is one cell."""
+    width = len(columns)
+    for size in range(1, width):
+        sizes = [_size(cell) for cell in columns[size]]
+        counts = [count for count in sizes if count is not None]
+        if len(counts) < len(rows) or not any(counts):
+            continue
+        if width > size + 1 and all(map(_is_packed, columns[size + 1], counts)):
+            yield 6, {"length": size, "data": size + 1}, 1
+        parts = [row[size + 1 : size + 2 + count] for row, count in zip(rows, counts, strict=True)]
+        if all(_are_bytes(part[:count], count) for part, count in zip(parts, counts, strict=True)):
+            is_more = all(
+                len(part) > count and _is_byte(part[count]) for part, count in zip(parts, counts, strict=True)
+            )
+            yield 2 if is_more else 6 if max(counts) > 2 else 3, {"length": size, "data": size + 1}, 0
+    for data in range(1, width):
+        least = max(len(_SEPARATORS.split(cell.strip())) for cell in columns[data])
+        digits = max(len(cell.lower().removeprefix("0x")) for cell in columns[data])
+        if all(_is_packed(cell, None) for cell in columns[data]) and (least > 1 or digits >= 4):
+            yield 3 + 2 * (least > 2 or digits > 8), {"data": data}, 1
+    tail = next((at for at in range(width, 0, -1) if not all(map(_is_byte, columns[at - 1]))), 0)
+    if 2 <= width - tail <= CLASSIC_BYTES and len({len(row) for row in rows}) == 1:
+        yield 2 + (width - tail == CLASSIC_BYTES), {"data": tail}, width - tail
 
 
 def _size(text: str) -> int | None:
     if text.lower().startswith("0x") and len(text) <= 4 and _is_hex(text[2:]):
         return int(text, 16)
-    return int(text) if text.isdecimal() and int(text) <= 64 else None
-
-
-def _fits(rows: Sequence[Sequence[str]], size: int) -> bool:
-    """Whether lengths say how many cells follow: they are not less in rows whose other cells look like bytes, too."""
-    more = [
-        len([cell for cell in row[size + 1 :] if re.fullmatch("(?:0x)?[0-9A-Fa-f]{2}", cell)]) - (_size(row[size]) or 0)
-        for row in rows
-    ]
-    padded = {len(row) for row in rows}
-    return len(padded) == 1 or all(each <= 1 for each in more)
+    return int(text) if text.isdecimal() and text.isascii() and int(text) <= 64 else None
 
 
 def _typed(rows: Sequence[Sequence[str]], roles: dict[str, int], cells: int) -> Columns:
-    for number in range(min(roles["data"], *map(len, rows))):
+    """The columns with flags, directions and channels among those that have no role yet."""
+    for number in range(min(map(len, rows)) if cells else roles["data"]):
         if number not in roles.values():
             values = {row[number].lower() for row in rows}
             if values <= _FLAG:
                 roles.setdefault("extended", number)
             elif values <= _DIRECTION:
                 roles.setdefault("dir", number)
+            elif all(re.fullmatch(r"(?:v?s?l?can|com|ch|bus)\s*\d+", value) for value in values):
+                roles.setdefault("channel", number)
     return _in_order(roles, {}, max(map(len, rows)), cells)
 
 
@@ -411,6 +448,11 @@ def _is_hex(text: str) -> bool:
     return bool(text) and all(letter in "0123456789abcdefABCDEF" for letter in text)
 
 
+def _is_byte(text: str) -> bool:
+    found = _HEX.fullmatch(text)
+    return found is not None and (len(found[1]) <= 2 or (len(found[1]) == 3 and text.isdecimal() and int(text) < 256))
+
+
 def _are_bytes(cells: Sequence[str], count: int) -> bool:
     return len(cells) == count and all(
         (found := _HEX.fullmatch(cell)) is not None and len(found[1]) <= 3 for cell in cells
@@ -419,10 +461,10 @@ def _are_bytes(cells: Sequence[str], count: int) -> bool:
 
 def _is_packed(text: str, count: int | None) -> bool:
     """Whether a cell has bytes, in one word or apart, and as many as it must."""
-    parts = [part.removeprefix("0x") for part in re.split(r"[ :_.,-]+", text.lower().removeprefix("x|").strip())]
+    parts = [part.removeprefix("0x") for part in _SEPARATORS.split(text.lower().removeprefix("x|").strip())]
     if len(parts) == 1:
         return re.fullmatch("(?:[0-9a-f]{2})*", parts[0]) is not None and count in (None, len(parts[0]) // 2)
-    return all(re.fullmatch("[0-9a-f]{1,2}", part) for part in parts) and count in (None, len(parts))
+    return all(re.fullmatch("[0-9a-f]{1,2}|[12][0-9]{2}", part) for part in parts) and count in (None, len(parts))
 
 
 # -- columns of a log --------------------------------------------------------------------------------------------------
@@ -452,6 +494,8 @@ def find_columns(head: Sequence[str]) -> FoundColumns | None:
                 at = next(each for each, column in enumerate(columns) if column.role == "id")
                 at += sum(each.cells - 1 for each in columns[:at])
                 values = [row for row in rows[number + 1 :] if len(row) > at and _is_id(row[at])]
+                if columns[-1].role == "data" and any(len(row) > len(cells) + 1 for row in values):
+                    columns = (*columns[:-1], Column("data", "", 0))  # it spreads over columns without a name
                 return FoundColumns(refine(columns, values), delimiter, HEADER, _hint(cells))
         values = [row for row in rows if len(row) > 1]
         for skipped in range(min(10, len(values))):
@@ -470,8 +514,3 @@ def unit_said(columns: Columns) -> Unit | None:
     """The unit that the columns say."""
     detail = next((each.detail for each in columns if each.role == "time"), "")
     return detail if detail in UNITS else None  # type: ignore[return-value]
-
-
-def is_frame(format: LineFormat, text: str) -> bool:
-    """Whether a line is a data frame."""
-    return isinstance(format.match(text), Fields)

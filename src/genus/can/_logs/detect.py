@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from genus.can._logs.cells import HEADER, CellFormat, Columns, find_columns, find_delimiter, parse_columns, row_of
-from genus.can._logs.fields import Fields, NoFrame, read_fields
+from genus.can._logs.fields import NMEA_PARTS, Fields, NoFrame, read_fields
 from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.headers import format_of
-from genus.can._logs.log_file import HARMLESS
+from genus.can._logs.log_file import HARMLESS, NO_FRAME
 from genus.can._logs.text_block import BLANKS, without_colours
 from genus.can._logs.text_reader import TextReader
 from genus.can._logs.times import (
@@ -189,7 +189,7 @@ def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -
         if format.read_header(text) is None:
             fields = format.match(text)
             result = fields.reason if isinstance(fields, NoFrame) else read_fields(text, fields)
-            found += not isinstance(result, str) or result in HARMLESS
+            found += not isinstance(result, str) or result in (*HARMLESS, NMEA_PARTS)
     return found
 
 
@@ -248,7 +248,7 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     unit = _choose_unit(format, frames, time_unit, evidence, doubts)
     trial.unit = format.unit = unit or "s"
     _set_times(format, [read_time(each.text, trial.match(each.text).time) for each in frames], frames, doubts)
-    _judge(format, frames, len(head.lines), doubts)
+    _judge(format, frames, sum(_is_damaged(trial, text) for text in head.lines), doubts)
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
         found = find_columns(head.lines) if columns is None else None
@@ -261,8 +261,8 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
 
 def _is_decimal_kvaser(lines: Sequence[str]) -> bool:
     """Whether no identifier or byte needs hexadecimal digits or has leading zeros, and a byte has three digits."""
-    pattern = format_of(ROWS["kvaser"]).patterns[0]
-    found = [each for text in lines if (each := pattern.match(text))]
+    patterns = format_of(ROWS["kvaser"]).patterns
+    found = [each for text in lines for pattern in patterns if (each := pattern.match(text))]
     bytes_ = [byte for each in found for byte in each["data"].split()]
     numbers = [*(each["id"] for each in found), *bytes_]
     is_hex = any(not text.isdecimal() or (len(text) > 1 and text.startswith("0")) for text in numbers)
@@ -284,7 +284,7 @@ def _plain_stamps(frames: Sequence[_HeadFrame]) -> Stamps | None:
     """Time stamps that are plain numbers, and how long their frames take on a bus; None if there are none."""
     values, decimals, keys, bits = [], 0, [], dict[object, float]()
     for text, fields, frame in frames:
-        parts = fields.time.parts
+        parts = [part for part in fields.time.parts if part.micros]
         if not parts or fields.time.date or fields.time.period_us or len(parts) > 2:
             continue
         fraction = text[slice(*parts[-1].span)] if len(parts) == 2 and parts[-1].is_fraction else ""
@@ -329,7 +329,9 @@ def _possible(chosen: ChosenUnit) -> str:
 def _set_times(format: LineFormat, read: Sequence[int | None], frames: Sequence[_HeadFrame], doubts: list[str]) -> None:
     """From when times count, by the first time stamps, unless the format says it."""
     stamps = [stamp for stamp in read if stamp is not None]
-    if format.row.times is None:
+    if format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, frames):
+        format.times.kind = "deltas"
+    elif format.row.times is None:
         format.times.kind = _kind_of(stamps, may_be_deltas=format.row.name == "candump")
         clock = next((each.fields.time for each in frames if each.fields.time.parts), None)
         format.times.period_us = 0 if clock is None else clock.period_us
@@ -344,6 +346,20 @@ def _set_times(format: LineFormat, read: Sequence[int | None], frames: Sequence[
         doubts.append("times go back in more than a quarter of the lines")
 
 
+CANDUMP = ("log", "candump")
+"""Formats whose times may count from the line before."""
+
+
+def _are_deltas(stamps: Sequence[int], frames: Sequence[_HeadFrame]) -> bool:
+    """Whether a bus can carry the frames only if their times count from the line before."""
+    plain = _plain_stamps(frames)
+    if plain is None or len(stamps) < 4:
+        return False
+    steps = [after - before for before, after in pairwise(stamps[1:])]
+    is_coarse = 2 * steps.count(0) > len(steps)
+    return not is_coarse and 2 * sum(max(step, 0) for step in steps) < plain.bits_us <= sum(stamps)
+
+
 def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
     """What time stamps count from; deltas are constant, or go back now and then."""
     if not stamps:
@@ -356,13 +372,23 @@ def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
     return "deltas" if may_be_deltas and (is_constant or 5 * back >= max(len(pairs), 1)) else "start"
 
 
+def _is_damaged(format: LineFormat, text: str) -> bool:
+    if format.read_header(text) is not None:
+        return False
+    fields = format.match(text)
+    found = read_fields(text, fields) if isinstance(fields, Fields) else fields.reason
+    return isinstance(found, str) and found not in (*HARMLESS, NO_FRAME, NMEA_PARTS)
+
+
 MANY = 20
 """So many frames must differ in what frames differ in."""
 
 
-def _judge(format: LineFormat, frames: Sequence[_HeadFrame], lines: int, doubts: list[str]) -> None:
+def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str]) -> None:
     """Add what contradicts the columns."""
     row, ids = format.row, {each.frame.id for each in frames}
+    if damaged > len(frames):
+        doubts.append(f"{damaged} of the first {damaged + len(frames)} lines are no frames of this format")
     if len(frames) > 1 and not any(each.frame.data for each in frames):
         doubts.append(
             f"all frames are without data, like {frames[0].text.strip()[:80]!r}; if that is wrong, {DESCRIBE}"
@@ -374,5 +400,3 @@ def _judge(format: LineFormat, frames: Sequence[_HeadFrame], lines: int, doubts:
         doubts.append(f"all frames have the identifier {ids.pop():X}; if that is wrong, {DESCRIBE}")
     elif len(ids) == len(frames):
         doubts.append(f"no two frames have the same identifier; if that is wrong, {DESCRIBE}")
-    if 2 * len(frames) < lines:
-        doubts.append(f"only {len(frames)} of the first {lines} lines are frames")

@@ -23,7 +23,7 @@ from genus.can._logs.fields import (
     has_more_bytes,
 )
 from genus.can._logs.log_file import DAMAGED_LINE, ERROR_FRAME, LENGTHS_DISAGREE, NO_FRAME, REMOTE_FRAME
-from genus.can._logs.times import KindOfTimes, LineTimes, Span, TimeFields, Unit, find_time
+from genus.can._logs.times import KindOfTimes, LineTimes, Span, TimeFields, TimePart, Unit, find_time
 
 _CLOCK = r"(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}[T_ -]+)?\d+:\d+(?::\d+)?(?:[.,:]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _FIELDS = {
@@ -82,7 +82,7 @@ _TRC_OTHERS = (
 
 ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
     Row("log", (
-        r"\((?P<time>\d{1,12}\.\d{1,9})\) (?P<channel>\S+) (?P<id>[0-9A-F]{3,8})#(?:(?P<is_remote>R)[0-9A-F]?|"
+        r"\(\s*(?P<time>\d{1,12}\.\d{1,9})\) (?P<channel>\S+) (?P<id>[0-9A-F]{3,8})#(?:(?P<is_remote>R)[0-9A-F]?|"
         r"(?:#(?P<is_fd>[0-9A-F])|(?=(?:[0-9A-F]{2}){0,8}(?:_|\s|$))){hex})(?:_[9A-F])?(?: {R})?\s*$",),
         "(1436509052.249713) can0 123#11223344", "https://github.com/linux-can/can-utils (candump -L)",
         "s", standard_digits=3, by_value=False, marks_errors=True, times="absolute"),
@@ -115,10 +115,12 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         others=((r"(?P<time>\d+:\d+:\d+[:.]\d+) .*\b(?:ERR|error)", ERROR_FRAME),), times="start"),
     Row("kvaser", (
         r"(?P<channel>\d{1,3}) (?P<id>[0-9A-F]+) (?:(?P<flags>[XRFBENTW]+) )?(?P<length>\d{1,2})"
-        r"(?P<data>(?: [0-9A-F]{1,3})*) (?P<time>\d+[.,]\d+) {R}\w*\s*$",),
+        r"(?P<data>(?: [0-9A-F]{1,3})*) (?P<time>\d+[.,]\d+) {R}\w*\s*$",
+        r"{seconds} (?P<channel>\d{1,3}) (?P<id>[0-9A-F]+)(?P<is_extended>x)? {dir} (?P<length>\d{1,2})(?P<data>(?: [0-9A-F]{1,3})*?) "
+        r"(?P<n>\d+)\s*$"),
         " 0    0CFBFFDB X       8  1B  31  20  EB  B3  FF  D9  FF     100.000139 R",
         "https://www.kvaser.com/canlib-webhelp/ (CanKing)", "s", others=(
-            (r"\d+ .*ErrorFrame {seconds}", ERROR_FRAME), (r".*logging", NO_FRAME)), times="start", headers=r"Chn\b|Channel\b|Logging\b|Kvaser\b|Date\b"),
+            (r"\d+ .*ErrorFrame {seconds}", ERROR_FRAME), (r".*logging|{seconds} Trigger", NO_FRAME)), times="start", headers=r"Chn\b|Channel\b|Logging\b|Kvaser\b|Date\b"),
     Row("pp2can", (
         r"(?P<dir>[<>]) (?P<channel>\d+) (?P<time>\d+:\d+:\d+\.\d+)(?::\d+(?:\.\d+)?)? (?:(?P<is_standard>St)|(?P<is_extended>Ex))\w* "
         r"{id} (?:0|(?P<is_remote>1)) {length}{data}",),
@@ -128,6 +130,11 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"(?P<destination>\d{1,3}),(?P<length>\d{1,3})(?P<data>(?:,[0-9A-F]{2})*),?\s*$",),
         "2011-04-25-10:16:41.791,5,130311,4,255,8,24,c0,2f,6f,31,c1,1b,7d",
         "https://github.com/canboat/canboat (analyzer, plain format)", delimiter=","),
+    Row("ikonvert", (
+        r"!PDGY,(?P<id>\d{1,6}),(?P<priority>\d),(?P<source>\d{1,3}),(?P<destination>\d{1,3}),(?P<time>\d+\.\d+),"
+        r"(?P<data>[A-Z0-9+/]*={0,2})\s*$",),
+        "!PDGY,127250,2,3,255,798.363,Uk7qAAAAAAE=", "https://github.com/digitalyacht/iKonvert", "s",
+        others=((r"[!$]PDGY,", NO_FRAME),), delimiter=",", packing="base64"),
     Row("yacht devices", (
         r"(?P<time>\d\d:\d\d:\d\d\.\d+) {R} (?P<id>[0-9A-F]{8}){bytes}\s*$",),
         "17:33:21.107 R 19F51323 01 02 03 04 05 06 07 08",
@@ -138,6 +145,9 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "<0x18eeff01> [8] 01 02 03 04 05 06 07 08", "https://pypi.org/project/can-isotp and other printed frames",
         standard_digits=4, is_strict=True),
     Row("labelled", (
+        r"{time} (?:(?P<channel>\w+) )?(?:{dir} )?(?:(?:(?P<is_standard>SFF)|(?P<is_extended>EFF)) )?id={id} dlc=(?P<dlc>\d{1,2}) "
+        r"(?:flags=\S* )?data={data}",
+        r"{seconds} Timestamp:\s*[\d.]+ ID: {id}(?P<flags>(?: [SXREF])*) DLC: (?P<dlc>\d{1,2}){data}",
         r"(?:(?:T|TS|Time(?:stamp)?)\s*[:=]\s*{time},? )?(?:(?:Standard|Extended) )?(?:CAN\s*)?ID"
         r"\s*[:=]\s*{id}\b,?(?P<flags>(?: (?!DLC?\b|LEN|Data)[\w-]+)*?) (?:(?:DLC?|LEN(?:GTH)?)"
         r"\s*[:=]\s*(?P<dlc>\d{1,2}),?(?: Data\s*[:=])?|Data\s*[:=]){data}",),
@@ -148,12 +158,12 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "1542473901.020305 1R11 402 FA 01 C3 A0 96 00 07 01", "https://docs.openvehicles.com (CRTD)", "s",
         others=((rf"{_STAMP} \d*[A-Z]{{1,3}}\d*\b", NO_FRAME),)),
     Row("hash", (
-        r"(?:[(\[]?{time}[)\]]? )?(?:(?P<channel>\w[\w.:-]*) )?(?P<id>[0-9A-F]{3}|[0-9A-F]{8})#(?:(?P<is_remote>R)[0-9A-F]?|"
+        r"(?:[(\[]?{time}[)\]]? |cansend )?(?:(?P<channel>\w[\w.:-]*) )?(?P<id>[0-9A-F]{3}|[0-9A-F]{8})#(?:(?P<is_remote>R)[0-9A-F]?|"
         r"(?:#(?P<is_fd>[0-9A-F]))?{hex})(?: (?:{R}|[01]))?\s*$",),
         "1479121434.5 can0 123#11223344", "cansend, published datasets", standard_digits=3, by_value=False, is_loose=True),
     Row("slcan", (
-        rf"(?:\(?{{time}}\)?[\s,;]+)?(?-i:t)(?P<id>[0-9A-F]{{3}})(?P<dlc>[0-8])(?P<data>{_COUNTED})(?:[0-9A-F]{{4}})?\s*$",
-        rf"(?:\(?{{time}}\)?[\s,;]+)?(?-i:T)(?P<id>[0-9A-F]{{8}})(?P<dlc>[0-8])(?P<data>{_COUNTED})(?:[0-9A-F]{{4}})?\s*$"),
+        rf"(?:\(?{{time}}\)?[\s,;]+)?(?-i:t)(?P<id>[0-9A-F]{{3}})(?P<dlc>[0-8])(?P<data>{_COUNTED})(?P<stamp>[0-9A-F]{{4}})?\s*$",
+        rf"(?:\(?{{time}}\)?[\s,;]+)?(?-i:T)(?P<id>[0-9A-F]{{8}})(?P<dlc>[0-8])(?P<data>{_COUNTED})(?P<stamp>[0-9A-F]{{4}})?\s*$"),
         "t12381122334455667788", "http://www.can232.com (Lawicel)", others=(
             (r"(?:\(?{time}\)?[\s,;]+)?r[0-9A-F]{4,9}\s*$", REMOTE_FRAME),),
         standard_digits=3, by_value=False, is_loose=True),
@@ -193,18 +203,69 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(r"\s*" + pattern.replace(" ", r"\s+"), re.ASCII | re.IGNORECASE)
 
 
-_TRUE = {"1", "true", "t", "yes", "y", "x", "ext", "extended", "eff", "xtd", "tff", "rtr", "r", "29", "remote", "error"}
-_FALSE = {"", "0", "false", "f", "no", "n", "s", "std", "standard", "sff", "-", "11", "fff", "ftf", "ftt", "fft", "d"}
-_WORDS = re.compile(r"[\s-]|frame|frm\.?|identifier|id")
-_DIRECTIONS = {">": 1, "<": 2, "r": 1, "i": 1, "0": 1, "f": 1, "t": 2, "s": 2, "o": 2, "1": 2, "w": 2}
+_TRUE = {
+    "远程",
+    "扩展",
+    "1",
+    "true",
+    "t",
+    "yes",
+    "y",
+    "x",
+    "ext",
+    "extended",
+    "eff",
+    "xtd",
+    "tff",
+    "rtr",
+    "r",
+    "29",
+    "remote",
+    "error",
+}
+_FALSE = {
+    "数据",
+    "标准",
+    "",
+    "0",
+    "false",
+    "f",
+    "no",
+    "n",
+    "s",
+    "std",
+    "standard",
+    "sff",
+    "-",
+    "11",
+    "fff",
+    "ftf",
+    "ftt",
+    "fft",
+    "d",
+}
+_WORDS = re.compile(r"[\s-]|frame|frm\.?|identifier|id|帧")
+_DIRECTIONS = {"接": 1, "发": 2, ">": 1, "<": 2, "r": 1, "i": 1, "0": 1, "f": 1, "t": 2, "s": 2, "o": 2, "1": 2, "w": 2}
 """By the first letter of a direction: rx, received, input; tx, sent, output; or whether it was sent (0, false)."""
+
+
+def decode_cell(text: str) -> str:
+    """Text that was read as Latin-1, as UTF-8 or else as Chinese (GB 18030), if it is one of them."""
+    if text.isascii() or max(text) > "\xff":
+        return text
+    for encoding in ("utf-8", "gb18030"):
+        try:
+            return text.encode("latin-1").decode(encoding)
+        except UnicodeError:
+            pass
+    return text
 
 
 def flag(value: str | None) -> bool | None:
     """Whether a word says yes; None if it says nothing."""
     if value is None:
         return None
-    word = _WORDS.sub("", value.lower())
+    word = _WORDS.sub("", decode_cell(value).lower())
     return True if word in _TRUE or word.startswith("tr") else False if word in _FALSE else None
 
 
@@ -255,6 +316,8 @@ class LineFormat:
         time = find_time(text, found.span("time"), self.unit) if groups.get("time") else TimeFields()
         if time is None:
             return NoFrame(DAMAGED_LINE)
+        if "stamp" in groups and not time.parts:  # milliseconds within a minute
+            time = TimeFields((TimePart(found.span("stamp"), 1000, base=16),), period_us=60_000_000)
         words = _words(groups)
         if "is_remote" in groups or "R" in words or flag(groups.get("remote")):
             return NoFrame(REMOTE_FRAME, time)
@@ -282,6 +345,8 @@ class LineFormat:
         data = self._data(text, found.span("data") if "data" in groups else (found.end(), found.end()), length)
         if isinstance(data, str):
             return NoFrame(data, time)
+        if data.count > 8 and "source" in groups:
+            return NoFrame(NMEA_PARTS, time)
         self._has_begun = True
         is_whole = length is None or row.is_strict or found.re.pattern.endswith("$")
         used = [found.end(name) for name in groups if name not in ("data", "rest")]
@@ -311,8 +376,8 @@ class LineFormat:
         data = find_bytes(text, span, length, self.data_base, row.packing)
         if isinstance(data, str):
             return data
-        is_bounded = span[1] < len(text.rstrip())
-        if (row.is_strict or is_bounded) and has_more_bytes(text, data.end, span[1]):
+        is_whole = row.is_strict or row.patterns[0].endswith("$")
+        if is_whole and has_more_bytes(text, data.end, span[1]):
             return LENGTHS_DISAGREE
         return data
 
@@ -336,7 +401,7 @@ def _extended(groups: dict[str, str], words: set[str]) -> bool | None:
 
 
 def _direction(groups: dict[str, str]) -> int:
-    return _DIRECTIONS.get(groups.get("dir", "")[:1].lower(), 0)
+    return _DIRECTIONS.get(decode_cell(groups.get("dir", ""))[:1].lower(), 0)
 
 
 def _length(groups: dict[str, str], *, fd: bool) -> int | str | None:
@@ -344,7 +409,7 @@ def _length(groups: dict[str, str], *, fd: bool) -> int | str | None:
     size = groups.get("length") or groups.get("fd_length")
     if size is not None:
         count = int(size, 16) if size.lower().startswith("0x") else int(size)
-        return NMEA_PARTS if count > 8 and "source" in groups else count if count <= 64 else LENGTHS_DISAGREE
+        return count if count <= (223 if "source" in groups else 64) else LENGTHS_DISAGREE
     code = groups.get("dlc")
     if not code:
         return None

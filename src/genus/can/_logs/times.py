@@ -45,14 +45,14 @@ class TimeFields(NamedTuple):
     """After so long a clock begins again: a day, or an hour if it has no hours; 0 for plain numbers."""
 
 
-_NUMBER = re.compile(r"(-?)(\d{1,19})(?:[.,](\d{1,9}))?", re.ASCII)
+_NUMBER = re.compile(r"(-?)(\d{1,19})(?:[.,](\d{1,9})(\d{1,9})?)?", re.ASCII)
 _HEX_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]{1,8})", re.ASCII)
 _CLOCK = re.compile(
     r"(?:(?P<date>\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4})[T_ -]+)?(?:(?P<h>\d{1,3}):)?(?P<m>\d{1,2}):(?P<s>\d{1,2})"
-    r"(?:[.,:](?P<f>\d{1,9}))?(?:Z|(?P<zone>[+-]\d{2}:?\d{2}))?",
+    r"(?:[.,:](?P<f>\d{1,9})(?:\.(?P<g>\d))?)?(?:Z|(?P<zone>[+-]\d{2}:?\d{2}))?",
     re.ASCII,
 )
-_COMPACT = re.compile(r"(\d{1,2})T(\d{2})(\d{2})(\d{2})(\d{3})", re.ASCII)
+_COMPACT = re.compile(r"(\d{1,2}|\d{8})T(\d{2})(\d{2})(\d{2})(\d{3})", re.ASCII)
 _NANO_DIGITS = 17
 """A number of so many digits counts nanoseconds since 1970; it is read in two parts."""
 
@@ -78,12 +78,15 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
                 return None
             parts = (TimePart((start, end - 9), SECOND_US), TimePart((end - 9, end), 1, 1000, True))
             return TimeFields(parts, sign=sign)
-        return TimeFields((TimePart((start, end), micros, divisor), *_fraction(found, 3, micros, divisor)), sign=sign)
+        rest = [TimePart(found.span(4), 0)] if found[4] else []
+        parts = (TimePart((start, end), micros, divisor), *_fraction(found, 3, micros, divisor), *rest)
+        return TimeFields(parts, sign=sign)
     if found := _HEX_NUMBER.fullmatch(text, *span):
         return TimeFields((TimePart(found.span(1), micros, divisor, base=16),))
     if found := _COMPACT.fullmatch(text, *span):
         millis = zip(range(1, 6), (86_400_000, 3_600_000, 60_000, 1000, 1), strict=True)
-        return TimeFields(tuple(TimePart(found.span(part), each * 1000) for part, each in millis))
+        parts = tuple(TimePart(found.span(part), each * 1000) for part, each in millis)
+        return TimeFields(parts[1:], found.span(1)) if len(found[1]) == 8 else TimeFields(parts)
     if (found := _CLOCK.fullmatch(text, *span)) is None:
         return None
     clock = (("h", 3600), ("m", 60), ("s", 1))
@@ -92,7 +95,10 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
     shift = 0 if zone is None else int(zone[1:3]) * 3600 + int(zone[-2:]) * 60
     signed = -shift if zone is not None and zone[0] == "+" else shift
     period = 0 if day else DAY_US if found["h"] is not None else DAY_US // 24
-    return TimeFields((*numbers, *_fraction(found, "f", SECOND_US, 1)), day, signed * SECOND_US, period_us=period)
+    tenths = [TimePart(found.span("g"), SECOND_US, 10 ** (1 + len(found["f"])), True)] if found["g"] else []
+    return TimeFields(
+        (*numbers, *_fraction(found, "f", SECOND_US, 1), *tenths), day, signed * SECOND_US, period_us=period
+    )
 
 
 def _fraction(found: re.Match[str], group: int | str, micros: int, divisor: int) -> list[TimePart]:
@@ -123,7 +129,7 @@ def read_date(text: str) -> int | None:
     >>> read_date("2020-12-19") == read_date("19.12.2020") == read_date("12/19/2020") == read_date("19/12/2020")
     True
     """
-    found = _DATE.fullmatch(text)
+    found = _DATE.fullmatch(f"{text[:4]}-{text[4:6]}-{text[6:]}" if len(text) == 8 and text.isdecimal() else text)
     if found is None:
         return None
     first, middle, last = int(found[1]), int(found[3]), int(found[4])
