@@ -247,7 +247,9 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     evidence, doubts = list[str](), list[str]()
     unit = _choose_unit(format, frames, time_unit, evidence, doubts)
     trial.unit = format.unit = unit or "s"
-    _set_times(format, [read_time(each.text, trial.match(each.text).time) for each in frames], frames, doubts)
+    _set_times(
+        format, [read_time(each.text, trial.match(each.text).time) for each in frames], frames, time_unit, doubts
+    )
     _judge(format, frames, sum(_is_damaged(trial, text) for text in head.lines), doubts)
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
@@ -326,10 +328,20 @@ def _possible(chosen: ChosenUnit) -> str:
     return f"possible: {units}, which time_unit= or --time-unit decides"
 
 
-def _set_times(format: LineFormat, read: Sequence[int | None], frames: Sequence[_HeadFrame], doubts: list[str]) -> None:
+def _set_times(
+    format: LineFormat,
+    read: Sequence[int | None],
+    frames: Sequence[_HeadFrame],
+    given: Unit | None,
+    doubts: list[str],
+) -> None:
     """From when times count, by the first time stamps, unless the format says it."""
     stamps = [stamp for stamp in read if stamp is not None]
-    if format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, frames):
+    is_said = format.row.unit is not None or format.row.hint is not None or given is not None
+    if not is_said and len(stamps) > 2 and _are_numbers_of_lines(frames):
+        format.times.kind = "none"
+        doubts.append("what is before the frames counts lines and is not taken for their time")
+    elif format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, frames):
         format.times.kind = "deltas"
     elif format.row.times is None:
         format.times.kind = _kind_of(stamps, may_be_deltas=format.row.name == "candump")
@@ -348,6 +360,12 @@ def _set_times(format: LineFormat, read: Sequence[int | None], frames: Sequence[
 
 CANDUMP = ("log", "candump")
 """Formats whose times may count from the line before."""
+
+
+def _are_numbers_of_lines(frames: Sequence[_HeadFrame]) -> bool:
+    """Whether time stamps are integers that grow by one from line to line."""
+    plain = _plain_stamps(frames)
+    return plain is not None and plain.decimals == 0 and {*np.diff(plain.values).tolist()} == {1.0}
 
 
 def _are_deltas(stamps: Sequence[int], frames: Sequence[_HeadFrame]) -> bool:
@@ -387,12 +405,16 @@ MANY = 20
 def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str]) -> None:
     """Add what contradicts the columns."""
     row, ids = format.row, {each.frame.id for each in frames}
-    if damaged > len(frames):
+    if 4 * damaged > len(frames):
         doubts.append(f"{damaged} of the first {damaged + len(frames)} lines are no frames of this format")
     if len(frames) > 1 and not any(each.frame.data for each in frames):
         doubts.append(
             f"all frames are without data, like {frames[0].text.strip()[:80]!r}; if that is wrong, {DESCRIBE}"
         )
+    if isinstance(format, CellFormat) and row.name == CSV and format.times.kind == "none":
+        roles = [each.role for each in format.columns]
+        if "-" in roles[: roles.index("id")] and "time" not in roles:
+            doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
     is_guess = row.is_loose or (isinstance(format, CellFormat) and row.name == CSV)
     if not is_guess or len(frames) < MANY:
         return

@@ -87,7 +87,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "(1436509052.249713) can0 123#11223344", "https://github.com/linux-can/can-utils (candump -L)",
         "s", standard_digits=3, by_value=False, marks_errors=True, times="absolute"),
     Row("candump", (
-        r"(?:\((?P<time>[^()]*)\) )?(?P<channel>[^\s()\[\]#<>]+) (?:(?P<dir>[RT]X) (?:[B-] [E-] )?)?(?P<id>[0-9A-F]{1,8}) "
+        r"(?:\((?P<time>[^()]*)\) )?(?P<channel>(?=\S*[A-Z])[^\s()\[\]#<>]+) (?:(?P<dir>[RT]X) (?:[B-] [E-] )?)?(?P<id>[0-9A-F]{1,8}) "
         r"(?:\[(?P<length>\d)\]|\[(?P<fd_length>\d\d)\]|\{(?P<dlc>\d{1,2})\})"
         r"(?: (?P<is_remote>remote)| (?:[0-9A-F]{2} )*(?P<is_error>ERRORFRAME)|{data})",),
         " (1436509052.249713)  can0  1F334455   [08]  11 22 33 44 55 66 77 88   '.\"3DUfw.'",
@@ -126,7 +126,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"{id} (?:0|(?P<is_remote>1)) {length}{data}",),
         "> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", "https://canlab.cz (PP2CAN)", is_strict=True),
     Row("canboat", (
-        r"(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
+        r"(?:(?P<n>\d+)[\s,;:)]+)?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
         r"(?P<destination>\d{1,3}),(?P<length>\d{1,3})(?P<data>(?:,[0-9A-F]{2})*),?\s*$",),
         "2011-04-25-10:16:41.791,5,130311,4,255,8,24,c0,2f,6f,31,c1,1b,7d",
         "https://github.com/canboat/canboat (analyzer, plain format)", delimiter=","),

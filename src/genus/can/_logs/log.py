@@ -156,7 +156,7 @@ def read_log(
         format: The name of a format (see `docs/can-logs.md`); by default it is found by the content, and only if that
             shows nothing by the ending of the name.
         columns: The columns of a text log in their order, like `time:ms, id:hex, -, length, data`, instead of a format.
-        time_unit: What plain numbers count that are times: `s`, `ms`, `us` or `ns`. Give it if the log does not say it.
+        time_unit: What plain numbers count that are times: `s`, `ms`, `100us`, `us` or `ns`. Give it if the log does not say it.
 
     Raises:
         RecordingError: The file cannot be opened, its format is not known, or the columns are none.
