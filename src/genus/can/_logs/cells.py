@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (names of columns are many)
 """The columns of a log whose lines are cells: by the names of its header, its first rows, or a description.
 
 A description names the columns in their order: `time:ms, id:hex, -, length, data` (`ROLES`). However columns are found,
@@ -10,7 +11,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from genus.can._logs.fields import Packing
-from genus.can._logs.formats import decode_cell, HeaderLine, LineFormat, Row
+from genus.can._logs.formats import HeaderLine, LineFormat, Row, decode_cell
 from genus.can._logs.times import UNITS, Unit, find_time, read_time
 from genus.can._wire.frame import CLASSIC_BYTES
 from genus.errors import RecordingError
@@ -519,4 +520,4 @@ def _hint(cells: Sequence[str]) -> Unit | None:
 def unit_said(columns: Columns) -> Unit | None:
     """The unit that the columns say."""
     detail = next((each.detail for each in columns if each.role == "time"), "")
-    return detail if detail in UNITS else None  # type: ignore[return-value]
+    return detail if detail in UNITS else None

@@ -1,8 +1,8 @@
 """Time stamps of text logs: where their numbers are, what they count, and from when."""
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from math import log10
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -78,8 +78,8 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
         if end - start >= _NANO_DIGITS:
             if found[3]:
                 return None
-            parts = (TimePart((start, end - 9), SECOND_US), TimePart((end - 9, end), 1, 1000, True))
-            return TimeFields(parts, sign=sign)
+            whole, nanos = TimePart((start, end - 9), SECOND_US), TimePart((end - 9, end), 1, 1000, True)
+            return TimeFields((whole, nanos), sign=sign)
         rest = [TimePart(found.span(4), 0)] if found[4] else []
         parts = (TimePart((start, end), micros, divisor), *_fraction(found, 3, micros, divisor), *rest)
         return TimeFields(parts, sign=sign)
@@ -239,8 +239,8 @@ class Stamps(NamedTuple):
 
     values: npt.NDArray[np.float64]
     decimals: int
-    keys: Sequence[object]
-    """The identifier and channel of each frame."""
+    most: int
+    """How often the most frequent identifier of a channel comes."""
     bits_us: float
     """So long the frames of the busiest channel take at least, at 1 Mbit/s (CAN FD at 8 Mbit/s)."""
 
@@ -314,7 +314,6 @@ def _unusual(unit: Unit, stamps: Stamps, span: float, hint: Unit | None) -> floa
     cost = _DECIMALS[unit][min(stamps.decimals, 6)] - (HINT if unit == hint else 0)
     if _is_date(stamps, unit):
         cost -= 3 if stamps.decimals else 2
-    most = max(stamps.keys.count(key) for key in set(stamps.keys[:200]))
-    if most > 2:
-        cost += 0.7 * abs(np.log10(max(seconds / (most - 1), 1e-9) / _USUAL_S))
-    return cost + 0.4 * abs(np.log10(max(_rate(stamps, span, unit), 1e-9) / _USUAL_RATE))
+    if stamps.most > 2:
+        cost += 0.7 * abs(log10(max(seconds / (stamps.most - 1), 1e-9) / _USUAL_S))
+    return cost + 0.4 * abs(log10(max(_rate(stamps, span, unit), 1e-9) / _USUAL_RATE))
