@@ -446,7 +446,9 @@ class LayoutReader(LineReader):
     def _number(self, span: Span, base: int) -> tuple[Offsets, Mask]:
         start, end = self._bounds(span)
         found, is_valid = numbers(self._block.buffer, start, end, base)
-        return found, is_valid & (end - start <= 8) if base == 16 else is_valid
+        if base == 16:  # a pattern may say how many digits there are
+            is_valid &= end - start <= 8 if self._block.delimiter else end - start == span[1] - span[0]
+        return found, is_valid
 
     def _fits(self, part: TimePart) -> Mask | bool:
         start, end = self._bounds(part.span)
@@ -460,7 +462,10 @@ class LayoutReader(LineReader):
         if fields.packing == "bytes":
             bounds = [self._bounds(span) for span in fields.data]
             starts, ends = (np.stack(each, axis=1) for each in zip(*bounds, strict=True))
-            return byte_fields(self._block.buffer, starts, ends, fields.data_base)
+            found, is_valid = byte_fields(self._block.buffer, starts, ends, fields.data_base)
+            if fields.data_base == 16 and not self._block.delimiter:
+                is_valid &= (ends - starts == [end - start for start, end in fields.data]).all(axis=1)
+            return found, is_valid
         start, end = self._bounds(fields.data[0])
         if fields.packing == "base64":
             size = -(-count // 3) * 4
