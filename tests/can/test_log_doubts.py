@@ -19,7 +19,7 @@ HOUSE = Path(__file__).parent / "golden" / "house.dbc"
 
 def log_of(folder: Path, text: str, **options: str) -> CanLog:
     (folder / "some.txt").write_text(text)
-    return read_log(folder / "some.txt", **options)  # type: ignore[arg-type]
+    return read_log(folder / "some.txt", **options)
 
 
 @pytest.mark.parametrize("name", ROWS)
