@@ -271,10 +271,11 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
         unit = _choose_unit(format, plain, time_unit, evidence, doubts)
         format.unit = unit or "s"
         _set_times(format, frames, plain, doubts)
-    _judge(format, frames, damaged, doubts)
+    found = find_columns(head.lines) if isinstance(format, CellFormat) and columns is None else None
+    is_guess = format.row.is_loose or (found is not None and found.evidence != HEADER)
+    _judge(format, frames, damaged, doubts, is_guess=is_guess)
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
-        found = find_columns(head.lines) if columns is None else None
         evidence.insert(0, "the given columns" if found is None else found.evidence)
     else:
         evidence.insert(0, "the form of its lines")
@@ -411,7 +412,9 @@ MANY = 20
 """So many frames must differ in what frames differ in."""
 
 
-def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str]) -> None:
+def _judge(
+    format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str], *, is_guess: bool
+) -> None:
     """Add what contradicts the columns."""
     row, ids = format.row, {each.frame.id for each in frames}
     if 4 * damaged > len(frames):
@@ -424,7 +427,6 @@ def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubt
         roles = [each.role for each in format.columns]
         if "-" in roles[: roles.index("id")] and "time" not in roles:
             doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
-    is_guess = row.is_loose or (isinstance(format, CellFormat) and row.name == CSV)
     if not is_guess or len(frames) < MANY:
         return
     if len(ids) == 1 and len({each.frame.data for each in frames}) > 1:
