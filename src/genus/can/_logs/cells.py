@@ -348,9 +348,9 @@ def columns_of_values(rows: Sequence[Sequence[str]]) -> Columns | None:
     best: tuple[float, dict[str, int], int] = (0.0, {}, 1)
     for score, roles, cells in _with_data(rows, columns):
         for id_, likely in ids.items():
-            if id_ >= min(roles.values()) or likely < 0:
-                continue
             near = roles.get("length", id_ + 9) - id_ == 1
+            if id_ >= min(roles.values()) or likely < 0 or (likely == 0 and not near):
+                continue
             time = max(
                 (at for at in times if at != id_ and at < min(roles.values())), key=times.__getitem__, default=-1
             )
