@@ -427,6 +427,8 @@ def _judge(
         roles = [each.role for each in format.columns]
         if "-" in roles[: roles.index("id")] and "time" not in roles:
             doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
+    if is_guess and ids and max(ids) < 0x10:
+        doubts.append(f"no identifier is greater than {max(ids):X}; if that is wrong, {DESCRIBE}")
     if not is_guess or len(frames) < MANY:
         return
     if len(ids) == 1 and len({each.frame.data for each in frames}) > 1:
