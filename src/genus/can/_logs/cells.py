@@ -7,6 +7,7 @@ they become a row of `formats`, so that such a log is read as any other.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -490,7 +491,8 @@ class FoundColumns(NamedTuple):
     """The unit that such a header suggests."""
 
 
-def find_columns(head: Sequence[str]) -> FoundColumns | None:
+@lru_cache(maxsize=4)
+def find_columns(head: tuple[str, ...]) -> FoundColumns | None:
     """The columns of a log with these first lines; None if they are no cells of frames."""
     for delimiter in DELIMITERS:
         lines = (line for line in head if delimiter in line and not line.lstrip().startswith("#"))

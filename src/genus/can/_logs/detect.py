@@ -36,7 +36,7 @@ from genus.errors import RecordingError
 
 HEAD_BYTES = 1 << 17
 """So much of a log is looked at."""
-HEAD_LINES = 300
+HEAD_LINES = 200
 FIRST_LINES = 60
 """If a format reads frames in so many lines, no more are looked at."""
 BINARY: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
