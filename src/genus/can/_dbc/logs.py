@@ -74,11 +74,12 @@ class Decoding:
         bus = self.dbc.long_messages()
         if bus is not None:
             self.incomplete, self.names = bus.counts, bus.names
-        for at_us, channel, frame in self.log:
+        for logged in self.log:
+            at_us, channel, frame, _ = logged
             if self.channel is not None and channel != self.channel:
                 self.rejected[f"channel {channel}"] += 1
             elif bus is not None and frame.extended:
-                yield from self._decode_j1939(bus, LoggedFrame(at_us, channel, frame))
+                yield from self._decode_j1939(bus, logged)
             else:
                 yield from self._decode_data(at_us, channel, frame.id, frame.data, frame.extended)
         if bus is not None:
@@ -86,7 +87,7 @@ class Decoding:
 
     def _decode_j1939(self, bus: LongMessages, logged: LoggedFrame) -> Iterator[Recorded]:
         """The event of a frame, unless it is only a part, and then that of the message that it completes."""
-        at_us, channel, frame = logged
+        at_us, channel, frame, _ = logged
         bus.claim(channel, frame.id, frame.data)
         if bus.is_fast(frame.id) or (bus.is_part(frame.id) and self.dbc.message_of(frame.id, True) is None):
             self.parts += 1

@@ -76,4 +76,5 @@ def _columns_of(found: list[_Whole], parts: Rows, frames: FrameColumns) -> Frame
         frames.position[rows] + LONG_POSITION,
         frames.channel[rows],
         frames.channels,
+        frames.direction[rows],
     )

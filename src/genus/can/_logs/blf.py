@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from can.io import blf as vector
 
 import can
-from genus.can._logs.frames import LoggedFrame
+from genus.can._logs.frames import DIRECTIONS, RX, TX, LoggedFrame
 from genus.can._logs.log_file import (
     BAD_IDENTIFIER,
     CUT_SHORT,
@@ -117,7 +117,8 @@ def _parse_container(skipped: SkippedRecords, header: bytes, objects: list[BlfOb
         pairs = _messages(skipped, header, objects)
     for message, each in pairs:
         at_us = micros_of_seconds(message.timestamp)
-        yield from logged_frame(frame_of(message), at_us, vector_channel(message), each.location, skipped)
+        channel, direction = vector_channel(message), DIRECTIONS[RX if message.is_rx else TX]
+        yield from logged_frame(frame_of(message), at_us, channel, each.location, skipped, direction)
 
 
 def _messages(skipped: SkippedRecords, header: bytes, objects: list[BlfObject]) -> list[tuple[can.Message, BlfObject]]:

@@ -19,7 +19,7 @@ from can.io import blf as vector
 import can
 from genus.can._logs.blf import FILE_SIGNATURE, LARGEST_CONTAINER, SIGNATURE, read_blf
 from genus.can._logs.digits import Bytes, Offsets, windows_at
-from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock, block_of
+from genus.can._logs.frames import EXTENDED, RX, TX, FrameColumns, LogBlock, block_of
 from genus.can._logs.log_file import LAST_US, NO_FRAME, REMOTE_FRAME, LogFile
 from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK, STANDARD_ID_MASK
 
@@ -171,6 +171,7 @@ def _frames(file: LogFile, buffer: Bytes, begin: Offsets, sizes: Offsets, start:
         np.arange(int(is_data.sum()), dtype=np.int64),
         channel.astype(np.int32),
         tuple(str(int(name)) for name in names),
+        np.where(flags[is_data] & 1, TX, RX).astype(np.int8),
     )
     return LogBlock([columns] if len(columns.at_us) else [], [], Counter())
 

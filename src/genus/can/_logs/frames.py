@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import NamedTuple, Self, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,10 @@ from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Frame
 
 EXTENDED = 0x8000_0000
 """This bit of an identifier in a column marks one of 29 bits."""
-_ID_BITS = EXTENDED - 1
+Direction: TypeAlias = Literal["rx", "tx"]
+DIRECTIONS: tuple[Direction | None, ...] = (None, "rx", "tx")
+"""What the numbers in the column `direction` mean."""
+RX, TX = 1, 2
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 """Row numbers in `FrameColumns`."""
@@ -25,6 +28,8 @@ class LoggedFrame(NamedTuple):
     at_us: int
     channel: str | None
     frame: Frame
+    direction: Direction | None = None
+    """Whether the logging device received or sent it; None if the log does not say."""
 
 
 class FrameColumns(NamedTuple):
@@ -42,6 +47,8 @@ class FrameColumns(NamedTuple):
     channel: npt.NDArray[np.int32]
     """The index in `channels` of each frame's channel."""
     channels: tuple[str | None, ...]
+    direction: npt.NDArray[np.int8]
+    """For each frame 1 if it was received, 2 if it was sent, 0 if the log does not say: an index in `DIRECTIONS`."""
 
     @classmethod
     def of(cls, logged: Sequence[tuple[int, LoggedFrame]], width: int | None = None) -> Self:
@@ -66,6 +73,7 @@ class FrameColumns(NamedTuple):
             np.array([position for position, _ in logged], np.int64),
             np.array([channels[each.channel] for _, each in logged], np.int32),
             tuple(channels),
+            np.array([DIRECTIONS.index(each.direction) for _, each in logged], np.int8),
         )
 
     @classmethod
@@ -83,27 +91,28 @@ class FrameColumns(NamedTuple):
             np.concatenate([part.position for part in parts]),
             np.concatenate(renumbered),
             tuple(channels),
+            np.concatenate([part.direction for part in parts]),
         )
 
     def rows(self) -> Iterator[tuple[int, LoggedFrame]]:
         """The frames one by one, each with its position; those with room for 64 bytes are CAN FD frames."""
         width = self.data.shape[1]
         fd, data, names = width > CLASSIC_BYTES, self.data.tobytes(), self.channels
-        columns = (self.position, self.at_us, self.channel, self.identifier, self.length)
+        columns = (self.position, self.at_us, self.channel, self.identifier, self.length, self.direction)
         starts = range(0, width * len(self.at_us), width)
-        for position, at_us, channel, identifier, length, start in zip(
+        for position, at_us, channel, identifier, length, direction, start in zip(
             *(each.tolist() for each in columns), starts, strict=True
         ):
             extended = identifier >= EXTENDED
             frame = Frame(
                 identifier & ~EXTENDED if extended else identifier, data[start : start + length], fd, extended
             )
-            yield position, LoggedFrame(at_us, names[channel], frame)
+            yield position, LoggedFrame(at_us, names[channel], frame, DIRECTIONS[direction])
 
     def take(self, rows: Rows) -> "FrameColumns":
         """The frames of some rows."""
         taken = (self.at_us[rows], self.identifier[rows], self.length[rows], self.data[rows], self.position[rows])
-        return FrameColumns(*taken, self.channel[rows], self.channels)
+        return FrameColumns(*taken, self.channel[rows], self.channels, self.direction[rows])
 
 
 def _numbered(names: Iterable[str | None]) -> dict[str | None, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from genus.can._logs.frames import LoggedFrame
+from genus.can._logs.frames import Direction, LoggedFrame
 from genus.can._logs.packing import UNPACKING_ERRORS, looks_like_utf_16, packing_of, plain_text, unpacked
 from genus.can._wire.frame import Frame
 
@@ -186,7 +186,12 @@ def micros_of_seconds(seconds: float) -> int | None:
 
 
 def logged_frame(
-    frame: Frame | str, at_us: int | None, channel: str | None, location: str, skipped: SkippedRecords
+    frame: Frame | str,
+    at_us: int | None,
+    channel: str | None,
+    location: str,
+    skipped: SkippedRecords,
+    direction: Direction | None = None,
 ) -> Iterator[LoggedFrame]:
     """The frame with its time and channel; nothing, but counted as skipped, if there is no frame or no valid time."""
     if isinstance(frame, str):
@@ -194,4 +199,4 @@ def logged_frame(
     elif at_us is None or at_us > LAST_US:
         skipped.note(BAD_TIME, location)
     else:
-        yield LoggedFrame(at_us, channel, frame)
+        yield LoggedFrame(at_us, channel, frame, direction)

@@ -111,7 +111,9 @@ def _block(
         rows = np.flatnonzero(is_good & (is_fd == fd))
         if len(rows):
             columns = at_us[rows], marked[rows], length[rows].astype(np.uint8), _padded(data[rows], width)
-            found.frames.append(FrameColumns(*columns, at + rows, channel[rows], channels))
+            found.frames.append(
+                FrameColumns(*columns, at + rows, channel[rows], channels, np.zeros(len(rows), np.int8))
+            )
     return found
 
 

@@ -78,6 +78,7 @@ def _columns(rows: list[tuple[Any, ...]], at: int) -> FrameColumns | None:
         np.arange(at, at + len(rows), dtype=np.int64),
         np.zeros(len(rows), np.int32),
         (None,),
+        np.zeros(len(rows), np.int8),
     )
 
 
