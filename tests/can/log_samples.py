@@ -84,7 +84,9 @@ CLOCKS: Mapping[str, Clock] = MappingProxyType(
         "clock:4": Clock(lambda at_us: f"{_moment(at_us):%H:%M:%S:%f}"[:-2], 100),
         "clock.3.0": Clock(lambda at_us: f"{_moment(at_us):%H:%M:%S.%f}"[:-3] + ".0", 1000),
         "pp2can": Clock(lambda at_us: f"{_moment(at_us):%H:%M:%S.%f}"[:-3] + f":{at_us % 10_000:04}.00", 1000),
-        "within a minute": Clock(lambda at_us: _point(at_us % 60_000_000, 1_000_000, 3, ",").zfill(6), 1000, False, 60_000_000),
+        "within a minute": Clock(
+            lambda at_us: _point(at_us % 60_000_000, 1_000_000, 3, ",").zfill(6), 1000, False, 60_000_000
+        ),
         "within an hour": Clock(lambda at_us: f"{_moment(at_us):%M:%S.%f}"[:-3], 1000, False, 3_600_000_000),
         "compact": Clock(lambda at_us: f"{_moment(at_us):%Y%m%dT%H%M%S%f}"[:-3], 1000, True),
         "actisense": Clock(lambda at_us: f"{_moment(at_us):%H%M%S.%f}"[:-3], 1000),
@@ -175,7 +177,13 @@ def wanted(form: Form, look: Look, rows: Sequence[Row]) -> list[tuple[object, ..
 
 
 def traffic(
-    rng: Random, count: int, bitrate: int = 500_000, load: float = 0.3, *, only_extended: bool = False, channels: int = 1
+    rng: Random,
+    count: int,
+    bitrate: int = 500_000,
+    load: float = 0.3,
+    *,
+    only_extended: bool = False,
+    channels: int = 1,
 ) -> list[Row]:
     """Frames on a bus of this load: a few identifiers, some data that changes, gaps of random length."""
     known = []
@@ -189,7 +197,9 @@ def traffic(
         bits = (67 if extended else 47) + 8 * size
         at += max(1, round(bits * 1e6 / bitrate * (1 + rng.expovariate(1) * (1 / load - 1))))
         data = bytes([number & 0xFF, *rng.choices((0, 0xFF, 0x12, 0xA5, rng.randrange(256)), k=size - 1)])
-        rows.append(Row(at, identifier, extended, data, rng.choice(("rx", "rx", "tx")), str(1 + rng.randrange(channels))))
+        rows.append(
+            Row(at, identifier, extended, data, rng.choice(("rx", "rx", "tx")), str(1 + rng.randrange(channels)))
+        )
     return rows
 
 
@@ -214,7 +224,10 @@ def _bytes(look: Look, row: Row, between: str = " ") -> str:
 
 def _candump_l(look: Look, rows: Sequence[Row]) -> list[str]:
     tail = {"rx": " R", "tx": " T"} if look.flag else {"rx": "", "tx": ""}
-    return [f"({_at(look, row)}) can{row.channel} {_id(look, row)}#{_bytes(look, row, '')}{tail[row.direction]}" for row in rows]
+    return [
+        f"({_at(look, row)}) can{row.channel} {_id(look, row)}#{_bytes(look, row, '')}{tail[row.direction]}"
+        for row in rows
+    ]
 
 
 def _candump(look: Look, rows: Sequence[Row]) -> list[str]:
@@ -224,7 +237,9 @@ def _candump(look: Look, rows: Sequence[Row]) -> list[str]:
         flags = f"{row.direction.upper()} - -  " if look.flag else ""
         shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row.data)
         ascii_column = f"   '{shown}'" if look.flag else ""
-        found.append(f"{at}  can{row.channel}  {flags}{_id(look, row)}   [{len(row.data)}]  {_bytes(look, row)}{ascii_column}")
+        found.append(
+            f"{at}  can{row.channel}  {flags}{_id(look, row)}   [{len(row.data)}]  {_bytes(look, row)}{ascii_column}"
+        )
     return found
 
 
@@ -246,7 +261,9 @@ def _asc(look: Look, rows: Sequence[Row]) -> list[str]:
         last = row.at_us
         name = f"{row.id:{'X' if look.base == 16 else 'd'}}{'x' if row.extended else ''}"
         data = _bytes(replace(look, data_base=look.base), row)
-        found.append(f"{_point(at, 1_000_000, 6):>11} {row.channel}  {name:<15} {row.direction.title()}   d {len(row.data)} {data}")
+        found.append(
+            f"{_point(at, 1_000_000, 6):>11} {row.channel}  {name:<15} {row.direction.title()}   d {len(row.data)} {data}"
+        )
     return found
 
 
@@ -263,14 +280,21 @@ def _trc(version: str) -> Callable[[Look, Sequence[Row]], list[str]]:
                 found.append(f"{number:6})  {at:>10}  {row.direction.title()}     {name:>8}  {size}  {data} ")
             else:
                 at = _point(row.at_us - START_US, 1000, 3)
-                found.append(f"{number:7} {at:>13} DT {row.channel} {name:>8} {row.direction.title()} -  {size}    {data} ")
+                found.append(
+                    f"{number:7} {at:>13} DT {row.channel} {name:>8} {row.direction.title()} -  {size}    {data} "
+                )
         return head + found
 
     return write
 
 
 def _busmaster(look: Look, rows: Sequence[Row]) -> list[str]:
-    head = ["***BUSMASTER Ver 3.2.2***", "***PROTOCOL CAN***", f"***{'HEX' if look.base == 16 else 'DEC'}***", "***SYSTEM MODE***"]
+    head = [
+        "***BUSMASTER Ver 3.2.2***",
+        "***PROTOCOL CAN***",
+        f"***{'HEX' if look.base == 16 else 'DEC'}***",
+        "***SYSTEM MODE***",
+    ]
     return (head if look.has_head else []) + [
         f"{_at(look, row)} {row.direction.title()} {row.channel} {_id(look, row)} {'x' if row.extended else 's'} {len(row.data)} {_bytes(look, row)} "
         for row in rows
@@ -292,7 +316,9 @@ def _kvaser_text(look: Look, rows: Sequence[Row]) -> list[str]:
         data = " ".join(f"{byte:3}" for byte in row.data)
         tail = "" if "number" in look.left_out else f"{number:14}"
         name = f"{row.id}{'x' if row.extended else ''}"
-        found.append(f"{_at(look, row):>12}  {row.channel}  {name:>10}    {row.direction.title()}            {len(row.data)}  {data:<32}{tail}")
+        found.append(
+            f"{_at(look, row):>12}  {row.channel}  {name:>10}    {row.direction.title()}            {len(row.data)}  {data:<32}{tail}"
+        )
     return found
 
 
@@ -328,8 +354,11 @@ def _slcan(look: Look, rows: Sequence[Row]) -> list[str]:
 def _table(look: Look, rows: Sequence[Row]) -> list[str]:
     """CANHacker and others: time, identifier, length, data in columns."""
     head = ["Time   ID     DLC Data                    Comment"] if look.has_head else []
-    size = (lambda row: "") if "length" in look.left_out else (lambda row: f"{len(row.data)}   ")
-    return head + [f"{_at(look, row)} {_id(look, row):<8} {size(row)}{_bytes(look, row)} " for row in rows]
+    sizes = ["" if "length" in look.left_out else f"{len(row.data)}   " for row in rows]
+    return head + [
+        f"{_at(look, row)} {_id(look, row):<8} {size}{_bytes(look, row)} "
+        for row, size in zip(rows, sizes, strict=True)
+    ]
 
 
 def _numbers(identifier: int) -> tuple[int, int, int, int]:
@@ -350,7 +379,10 @@ def _canboat(look: Look, rows: Sequence[Row]) -> list[str]:
 
 
 def _yacht(look: Look, rows: Sequence[Row]) -> list[str]:
-    return [f"{_at(look, row)} {row.direction[0].upper().replace('X', 'T')} {row.id:08X} {_bytes(look, row)}" for row in rows]
+    return [
+        f"{_at(look, row)} {row.direction[0].upper().replace('X', 'T')} {row.id:08X} {_bytes(look, row)}"
+        for row in rows
+    ]
 
 
 def _pp2can(look: Look, rows: Sequence[Row]) -> list[str]:
@@ -368,7 +400,10 @@ def _labels(look: Look, rows: Sequence[Row]) -> list[str]:
 
 
 def _brackets(look: Look, rows: Sequence[Row]) -> list[str]:
-    return [f"{_at(look, row)} {row.direction.upper()} {_id(look, row)} [{len(row.data)}] {_bytes(look, row, '')}" for row in rows]
+    return [
+        f"{_at(look, row)} {row.direction.upper()} {_id(look, row)} [{len(row.data)}] {_bytes(look, row, '')}"
+        for row in rows
+    ]
 
 
 def _csv(*columns: tuple[str, str]) -> Callable[[Look, Sequence[Row]], list[str]]:
@@ -378,10 +413,16 @@ def _csv(*columns: tuple[str, str]) -> Callable[[Look, Sequence[Row]], list[str]
         kept = [(name, what) for name, what in columns if what not in look.left_out]
         sep, found = look.separator, []
         names = [look.time_name if what == "time" and look.time_name else _name(name, look) for name, what in kept]
-        names = [each for name, (_, what) in zip(names, kept, strict=True) for each in ([f"{name}{n}" for n in range(1, 9)] if what == "bytes" else [name])]
+        names = [
+            each
+            for name, (_, what) in zip(names, kept, strict=True)
+            for each in ([f"{name}{n}" for n in range(1, 9)] if what == "bytes" else [name])
+        ]
         cells = [[_cell(what, look, number, row) for _, what in kept] for number, row in enumerate(rows, 1)]
         for line in [names, *cells] if look.has_head else cells:
-            found.append(sep.join(f'"{cell}"' if look.is_quoted and cell and sep not in cell else cell for cell in line))
+            found.append(
+                sep.join(f'"{cell}"' if look.is_quoted and cell and sep not in cell else cell for cell in line)
+            )
         return found
 
     return write
@@ -403,7 +444,9 @@ def _name(name: str, look: Look) -> str:
 
 def _cell(what: str, look: Look, number: int, row: Row) -> str:
     if what == "bytes":
-        return look.separator.join([*_bytes(look, row, look.separator).split(look.separator), *[""] * (8 - len(row.data))])
+        return look.separator.join(
+            [*_bytes(look, row, look.separator).split(look.separator), *[""] * (8 - len(row.data))]
+        )
     if what == "packed":
         return _bytes(look, row, "")
     if what == "0x packed":
@@ -442,14 +485,22 @@ def _cell(what: str, look: Look, number: int, row: Row) -> str:
 
 
 def _microchip(look: Look, rows: Sequence[Row]) -> list[str]:
-    head = ["//---------------------------------", "Microchip Technology Inc.", "CAN BUS Analyzer", "//---------------------------------"]
+    head = [
+        "//---------------------------------",
+        "Microchip Technology Inc.",
+        "CAN BUS Analyzer",
+        "//---------------------------------",
+    ]
     return (head if look.has_head else []) + [
-        f"{_at(look, row)};{row.direction.upper()};{_id(look, row, 8)};{len(row.data)};{_bytes(look, row, ';')};" for row in rows
+        f"{_at(look, row)};{row.direction.upper()};{_id(look, row, 8)};{len(row.data)};{_bytes(look, row, ';')};"
+        for row in rows
     ]
 
 
 def _cl2000(look: Look, rows: Sequence[Row]) -> list[str]:
-    head = ["# Logger type: CL2000", f'# Value separator: "{look.separator}"', "# Time format: 6"] if look.has_head else []
+    head = (
+        ["# Logger type: CL2000", f'# Value separator: "{look.separator}"', "# Time format: 6"] if look.has_head else []
+    )
     columns = _csv(("Timestamp", "time"), ("Type", "extended 01"), ("ID", "id"), ("Data", "packed"))
     return head + columns(look, rows)
 
@@ -463,18 +514,27 @@ def _row(at: str, identifier: int, data: str, extended: bool = False, direction:
     """A row at so many seconds after the start (`1.5`), or at seconds since 1970 (ten digits)."""
     seconds, _, rest = at.partition(".")
     at_us = int(seconds) * 1_000_000 + int(rest.ljust(6, "0"))
-    return Row(at_us if at_us > START_US // 2 else START_US + at_us, identifier, extended, bytes.fromhex(data), direction, channel)
+    return Row(
+        at_us if at_us > START_US // 2 else START_US + at_us,
+        identifier,
+        extended,
+        bytes.fromhex(data),
+        direction,
+        channel,
+    )
 
 
-def _day(clock: str, *row: object) -> Row:
+def _day(clock: str, identifier: int, data: str, extended: bool = False) -> Row:
     """A row at a clock of the day of the start."""
     hours, minutes, seconds = clock.split(":")
-    return _row(f"{int(hours) * 3600 + int(minutes) * 60 + int(seconds.split('.')[0])}.{seconds.partition('.')[2]}", *row)  # type: ignore[arg-type]
+    whole, _, rest = seconds.partition(".")
+    return _row(f"{int(hours) * 3600 + int(minutes) * 60 + int(whole)}.{rest}", identifier, data, extended)
 
 
 _GVRET = _csv(("Time Stamp", "time"), ("ID", "id8"), ("Extended", "extended"), ("Dir", "direction"), ("Bus", "channel"), ("LEN", "length"), ("D", "bytes"), ("", ""))  # fmt: skip
 _PLAIN = _csv(("Time", "time"), ("ID", "id"), ("DLC", "length"), ("Data", "data"))
 
+# fmt: off
 FORMS: tuple[Form, ...] = (
     Form(
         "candump -L", "rhysmorgan134/x250-can candump.log",
@@ -687,7 +747,8 @@ FORMS: tuple[Form, ...] = (
          "base": (10,), "data_base": (10,), "prefix": ("0x",), "has_head": (False, True, True), "left_out": (frozenset({"length"}),), "separator": (";", "\t", " "), "words": (1, 2, 3, 4), "is_quoted": (True,), **_CASES},
         "", False,
     ),
-)  # fmt: skip
+)
+# fmt: on
 """The formats; where a line has no channel or direction in a public log, it has it in none of these."""
 
 NO_LOGS: Mapping[str, str] = MappingProxyType(
@@ -745,7 +806,9 @@ def _difference(log: CanLog, found: Sequence[LoggedFrame], expected: Sequence[tu
     first = expected[0][0]
     has_date = isinstance(first, int) and first > START_US // 2
     start = 0 if has_date or not found else found[0].at_us
-    for number, (each, (at_us, identifier, kind, data, direction, channel)) in enumerate(zip(found, expected, strict=True)):
+    for number, (each, (at_us, identifier, kind, data, direction, channel)) in enumerate(
+        zip(found, expected, strict=True)
+    ):
         frame = each.frame
         seen = None if log.times == "none" else each.at_us - start
         is_in_time = seen == at_us if seen is None or at_us is None else abs(seen - int(str(at_us))) <= 1
