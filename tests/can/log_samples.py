@@ -191,7 +191,7 @@ def traffic(
         extended = only_extended or rng.random() < 0.3
         identifier = rng.getrandbits(29) | 1 << 27 if extended else rng.randint(1, 0x7FF)
         known.append((identifier, extended, rng.choice((8, 8, 8, 8, 2, 4, 7))))
-    at, rows = START_US + rng.randrange(3_600_000_000) + 1, []
+    at, rows = START_US + rng.choice((1, 500_000_000, 3_600_000_000)), []
     for number in range(count):
         identifier, extended, size = rng.choice(known)
         bits = (67 if extended else 47) + 8 * size

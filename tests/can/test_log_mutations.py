@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -168,6 +169,33 @@ def test_what_is_no_log_is_refused(name: str, tmp_path: Path) -> None:
     assert doubts_of(log) or (not frames and log.skipped), frames[:2]
 
 
+@by_name
+def test_damage_never_raises(form: Form, tmp_path: Path) -> None:
+    """What cannot be read is counted or refused."""
+    _check_damage(form, tmp_path, range(3))
+
+
+@pytest.mark.slow
+@by_name
+def test_much_damage_never_raises(form: Form, tmp_path: Path) -> None:
+    _check_damage(form, tmp_path, range(3, MANY))
+
+
+def _check_damage(form: Form, folder: Path, seeds: range) -> None:
+    path = folder / "some.txt"
+    for seed in seeds:
+        rng = Random(f"damage {form.name} {seed}")
+        text = bytearray("\n".join(form.write(form.changed(rng), traffic(rng, 12))), "utf-8")
+        for _ in range(rng.randrange(1, 12)):
+            at = rng.randrange(len(text))
+            text[at : at + rng.randrange(3)] = rng.choice(
+                (b"", b" ", b"0", b"x", b"\n", b'"', b",", b"\0", b"\xff", b"=", b"-")
+            )
+        path.write_bytes(text)
+        with suppress(RecordingError):
+            list(read_log(path))
+
+
 # -- units of time -----------------------------------------------------------------------------------------------------
 
 UNITS = ("s.6", "s.3", "ms", "ms.3", "us", "ns", "ticks")
@@ -193,13 +221,13 @@ def _read_in_unit(clock: str, rows: Sequence[Row], folder: Path, look: Look | No
 
 
 def _systems(seeds: range, most: int) -> list[tuple[int, list[Row]]]:
-    """Buses of 125 kbit/s to 1 Mbit/s, loads of 1 to 90 %, 10 frames and more."""
+    """Buses of 125 kbit/s to 1 Mbit/s, loads of 1 to 90 %, and some with a frame a second; 10 frames and more."""
     found = []
     for seed in seeds:
         rng = Random(seed)
         count = min(most, round(10 * 10 ** rng.uniform(0, 4)))
         bitrate = rng.choice((125_000, 250_000, 500_000, 1_000_000))
-        found.append((seed, traffic(rng, count, bitrate, rng.choice((0.01, 0.05, 0.3, 0.6, 0.9)))))
+        found.append((seed, traffic(rng, count, bitrate, rng.choice((0.0003, 0.01, 0.05, 0.3, 0.6, 0.9)))))
     return found
 
 
