@@ -778,10 +778,13 @@ def doubts_of(log: CanLog) -> tuple[str, ...]:
     return tuple(getattr(log.detected, "doubts", ()))
 
 
-def judge(path: Path, expected: Sequence[tuple[object, ...]], *, is_cut: bool = False) -> Verdict:
+def judge(
+    path: Path, expected: Sequence[tuple[object, ...]], *, is_whole: bool = True, is_cut: bool = False
+) -> Verdict:
     """Compare what is read of a file with what must be found; frames may be missing only if they are counted.
 
-    If the file is cut, its last line may be a shorter frame.
+    Directions and channels may be missing (not wrong) unless it must be whole. If the file is cut, its last line may be
+    a shorter frame.
     """
     try:
         log = read_log(path)
@@ -791,7 +794,7 @@ def judge(path: Path, expected: Sequence[tuple[object, ...]], *, is_cut: bool = 
     expected = expected[: len(expected) - 1 if is_cut else None]
     doubts = doubts_of(log)
     lost = len(expected) - len(found)
-    why = _difference(log, found, expected) if not lost else _strangers(found, expected)
+    why = _difference(log, found, expected, is_whole) if not lost else _strangers(found, expected)
     if not why and 0 < lost <= sum(log.skipped.values()):
         return Verdict("refused", f"{lost} of {len(expected)} lines: {dict(log.skipped)}")
     if not why and lost:
@@ -802,25 +805,30 @@ def judge(path: Path, expected: Sequence[tuple[object, ...]], *, is_cut: bool = 
     return Verdict("doubtful" if doubts else "silently wrong", f"{why}; {doubts}")
 
 
-def _difference(log: CanLog, found: Sequence[LoggedFrame], expected: Sequence[tuple[object, ...]]) -> str:
+def _difference(
+    log: CanLog, found: Sequence[LoggedFrame], expected: Sequence[tuple[object, ...]], is_whole: bool
+) -> str:
     first = expected[0][0]
     has_date = isinstance(first, int) and first > START_US // 2
     start = 0 if has_date or not found else found[0].at_us
-    for number, (each, (at_us, identifier, kind, data, direction, channel)) in enumerate(
-        zip(found, expected, strict=True)
-    ):
+    for number, (each, row) in enumerate(zip(found, expected, strict=True)):
+        at_us, identifier, kind, data, direction, channel = row
         frame = each.frame
         seen = None if log.times == "none" else each.at_us - start
         is_in_time = seen == at_us if seen is None or at_us is None else abs(seen - int(str(at_us))) <= 1
         if (frame.id, frame.data) != (identifier, data) or kind not in (None, frame.extended):
-            return f"row {number}: {frame} instead of {identifier:#x} {bytes(data).hex() if isinstance(data, bytes) else data}"
+            return f"row {number}: {frame} instead of {row[1:4]}"
         if not is_in_time:
             return f"row {number}: at {seen} us instead of {at_us}"
-        if direction not in (None, each.direction):
+        if direction is not None and each.direction not in ((direction,) if is_whole else (direction, None)):
             return f"row {number}: direction {each.direction} instead of {direction}"
-        if channel is not None and (each.channel or "").lower() not in (str(channel).lower(), f"can{channel}"):
+        if channel is not None and not _is_channel(each.channel, str(channel), is_whole):
             return f"row {number}: channel {each.channel} instead of {channel}"
     return ""
+
+
+def _is_channel(found: str | None, expected: str, is_whole: bool) -> bool:
+    return not is_whole if found is None else found.lower() in (expected.lower(), f"can{expected}")
 
 
 def _strangers(found: Sequence[LoggedFrame], expected: Sequence[tuple[object, ...]]) -> str:

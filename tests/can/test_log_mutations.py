@@ -107,7 +107,7 @@ def mutated(form: Form, rng: Random, folder: Path, count: int = 14) -> tuple[Ver
     raw, dress = dressed(rng, form.write(look, rows), form, look)
     path = folder / "some.txt"
     path.write_bytes(raw)
-    verdict = judge(path, wanted(form, look, rows), is_cut=dress == CUT)
+    verdict = judge(path, wanted(form, look, rows), is_whole=False, is_cut=dress == CUT)
     changes = {name: value for name, value in vars(look).items() if value != getattr(form.look, name)}
     return verdict, f"{changes}, {dress}: {verdict.why}"
 
