@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from genus.can import CanLog, LoggedFrame, read_log
 from genus.errors import RecordingError
@@ -779,7 +779,7 @@ def doubts_of(log: CanLog) -> tuple[str, ...]:
 
 
 def judge(
-    path: Path, expected: Sequence[tuple[object, ...]], *, is_whole: bool = True, is_cut: bool = False
+    path: Path, expected: Sequence[tuple[object, ...]], *, is_whole: bool = True, is_cut: bool = False, **options: Any
 ) -> Verdict:
     """Compare what is read of a file with what must be found; frames may be missing only if they are counted.
 
@@ -787,7 +787,7 @@ def judge(
     a shorter frame.
     """
     try:
-        log = read_log(path)
+        log = read_log(path, **options)
         found = list(log)[: len(expected) - 1 if is_cut else None]
     except RecordingError as problem:
         return Verdict("refused", str(problem))
