@@ -775,7 +775,7 @@ class Verdict(NamedTuple):
 
 def doubts_of(log: CanLog) -> tuple[str, ...]:
     """What a log says it is unsure of."""
-    return tuple(getattr(log.detected, "doubts", ()))
+    return log.detected.doubts if log.detected else ()
 
 
 def judge(
