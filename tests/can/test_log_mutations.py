@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tests.can.log_samples import (
 
 MUTATIONS = 3
 """For each form in a usual run."""
-MANY = 400
+MANY = 120
 """For each form in a long one."""
 CUT = "cut at the end"
 by_name = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
@@ -214,7 +215,7 @@ NAMES = {
 TABLE, NUMBERS = (next(form for form in FORMS if form.name == name) for name in ("CANHacker", "CSV of numbers"))
 
 
-def _read_in_unit(clock: str, rows: Sequence[Row], folder: Path, look: Look | None = None, **options: str) -> Verdict:
+def _read_in_unit(clock: str, rows: Sequence[Row], folder: Path, look: Look | None = None, **options: Any) -> Verdict:
     form = NUMBERS if look or clock not in WRAPPING else TABLE
     used = replace(look or form.look, clock=clock)
     path = folder / "some.txt"
@@ -271,7 +272,7 @@ def test_a_unit_that_is_chosen_leaves_no_doubt(clock: str, tmp_path: Path) -> No
 def test_a_unit_of_time_is_right_or_doubtful_in_many_logs(clock: str, tmp_path: Path) -> None:
     """Up to 100,000 frames; none is refused."""
     found: Counter[str] = Counter()
-    for seed, rows in _systems(range(100, 140), 100_000):
+    for seed, rows in _systems(range(100, 112), 100_000):
         verdict = _read_in_unit(clock, rows, tmp_path)
         found[verdict.kind] += 1
         assert verdict.kind != "silently wrong", (seed, len(rows), verdict.why)
