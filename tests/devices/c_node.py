@@ -537,9 +537,9 @@ def c_stations(*names: str, options: tuple[str, ...] = LARGE) -> Iterator[dict[s
     made: dict[str, CNode] = {}
     make_python = World.make_node
 
-    def make_node(world: World, station: Station, on_event: Callable[[Event], object]) -> Node | CNode:
+    def make_node(world: World, station: Station) -> Node | CNode:
         if station.name not in names:
-            return make_python(world, station, on_event)
+            return make_python(world, station)
         bus = world.plan.system.bus if world.plan is not None else None
         made[station.name] = CNode(
             uid_of(station.number),
@@ -551,7 +551,7 @@ def c_stations(*names: str, options: tuple[str, ...] = LARGE) -> Iterator[dict[s
             synchronised=world._clocks == "real",
             sync_period_ns=SYNC_PERIOD_NS if bus is None else bus.sync_period_ns,
             seed=world.seed << 7 | station.number,
-            on_event=on_event,
+            on_event=lambda event: station._receive(event, None),
             options=options,
         )
         return made[station.name]

@@ -215,7 +215,7 @@ class Recording:
 
 
 def _is_event(call: Call) -> bool:
-    return len(call.arguments) == 1 and isinstance(call.arguments[0], Event)
+    return getattr(call.handler, "__name__", "") == "_receive"  # of the station
 
 
 def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
@@ -223,8 +223,8 @@ def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
     recordings: list[Recording] = []
     make = World.make_node
 
-    def make_node(world: World, station: Any, on_event: Any) -> Any:
-        node = make(world, station, on_event)
+    def make_node(world: World, station: Any) -> Any:
+        node = make(world, station)
         if station.name != name:
             return node
         recordings.append(Recording(node))
