@@ -164,11 +164,17 @@ class LossyRun:
         self.sender.announce(Signal, qos)
         self.network.advance("50ms")
         rng, self._echoes = random.Random(seed), 0
+        self.streaks = [0]
+        """How many echoes were lost in a row, each time."""
 
         def loses(frame: Frame) -> bool:
             is_event = frame.etag == CATALOG.etag("Signal")
             self._echoes += is_event
-            return rng.random() < lost if isinstance(lost, float) else is_event and self._echoes in lost
+            is_lost = rng.random() < lost if isinstance(lost, float) else is_event and self._echoes in lost
+            if not is_lost:
+                self.streaks.append(0)
+            self.streaks[-1] += is_lost
+            return is_lost
 
         self.sender.host.bus.loses_echo = loses
 
@@ -229,7 +235,9 @@ def test_whatever_echoes_are_lost_every_event_has_one_true_result(
     events = 150
     run = LossyRun(seed, lost, load=load, qos=qos).publish(events, 5 * MS)
     run.check(events)
-    assert len(run.on_bus) >= events * (0.9 if lost < 0.1 else 0.5), "the loss of throughput is bounded"
+    patience_ms = 40 if load else 10
+    blocked_ms = sum(patience_ms * (4**streak - 1) // 3 for streak in run.streaks)
+    assert len(run.on_bus) >= events - blocked_ms // 5, "a lost echo costs the events of some milliseconds"
 
 
 # -- hard events -------------------------------------------------------------------------------------------------------
@@ -245,6 +253,10 @@ period = "5ms"
 omissions = 1
 size = 5
 """
+
+
+READING_NS = 150_000
+"""How long a host takes to read a message, at most."""
 
 
 class HardRun:
@@ -267,10 +279,10 @@ class HardRun:
                 number=number,
                 slots=[self.slot],
                 synchronised=False,
-                granularity_ns=150_000,
+                granularity_ns=READING_NS,
                 on_event=lambda event: self.received.append(event.number),  # type: ignore[attr-defined]
             )
-            host = EmulatedHost(network, node, delay=lambda: rng.randrange(20_000, 150_000))
+            host = EmulatedHost(network, node, delay=lambda: rng.randrange(20_000, READING_NS))
             host.call(node.start)
             hosts.append(host)
         self.tower, self.ship = hosts
@@ -316,6 +328,8 @@ def test_hard_events_are_in_their_slots_and_every_one_has_a_true_result(seed: in
     assert counts.published == events == counts.sent + counts.failed + counts.unknown + counts.replaced
     assert not sent & run.told(NotSent), "told as not sent, and was on the bus in its slot"
     assert len(run.told(MaybeSent)) == counts.unknown
-    assert run.received == in_slot
+    surely_read = {number for number, _, end in run.passages() if end <= run.slot.length_ns - READING_NS}
+    assert surely_read <= set(run.received) <= sent, "a frame that ends with its slot may be read after the deadline"
+    assert len(run.received) == len(set(run.received))
     if not lost:
         assert counts.sent == len(in_slot) >= events - 3, "behind a report in the driver one may come too late"
