@@ -70,7 +70,7 @@ def overlaps(slots: list[Slot]) -> bool:
 def test_a_slot_has_room_for_waiting_all_attempts_and_the_gap(omissions: int, length_us: int) -> None:
     slot = Slot.of(hard("a", 10 * MS, omissions), BUS)
     assert slot.length_ns == length_us * 1_000
-    assert slot.latest_start_ns == 191_000
+    assert slot.wait_ns == 191_000
     assert slot.wait_ns + slot.attempts_ns + slot.gap_ns == slot.length_ns
 
 

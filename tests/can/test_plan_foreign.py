@@ -166,16 +166,33 @@ def test_exactly_the_identifiers_of_the_system_collide(priority: int, node: int,
 # -- bus time ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_that_wins_over_hard_frames_refuses_them() -> None:
-    for identifier in ("0x000", "0x00000001"):
-        found = plan(system("hard", more=foreign(identifier, "10ms")))
+def slot_ns(*more: str) -> int:
+    (verdict,) = plan(system("hard", more="".join(more))).verdicts
+    assert verdict.ok
+    assert verdict.deadline_ns is not None
+    return verdict.deadline_ns
+
+
+def test_a_slot_has_time_for_the_frames_that_win_over_its_own() -> None:
+    """Each with as many failures as its own frames, as often as it comes within the slot."""
+    alone, frame, error = slot_ns(), 270_000, 62_000
+    assert slot_ns(foreign("0x000", "10ms")) == alone + 2 * frame + error
+    assert slot_ns(foreign("0x00000001", "10ms", size=4)) == alone + 2 * 240_000 + error
+    assert slot_ns(foreign("0x000", "1ms")) == alone + 3 * (2 * frame + error), "at 0, 1 and 2 ms"
+    assert slot_ns(foreign("0x008", "1ms"), foreign("0x00200000", "1ms")) == alone, "these lose"
+
+
+def test_frames_that_win_as_often_as_they_like_refuse_hard_channels() -> None:
+    for more in (foreign("0x000"), foreign("0x00000001"), foreign("0x000", "1ms") + foreign("0x00000002")):
+        found = plan(system("hard", more=more))
         (verdict,) = found.verdicts
         assert not verdict.ok
-        assert "Theirs can win over a hard frame" in verdict.reason
+        assert "Theirs can win over a hard frame, and it is not known how often" in verdict.reason
+        assert "period of [[foreign]]" in verdict.reason
         assert "0x00200000" in verdict.reason
         assert (verdict.advice, found.advice) == ((), ())
-    for identifier in ("0x008", "0x00200000"):
-        assert plan(system("hard", more=foreign(identifier, "10ms"))).ok
+    (verdict,) = plan(system("hard", more=foreign("0x000", "600us"))).verdicts
+    assert verdict.reason.startswith("no room for a slot"), "they leave no time"
 
 
 def test_foreign_frames_delay_soft_events() -> None:
@@ -188,8 +205,10 @@ def test_foreign_frames_delay_soft_events() -> None:
     frame = 270_000
     assert response(foreign("0x100", "10ms")) == alone + frame
     assert response(foreign("0x7D8", "10ms"), foreign("0x7D9", "10ms")) == alone, "one lower frame blocks already"
-    many = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
+    many = [foreign(f"0x{0x010 + number:03X}", "10ms") for number in range(10)]
     assert response(*many) == alone + 10 * frame
+    less_urgent = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
+    assert response(*less_urgent) == alone + frame, "an event with less than 31 levels left wins, once it is renewed"
 
 
 def test_too_many_foreign_frames_leave_no_bound() -> None:

@@ -134,15 +134,8 @@ class _Competition(msgspec.Struct, frozen=True):
 
 def foreign_messages(system: System) -> list[Message]:
     """The messages of other makers in a system, as far as it is known how often they come."""
-    worst_case_ns = system.bus.timing.worst_case_ns
     return [
-        Message(
-            frame.name,
-            frame.rank,
-            worst_case_ns(frame.size, fd=frame.fd, extended=frame.extended),
-            frame.period_ns,
-            frame.jitter_ns,
-        )
+        Message(frame.name, frame.rank, frame.time_ns(system.bus), frame.period_ns, frame.jitter_ns)
         for frame in system.foreign
         if frame.period_ns is not None
     ]

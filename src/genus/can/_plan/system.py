@@ -115,6 +115,10 @@ class ForeignFrame(msgspec.Struct, frozen=True, kw_only=True):
         """Its priority among 29-bit identifiers: one of 11 bits wins over those with the same leading bits."""
         return self.first if self.extended else (self.first << 18) - 0.5
 
+    def time_ns(self, bus: BusSpec) -> int:
+        """The longest duration of a frame."""
+        return bus.timing.worst_case_ns(self.size, fd=self.fd, extended=self.extended)
+
     @property
     def text(self) -> str:
         """The identifiers as a system file has them."""
