@@ -236,7 +236,7 @@ def _doubtful_omissions(system: System) -> Iterator[str]:
 
 
 def _with_advice(found: Plan) -> Plan:
-    """Look for changes that help; none helps hard channels while frames win over them that come as often as they like."""
+    """Look for changes that help; none helps hard channels while frames win over them without bound."""
     system = found.system
     is_won = bool(unbounded_winners(system))
     advice = {

@@ -127,7 +127,7 @@ def describe_unbounded(winners: Sequence[ForeignFrame]) -> str:
     """Why hard channels are refused, and what to change."""
     names = ", ".join(frame.name for frame in winners[:3]) + (" and others" if len(winners) > 3 else "")
     return (
-        f"{names} can win over a hard frame, and it is not known how often: say the shortest time between two frames "
-        f"(period of [[foreign]], foreign_interval of [bus]), or give them identifiers from {1 << PRIORITY_SHIFT:#010x} "
-        "on, or 11-bit ones from 0x008 on"
+        f"{names} can win over a hard frame, and it is not known how often: write the shortest time between two frames "
+        f"(period of [[foreign]], foreign_interval of [bus]), or use identifiers from {1 << PRIORITY_SHIFT:#010x} on, "
+        "or 11-bit ones from 0x008 on"
     )

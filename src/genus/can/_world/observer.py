@@ -92,7 +92,8 @@ class BusObserver(Trace):
                 filtered = self._count_stations() - len(senders) - len(received_by) - len(missed_by)
                 self._count_event(start_ns, end_ns, frame, channel, filtered)
         if start_ns >= self.begin_ns:
-            self._count(TrafficClass.of(frame.id), end_ns - start_ns, outcome, len(missed_by))
+            identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
+            self._count(TrafficClass.of(identifier), end_ns - start_ns, outcome, len(missed_by))
 
     def _count_event(self, start_ns: int, end_ns: int, frame: Frame, channel: ObservedChannel, filtered: int) -> None:
         """If a frame is the last one of an event, count the event as sent."""
