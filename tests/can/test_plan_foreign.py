@@ -76,7 +76,7 @@ def test_reserved_identifiers_have_11_or_29_bits_by_their_digits() -> None:
 
 @pytest.mark.parametrize("text", ["0x800", "speed", "0x200-0x100", "0x100-0x00000200", "0x20000000", ""])
 def test_what_is_no_identifier_is_refused_with_the_key(text: str) -> None:
-    with pytest.raises(PlanError, match=r"\[bus\]: reserved "):
+    with pytest.raises(PlanError, match=r"\[bus\]: reserved"):
         system(bus=f'reserved = ["{text}"]')
 
 

@@ -89,7 +89,10 @@ class Transmitter:
             if channel.largest is None:
                 raise BusError(f"{channel.name} has no largest size (text, bytes); a hard channel needs one")
             if channel.frames > slot.frames:
-                raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
+                raise BusError(
+                    f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}. Plan again: "
+                    "`genus can plan` names an attribute that makes it longer"
+                )
 
     def open(self, channel: TxChannel) -> None:
         """The channel is bound: it is ready once signature and first report were sent: what its events are, and how."""

@@ -226,6 +226,8 @@ class System(msgspec.Struct, frozen=True):
     """The frames of other makers on the bus, and reserved identifiers."""
     types: str | None = None
     """The module of the event types as the file names it."""
+    sizes_without: Mapping[str, Mapping[str, int]] = {}
+    """By optional attribute, the sizes in bytes of channels whose events would take fewer frames without it."""
 
     @property
     def hard(self) -> tuple[ChannelSpec, ...]:
