@@ -20,8 +20,8 @@ import msgspec
 from genus.can._plan import System, plan
 from genus.can._plan.advice import candidate_placements
 from genus.can._plan.calendar import Calendar, Slot
-from genus.can._plan.edf import SoftAnalysis, SoftMessage
-from genus.can._plan.interference import HardInterference
+from genus.can._plan.edf import SoftAnalysis
+from genus.can._plan.interference import HardInterference, Message
 from genus.can._plan.response_times import ResponseTimes
 from genus.testing._systems import random_system
 from tests.can.worst_case import find_worst_case
@@ -109,7 +109,7 @@ def _unstuffed(system: System, calendar: Calendar) -> SoftAnalysis:
     return SoftAnalysis(messages, found.conditions)
 
 
-def _shorter(message: SoftMessage, bit_ns: float) -> SoftMessage:
+def _shorter(message: Message, bit_ns: float) -> Message:
     sizes = [round((time / bit_ns - 80) / 10) for time in message.frames]
     return msgspec.structs.replace(message, frames=tuple(round((67 + 8 * size) * bit_ns) for size in sizes))
 
@@ -157,8 +157,8 @@ def measure(seed: int) -> Measured:
                 break
     worst = find_worst_case(system, calendars[0], seed, SEARCH_RUNS)
     found.admitted[SEARCH] = not worst.is_missed
-    pairs = zip((worst.responses.get(channel.name, 0) for channel in system.soft), bounds, strict=True)
-    found.shares[SEARCH] = [response / bound for response, bound in pairs if bound]
+    reached = (worst.responses.get(channel.name, 0) for channel in system.soft)
+    found.shares[SEARCH] = [response / bound for response, bound in zip(reached, bounds, strict=True) if bound]
     return found
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._plan import BusSpec, Calendar, ChannelSpec, System, plan
-from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
-from genus.can._plan.interference import ErrorInterference, HardInterference
+from genus.can._plan.edf import BusConditions, SoftAnalysis
+from genus.can._plan.interference import ErrorInterference, HardInterference, Message
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._wire.length import Timing
 from tests.can.bus_model import random_releases, run, simultaneous_releases, streams
@@ -17,8 +17,8 @@ from tests.examples import examples
 FRAME = 160
 
 
-def message(name: str, period: int, deadline: int, frames: int = 1, jitter: int = 0) -> SoftMessage:
-    return SoftMessage(name, frames * (FRAME,), period, deadline, jitter)
+def message(name: str, period: int, deadline: int, frames: int = 1, jitter: int = 0) -> Message:
+    return Message(name, 0, frames * (FRAME,), period, jitter, deadline)
 
 
 def medium(*, tolerance: int = FRAME, blocking: int = FRAME, hard: HardInterference | None = None) -> BusConditions:
@@ -26,7 +26,7 @@ def medium(*, tolerance: int = FRAME, blocking: int = FRAME, hard: HardInterfere
     return BusConditions(FRAME, tolerance, blocking, hard or nothing, ErrorInterference(None, 31))
 
 
-def bounds(*messages: SoftMessage, on: BusConditions) -> dict[str, int | None]:
+def bounds(*messages: Message, on: BusConditions) -> dict[str, int | None]:
     analysis = SoftAnalysis(messages, on)
     return {message.name: analysis.response_time(index) for index, message in enumerate(messages)}
 
@@ -75,7 +75,7 @@ def test_more_than_the_bus_can_carry_has_no_bound() -> None:
 
 def test_very_many_short_frames_are_still_analysed() -> None:
     """So many that there is always another one within the tolerance: everything may pass everything."""
-    crowd = [SoftMessage(str(n), (20,), 1_000, 900 + n) for n in range(20)]
+    crowd = [Message(str(n), 0, (20,), 1_000, deadline=900 + n) for n in range(20)]
     found = bounds(*crowd, on=medium())
     assert all(response is not None and response <= FRAME + 2 * 20 * 20 for response in found.values())
 

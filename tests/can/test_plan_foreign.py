@@ -24,7 +24,7 @@ from genus.can import (
     parse_system,
     plan,
 )
-from genus.can._plan.fixed_priority import Message, response_times
+from genus.can._plan.interference import Message
 from genus.can._plan.system_file import EventTypes
 from genus.can._plan.toml_table import TomlTable
 from genus.cli import genus
@@ -32,6 +32,7 @@ from genus.errors import PlanError
 from genus.testing._systems import random_system
 from tests.can.test_foreign import CAR
 from tests.can.test_foreign_j1939 import TRUCK
+from tests.can.test_plan_fixed_priority import response_times
 from tests.examples import examples
 
 BUS = """
@@ -227,9 +228,9 @@ def test_channels_without_deadlines_are_analysed_as_one_set_of_messages(
     text = BUS.format(qos="none", bus="middleware = false", channel="", more=more).replace("10ms", f"{period}ms", 1)
     found = plan(parse_system(text), with_advice=False)
     channel = found.system.channels[0]
-    messages = [Message("own", channel.id, channel.event_ns, channel.period_ns)]
+    messages = [Message("own", channel.id, channel.times, channel.period_ns)]
     for at, (identifier, every) in enumerate(others):
-        messages.append(Message(f"{at}", (identifier << 18) - 0.5, 270_000, every * 1_000_000))
+        messages.append(Message(f"{at}", (identifier << 18) - 0.5, (270_000,), every * 1_000_000))
     assert found.verdicts[0].response_ns == response_times(messages)["own"]
 
 

@@ -16,7 +16,7 @@ Two slots of periods T and T' never overlap if they do not within the greatest c
 be compared in pairs, however long the cycle is.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import gcd, lcm
 from pathlib import Path
@@ -212,14 +212,6 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
         if found is None:
             raise PlanError(f"the calendar has no slot for {channel!r}; plan one with `genus can plan`")
         return found
-
-    def occurrences(self, channel: str, after_ns: int) -> Iterator[Occurrence]:
-        """The occurrences of a channel's slot that start at or after a time of the bus, without end."""
-        slot = self.slot(channel)
-        start, deadline = slot.next_start(after_ns)
-        while True:
-            yield Occurrence(start, deadline)
-            start, deadline = start + slot.period_ns, deadline + slot.period_ns
 
     def starts_in_cycle(self) -> list[tuple[int, Slot]]:
         """The start and slot of all occurrences within one cycle, in order."""

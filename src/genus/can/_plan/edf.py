@@ -27,35 +27,10 @@ from itertools import pairwise
 
 import msgspec
 
-from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, Interference
+from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
 
 LEVELS = 249
 """How many levels of urgency are distinct from the last one."""
-
-
-class SoftMessage(msgspec.Struct, frozen=True):
-    """A stream of events with a deadline; `frames` are the longest durations of an event's frames."""
-
-    name: str
-    frames: tuple[int, ...]
-    period: int
-    deadline: int
-    jitter: int = 0
-
-    @property
-    def length(self) -> int:
-        """The bus time of an event."""
-        return sum(self.frames)
-
-    @property
-    def last(self) -> int:
-        """The duration of its last frame, after whose start nothing delays it."""
-        return self.frames[-1]
-
-    @property
-    def latest(self) -> int:
-        """The latest start of its last frame, from queueing."""
-        return self.deadline - self.last
 
 
 class BusConditions(msgspec.Struct, frozen=True):
@@ -66,7 +41,7 @@ class BusConditions(msgspec.Struct, frozen=True):
     """q: how much less urgent a frame can be and still be sent first."""
     blocking: int
     """The duration of the longest frame on the bus."""
-    hard: Interference
+    hard: HardInterference
     """Hard slots, and frames of others that win over soft events."""
     errors: ErrorInterference
     repeated: int = 0
@@ -94,7 +69,7 @@ class Rival(msgspec.Struct, frozen=True):
 class SoftAnalysis:
     """The response times of a set of soft messages under the conditions of a bus."""
 
-    def __init__(self, messages: Sequence[SoftMessage], conditions: BusConditions) -> None:
+    def __init__(self, messages: Sequence[Message], conditions: BusConditions) -> None:
         self.messages = messages
         self.conditions = conditions
         self._rivals = [
@@ -162,7 +137,7 @@ class SoftAnalysis:
             length += 1
         yield known, length
 
-    def _first_with(self, count: int, reach: int, latest: int, others: Sequence[SoftMessage]) -> int | None:
+    def _first_with(self, count: int, reach: int, latest: int, others: Sequence[Message]) -> int | None:
         """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
         horizon = LEVELS * self.conditions.level
         offers = [(min(each.deadline - each.length, horizon) - latest - reach, each) for each in others]
@@ -172,9 +147,7 @@ class SoftAnalysis:
                 return instant
         return None
 
-    def _instants(
-        self, message: SoftMessage, rivals: Sequence[Rival], chain: int, begin: int, end: int
-    ) -> Iterator[int]:
+    def _instants(self, message: Message, rivals: Sequence[Rival], chain: int, begin: int, end: int) -> Iterator[int]:
         """The instants from `begin` to `end`, both included, at which the interference increases, in order."""
         series = [range(begin + -(begin + message.jitter) % message.period, end, message.period)]
         for rival in rivals:
@@ -188,7 +161,7 @@ class SoftAnalysis:
                 yield instant
                 last = instant
 
-    def _wait(self, message: SoftMessage, rivals: Sequence[Rival], chain: int, first: int, last: int) -> int:
+    def _wait(self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int) -> int:
         """The longest time until the last frame starts of an event that is queued at an instant from `first` to `last`.
 
         Between these, other frames count as often; only the time increases that a chain can take before the event is

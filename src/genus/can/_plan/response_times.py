@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from genus.can._plan.calendar import Calendar
-from genus.can._plan.edf import BusConditions, Rival, SoftAnalysis, SoftMessage
-from genus.can._plan.fixed_priority import Message, foreign_messages, middleware_messages, response_time
-from genus.can._plan.interference import LONGEST_BUSY_NS, ErrorInterference, HardInterference, JointInterference
+from genus.can._plan.edf import BusConditions, Rival, SoftAnalysis
+from genus.can._plan.fixed_priority import foreign_messages, middleware_messages, response_time
+from genus.can._plan.interference import LONGEST_BUSY_NS, ErrorInterference, HardInterference, Message
 from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.frame import PRIORITY_SHIFT, Priority
 
@@ -79,7 +79,7 @@ class ResponseTimes:
 
     @cached_property
     def _soft(self) -> SoftAnalysis:
-        return SoftAnalysis([_soft_message(channel) for channel in self.system.soft], self._conditions())
+        return SoftAnalysis(self._fixed_soft, self._conditions())
 
     def _conditions(self) -> BusConditions:
         bus: BusSpec = self.system.bus
@@ -90,7 +90,7 @@ class ResponseTimes:
             level=bus.level_ns,
             tolerance=bus.level_ns + 2 * bus.precision_ns,
             blocking=blocking,
-            hard=JointInterference(self._hard, winning) if winning else self._hard,
+            hard=HardInterference.of(self.calendar, bus.precision_ns, winning) if winning else self._hard,
             errors=self._errors,
             repeated=max((message.blocking for message in winning), default=0),
             rivals=tuple(self._foreign_rivals(blocking)),
@@ -119,23 +119,5 @@ class ResponseTimes:
 
 
 def _message(channel: ChannelSpec) -> Message:
-    return Message(
-        channel.name,
-        channel.id,
-        channel.event_ns,
-        channel.period_ns,
-        channel.jitter_ns,
-        channel.frame_ns,
-        channel.last_ns,
-    )
-
-
-def _soft_message(channel: ChannelSpec) -> SoftMessage:
-    assert channel.deadline_ns is not None
-    return SoftMessage(
-        name=channel.name,
-        frames=channel.times,
-        period=channel.period_ns,
-        deadline=channel.deadline_ns,
-        jitter=channel.jitter_ns,
-    )
+    deadline = channel.deadline_ns or 0
+    return Message(channel.name, channel.id, channel.times, channel.period_ns, channel.jitter_ns, deadline)
