@@ -97,7 +97,9 @@ def _jobs(
     for channel in system.channels:
         times: Sequence[int] = releases.get(channel.name, ())
         if channel.qos_class == "hard":
-            slot = calendar.slot(channel.name)
+            slot = next((slot for slot in calendar.slots if slot.channel == channel.name), None)
+            if slot is None:
+                continue  # it is not admitted, so nothing is sent
             shift = shifts.randint(-eps, eps) if shifts else 0
             times = [max(0, start + shift) for start in range(slot.offset_ns, until, slot.period_ns)]
         yield [Job(channel.name, time, list(channel.times), channel, channel.id) for time in times]
