@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from genus.can._plan import Calendar, ChannelSpec, System
-from genus.can._plan.fixed_priority import middleware_messages
+from genus.can._plan.fixed_priority import foreign_messages, middleware_messages
 
 SOFT_LEVELS = 250
 
@@ -97,11 +97,13 @@ def _jobs(
     for channel in system.channels:
         times: Sequence[int] = releases.get(channel.name, ())
         if channel.qos_class == "hard":
-            slot = calendar.slot(channel.name)
+            slot = next((slot for slot in calendar.slots if slot.channel == channel.name), None)
+            if slot is None:
+                continue  # it is not admitted, so nothing is sent
             shift = shifts.randint(-eps, eps) if shifts else 0
             times = [max(0, start + shift) for start in range(slot.offset_ns, until, slot.period_ns)]
         yield [Job(channel.name, time, list(channel.times), channel, channel.id) for time in times]
-    for message in middleware_messages(system):
+    for message in (*middleware_messages(system), *foreign_messages(system)):
         times = releases.get(message.name, ())
         yield [Job(message.name, time, [message.length], None, message.rank) for time in times]
 
@@ -109,7 +111,8 @@ def _jobs(
 def streams(system: System) -> dict[str, tuple[int, int]]:
     """Period and jitter of all channels and messages without slots."""
     found = {c.name: (c.period_ns, c.jitter_ns) for c in system.channels if c.qos_class != "hard"}
-    return found | {message.name: (message.period, message.jitter) for message in middleware_messages(system)}
+    others = (*middleware_messages(system), *foreign_messages(system))
+    return found | {message.name: (message.period, message.jitter) for message in others}
 
 
 def simultaneous_releases(system: System, until: int, first: int) -> dict[str, list[int]]:

@@ -21,7 +21,7 @@ name = "fast"
 node = "a"
 class = "soft"
 period = "10ms"
-deadline = "3ms"
+deadline = "2ms"
 size = 8
 [[channel]]
 name = "slow"

@@ -24,7 +24,7 @@ from genus.can import (
     parse_system,
     plan,
 )
-from genus.can._plan.fixed_priority import Message, response_times
+from genus.can._plan.interference import Message
 from genus.can._plan.system_file import EventTypes
 from genus.can._plan.toml_table import TomlTable
 from genus.cli import genus
@@ -32,6 +32,7 @@ from genus.errors import PlanError
 from genus.testing._systems import random_system
 from tests.can.test_foreign import CAR
 from tests.can.test_foreign_j1939 import TRUCK
+from tests.can.test_plan_fixed_priority import response_times
 from tests.examples import examples
 
 BUS = """
@@ -76,7 +77,7 @@ def test_reserved_identifiers_have_11_or_29_bits_by_their_digits() -> None:
 
 @pytest.mark.parametrize("text", ["0x800", "speed", "0x200-0x100", "0x100-0x00000200", "0x20000000", ""])
 def test_what_is_no_identifier_is_refused_with_the_key(text: str) -> None:
-    with pytest.raises(PlanError, match=r"\[bus\]: reserved "):
+    with pytest.raises(PlanError, match=r"\[bus\]: reserved"):
         system(bus=f'reserved = ["{text}"]')
 
 
@@ -166,16 +167,33 @@ def test_exactly_the_identifiers_of_the_system_collide(priority: int, node: int,
 # -- bus time ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_frame_that_wins_over_hard_frames_refuses_them() -> None:
-    for identifier in ("0x000", "0x00000001"):
-        found = plan(system("hard", more=foreign(identifier, "10ms")))
+def slot_ns(*more: str) -> int:
+    (verdict,) = plan(system("hard", more="".join(more))).verdicts
+    assert verdict.ok
+    assert verdict.deadline_ns is not None
+    return verdict.deadline_ns
+
+
+def test_a_slot_has_time_for_the_frames_that_win_over_its_own() -> None:
+    """Each with as many failures as its own frames, as often as it comes within the slot."""
+    alone, frame, error = slot_ns(), 270_000, 62_000
+    assert slot_ns(foreign("0x000", "10ms")) == alone + 2 * frame + error
+    assert slot_ns(foreign("0x00000001", "10ms", size=4)) == alone + 2 * 240_000 + error
+    assert slot_ns(foreign("0x000", "1ms")) == alone + 3 * (2 * frame + error), "at 0, 1 and 2 ms"
+    assert slot_ns(foreign("0x008", "1ms"), foreign("0x00200000", "1ms")) == alone, "these lose"
+
+
+def test_frames_that_win_as_often_as_they_like_refuse_hard_channels() -> None:
+    for more in (foreign("0x000"), foreign("0x00000001"), foreign("0x000", "1ms") + foreign("0x00000002")):
+        found = plan(system("hard", more=more))
         (verdict,) = found.verdicts
         assert not verdict.ok
-        assert "Theirs can win over a hard frame" in verdict.reason
+        assert "Theirs can win over a hard frame, and it is not known how often" in verdict.reason
+        assert "period of [[foreign]]" in verdict.reason
         assert "0x00200000" in verdict.reason
         assert (verdict.advice, found.advice) == ((), ())
-    for identifier in ("0x008", "0x00200000"):
-        assert plan(system("hard", more=foreign(identifier, "10ms"))).ok
+    (verdict,) = plan(system("hard", more=foreign("0x000", "600us"))).verdicts
+    assert verdict.reason.startswith("no room for a slot"), "they leave no time"
 
 
 def test_foreign_frames_delay_soft_events() -> None:
@@ -188,8 +206,10 @@ def test_foreign_frames_delay_soft_events() -> None:
     frame = 270_000
     assert response(foreign("0x100", "10ms")) == alone + frame
     assert response(foreign("0x7D8", "10ms"), foreign("0x7D9", "10ms")) == alone, "one lower frame blocks already"
-    many = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
+    many = [foreign(f"0x{0x010 + number:03X}", "10ms") for number in range(10)]
     assert response(*many) == alone + 10 * frame
+    less_urgent = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
+    assert response(*less_urgent) == alone + frame, "an event with less than 31 levels left wins, once it is renewed"
 
 
 def test_too_many_foreign_frames_leave_no_bound() -> None:
@@ -208,9 +228,9 @@ def test_channels_without_deadlines_are_analysed_as_one_set_of_messages(
     text = BUS.format(qos="none", bus="middleware = false", channel="", more=more).replace("10ms", f"{period}ms", 1)
     found = plan(parse_system(text), with_advice=False)
     channel = found.system.channels[0]
-    messages = [Message("own", channel.id, channel.event_ns, channel.period_ns)]
+    messages = [Message("own", channel.id, channel.times, channel.period_ns)]
     for at, (identifier, every) in enumerate(others):
-        messages.append(Message(f"{at}", (identifier << 18) - 0.5, 270_000, every * 1_000_000))
+        messages.append(Message(f"{at}", (identifier << 18) - 0.5, (270_000,), every * 1_000_000))
     assert found.verdicts[0].response_ns == response_times(messages)["own"]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.bus._qos import Hard, NonReal, Soft
-from genus.can._plan import System, format_system, load_system, parse_system, plan
+from genus.can._plan import Plan, System, format_system, load_system, parse_system, plan
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
 from genus.testing._systems import random_system
@@ -197,7 +197,7 @@ def test_a_slot_with_more_failures_than_a_station_survives_warns() -> None:
         ("[bus]\nbitrate = 1000000\nmiddleware = 1", r"s: \[bus\]: middleware is 1; it must be true or false"),
         (BUS + 'types = "nowhere.py"', r"s: \[bus\]: types cannot be used: nowhere.py: cannot be imported"),
         (BUS + 'types = "json"', r"s: \[bus\]: types is 'json', which declares no event types"),
-        (BUS + "[channel]\nname = 1", r"s: channel must be a list of tables; write \[\[channel\]\]"),
+        (BUS + "[channel]\nname = 1", r"s: \[channel\] is a single table; write \[\[channel\]\]"),
         (BUS + channel(name=None), r"s: \[\[channel\]\] 1: name is missing"),
         (BUS + channel(name=""), r"s: \[\[channel\]\] 1: name must be a text"),
         (BUS + channel() + channel(), r"s: \[\[channel\]\] 2 'c': name is already the name of channel 1"),
@@ -279,3 +279,105 @@ def test_a_time_is_seconds_or_a_text(micros: int) -> None:
     systems = [parse_system(BUS + channel(period=period, jitter=0)) for period in periods]
     assert systems[0] == systems[1] == systems[2]
     assert systems[0].channels[0].period_ns == micros * 1000
+
+
+# -- attributes that were added ----------------------------------------------------------------------------------------
+
+GROWING = """
+from genus import Event, Maybe, UInt8, UInt16, UInt32
+
+class Loop(Event):
+    speed: UInt32
+{added}
+class Fast(Loop):
+    lane: Maybe[UInt16] = None
+
+class Slow(Loop):
+    reason: Maybe[UInt8] = None
+"""
+
+GROWN = """
+[bus]
+bitrate = "125k"
+gap = "40us"
+types = "growing.py"
+[[channel]]
+event = "Fast"
+node = "a"
+class = "hard"
+omissions = 0
+period = "3ms"
+{size}
+[[channel]]
+event = "Slow"
+node = "b"
+class = "soft"
+period = "100ms"
+deadline = "7ms"
+"""
+
+
+def growing(tmp_path: Path, added: str, size: str = "") -> Plan:
+    (tmp_path / "growing.py").write_text(GROWING.format(added=added))
+    (tmp_path / "bus.toml").write_text(GROWN.format(size=size))
+    return plan(load_system(tmp_path / "bus.toml"))
+
+
+def test_an_added_attribute_with_which_a_channel_does_not_fit_any_more_is_named(tmp_path: Path) -> None:
+    """What it made longer, from how much; following the advice helps, also a channel of another type."""
+    assert growing(tmp_path, "").ok
+    found = growing(tmp_path, "    toll: Maybe[UInt16] = None\n")
+    fast, slow = found.verdicts
+    assert (fast.ok, slow.ok) == (False, True)
+    advice = next(each for each in fast.advice if each.key == "attribute")
+    assert advice.attribute == "lane", "either of them is enough, and this is later in the family's vector"
+    assert advice.text == "without lane: Fast takes 8 bytes in 1 frame instead of 10 in 2"
+    assert found.system.sizes_without["toll"] == {"Fast": 8, "Slow": 7}
+    assert plan(advice.apply(found.system)).ok
+
+
+def test_a_size_that_an_added_attribute_outgrew_is_refused_with_its_name(tmp_path: Path) -> None:
+    assert growing(tmp_path, "", "size = 8").ok
+    with pytest.raises(
+        PlanError, match="is 8, but a Fast takes up to 10 bytes, and 8 without lane; leave out the size"
+    ):
+        growing(tmp_path, "    toll: Maybe[UInt16] = None\n", "size = 8")
+
+
+def test_an_attribute_of_a_sibling_that_moves_presence_bits_is_named(tmp_path: Path) -> None:
+    """Six attributes of a class before it in the module move the bit of its own into a third byte."""
+    others = "".join(f"    more{number}: Maybe[UInt8] = None\n" for number in range(6))
+    text = GROWING.format(added="").replace("class Fast", f"class Other(Loop):\n{others}\nclass Fast")
+    (tmp_path / "growing.py").write_text(text)
+    (tmp_path / "bus.toml").write_text(GROWN.format(size=""))
+    found = plan(load_system(tmp_path / "bus.toml"))
+    assert [verdict.channel for verdict in found.refused] == ["Fast"]
+    assert {name: sizes["Fast"] for name, sizes in found.system.sizes_without.items() if name != "lane"} == {
+        f"more{number}": 8 for number in range(6)
+    }
+    advice = next(each for each in found.verdicts[0].advice if each.key == "attribute")
+    assert plan(advice.apply(found.system)).ok
+
+
+# -- plain messages ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[channel]\nname = "a"', r"\[channel\] is a single table; write \[\[channel\]\], with two brackets"),
+        ('[foreign]\nid = "0x100"', r"\[foreign\] is a single table; write \[\[foreign\]\], with two brackets"),
+        ('reserved = ["0x200-0x100"]', r"reserved: '0x200-0x100' ends before it begins; write '0x100-0x200'"),
+        ('reserved = ["0x100-0x1FFF"]', r"reserved: '0x100-0x1FFF' mixes identifiers of 11 bits"),
+        ('reserved = ["0x800"]', r"reserved: '0x800' is too large; identifiers of 11 bits end at 0x7ff"),
+        ('reserved = ["speed"]', r"reserved: 'speed' is no identifier; write for example '0x100'"),
+    ],
+)
+def test_messages_say_what_to_write(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        parse_system(f"[bus]\nbitrate = 500_000\n{text}\n")
+
+
+def test_a_plan_without_channels_warns() -> None:
+    (warning,) = plan(parse_system("[bus]\nbitrate = 500_000\n", "empty.toml")).warnings
+    assert warning == "empty.toml: there are no channels to plan; write a [[channel]] table for every publisher"

@@ -1,13 +1,18 @@
 """Promises of the analysis against real nodes on the simulated bus, for random systems and random errors."""
 
+import random
 from math import sqrt
 
+import msgspec
 import pytest
 
+from bench.admission import heavy_system
 from genus.can import PATTERNS, Outcome, Pattern, PreparedSystem, Scenario, simulate
-from genus.can._plan import Plan, parse_system
+from genus.can._plan import Plan, System, parse_system, plan
+from genus.can._plan.system import ForeignFrame
 from genus.can._sim.faults import ExactErrors, FrameErrors
 from genus.testing._systems import random_system
+from tests.can.worst_case import find_worst_case
 
 SECONDS = 0.3
 
@@ -75,6 +80,80 @@ def test_random_systems_keep_their_promises_with_real_clocks(seed: int) -> None:
     """Clocks are off, drift and are synchronised; slots are wide enough for the precision that is reached."""
     prepared = PreparedSystem.of(random_system(seed, bitrate=1_000_000))
     check(simulate(Scenario(prepared=prepared, seed=seed, duration=1.0)), prepared.plan)
+
+
+# -- near full load, and with foreign frames -------------------------------------------------------------------------
+
+
+def foreign_system(seed: int, load: float | None = None) -> System:
+    """A random system with frames of other makers, of any priority: before, between and after those of Genus."""
+    rng = random.Random(f"foreign {seed}")
+    system = random_system(seed, load=load or rng.uniform(0.05, 0.3))
+    frames = []
+    for number in range(rng.randint(1, 12)):
+        extended = rng.random() < 0.5
+        band = rng.choice((0, rng.randint(1, 20), rng.randint(1, 250), 252))
+        first = band << 21 | rng.choice((0, number + 1)) if extended else min(band << 3 | number % 8, 0x7FF)
+        period = rng.randint(10, 100) * 1_000_000 * (1_000_000 // system.bus.timing.bitrate)
+        jitter = rng.choice((0, rng.randint(0, period)))
+        name, size = f"foreign {number}", rng.randint(0, 8)
+        frames.append(
+            ForeignFrame(
+                name=name, first=first, last=first, extended=extended, size=size, period_ns=period, jitter_ns=jitter
+            )
+        )
+    return msgspec.structs.replace(system, foreign=tuple({frame.text: frame for frame in frames}.values()))
+
+
+def check_worst_case(system: System, seed: int, runs: int) -> bool:
+    """No channel of a plan takes longer than its verdict says if it is admitted; returns whether all are."""
+    found = plan(system, with_advice=False)
+    if system.soft:
+        worst = find_worst_case(system, found.calendar, seed, runs)
+        for verdict in found.verdicts:
+            if verdict.ok:
+                assert verdict.response_ns is not None
+                response = worst.responses.get(verdict.channel, 0)
+                assert response <= verdict.response_ns, (seed, verdict, response)
+    return found.ok
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_admitted_channel_near_full_load_is_late_in_a_search_for_the_worst_case(seed: int) -> None:
+    check_worst_case(heavy_system(seed), seed, runs=24)
+
+
+def test_foreign_frames_delay_no_admitted_channel_more_than_its_plan_says() -> None:
+    admitted = sum(check_worst_case(foreign_system(seed), seed, runs=12) for seed in range(12))
+    assert admitted >= 3
+
+
+@pytest.mark.slow
+def test_no_admitted_channel_of_3000_systems_is_late_in_a_search_for_the_worst_case() -> None:
+    """Of every load, with and without foreign frames."""
+    admitted = 0
+    for seed in range(1000):
+        admitted += check_worst_case(random_system(seed), seed, runs=36)
+        admitted += check_worst_case(random_system(seed, load=random.Random(seed).uniform(0.4, 0.9)), seed, runs=36)
+        admitted += check_worst_case(foreign_system(seed), seed, runs=36)
+    assert admitted > 500
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nodes_keep_every_promise_among_foreign_frames(seed: int) -> None:
+    prepared = PreparedSystem.of(foreign_system(seed))
+    check(worst(prepared, "periodic", seed), prepared.plan)
+
+
+@pytest.mark.slow
+def test_nodes_of_100_systems_keep_every_promise_among_foreign_frames() -> None:
+    admitted = 0
+    for seed in range(100):
+        prepared = PreparedSystem.of(foreign_system(seed))
+        admitted += prepared.plan.ok
+        for pattern in PATTERNS:
+            check(worst(prepared, pattern, seed), prepared.plan)
+    assert admitted > 20
 
 
 # -- loss under random errors ----------------------------------------------------------------------------------------

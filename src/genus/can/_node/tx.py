@@ -91,7 +91,10 @@ class Transmitter:
                 raise BusError(f"{channel.name} has no largest size (text, bytes); a hard channel needs one")
             self._check_times(channel, slot)
             if channel.frames > slot.frames:
-                raise BusError(f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}")
+                raise BusError(
+                    f"{channel.name} needs {channel.frames} frames; its slot has room for {slot.frames}. Plan again: "
+                    "`genus can plan` names an attribute that makes it longer"
+                )
 
     def _check_times(self, channel: TxChannel, slot: Slot) -> None:
         """BusError if as many frames as are planned take longer than was planned; a calendar names no bit rates."""

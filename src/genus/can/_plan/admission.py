@@ -7,7 +7,7 @@ import msgspec
 
 from genus.can._plan.advice import Advice, advise_bus, advise_channel, candidate_placements
 from genus.can._plan.calendar import Calendar, Slot, most_errors
-from genus.can._plan.foreign import Collision, describe_winners, find_collisions, winning_frames
+from genus.can._plan.foreign import Collision, describe_unbounded, find_collisions, unbounded_winners
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.slot_placement import Placement
 from genus.can._plan.system import ChannelSpec, QosName, System
@@ -153,14 +153,14 @@ def _judge(system: System, placement: Placement) -> Plan:
         _refuse_slot(system, channel) if channel.name in placement.left else _verdict(times, channel)
         for channel in system.channels
     )
-    if winners := winning_frames(system):
-        verdicts = tuple(_refuse_hard(verdict, describe_winners(winners)) for verdict in verdicts)
+    if winners := unbounded_winners(system):
+        verdicts = tuple(_refuse_hard(verdict, describe_unbounded(winners)) for verdict in verdicts)
     load = BusLoad((_hard_share(system), *_other_shares(system, times)))
     return Plan(system, placement.calendar, verdicts, load, times.middleware_response_ns)
 
 
 def _refuse_slot(system: System, channel: ChannelSpec) -> Verdict:
-    length_ns = Slot.of(channel, system.bus).length_ns
+    length_ns = Slot.of(channel, system.bus, system.foreign).length_ns
     reason = f"no room for a slot of {format_bound(length_ns)} every {format_bound(channel.period_ns)}"
     if (reserved := _hard_share(system).reserved) > 1:
         reason += f"; all slots together would take {reserved:.0%} of the bus"
@@ -195,7 +195,7 @@ def _verdict(times: ResponseTimes, channel: ChannelSpec) -> Verdict:
 
 
 def _hard_share(system: System) -> LoadShare:
-    slots = [Slot.of(channel, system.bus) for channel in system.hard]
+    slots = [Slot.of(channel, system.bus, system.foreign) for channel in system.hard]
     return LoadShare(
         "hard",
         sum(slot.used_ns / slot.period_ns for slot in slots),
@@ -247,9 +247,9 @@ def _doubtful_omissions(system: System) -> Iterator[str]:
 
 
 def _with_advice(found: Plan) -> Plan:
-    """Look for changes that help; none helps hard channels while frames of other makers win over them."""
+    """Look for changes that help; none helps hard channels while frames win over them without bound."""
     system = found.system
-    is_won = bool(winning_frames(system))
+    is_won = bool(unbounded_winners(system))
     advice = {
         verdict.channel: advise_channel(system, system.channel(verdict.channel), verdict.response_ns)
         for verdict in found.refused[:MAX_ADVISED]

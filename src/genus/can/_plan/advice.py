@@ -26,16 +26,20 @@ class Advice(msgspec.Struct, frozen=True):
     """One change that helps: a key of a channel, or of the bus if `channel` is None, and its new value.
 
     Times are in nanoseconds. The key `load` means all times between soft and other events; its value is the percentage
-    by which they must be longer. `text` says the change in words.
+    by which they must be longer. The key `attribute` means to publish without an optional attribute, which is named;
+    its value is how many channels are shorter then. `text` says the change in words.
     """
 
-    key: Literal["omissions", "size", "period", "deadline", "bitrate", "data_bitrate", "load"]
+    key: Literal["omissions", "size", "period", "deadline", "bitrate", "data_bitrate", "load", "attribute"]
     value: int
     text: str
     channel: str | None = None
+    attribute: str | None = None
 
     def apply(self, system: System) -> System:
         """The system with this change."""
+        if self.attribute is not None:
+            return _leave_out(system, self.attribute)
         if self.channel is not None:
             field = {"period": "period_ns", "deadline": "deadline_ns"}.get(self.key, self.key)
             return system.with_channel(self.channel, **{field: self.value})
@@ -54,7 +58,7 @@ def candidate_placements(system: System) -> Iterator[Placement]:
 def advise_channel(system: System, channel: ChannelSpec, response_ns: int | None) -> tuple[Advice, ...]:
     """Changes of a channel, each of which is enough to admit it."""
     options = [_deadline(system, channel, response_ns), _omissions(system, channel)]
-    options += [_size(system, channel), _period(system, channel)]
+    options += [_attribute(system, channel), _size(system, channel), _period(system, channel)]
     return tuple(option for option in options if option is not None)
 
 
@@ -106,6 +110,28 @@ def _omissions(system: System, channel: ChannelSpec) -> Advice | None:
         if _helps(system, advice):
             return advice
     return None
+
+
+def _attribute(system: System, channel: ChannelSpec) -> Advice | None:
+    """The newest attribute without which it fits: events of this channel are shorter then, or those of others."""
+    for attribute, sizes in system.sizes_without.items():
+        changes = ", ".join(_describe_size(system, name, size) for name, size in sizes.items())
+        advice = Advice("attribute", len(sizes), f"without {attribute}: {changes}", channel.name, attribute)
+        if _helps(system, advice):
+            return advice
+    return None
+
+
+def _leave_out(system: System, attribute: str) -> System:
+    for name, size in system.sizes_without[attribute].items():
+        system = system.with_channel(name, size=size)
+    return system
+
+
+def _describe_size(system: System, name: str, size: int) -> str:
+    channel, shorter = system.channel(name), system.with_channel(name, size=size).channel(name)
+    frames = f"{shorter.frames} frame{'s' if shorter.frames > 1 else ''}"
+    return f"{name} takes {size} bytes in {frames} instead of {channel.size} in {channel.frames}"
 
 
 def _size(system: System, channel: ChannelSpec) -> Advice | None:

@@ -8,13 +8,15 @@ and the time at which the event is delivered:
     |<- wait = C_low + E ->|<- each frame: (o + 1) C + o E ->|<- gap ->|
 
 A sender that is error passive is suspended for 8 bits after each of its frames, in which another station may begin one.
-`suspensions` says how often that can happen in a slot; each time takes C_low + E more (`others_ns`).
+`suspensions` says how often that can happen in a slot; each time takes C_low + E more (`others_ns`). Frames of other
+makers that win over the slot's are counted there too, each with as many failures: as often as they can come from the
+latest ready time until the last frame ends, which is the critical instant of fixed priorities.
 
 Two slots of periods T and T' never overlap if they do not within the greatest common divisor of T and T'; so slots can
 be compared in pairs, however long the cycle is.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from math import gcd, lcm
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from genus.can._plan.system import BusSpec, ChannelSpec, ErrorPassivePolicy
+from genus.can._plan.system import BusSpec, ChannelSpec, ErrorPassivePolicy, ForeignFrame
 from genus.can._wire.confinement import PASSIVE_ABOVE, TEC_PER_FAILURE, WARNING_FROM
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.errors import PlanError
@@ -90,20 +92,23 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     used_ns: int
     """The bus time of an event if no frame fails."""
     others_ns: int = 0
-    """Time for frames that other stations begin between its own, while its sender is suspended."""
+    """Time for frames that other stations send between its own: while its sender is suspended, or because they win."""
     error_passive: ErrorPassivePolicy = "stop"
     """Whether its promise stops before its sender is error passive, or the slot is long enough for one that is."""
     sporadic: bool = False
     """Whether it may stay empty."""
 
     @classmethod
-    def of(cls, channel: ChannelSpec, bus: BusSpec, offset_ns: int = 0) -> Self:
-        """The slot that a channel needs on a bus; it does not depend on other traffic."""
+    def of(
+        cls, channel: ChannelSpec, bus: BusSpec, foreign: Sequence[ForeignFrame] = (), *, offset_ns: int = 0
+    ) -> Self:
+        """The slot that a channel needs on a bus; of other traffic it depends on foreign frames that win over it."""
         blocked_ns = bus.longest_frame_ns + bus.error_ns
         attempts = sum((channel.omissions + 1) * time + channel.omissions * bus.error_ns for time in channel.times)
         suspended = suspensions(channel.omissions, channel.frames, bus.error_passive)
         at_start = 1 if bus.error_passive == "plan" else 0
         wait_ns, others_ns = (1 + at_start) * blocked_ns, (suspended - at_start) * blocked_ns
+        others_ns += _winning_ns(channel, bus, foreign, wait_ns + attempts + others_ns)
         return cls(
             channel=channel.name,
             event=channel.event,
@@ -122,11 +127,6 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             error_passive=bus.error_passive,
             sporadic=channel.sporadic,
         )
-
-    @property
-    def latest_start_ns(self) -> int:
-        """The latest offset at which its first frame starts."""
-        return self.offset_ns + self.wait_ns
 
     @property
     def attempts_ns(self) -> int:
@@ -164,6 +164,27 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return apart < self.length_ns or apart + other.length_ns > common
 
 
+def _winning_ns(channel: ChannelSpec, bus: BusSpec, foreign: Sequence[ForeignFrame], alone_ns: int) -> int:
+    """The bus time of the foreign frames that win over a channel in its slot; if they never end, more than a period."""
+    winners = [
+        (
+            frame.jitter_ns,
+            frame.period_ns,
+            (channel.omissions + 1) * frame.time_ns(bus) + channel.omissions * bus.error_ns,
+        )
+        for frame in foreign
+        if frame.period_ns is not None and frame.rank < channel.id
+    ]
+    taken_ns = 0
+    while alone_ns + taken_ns <= channel.period_ns:
+        window_ns = alone_ns + taken_ns
+        longer = sum(((window_ns + jitter) // period + 1) * time for jitter, period, time in winners)
+        if longer == taken_ns:
+            break
+        taken_ns = longer
+    return taken_ns
+
+
 class Calendar(msgspec.Struct, frozen=True, dict=True):
     """Slots that never overlap, ordered by offset; they repeat every `cycle_ns`."""
 
@@ -191,14 +212,6 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
         if found is None:
             raise PlanError(f"the calendar has no slot for {channel!r}; plan one with `genus can plan`")
         return found
-
-    def occurrences(self, channel: str, after_ns: int) -> Iterator[Occurrence]:
-        """The occurrences of a channel's slot that start at or after a time of the bus, without end."""
-        slot = self.slot(channel)
-        start, deadline = slot.next_start(after_ns)
-        while True:
-            yield Occurrence(start, deadline)
-            start, deadline = start + slot.period_ns, deadline + slot.period_ns
 
     def starts_in_cycle(self) -> list[tuple[int, Slot]]:
         """The start and slot of all occurrences within one cycle, in order."""

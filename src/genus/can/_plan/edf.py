@@ -1,21 +1,22 @@
 """Worst-case response times of soft events: non-preemptive earliest deadline first with quantised priorities.
 
-A frame competes with P = floor((deadline - now - rest) / level), where `rest` is the bus time its event still needs:
-the event with the earliest latest start is sent first, up to one level. The analysis follows George, Rivierre and Spuri
-(1996), who examine every instant a at which the analysed event can be queued within a busy window, with four additions.
+A frame competes with P = floor((deadline - now - rest) / level), where `rest` is the bus time its event still needs: it
+must start at s = deadline - rest. The winner of an arbitration must start less than q = level + 2 eps after the most
+urgent frame that waits. After George, Rivierre and Spuri (1996), every instant a at which the analysed event X can be
+queued within a busy window is examined, with these additions.
 
-* Quantisation. The winner of an arbitration must start less than q = level + 2 eps after the most urgent event that
-  waits. So an event X can be overtaken by events that are up to q less urgent; and before X is queued, these can be
-  overtaken by events up to 2 q less urgent than X, and so on. Let S_k be the events that must start less than k q after
-  X must, and t_k the last instant before X is sent at which none of S_k waits. Take the first k with t_k = t_(k+1):
-  from then on only events of S_(k+1) are sent, all queued since, and one frame that was on the wire. Each step from t_m
-  to an earlier t_(m+1) needs an event of its own that must start between m q and (m + 1) q after X; the number of such
-  events bounds k.
-* There are few levels: an event that must start more than 249 levels later has the last one. An event that far ahead
-  may overtake others, as if it had to start 249 levels after it was queued.
-* An event that is queued while a frame is on the wire competes once with the priority it had when it was queued. This
-  is like being queued up to one frame (`lag`) later, but with the same deadline.
-* Hard slots and errors take the bus at any time.
+* Let s_X be the latest start of X's last frame, S_k the frames that must start less than k q after it, and t_k the last
+  instant before that frame starts at which neither a frame of S_k nor a hard one waits for the bus. Take the first k
+  with t_k = t_(k+1): after t_k only frames of S_(k+1) are sent, all queued since, besides hard frames and errors.
+* Chains. If t_(m+1) is earlier than t_m, an event waits at t_m that must start between m q and (m + 1) q after X, and
+  it is another one for every m: the number of such events bounds k. Frames that are not of S_1 are sent before t_0,
+  while X is not queued yet: they take no more than a - t_k and two frames.
+* At t_k a frame may be on the wire, whatever it is. What is queued meanwhile competes once with the priority it had
+  when it was queued, so that a frame beyond S_(k+1) can pass. Later arbitrations do not allow that: some frame of S_k
+  has waited for longer.
+* There are few levels: before s_X - 249 levels, X is no more urgent than any event. What is queued until then counts,
+  as if it had to start 249 levels after it was queued; t_k is an instant at which no soft frame waits, if it is so
+  early.
 
 The bound is safe, not tight. It assumes that of a node's events the one with the earliest latest start competes.
 """
@@ -26,31 +27,10 @@ from itertools import pairwise
 
 import msgspec
 
-from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, Interference
+from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
 
 LEVELS = 249
 """How many levels of urgency are distinct from the last one."""
-
-
-class SoftMessage(msgspec.Struct, frozen=True):
-    """A stream of events with a deadline; `length` is the bus time of an event, `last` that of its last frame."""
-
-    name: str
-    length: int
-    period: int
-    deadline: int
-    jitter: int
-    longest_frame: int
-    last: int
-
-    @property
-    def latest(self) -> int:
-        """The latest start of its last frame, from queueing."""
-        return self.deadline - self.last
-
-    def urgency(self, horizon: int) -> int:
-        """The latest start of its first frame, from queueing, as far as priorities distinguish it."""
-        return min(self.deadline - self.length, horizon)
 
 
 class BusConditions(msgspec.Struct, frozen=True):
@@ -58,26 +38,45 @@ class BusConditions(msgspec.Struct, frozen=True):
 
     level: int
     tolerance: int
-    """q: how much less urgent an event can be and still be sent first."""
-    lag: int
+    """q: how much less urgent a frame can be and still be sent first."""
+    blocking: int
     """The duration of the longest frame on the bus."""
-    lower: int
-    """The duration of the longest frame without a deadline."""
-    hard: Interference
+    hard: HardInterference
     """Hard slots, and frames of others that win over soft events."""
     errors: ErrorInterference
     repeated: int = 0
     """The longest frame of others that is repeated before soft events if an error hit it."""
+    rivals: tuple["Rival", ...] = ()
+    """Frames of others with fixed priorities between those of soft events."""
+
+
+class Rival(msgspec.Struct, frozen=True):
+    """Frames of one stream that may be sent before the analysed event: the n-th frame of every event."""
+
+    urgency: int
+    """The latest start, from queueing, as far as priorities distinguish it."""
+    length: int
+    period: int
+    jitter: int
+    owner: int = -1
+    """The position of its message; -1 if it is not of a soft one."""
+
+    def most(self, span: int) -> int:
+        """How many of them can be queued in a span of time, both ends included."""
+        return (span + self.jitter) // self.period + 1 if span >= 0 else 0
 
 
 class SoftAnalysis:
     """The response times of a set of soft messages under the conditions of a bus."""
 
-    def __init__(self, messages: Sequence[SoftMessage], conditions: BusConditions) -> None:
+    def __init__(self, messages: Sequence[Message], conditions: BusConditions) -> None:
         self.messages = messages
         self.conditions = conditions
-        self._urgency = [message.urgency(LEVELS * conditions.level) for message in messages]
-        self._longest = max([conditions.repeated, *(message.longest_frame for message in messages)])
+        self._rivals = [
+            *conditions.rivals,
+            *(rival for owner in range(len(messages)) for rival in self._rivals_of(owner)),
+        ]
+        self._longest = max([conditions.repeated, *(rival.length for rival in self._rivals)])
         self._busy = self._busy_period()
 
     def response_time(self, index: int, limit: int | None = None) -> int | None:
@@ -87,42 +86,50 @@ class SoftAnalysis:
         """
         if self._busy is None:
             return None
-        worst, last = 0, self.messages[index].last
-        for (begin, chain), (end, _) in pairwise([*self._chains(index, self._busy), (self._busy + 1, 0)]):
-            tolerance = (chain + 1) * self.conditions.tolerance
-            for queued in self._instants(index, tolerance, begin, end):
+        message, worst = self.messages[index], 0
+        rivals = [rival for rival in self._rivals if rival.owner != index]
+        for (begin, chain), (end, _) in pairwise([*self._chains(index), (self._busy + 1, 0)]):
+            for queued, later in pairwise(self._instants(message, rivals, chain, begin, end)):
                 if self._busy - queued <= worst:
                     break  # nothing later can be worse
-                worst = max(worst, self._last_start(index, tolerance, queued) - queued)
-                if limit is not None and worst + last > limit:
-                    return worst + last
-        return worst + last
+                worst = max(worst, self._wait(message, rivals, chain, queued, later - 1))
+                if limit is not None and worst + message.last > limit:
+                    return worst + message.last
+        return worst + message.last
+
+    def _rivals_of(self, owner: int) -> Iterator[Rival]:
+        message = self.messages[owner]
+        rest, horizon = message.length, LEVELS * self.conditions.level
+        for length in message.frames:
+            urgency = min(message.deadline - rest, horizon)
+            yield Rival(urgency, length, message.period, message.jitter, owner)
+            rest -= length
 
     def _busy_period(self) -> int | None:
         """The longest time for which soft and hard events can keep the bus busy; None if without bound."""
         conditions = self.conditions
-        rate = sum(message.length / message.period for message in self.messages)
+        rate = sum(rival.length / rival.period for rival in self._rivals)
         if rate + conditions.hard.rate + conditions.errors.rate(self._longest) >= OVERLOAD:
             return None
-        busy, blocked = 0, max(conditions.lower, self._longest)
+        busy, blocked = 0, conditions.blocking + self._longest
         while True:
-            work = sum(((busy + m.jitter + conditions.lag) // m.period + 1) * m.length for m in self.messages)
+            work = sum(rival.most(busy) * rival.length for rival in self._rivals)
             longer = blocked + work + conditions.hard.within(busy) + conditions.errors.within(busy, self._longest)
             if longer == busy:
                 return busy
             busy = longer
-            if busy > LONGEST_BUSY_NS:
+            if busy > LONGEST_BUSY_NS // 10:  # every instant of it is examined, which takes too long
                 return None
 
-    def _chains(self, index: int, busy: int) -> Iterator[tuple[int, int]]:
-        """Pairs of an instant and the longest chain of overtaking events from that instant on, both ascending."""
-        conditions, latest = self.conditions, self.messages[index].latest
-        known, length = -conditions.lag, 0
-        others = [other for other in range(len(self.messages)) if other != index]
-        everything = busy + max(self._urgency) + conditions.lag
-        while others and (reach := (length + 1) * conditions.tolerance) <= everything:
+    def _chains(self, index: int) -> Iterator[tuple[int, int]]:
+        """Pairs of an instant and the longest chain of events from that instant on, both ascending."""
+        assert self._busy is not None
+        others = [message for place, message in enumerate(self.messages) if place != index]
+        known, length, latest = 0, 0, self.messages[index].latest
+        everything = self._busy + max(message.deadline for message in self.messages)
+        while others and (reach := (length + 1) * self.conditions.tolerance) <= everything:
             needed = self._first_with(length + 1, reach, latest, others)
-            if needed is None or max(needed, known) > busy:
+            if needed is None or max(needed, known) > self._busy:
                 break
             if needed > known:
                 yield known, length
@@ -130,59 +137,74 @@ class SoftAnalysis:
             length += 1
         yield known, length
 
-    def _first_with(self, count: int, reach: int, latest: int, others: Sequence[int]) -> int | None:
+    def _first_with(self, count: int, reach: int, latest: int, others: Sequence[Message]) -> int | None:
         """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
-        offers = sorted((self._urgency[other] - latest - reach - self.conditions.lag, other) for other in others)
-        for instant, other in offers:
-            message = self.messages[other]
-            count -= (reach + message.jitter) // message.period + 1
+        horizon = LEVELS * self.conditions.level
+        offers = [(min(each.deadline - each.length, horizon) - latest - reach, each) for each in others]
+        for instant, message in sorted(offers, key=lambda offer: offer[0]):
+            count -= (reach + message.length - message.last + message.jitter) // message.period + 1
             if count <= 0:
                 return instant
         return None
 
-    def _instants(self, index: int, tolerance: int, begin: int, end: int) -> Iterator[int]:
-        """The instants in [begin, end) at which the interference increases, in order."""
-        message, lag = self.messages[index], self.conditions.lag
-        reach = message.latest + tolerance + lag
-        series = [_shifted_multiples(message.period, message.jitter + lag, begin, end)]
-        for other, urgency in zip(self.messages, self._urgency, strict=True):
-            if other is not message:
-                series.append(_shifted_multiples(other.period, reach - urgency + other.jitter, begin, end))
-        yield begin
+    def _instants(self, message: Message, rivals: Sequence[Rival], chain: int, begin: int, end: int) -> Iterator[int]:
+        """The instants from `begin` to `end`, both included, at which the interference increases, in order."""
+        series = [range(begin + -(begin + message.jitter) % message.period, end, message.period)]
+        for rival in rivals:
+            for reach in {1, chain + 1}:
+                shift = message.latest + reach * self.conditions.tolerance - rival.urgency + rival.jitter
+                series.append(range(begin + -(begin + shift) % rival.period, end, rival.period))
         last = begin
-        for instant in merge(*series):
+        yield begin
+        for instant in merge(*series, (end,)):
             if instant > last:
                 yield instant
                 last = instant
 
-    def _last_start(self, index: int, tolerance: int, queued: int) -> int:
-        """The start of the last frame of an event that is queued at an instant, from the start of the window."""
-        message, lag = self.messages[index], self.conditions.lag
-        reach = queued + message.latest + tolerance
-        known = ((queued + message.jitter + lag) // message.period + 1) * message.length - message.last
-        known += self._blocking(queued + message.latest + self.conditions.tolerance)
-        rivals = []
-        for other, urgency in zip(self.messages, self._urgency, strict=True):
-            shift = other.jitter + lag
-            if other is not message and reach - urgency + lag >= 0:
-                rivals.append((shift, other.period, other.length, (reach - urgency + shift) // other.period + 1))
-        hard, errors, longest = self.conditions.hard, self.conditions.errors, self._longest
+    def _wait(self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int) -> int:
+        """The longest time until the last frame starts of an event that is queued at an instant from `first` to `last`.
+
+        Between these, other frames count as often; only the time increases that a chain can take before the event is
+        queued. So the worst instant is the one at which that time is just enough.
+        """
+        conditions = self.conditions
+        due = first + message.latest + conditions.tolerance
+        further = due + chain * conditions.tolerance
+        own = ((first + message.jitter) // message.period + 1) * message.length - message.last
+        known = own + conditions.blocking + self._passing(rivals, further)
+        counts = [
+            (rival.jitter, rival.period, rival.length, near, rival.most(further - rival.urgency))
+            for rival in rivals
+            if (near := rival.most(due - rival.urgency)) or rival.urgency <= further
+        ]
+        hard, errors, longest = conditions.hard, conditions.errors, self._longest
+        head_start = conditions.blocking + longest
         waits = known
         while True:
-            longer = known + hard.within(waits) + errors.within(waits + message.last, longest)
-            for shift, period, length, most in rivals:
-                events = (waits + shift) // period + 1
-                longer += length * (events if events < most else most)
+            work = chained = 0
+            for jitter, period, length, near, most in counts:
+                events = (waits + jitter) // period + 1
+                if events > near:
+                    work += length * near
+                    chained += length * ((events if events < most else most) - near)
+                else:
+                    work += length * events
+            longer = known + work + hard.within(waits) + errors.within(waits + message.last, longest)
+            longer += min(chained, last + head_start)
             if longer == waits:
-                return waits
+                return waits - min(max(first, chained - head_start), last)
             waits = longer
 
-    def _blocking(self, threshold: int) -> int:
-        """The longest frame that can be on the wire although it is less urgent than all events that count."""
-        pairs = zip(self.messages, self._urgency, strict=True)
-        return max([self.conditions.lower, *(message.longest_frame for message, at in pairs if at >= threshold)])
-
-
-def _shifted_multiples(period: int, shift: int, begin: int, end: int) -> range:
-    """The instants in [begin, end) at which instant + shift is a multiple of a period."""
-    return range(begin + -(begin + shift) % period, end, period)
+    def _passing(self, rivals: Sequence[Rival], due: int) -> int:
+        """The longest frame that can pass one that was queued while another was on the wire, though it is due later."""
+        assert self._busy is not None
+        span, longest = self.conditions.blocking, 0
+        for rival in rivals:
+            spare = rival.urgency - due
+            if spare > 0:  # it has waited since before the window, no longer than the bus can be busy
+                may_pass = spare <= span + self._busy
+            else:
+                may_pass = spare >= -span and rival.most(span - spare) > rival.most(-spare)
+            if may_pass and rival.length > longest:
+                longest = rival.length
+        return longest

@@ -13,61 +13,16 @@ events and those without a deadline. Configuration and binding are not counted: 
 no bound.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference
+from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
 from genus.can._plan.system import System
 from genus.can._wire.frame import BROKER_NODE, CLASSIC_BYTES, Identifier, Priority, ProtocolEtag
 
 NO_HARD = HardInterference((), 0)
 NO_ERRORS = ErrorInterference(None, 0)
-
-
-class Message(msgspec.Struct, frozen=True):
-    """A stream of events; a smaller `rank` is a higher priority, and `length` is the bus time of an event.
-
-    For events of several frames, `longest_frame` and `last_frame` are the durations of these frames.
-    """
-
-    name: str
-    rank: float
-    length: int
-    period: int
-    jitter: int = 0
-    longest_frame: int = 0
-    last_frame: int = 0
-
-    @property
-    def blocking(self) -> int:
-        """How long it can delay a message of higher priority."""
-        return self.longest_frame or self.length
-
-    @property
-    def last(self) -> int:
-        """The last part of an event, after whose start nothing delays it."""
-        return self.last_frame or self.length
-
-    def work(self, window: int) -> int:
-        """The most bus time of the events that are queued in a window, both ends included."""
-        return ((window + self.jitter) // self.period + 1) * self.length
-
-
-def response_times(
-    messages: Iterable[Message], hard: HardInterference = NO_HARD, errors: ErrorInterference = NO_ERRORS
-) -> dict[str, int | None]:
-    """The response time of every message; None if it has no bound.
-
-    >>> table = [("A", 2_500), ("B", 3_500), ("C", 3_500)]  # the example of Davis et al., in microseconds
-    >>> response_times(Message(name, rank, 1_000, period) for rank, (name, period) in enumerate(table))
-    {'A': 2000, 'B': 3000, 'C': 3500}
-    """
-    everything = sorted(messages, key=lambda message: message.rank)
-    return {
-        message.name: response_time(message, everything[:index], everything[index + 1 :], hard, errors)
-        for index, message in enumerate(everything)
-    }
 
 
 def response_time(
@@ -134,15 +89,8 @@ class _Competition(msgspec.Struct, frozen=True):
 
 def foreign_messages(system: System) -> list[Message]:
     """The messages of other makers in a system, as far as it is known how often they come."""
-    worst_case_ns = system.bus.timing.worst_case_ns
     return [
-        Message(
-            frame.name,
-            frame.rank,
-            worst_case_ns(frame.size, fd=frame.fd, extended=frame.extended),
-            frame.period_ns,
-            frame.jitter_ns,
-        )
+        Message(frame.name, frame.rank, (frame.time_ns(system.bus),), frame.period_ns, frame.jitter_ns)
         for frame in system.foreign
         if frame.period_ns is not None
     ]
@@ -160,7 +108,7 @@ def middleware_messages(system: System) -> list[Message]:
     if not system.bus.middleware:
         return []
     length = system.bus.timing.worst_case_ns(CLASSIC_BYTES)
-    return [Message(name, rank, length, period) for name, rank, period in _streams(system)]
+    return [Message(name, rank, (length,), period) for name, rank, period in _streams(system)]
 
 
 def _streams(system: System) -> Iterator[tuple[str, int, int]]:

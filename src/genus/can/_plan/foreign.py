@@ -1,9 +1,9 @@
 """Frames of other makers on a planned bus: identifiers that Genus must not use, and the bus time they take.
 
 Frames of two senders must never have the same identifier, so each identifier that a channel or the middleware may have
-is compared with those of the others. Their frames also compete for the bus: one with a smaller identifier than a soft
-event may have is sent first, any other delays an event by one frame at most. A frame of 11 bits wins over those of 29
-bits with the same leading bits.
+is compared with those of the others. Their frames also compete for the bus: slots have time for those that win over a
+hard frame; one that can win over a soft event counts as long as it can; any other delays an event by one frame at most.
+A frame of 11 bits wins over those of 29 bits with the same leading bits.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -117,16 +117,17 @@ def _advise_number(system: System, part: _Identifiers) -> str:
     return "no number of its node avoids that: change the foreign identifier, or the channel's class"
 
 
-def winning_frames(system: System) -> list[ForeignFrame]:
-    """The frames of others that win over a hard frame; a slot has no room for them."""
+def unbounded_winners(system: System) -> list[ForeignFrame]:
+    """The frames of others that win over a hard frame, and of which it is not known how often they come."""
     last = max((channel.id for channel in system.hard), default=-1)
-    return [frame for frame in system.foreign if frame.rank < last]
+    return [frame for frame in system.foreign if frame.rank < last and frame.period_ns is None]
 
 
-def describe_winners(winners: Sequence[ForeignFrame]) -> str:
+def describe_unbounded(winners: Sequence[ForeignFrame]) -> str:
     """Why hard channels are refused, and what to change."""
     names = ", ".join(frame.name for frame in winners[:3]) + (" and others" if len(winners) > 3 else "")
     return (
-        f"{names} can win over a hard frame, whose slot has no time for that; give foreign frames identifiers "
-        f"from {1 << PRIORITY_SHIFT:#010x} on, or 11-bit ones from 0x008 on"
+        f"{names} can win over a hard frame, and it is not known how often: write the shortest time between two frames "
+        f"(period of [[foreign]], foreign_interval of [bus]), or use identifiers from {1 << PRIORITY_SHIFT:#010x} on, "
+        "or 11-bit ones from 0x008 on"
     )

@@ -89,7 +89,7 @@ def _parts_of(message: "MessageLayout", file: str, interval_ns: int | None) -> F
 def _read_foreign(root: TomlTable) -> Iterator[ForeignFrame]:
     tables = root.entries.get("foreign", [])
     if not isinstance(tables, list):
-        root.refuse("foreign", "must be a list of tables; write [[foreign]]")
+        root.refuse("[foreign]", "is a single table; write [[foreign]], with two brackets, for every frame")
     for number, entries in enumerate(tables, 1):
         table = TomlTable(f"{root.location}: [[foreign]] {number}", entries, _KEYS)
         table.require("id")
@@ -109,7 +109,7 @@ def _identifiers(table: TomlTable, key: str, text: str) -> dict[str, Any]:
     try:
         first, last, extended = parse_identifiers(text)
     except PlanError as problem:
-        table.refuse(key, f"has {problem}")
+        raise PlanError(f"{table.location}: {key}: {problem}") from None
     return {"first": first, "last": last, "extended": extended}
 
 
@@ -130,8 +130,13 @@ def parse_identifiers(text: str) -> tuple[int, int, bool]:
         raise PlanError(
             f"{text!r} is no identifier; write for example '0x100', '0x18FEF100' or '0x100-0x1FF'"
         ) from None
-    if long != also_long or high < low or high > (ID_MASK if long else STANDARD_ID_MASK):
-        raise PlanError(f"{text!r} is no range of identifiers of 11 bits (up to 0x7FF) or of 29 (up to 0x1FFFFFFF)")
+    bits, most = (29, ID_MASK) if long else (11, STANDARD_ID_MASK)
+    if long != also_long:
+        raise PlanError(f"{text!r} mixes identifiers of 11 bits (up to three digits) and 29; write both ends alike")
+    if high > most:
+        raise PlanError(f"{text!r} is too large; identifiers of {bits} bits end at {most:#x}")
+    if high < low:
+        raise PlanError(f"{text!r} ends before it begins; write '{last}-{first}'")
     return low, high, long
 
 

@@ -1,4 +1,4 @@
-"""Interference with soft and other traffic: the bus time that hard slots and errors can take in a window of time.
+"""Streams of events, and what interferes with them: the bus time that hard slots and errors can take in a window.
 
 Both are functions of the window's length, and give the maximum over all windows of that length.
 """
@@ -6,25 +6,68 @@ Both are functions of the window's length, and give the maximum over all windows
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Protocol
 
 import msgspec
 
 from genus.can._plan.calendar import Calendar
 
 
+class Message(msgspec.Struct, frozen=True):
+    """A stream of events; a smaller `rank` is a higher priority, `frames` are the durations of an event's frames."""
+
+    name: str
+    rank: float
+    frames: tuple[int, ...]
+    period: int
+    """The least time between two events, apart from jitter."""
+    jitter: int = 0
+    deadline: int = 0
+
+    @property
+    def length(self) -> int:
+        """The bus time of an event."""
+        return sum(self.frames)
+
+    @property
+    def blocking(self) -> int:
+        """How long it can delay a message of higher priority."""
+        return max(self.frames)
+
+    @property
+    def last(self) -> int:
+        """The duration of its last frame, after whose start nothing delays it."""
+        return self.frames[-1]
+
+    @property
+    def latest(self) -> int:
+        """The latest start of its last frame, from queueing."""
+        return self.deadline - self.last
+
+    def most(self, window: int) -> int:
+        """How many of its events can be queued in a window, both ends included."""
+        return (window + self.jitter) // self.period + 1
+
+    def work(self, window: int) -> int:
+        """The most bus time of the events that are queued in a window, both ends included."""
+        return self.most(window) * self.length
+
+
 class HardInterference:
     """I(t): the most bus time of the hard frames whose slots start in a window of length t.
 
     Every frame is assumed to fail as often as its slot allows. Slots may start up to `shift_ns` earlier or later.
+    Foreign `streams` that win over all soft events are counted too.
 
     >>> hard = HardInterference([(0, 3), (10, 5)], cycle_ns=100)
     >>> [hard.within(window) for window in (9, 10, 90, 200)]
     [5, 8, 8, 21]
     """
 
-    def __init__(self, starts: Sequence[tuple[int, int]], cycle_ns: int, shift_ns: int = 0) -> None:
+    def __init__(
+        self, starts: Sequence[tuple[int, int]], cycle_ns: int, shift_ns: int = 0, streams: Sequence[Message] = ()
+    ) -> None:
         self._starts = sorted(starts)
+        self._streams = streams
         self._cycle_ns = cycle_ns
         self._slack_ns = 2 * shift_ns
         self._known_ns = -1
@@ -32,24 +75,26 @@ class HardInterference:
         self._sums: list[int] = []
 
     @classmethod
-    def of(cls, calendar: Calendar, shift_ns: int) -> "HardInterference":
+    def of(cls, calendar: Calendar, shift_ns: int, streams: Sequence[Message] = ()) -> "HardInterference":
         """The interference of a calendar, if clocks differ from the time of the bus by up to `shift_ns`."""
         starts = [(start, slot.busy_ns) for start, slot in calendar.starts_in_cycle()]
-        return cls(starts, calendar.cycle_ns, shift_ns)
+        return cls(starts, calendar.cycle_ns, shift_ns, streams)
 
     @property
     def rate(self) -> float:
         """The share of the bus in the long run."""
-        return sum(cost for _, cost in self._starts) / self._cycle_ns if self._starts else 0.0
+        slots = sum(cost for _, cost in self._starts) / self._cycle_ns if self._starts else 0.0
+        return slots + sum(stream.length / stream.period for stream in self._streams)
 
     def within(self, window_ns: int) -> int:
         """The most bus time in any window of a length, both ends included."""
+        others_ns = sum(stream.work(window_ns) for stream in self._streams) if self._streams else 0
         if not self._starts:
-            return 0
+            return others_ns
         window_ns += self._slack_ns
         if window_ns > self._known_ns:
             self._extend(2 * window_ns)
-        return self._sums[bisect_right(self._lengths, window_ns) - 1]
+        return others_ns + self._sums[bisect_right(self._lengths, window_ns) - 1]
 
     def _extend(self, horizon_ns: int) -> None:
         """Compute all steps up to a length; a window with the most bus time starts with a slot."""
@@ -75,48 +120,6 @@ class HardInterference:
             if start + rounds * self._cycle_ns > until_ns:
                 return
             yield start + rounds * self._cycle_ns, cost
-
-
-class Interference(Protocol):
-    """Traffic that is sent before soft events."""
-
-    @property
-    def rate(self) -> float:
-        """The share of the bus in the long run."""
-
-    def within(self, window_ns: int) -> int:
-        """The most bus time in any window of a length, both ends included."""
-
-
-class Stream(Protocol):
-    """Frames that come again and again."""
-
-    @property
-    def length(self) -> int:
-        """The bus time of one."""
-
-    @property
-    def period(self) -> int:
-        """The least time between two, apart from jitter."""
-
-    def work(self, window: int) -> int:
-        """The most bus time of those that are queued in a window, both ends included."""
-
-
-class JointInterference(msgspec.Struct, frozen=True):
-    """The interference of hard slots and of streams of frames that win over soft events."""
-
-    hard: HardInterference
-    streams: Sequence[Stream]
-
-    @property
-    def rate(self) -> float:
-        """The share of the bus in the long run."""
-        return self.hard.rate + sum(each.length / each.period for each in self.streams)
-
-    def within(self, window_ns: int) -> int:
-        """The most bus time in any window of a length, both ends included."""
-        return self.hard.within(window_ns) + sum(each.work(window_ns) for each in self.streams)
 
 
 class ErrorInterference(msgspec.Struct, frozen=True):

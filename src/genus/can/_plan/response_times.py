@@ -3,18 +3,22 @@
 The response times of hard channels follow from the calendar alone. Soft events are delayed by hard ones, errors, each
 other, and one frame of lower priority. The middleware's frames and events without a deadline have fixed priorities
 below all soft events, and are delayed by hard slots, errors and soft events. Frames of other makers have fixed
-priorities too; those that can win over the least urgent soft event are taken to win over all.
+priorities too. One between those of soft events wins over an event only while that has enough time left; it may have
+been queued before the event's window, for as long as it can wait, because less urgent events win over it meanwhile.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from genus.can._plan.calendar import Calendar
-from genus.can._plan.edf import BusConditions, SoftAnalysis, SoftMessage
-from genus.can._plan.fixed_priority import Message, foreign_messages, middleware_messages, response_time
-from genus.can._plan.interference import ErrorInterference, HardInterference, JointInterference
+from genus.can._plan.edf import BusConditions, Rival, SoftAnalysis
+from genus.can._plan.fixed_priority import foreign_messages, middleware_messages, response_time
+from genus.can._plan.interference import LONGEST_BUSY_NS, ErrorInterference, HardInterference, Message
 from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.frame import PRIORITY_SHIFT, Priority
 
+FIRST_SOFT = Priority.SOFT_FIRST << PRIORITY_SHIFT
+"""The smallest identifier of a soft event; a frame with a smaller rank wins over all of them."""
 LAST_SOFT = (Priority.SOFT_LAST + 1 << PRIORITY_SHIFT) - 1
 """The largest identifier of a soft event; a frame with a larger rank loses against all of them."""
 
@@ -75,22 +79,35 @@ class ResponseTimes:
 
     @cached_property
     def _soft(self) -> SoftAnalysis:
-        losing = [message for message in self._foreign if message.rank > LAST_SOFT]
-        lower = max((message.blocking for message in (*self._middleware, *self._fixed_none, *losing)), default=0)
-        return SoftAnalysis([_soft_message(channel) for channel in self.system.soft], self._conditions(lower))
+        return SoftAnalysis(self._fixed_soft, self._conditions())
 
-    def _conditions(self, lower: int) -> BusConditions:
+    def _conditions(self) -> BusConditions:
         bus: BusSpec = self.system.bus
-        winning = [message for message in self._foreign if message.rank <= LAST_SOFT]
+        streams = (*self._middleware, *self._foreign, *map(_message, self.system.channels))
+        blocking = max((message.blocking for message in streams), default=0)
+        winning = [message for message in self._foreign if message.rank < FIRST_SOFT]
         return BusConditions(
             level=bus.level_ns,
             tolerance=bus.level_ns + 2 * bus.precision_ns,
-            lag=bus.longest_frame_ns,
-            lower=lower,
-            hard=JointInterference(self._hard, winning) if winning else self._hard,
+            blocking=blocking,
+            hard=HardInterference.of(self.calendar, bus.precision_ns, winning) if winning else self._hard,
             errors=self._errors,
             repeated=max((message.blocking for message in winning), default=0),
+            rivals=tuple(self._foreign_rivals(blocking)),
         )
+
+    def _foreign_rivals(self, blocking: int) -> Iterator[Rival]:
+        """The frames of others between soft events: from which urgency of an event on they win over it."""
+        among = [message for message in self._foreign if FIRST_SOFT <= message.rank <= LAST_SOFT]
+        others = [*self._fixed_soft, *(message for message in self._foreign if message.rank < FIRST_SOFT)]
+        below = [*self._middleware, *self._fixed_none, *(m for m in self._foreign if m.rank > LAST_SOFT)]
+        for message in among:
+            above = [*others, *(other for other in among if other is not message)]
+            waits = response_time(message, above, below, self._hard, self._errors)
+            level = (int(message.rank + 0.5) >> PRIORITY_SHIFT) - Priority.SOFT_FIRST
+            urgency = max(0, level * self.system.bus.level_ns - blocking)
+            jitter = message.jitter + (LONGEST_BUSY_NS if waits is None else waits)
+            yield Rival(urgency, message.length, message.period, jitter)
 
     @cached_property
     def _fixed_soft(self) -> list[Message]:
@@ -102,25 +119,5 @@ class ResponseTimes:
 
 
 def _message(channel: ChannelSpec) -> Message:
-    return Message(
-        channel.name,
-        channel.id,
-        channel.event_ns,
-        channel.period_ns,
-        channel.jitter_ns,
-        channel.frame_ns,
-        channel.last_ns,
-    )
-
-
-def _soft_message(channel: ChannelSpec) -> SoftMessage:
-    assert channel.deadline_ns is not None
-    return SoftMessage(
-        name=channel.name,
-        length=channel.event_ns,
-        period=channel.period_ns,
-        deadline=channel.deadline_ns,
-        jitter=channel.jitter_ns,
-        longest_frame=channel.frame_ns,
-        last=channel.last_ns,
-    )
+    deadline = channel.deadline_ns or 0
+    return Message(channel.name, channel.id, channel.times, channel.period_ns, channel.jitter_ns, deadline)

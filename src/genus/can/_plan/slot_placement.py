@@ -30,7 +30,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 def placements(system: System) -> Iterator[Placement]:
     """Different placements of the slots of a system, the most promising first; at least one."""
-    slots = [Slot.of(channel, system.bus) for channel in system.hard]
+    slots = [Slot.of(channel, system.bus, system.foreign) for channel in system.hard]
     _check_cycle([slot for slot in slots if slot.length_ns <= slot.period_ns], system)
     seen = set()
     for placement in _attempts(slots):

@@ -124,6 +124,10 @@ class ForeignFrame(msgspec.Struct, frozen=True, kw_only=True):
         """Its priority among 29-bit identifiers: one of 11 bits wins over those with the same leading bits."""
         return self.first if self.extended else (self.first << 18) - 0.5
 
+    def time_ns(self, bus: BusSpec) -> int:
+        """The longest duration of a frame."""
+        return bus.timing.worst_case_ns(self.size, fd=self.fd, extended=self.extended)
+
     @property
     def text(self) -> str:
         """The identifiers as a system file has them."""
@@ -231,6 +235,8 @@ class System(msgspec.Struct, frozen=True):
     """The frames of other makers on the bus, and reserved identifiers."""
     types: str | None = None
     """The module of the event types as the file names it."""
+    sizes_without: Mapping[str, Mapping[str, int]] = {}
+    """By optional attribute, the sizes in bytes of channels whose events would take fewer frames without it."""
 
     @property
     def hard(self) -> tuple[ChannelSpec, ...]:

@@ -95,6 +95,17 @@ class EventTypes:
             table.refuse("size", f"is missing, and {event} has texts, bytes or opaque values of any length")
         return size
 
+    def sizes_without(self, event: str, size: int, carries: Iterable[str] = ()) -> Iterator[tuple[str, int]]:
+        """The sizes without each optional attribute that makes an event of this size longer, the newest first."""
+        codec = self.codec(event)
+        if codec is None or codec.max_size_carrying(carries) != size:
+            return
+        context = {attribute.name for attribute in attributes(Event)} - set(carries)
+        for field in reversed(codec.fields):
+            less = codec.without(field.name).max_size_carrying(carries)
+            if not field.required and field.name not in context and less is not None and less < size:
+                yield field.name, less
+
     def _codec(self, event: str, table: TomlTable) -> PayloadCodec:
         assert self._catalog is not None
         if event not in self._classes:
@@ -183,15 +194,28 @@ def parse_system(text: str, source: str = "system") -> System:
     given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
     nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
+    doubts = _doubtful_subscribers(drafts, given)
+    empty = f"{source}: there are no channels to plan; write a [[channel]] table for every publisher"
     return System(
         bus,
         channels,
         nodes,
         source,
-        warnings=tuple(_doubtful_subscribers(drafts, given)),
+        warnings=tuple(doubts) if channels else (empty,),
         foreign=read_foreign_frames(root, table, Path(source).parent, fd=bus.fd),
         types=table.text("types"),
+        sizes_without=_sizes_without(channels, types, bus),
     )
+
+
+def _sizes_without(channels: Iterable[ChannelSpec], types: EventTypes, bus: BusSpec) -> dict[str, dict[str, int]]:
+    """By optional attribute, the sizes of channels whose events would take fewer frames without it."""
+    found: dict[str, dict[str, int]] = {}
+    for channel in channels:
+        for attribute, size in types.sizes_without(channel.event, channel.size, channel.carries):
+            if len(bus.frame_sizes(size, channel.segmented)) < channel.frames:
+                found.setdefault(attribute, {})[channel.name] = size
+    return found
 
 
 def _read_bus(table: TomlTable) -> BusSpec:
@@ -213,7 +237,7 @@ def _read_bus(table: TomlTable) -> BusSpec:
 def _read_channels(root: TomlTable, types: EventTypes) -> Iterator[_ChannelDraft]:
     tables = root.entries.get("channel", [])
     if not isinstance(tables, list):
-        root.refuse("channel", "must be a list of tables; write [[channel]]")
+        root.refuse("[channel]", "is a single table; write [[channel]], with two brackets, for every channel")
     seen: dict[str, int] = {}
     for number, entries in enumerate(tables, 1):
         table = TomlTable(f"{root.location}: [[channel]] {number}", entries, _CHANNEL_KEYS)
@@ -281,7 +305,12 @@ def _size(table: TomlTable, event: str | None, types: EventTypes) -> int:
         size = table.integer("size", 0, 0, LONGEST_EVENT)
         needed = types.own_size(event, table) if event is not None and types else None
         if needed is not None and size < needed:
-            table.refuse("size", f"is {size}, but a {event} takes up to {needed} bytes; leave it out")
+            assert event is not None
+            grown = (
+                f", and {less} without {name}" for name, less in types.sizes_without(event, needed) if less <= size
+            )
+            why = f"is {size}, but a {event} takes up to {needed} bytes{next(grown, '')}"
+            table.refuse("size", f"{why}; leave out the size, and plan again")
         return size
     if event is None or not types:
         table.refuse("size", "is missing, and there is no event type to take it from ([bus] types, and event)")

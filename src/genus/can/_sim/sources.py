@@ -1,12 +1,12 @@
 """Simple stations without the middleware: sources of prebuilt frames, sinks that count, and the replay of a trace.
 
 A source has a queue in front of one mailbox. The times between its releases are an endless iterator, made by
-`periodic`, `sporadic` or `poisson`.
+`periodic`, `sporadic`, `poisson` or `late_by`.
 """
 
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from itertools import cycle, repeat
+from itertools import count, cycle, repeat
 from random import Random
 
 from genus.can._sim.bus import SimBus
@@ -37,6 +37,16 @@ def sporadic(least_ns: int, mean_ns: int, random: Random) -> Iterator[int]:
 def poisson(mean_ns: int, random: Random) -> Iterator[int]:
     """Gaps distributed exponentially: independent releases."""
     return sporadic(1, max(1, _positive(mean_ns)), random)
+
+
+def late_by(jitter_ns: int, period_ns: int, random: Random) -> Iterator[int]:
+    """The gaps of a periodic release, each of which is late by up to `jitter_ns`, but not later than the next."""
+    _positive(period_ns)
+    before = 0
+    for number in count(1):
+        instant = max(before, number * period_ns + random.randint(0, jitter_ns))
+        yield instant - before
+        before = instant
 
 
 def _positive(gap_ns: int) -> int:

@@ -113,6 +113,19 @@ class PayloadCodec(msgspec.Struct, frozen=True):
         left_out = {attribute.name for attribute in attributes(Event)} - set(context)
         return self.max_size_with(field.name for field in self.fields if field.name not in left_out)
 
+    def without(self, name: str) -> Self:
+        """The codec of the same class in a family without one of its optional attributes; to compare sizes with.
+
+        Presence bits of attributes after it move up, so events can be shorter though their class lacks the attribute.
+        """
+        kept = [field for field in self.fields if field.name != name]
+        numbers = iter(range(len(kept)))
+        fields = (
+            field if field.byte is None else msgspec.structs.replace(field, byte=_presence_bit(next(numbers))[0])
+            for field in kept
+        )
+        return msgspec.structs.replace(self, fields=tuple(fields))
+
     @staticmethod
     def sequence_of(payload: bytes) -> int:
         """The sequence number, 0 to 7, in a payload; 0 for an empty one."""

@@ -10,8 +10,9 @@ import msgspec
 from genus.can._plan import Plan, System, plan
 from genus.can._plan.system import ChannelSpec
 from genus.can._sim.faults import BlockingErrors, Fault
+from genus.can._sim.sources import FrameSource, late_by
 from genus.can._sim.trace import choose_stretch
-from genus.can._wire.frame import FIRST_NODE, LAST_NODE
+from genus.can._wire.frame import FIRST_NODE, LAST_NODE, Frame
 from genus.can._world.outcome import ChannelResult, Outcome
 from genus.can._world.synthetic import Pattern, Rounds, SyntheticProgram, TypedSystem, releases, with_types
 from genus.can._world.world import Clocks, World
@@ -29,6 +30,8 @@ FIRST_SLOT_AFTER = 2 * MILLISECOND
 """Hard slots count from so long after programs began, and until so long before they end."""
 SHOWN_FRAMES = 125
 """The length of a picture, in longest frames."""
+FIRST_FOREIGN = LAST_NODE + 2
+"""The number of the first station that sends frames of other makers."""
 STEP_NS = 10 * MILLISECOND
 STEPS = 200
 
@@ -133,6 +136,7 @@ class ScenarioRun:
         self.world.start_measuring()
         self._begin_hard()
         self._begin_others()
+        self._begin_foreign()
 
     def advance(self) -> Iterator[float]:
         """Run it step by step; each step gives how much is done, up to 1."""
@@ -211,6 +215,16 @@ class ScenarioRun:
                 head_start = self.system.bus.timing.bit_ns if channel is blocker else 0
                 instants = releases(channel, self.scenario.pattern, self.began_ns, rounds, random, head_start)
                 program.publish_at(channel, instants, self.ends_ns)
+
+    def _begin_foreign(self) -> None:
+        """Send the frames of other makers, as often and as late as the plan says, each from a station of its own."""
+        for place, frame in enumerate(self.system.foreign):
+            if frame.period_ns is not None:
+                random = Random(f"{self.scenario.seed}/foreign {frame.name}")
+                sent = Frame(frame.first, random.randbytes(frame.size), frame.fd, frame.extended)
+                gaps = late_by(frame.jitter_ns, frame.period_ns, random)
+                first_ns = self.began_ns + random.randrange(frame.period_ns)
+                FrameSource(self.world.simulation.bus, FIRST_FOREIGN + place, sent, gaps, first_ns=first_ns)
 
     def _drain(self) -> None:
         """Wait for what is being sent, as long as it can be of use."""
