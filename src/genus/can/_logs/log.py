@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from genus._extras import install_command
+from genus.can._logs.blf import read_blf
 from genus.can._logs.by_example import TextReader
 from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, detect, text_reader
 from genus.can._logs.frames import LogBlock, LoggedFrame
@@ -30,16 +30,8 @@ from genus.errors import RecordingError
 Reader: TypeAlias = Callable[[LogFile], Iterator[LogBlock]]
 
 
-def _read_blf(file: LogFile) -> Iterator[LogBlock]:
-    try:
-        from genus.can._logs.blf_columns import read_blf_blocks  # python-can takes long to import
-    except ImportError:
-        raise RecordingError(f"BLF files need python-can: {install_command('can')}") from None
-    return read_blf_blocks(file)
-
-
 BINARY_READERS: Mapping[str, Reader] = MappingProxyType(
-    {"blf": _read_blf, "mf4": read_mf4, "sqlite": read_sqlite, "pcap": read_pcap}
+    {"blf": read_blf, "mf4": read_mf4, "sqlite": read_sqlite, "pcap": read_pcap}
 )
 
 
