@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -87,6 +88,8 @@ _FD_64 = _fields(
     104, channel=("u1", 0), dlc=("u1", 1), valid=("u1", 2), id=("<u4", 4), fd=("<u4", 12), direction=("u1", 34),
     extra=("u1", 35), data=(("u1", FD_BYTES), 40),
 )  # fmt: skip
+_PAYLOADS = (((_MESSAGE, _MESSAGE_2), _CLASSIC), ((_FD_MESSAGE,), _FD), ((_FD_MESSAGE_64,), _FD_64))
+"""The fields of data frames, by the types of their objects."""
 _LEAST_PAYLOADS = {
     _MESSAGE: 16,
     _MESSAGE_2: 16,
@@ -199,16 +202,17 @@ def _frames(file: LogFile, data: Buffer, at: int, start_us: int) -> Iterator[lis
         for row in np.flatnonzero(types == _APP_TEXT).tolist():
             end = objects.begin[row] + header["size"][row]
             names.read(objects.buffer[payload[row] : end].tobytes())
-        found: list[FrameColumns] = []
-        position = done + np.cumsum(is_whole) - 1
-        done += int(is_whole.sum())
-        at_us = _micros(header, start_us)
-        for kinds, fields in (((_MESSAGE, _MESSAGE_2), _CLASSIC), ((_FD_MESSAGE,), _FD), ((_FD_MESSAGE_64,), _FD_64)):
+        is_data, read = is_whole & ~_IS_ERROR[types], list[tuple[Numbers, _Payloads]]()
+        for kinds, fields in _PAYLOADS:
             rows = np.flatnonzero(is_whole & ((types == kinds[0]) | (types == kinds[-1])))
             if len(rows):
-                read = _Payloads.of(fields_at(objects.buffer, payload[rows], fields), header[rows])
-                found += read.frames(file.skipped, objects, at_us[rows], position[rows], names)
-        yield found
+                payloads = _Payloads.of(fields_at(objects.buffer, payload[rows], fields), header[rows])
+                is_data[rows] = ~payloads.is_remote
+                read.append((rows, payloads))
+        position, at_us = done + np.cumsum(is_data) - 1, _micros(header, start_us)
+        done += int(is_data.sum())
+        found = (each.frames(file.skipped, objects, at_us[rows], position[rows], names) for rows, each in read)
+        yield list(chain.from_iterable(found))
 
 
 def _whole_frames(header: npt.NDArray[Any], types: Numbers) -> tuple[Mask, Mask]:

@@ -149,12 +149,3 @@ class LogBlock(NamedTuple):
         """The frames one by one with their positions, in the order of the log."""
         parts = [part.rows() for part in self.frames]
         return parts[0] if len(parts) == 1 else sorted(chain(*parts), key=itemgetter(0))
-
-
-def block_of(logged: Sequence[tuple[int, LoggedFrame]]) -> LogBlock:
-    """A block of frames that were read one by one, each given with its position."""
-    found = LogBlock([], [], Counter())
-    for fd, width in ((False, CLASSIC_BYTES), (True, FD_BYTES)):
-        if chosen := [each for each in logged if each[1].frame.fd == fd]:
-            found.frames.append(FrameColumns.of(chosen, width))
-    return found

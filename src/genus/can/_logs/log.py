@@ -22,7 +22,7 @@ from genus.can._logs.frames import LogBlock, LoggedFrame
 from genus.can._logs.line_fields import KindOfTimes
 from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
 from genus.can._logs.mf4 import read_mf4
-from genus.can._logs.packing import COMPRESSED_ENDINGS
+from genus.can._logs.packing import COMPRESSED_ENDINGS, file_and_member
 from genus.can._logs.pcap import read_pcap
 from genus.can._logs.sqlite_log import read_sqlite
 from genus.errors import RecordingError
@@ -67,7 +67,7 @@ class CanLog:
     @property
     def size(self) -> int:
         """The size of the file in bytes."""
-        return self.path.stat().st_size
+        return file_and_member(self.path)[0].stat().st_size
 
     @property
     def position(self) -> int:
