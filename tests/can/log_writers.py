@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from genus.can import Frame, LoggedFrame
+from genus.can._logs.frames import Direction
 
 START_US = 1_700_006_400_000_000
 DAY_US = 86_400_000_000
@@ -21,6 +22,8 @@ class Writer(NamedTuple):
     resolution_us: int = 1
     keeps: str = "time channel extended fd"
     """Which of these it keeps: a date (`time`), the channel, the kind of identifier, CAN FD."""
+    direction: Callable[[int, LoggedFrame], Direction | None] = lambda number, each: None
+    """The direction that it writes for a frame."""
 
 
 def _spaced(data: bytes, form: str = "02X", between: str = " ") -> str:
@@ -241,6 +244,14 @@ def table(_: int, each: LoggedFrame) -> str:
     return f"{_seconds(each.at_us - START_US, point=',')}\t{name}\t{len(frame.data)}\t{_spaced(frame.data)}"
 
 
+def _rx(_: int, each: LoggedFrame) -> Direction:
+    return "rx"
+
+
+def _asc_direction(number: int, each: LoggedFrame) -> Direction:
+    return "tx" if number % 5 == 0 and not each.frame.fd else "rx"
+
+
 BUSMASTER_HEAD = (
     "***BUSMASTER Ver 3.2.2***\n***PROTOCOL CAN***\n***[START LOGGING SESSION]***\n"
     f"***START DATE AND TIME {_moment(START_US).day}:{_moment(START_US).month}:{_moment(START_US):%Y %H:%M:%S}:000***\n"
@@ -255,26 +266,38 @@ WRITERS: dict[str, Writer] = {
     "candump -t A": Writer("candump", _lines(candump_date)),
     "candump -t d": Writer("candump", candump_deltas, keeps="channel extended fd"),
     "candump": Writer("candump", _lines(candump_none), DAY_US, "channel extended fd"),
-    "asc hex": Writer("asc", _lines(_asc("hex"), ASC_HEAD.format(base="hex"))),
-    "asc dec": Writer("asc", _lines(_asc("dec"), ASC_HEAD.format(base="dec"), "\r\n")),
+    "asc hex": Writer("asc", _lines(_asc("hex"), ASC_HEAD.format(base="hex")), direction=_asc_direction),
+    "asc dec": Writer("asc", _lines(_asc("dec"), ASC_HEAD.format(base="dec"), "\r\n"), direction=_asc_direction),
     "asc long": Writer(
-        "asc", _lines(_asc("hex", "  Length = 2{0}0 BitCount = 12{0} ID = {0}x"), ASC_HEAD.format(base="hex"))
+        "asc",
+        _lines(_asc("hex", "  Length = 2{0}0 BitCount = 12{0} ID = {0}x"), ASC_HEAD.format(base="hex")),
+        direction=_asc_direction,
     ),
-    "trc 1.1": Writer("trc", _lines(trc_1_1, f";$FILEVERSION=1.1\n;$STARTTIME={TRC_START}\n;\n"), 100, "time extended"),
-    "trc 1.3": Writer("trc", _lines(trc_1_3, f";$FILEVERSION=1.3\n;$STARTTIME={TRC_START}\n"), 1, NO_FD),
+    "trc 1.1": Writer(
+        "trc", _lines(trc_1_1, f";$FILEVERSION=1.1\n;$STARTTIME={TRC_START}\n;\n"), 100, "time extended", _rx
+    ),
+    "trc 1.3": Writer("trc", _lines(trc_1_3, f";$FILEVERSION=1.3\n;$STARTTIME={TRC_START}\n"), 1, NO_FD, _rx),
     "trc 2.1": Writer(
-        "trc", _lines(trc_2_1, f";$FILEVERSION=2.1\n;$STARTTIME={TRC_START}\n;$COLUMNS=N,O,T,B,I,d,R,L,D\n")
+        "trc",
+        _lines(trc_2_1, f";$FILEVERSION=2.1\n;$STARTTIME={TRC_START}\n;$COLUMNS=N,O,T,B,I,d,R,L,D\n"),
+        direction=_rx,
     ),
-    "busmaster": Writer("busmaster", _lines(busmaster, BUSMASTER_HEAD, "\r\n"), 100, NO_FD),
-    "kvaser": Writer("kvaser", _lines(kvaser, KVASER_HEAD), 1, "channel extended"),
-    "savvycan": Writer("csv", _lines(savvycan, SAVVYCAN), 1, NO_FD),
-    "canedge": Writer("csv", _lines(canedge, CANEDGE)),
-    "vehicle spy": Writer("csv", _lines(vehicle_spy, "Title,x\n\n" + VEHICLE_SPY, "\r\n"), 1, NO_FD),
+    "busmaster": Writer(
+        "busmaster",
+        _lines(busmaster, BUSMASTER_HEAD, "\r\n"),
+        100,
+        NO_FD,
+        lambda number, each: "rx" if number % 2 else "tx",
+    ),
+    "kvaser": Writer("kvaser", _lines(kvaser, KVASER_HEAD), 1, "channel extended", _rx),
+    "savvycan": Writer("csv", _lines(savvycan, SAVVYCAN), 1, NO_FD, _rx),
+    "canedge": Writer("csv", _lines(canedge, CANEDGE), direction=_rx),
+    "vehicle spy": Writer("csv", _lines(vehicle_spy, "Title,x\n\n" + VEHICLE_SPY, "\r\n"), 1, NO_FD, _rx),
     "dataset": Writer("csv", _lines(dataset), 1, "time"),
     "decimal csv": Writer("csv", _lines(decimal_csv, "time;id;ext;dlc;d0;d1;d2;d3;d4;d5;d6;d7\n"), 1, "time extended"),
     "quoted csv": Writer("csv", _lines(quoted_csv, '"Time","CAN ID","Format","DLC","Data"\n'), 1, "time extended"),
     "labelled": Writer("labelled", _lines(labelled), 1, "time extended"),
-    "crtd": Writer("crtd", _lines(crtd), 1, NO_FD),
+    "crtd": Writer("crtd", _lines(crtd), 1, NO_FD, _rx),
     "hash": Writer("hash", _lines(hashed)),
     "slcan": Writer("slcan", _lines(slcan), DAY_US, "extended"),
     "table": Writer("table", _lines(table), 1, "extended"),

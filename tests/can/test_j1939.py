@@ -18,7 +18,7 @@ from genus.can._dbc.long_columns import LongColumns
 from genus.can._j1939.identifier import J1939Id, destination_of, pgn_of
 from genus.can._j1939.name import ClaimedNames, J1939Name
 from genus.can._logs import read_log
-from genus.can._logs.candump import parse_candump
+from genus.can._logs.text_reader import parse_candump
 from genus.cli._can_dbc import decode, types_
 from genus.errors import SubscriptionError
 from genus.targets import arrow

@@ -26,9 +26,8 @@ from hypothesis import strategies as st
 
 import can
 from genus.can import Decoding, Frame, LogBlock, LoggedFrame, load_dbc, read_log
-from genus.can._logs.by_example import TextReader
-from genus.can._logs.candump import CandumpReader
 from genus.can._logs.detect import Head, detect, text_reader
+from genus.can._logs.text_reader import TextReader
 from genus.errors import RecordingError
 from tests.can.log_writers import FD_CODES, START_US, WRITERS, Writer
 from tests.examples import examples
@@ -60,8 +59,13 @@ def wanted(writer: Writer, frames: Sequence[LoggedFrame]) -> list[LoggedFrame]:
     keeps, res = writer.keeps.split(), writer.resolution_us
     start = 0 if "time" in keeps else START_US
     return [
-        LoggedFrame((each.at_us - start) // res * res, each.channel if "channel" in keeps else None, each.frame)
-        for each in frames
+        LoggedFrame(
+            (each.at_us - start) // res * res,
+            each.channel if "channel" in keeps else None,
+            each.frame,
+            writer.direction(number, each),
+        )
+        for number, each in enumerate(frames)
     ]
 
 
@@ -70,9 +74,8 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def reader_of(writer: Writer, text: bytes, **options: Any) -> TextReader | CandumpReader:
-    reader = text_reader(writer.format, Head.of(text))
-    return TextReader(reader.format, **options) if isinstance(reader, TextReader) else reader
+def reader_of(writer: Writer, text: bytes, **options: Any) -> TextReader:
+    return TextReader(text_reader(writer.format, Head.of(text)).format, **options)
 
 
 def seen(block: LogBlock) -> tuple[list[tuple[int, LoggedFrame]], Counter[Any], Counter[str]]:
@@ -141,7 +144,7 @@ def test_columns_are_what_lines_are_in_many_logs(name: str, seed: int) -> None:
     assert_same_frames(writer, raw)
 
 
-def text_reader_or_none(raw: bytes) -> TextReader | CandumpReader | None:
+def text_reader_or_none(raw: bytes) -> TextReader | None:
     """The reader of a CSV log; None if its header is damaged."""
     with suppress(RecordingError):
         return text_reader("csv", Head.of(raw))

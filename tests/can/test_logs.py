@@ -257,8 +257,8 @@ EIGHT = Frame(0x123, bytes.fromhex("1122334455667788"), extended=False)
         ("(1.5) vcan1 1F334455#", LoggedFrame(1_500_000, "vcan1", Frame(0x1F334455))),
         ("(1.123456789) can0 123#1122334455667788_E", LoggedFrame(1_123_456, "can0", EIGHT)),
         ("(1.0) can0 123##1AABB", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\xaa\xbb", fd=True, extended=False))),
-        ("(1.0) can0 123#11 R", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\x11", extended=False))),
-        ("(1.0)  can0  00000123#aB T", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\xab"))),
+        ("(1.0) can0 123#11 R", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\x11", extended=False), "rx")),
+        ("(1.0)  can0  00000123#aB T", LoggedFrame(1_000_000, "can0", Frame(0x123, b"\xab"), "tx")),
     ],
 )  # fmt: skip
 def test_lines_of_candump(line: str, wanted: LoggedFrame, tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def seconds(log: CanLog, since: datetime) -> list[float]:
 def test_asc_numbers_are_hexadecimal_or_decimal(base: str, identifier: int, data: bytes, tmp_path: Path) -> None:
     found = list(log_of(tmp_path, asc(base), "some.asc"))
     assert found[0].frame == Frame(identifier, data, extended=False)
-    assert found[1] == LoggedFrame(found[1].at_us, "2", Frame(identifier, data[:1]))
+    assert found[1] == LoggedFrame(found[1].at_us, "2", Frame(identifier, data[:1]), "tx")
     assert found[2].frame == Frame(0x100 if base == "hex" else 100, bytes(range(12)), fd=True, extended=False)
 
 

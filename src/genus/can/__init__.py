@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         open_monitor,
     )
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
-    from genus.can._logs.candump import parse_candump
+    from genus.can._logs.text_reader import parse_candump
     from genus.can._logs.frames import DamagedLine, LogBlock
     from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
     from genus.can._node.reports import Report
@@ -286,7 +286,7 @@ if not TYPE_CHECKING:
         _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
-        _logs__candump="parse_candump",
+        _logs__text_reader="parse_candump",
         _logs__frames="DamagedLine LogBlock",
         _monitor="ChannelStatistics Monitor MonitoredFrame",
         _node__reports="Report",

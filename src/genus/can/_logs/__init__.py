@@ -1,8 +1,8 @@
 """CAN logs: the frames of log files, one by one and in columns.
 
-`frames` is what readers give, `log_file` what they share. `candump` and `blf` read one format each, `by_example` all
-other text formats; `detect` finds the format, `log` reads it. Only BLF files need python-can, which takes long to
-import.
+`frames` is what readers give, `log_file` what they share. All text formats are rows of `formats`, or columns that
+`cells` finds, and read by `text_reader`; binary formats have a module each. `detect` finds the format and what is
+doubtful, `log` reads it. Only BLF files need python-can, which takes long to import.
 """
 
 from importlib.util import find_spec

@@ -1,35 +1,35 @@
 """Which format a log has, by its content: the first bytes of binary formats, the first lines of text.
 
-Every text format tries to read the first lines; the one that finds the most frames is chosen. The ending of the name
-does not matter, unless the content shows nothing.
+Every text format tries to read the first lines; the one that finds the most frames is chosen, and what it found is
+judged: its unit of times by what a bus can carry, its columns by whether they contradict each other. `Detected` says
+what was chosen, by which evidence, and what is doubtful.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
 
-from genus.can._logs.busmaster import BusmasterFormat
-from genus.can._logs.by_example import TextReader
-from genus.can._logs.candump import CandumpReader, parse_line
-from genus.can._logs.candump_text import CandumpTextFormat
-from genus.can._logs.csv_log import CsvFormat
-from genus.can._logs.kvaser import KvaserFormat
-from genus.can._logs.line_fields import Fields, NoFrame, Unit, read_fields, read_time
-from genus.can._logs.log_file import HARMLESS
-from genus.can._logs.other_lines import (
-    BareFormat,
-    CrtdFormat,
-    HashFormat,
-    LabelledFormat,
-    LawicelFormat,
-    PatternFormat,
-    PlainFormat,
-    TableFormat,
-)
-from genus.can._logs.peak_trc import TrcFormat
+import numpy as np
+
+from genus.can._logs.cells import HEADER, CellFormat, Columns, find_columns, find_delimiter, parse_columns, row_of
+from genus.can._logs.fields import NMEA_PARTS, Fields, NoFrame, read_fields
+from genus.can._logs.formats import ROWS, LineFormat
+from genus.can._logs.headers import format_of
+from genus.can._logs.log_file import HARMLESS, NO_FRAME
 from genus.can._logs.text_block import BLANKS, without_colours
-from genus.can._logs.text_format import TextFormat
-from genus.can._logs.vector_asc import AscFormat
+from genus.can._logs.text_reader import TextReader
+from genus.can._logs.times import (
+    FIRST_DATE_US,
+    ChosenUnit,
+    KindOfTimes,
+    Stamps,
+    Unit,
+    choose_unit,
+    fits_a_bus,
+    read_time,
+)
+from genus.can._wire.frame import CLASSIC_BYTES, Frame
 from genus.errors import RecordingError
 
 HEAD_BYTES = 1 << 17
@@ -52,6 +52,20 @@ BINARY: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     }
 )
 """The first bytes of the binary formats."""
+CSV = "csv"
+TEXT_FORMATS = (
+    *(name for name, row in ROWS.items() if not row.is_loose),
+    CSV,
+    *(name for name, row in ROWS.items() if row.is_loose),
+)
+"""The text formats in the order in which they are tried; loose ones last."""
+FORMATS = (*TEXT_FORMATS, *BINARY)
+ENDINGS: Mapping[str, str] = MappingProxyType(
+    {"log": "log", "asc": "asc", "trc": "trc", "csv": "csv", "blf": "blf", "mf4": "mf4", "mdf": "mf4"}
+    | {"db": "sqlite", "sqlite": "sqlite", "sqlite3": "sqlite", "pcap": "pcap", "pcapng": "pcap", "crtd": "crtd"}
+)
+"""The format of an ending, where the content shows nothing."""
+DESCRIBE = "describe its columns (columns=, --columns), like 'time:ms, id:hex, -, length, data'"
 
 
 class Head(NamedTuple):
@@ -67,61 +81,8 @@ class Head(NamedTuple):
         return cls(tuple(line.decode("latin-1") for line in whole[:HEAD_LINES] if line.strip(BLANKS.encode())))
 
 
-def _pattern(name: str, kind: type[PatternFormat]) -> Callable[[Head], TextFormat]:
-    def made(head: Head) -> TextFormat:
-        trial = kind(name, 0)
-        found = ((text, trial.match(text)) for text in head.lines)
-        timed = ((text, fields) for text, fields in found if isinstance(fields, Fields) and fields.time.parts)
-        text, first = next(timed, ("", None))
-        if first is None:
-            return kind(name, None)
-        unit = _unit_of(text[slice(*first.time.parts[0].span)])
-        fields = kind(name, 0, unit).match(text)
-        return kind(name, read_time(text, fields.time), unit)
-
-    return made
-
-
-def _unit_of(number: str) -> Unit:
-    """What a time counts: seconds, or what a number of so many digits must be, if it counts from 1970."""
-    digits = len(number.lstrip("0"))
-    return "s" if digits < 12 else "ms" if digits <= 14 else "us" if digits <= 16 else "ns"
-
-
-TEXT: Mapping[str, Callable[[Head], TextFormat | None]] = MappingProxyType(
-    {
-        "candump": lambda head: CandumpTextFormat(head.lines),
-        "asc": lambda head: AscFormat(),
-        "trc": lambda head: TrcFormat(),
-        "busmaster": lambda head: BusmasterFormat(),
-        "kvaser": lambda head: KvaserFormat(head.lines),
-        "csv": lambda head: CsvFormat.of_head(head.lines),
-        "labelled": _pattern("labelled", LabelledFormat),
-        "crtd": _pattern("crtd", CrtdFormat),
-        "hash": _pattern("hash", HashFormat),
-        "slcan": _pattern("slcan", LawicelFormat),
-        "table": _pattern("table", TableFormat),
-        "bare": _pattern("bare", BareFormat),
-        "plain": _pattern("plain", PlainFormat),
-    }
-)
-"""The text formats, each made for a head; where several find as many frames, the first is chosen."""
-
-LOOSE = ("hash", "slcan", "table", "bare", "plain")
-"""Formats that read much: one is chosen only if it finds a quarter more frames than those before it."""
-CANDUMP = "log"
-"""The format of `candump -L`, which has a reader of its own."""
-TEXT_FORMATS = (CANDUMP, *TEXT)
-FORMATS = (*TEXT_FORMATS, *BINARY)
-ENDINGS: Mapping[str, str] = MappingProxyType(
-    {"log": "log", "asc": "asc", "trc": "trc", "csv": "csv", "blf": "blf", "mf4": "mf4", "mdf": "mf4"}
-    | {"db": "sqlite", "sqlite": "sqlite", "sqlite3": "sqlite", "pcap": "pcap", "pcapng": "pcap", "crtd": "crtd"}
-)
-"""The format of an ending, where the content shows nothing."""
-
-
 class Detected(NamedTuple):
-    """What a log is taken for."""
+    """What a log is taken for; as text a line, and one for each doubt."""
 
     format: str | None
     """None if no format fits."""
@@ -131,6 +92,33 @@ class Detected(NamedTuple):
     """How many lines were looked at, without blank ones."""
     tried: str = ""
     """What was tried, for messages."""
+    columns: str = ""
+    """The fields of a line in their order, with units and number bases."""
+    unit: Unit | None = None
+    """What times count; None if they are dates or clocks, or there are none."""
+    evidence: tuple[str, ...] = ()
+    """What showed the columns and the unit."""
+    doubts: tuple[str, ...] = ()
+    """What may be wrong, and what else is possible."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.format}: {self.columns}" if self.columns else f"{self.format}"]
+        parts += [f"times in {self.unit}"] if self.unit else []
+        parts += [f"by {', '.join(self.evidence)}"] if self.evidence else []
+        return "\n".join(["; ".join(parts), *(f"doubtful: {doubt}" for doubt in self.doubts)])
+
+
+class Opened(NamedTuple):
+    """A text format that is ready to read a log, and what its head showed."""
+
+    format: LineFormat
+    detected: Detected
+
+
+class _HeadFrame(NamedTuple):
+    text: str
+    fields: Fields
+    frame: Frame
 
 
 def detect(start: bytes) -> Detected:
@@ -143,50 +131,57 @@ def detect(start: bytes) -> Detected:
     """
     for name, magics in BINARY.items():
         if start.startswith(magics):
-            return Detected(name)
+            return Detected(name, evidence=("its first bytes",))
     head = Head.of(start)
     first = Head(head.lines[:FIRST_LINES])
     for known, lines in ((first, first.lines), (head, head.lines[FIRST_LINES:])):
-        best = _most_frames(known, lines)
-        if best.frames:
-            return best
-    tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}"
+        if name := _most_frames(known, lines):
+            return open_text(name, head).detected
+    shown = f"; its first line is {head.lines[0].strip()[:80]!r}" if head.lines else ""
+    tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}{shown}; if it is one, {DESCRIBE}"
     return Detected(_by_header(head.lines), 0, len(head.lines), tried)
 
 
-def _most_frames(head: Head, lines: Sequence[str]) -> Detected:
-    best = Detected(CANDUMP, sum(_is_candump(text) for text in lines), len(lines))
-    for name, made in TEXT.items():
-        if best.frames == len(lines):
+def _most_frames(head: Head, lines: Sequence[str]) -> str | None:
+    best, most, cells = None, 0, find_columns(head.lines)
+    is_table = cells is not None and cells.delimiter == "\t" and cells.evidence != HEADER
+    last = (CSV,) if is_table else ()  # a table is often separated by tabs
+    for name in (*(name for name in TEXT_FORMATS if name not in last), *last):
+        if most == len(lines):
             break
-        to_beat = best.frames * 5 // 4 if name in LOOSE else best.frames
-        found = count_frames(made(head), lines, to_beat)
-        if found > to_beat:
-            best = Detected(name, found, len(lines))
+        is_loose = name in ROWS and ROWS[name].is_loose
+        to_beat = most * 5 // 4 if is_loose else most
+        format = _new(name, head)
+        if format is None:
+            continue
+        found = _count_frames(format, lines, to_beat)
+        if found > to_beat and not _is_no_guess(format, lines):
+            best, most = name, found
     return best
 
 
-def _is_candump(text: str) -> bool:
-    frame, at_us, _ = parse_line(text.strip())
-    return at_us is not None and (frame in HARMLESS if isinstance(frame, str) else True)
+def _is_no_guess(format: LineFormat, lines: Sequence[str]) -> bool:
+    """Whether all frames of a format that reads much are empty, so that it reads something else."""
+    frames = list(_frames(format, lines)) if format.row.is_loose or format.row.name == CSV else []
+    return len(frames) > 1 and not any(each.frame.data for each in frames)
 
 
-def text_reader(name: str, head: Head) -> TextReader | CandumpReader:
-    """The reader of a text format for a log with this head."""
-    if name == CANDUMP:
-        return CandumpReader()
-    format = TEXT[name](head)
-    if format is None:
-        raise RecordingError(
-            "it is no CSV log: no line names columns for the identifier and the data, and the first rows are no frames"
-        )
-    return TextReader(format)
+def _new(name: str, head: Head, columns: Columns | None = None) -> LineFormat | None:
+    """A format for a log with this head; None if it is no CSV log."""
+    if columns is not None:
+        return CellFormat(row_of("columns", columns, find_delimiter(columns, head.lines)), columns)
+    if name != CSV:
+        return format_of(ROWS[name])
+    found = find_columns(head.lines)
+    return (
+        None
+        if found is None
+        else CellFormat(row_of(CSV, found.columns, found.delimiter, hint=found.hint), found.columns)
+    )
 
 
-def count_frames(format: TextFormat | None, lines: Sequence[str], to_beat: int = -1) -> int:
+def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -> int:
     """How many of some lines are frames; counting stops where they cannot be more than `to_beat` any more."""
-    if format is None:
-        return 0
     found = 0
     for number, text in enumerate(lines):
         if found + len(lines) - number <= to_beat:
@@ -194,20 +189,214 @@ def count_frames(format: TextFormat | None, lines: Sequence[str], to_beat: int =
         if format.read_header(text) is None:
             fields = format.match(text)
             result = fields.reason if isinstance(fields, NoFrame) else read_fields(text, fields)
-            found += not isinstance(result, str) or result in HARMLESS
+            found += not isinstance(result, str) or result in (*HARMLESS, NMEA_PARTS)
     return found
+
+
+def _frames(format: LineFormat, lines: Sequence[str]) -> Iterator[_HeadFrame]:
+    for text in lines:
+        if format.read_header(text) is None:
+            fields = format.match(text)
+            frame = read_fields(text, fields) if isinstance(fields, Fields) else ""
+            if isinstance(fields, Fields) and not isinstance(frame, str):
+                yield _HeadFrame(text, fields, frame)
 
 
 def _by_header(lines: Sequence[str]) -> str | None:
     """The format of a log without a frame in its head, by a header that only it has."""
+    starts = {";$fileversion": "trc", "***busmaster": "busmaster", "base hex": "asc", "base dec": "asc"}
+    starts |= {"begin triggerblock": "asc", "chn identifier": "kvaser"}
     for text in lines:
         line = text.strip().lower()
-        if line.startswith(";$fileversion"):
-            return "trc"
-        if line.startswith("***busmaster"):
-            return "busmaster"
-        if line.startswith(("base hex", "base dec", "begin triggerblock")):
-            return "asc"
-        if line.startswith("chn identifier"):
-            return "kvaser"
+        for start, name in starts.items():
+            if line.startswith(start):
+                return name
     return None
+
+
+# -- how a log of a format is read -------------------------------------------------------------------------------------
+
+
+def text_reader(name: str, head: Head, columns: str | None = None, time_unit: Unit | None = None) -> TextReader:
+    """The reader of a text format for a log with this head."""
+    return TextReader(open_text(name, head, columns, time_unit).format)
+
+
+def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit | None = None) -> Opened:
+    """A text format for a log with this head: its number bases, its unit of times, and from when they count.
+
+    Args:
+        name: The name of the format.
+        head: The first lines of the log.
+        columns: A description of columns, instead of the format.
+        time_unit: What plain numbers count that are times, whatever the log shows.
+
+    Raises:
+        RecordingError: It is no such log, or the columns are not known.
+    """
+    described = None if columns is None else parse_columns(columns)
+    trial, format = (_new(name, head, described) for _ in range(2))
+    if trial is None or format is None:
+        raise RecordingError(
+            "it is no CSV log: no line names columns for the identifier and the data, and the first rows are no frames; "
+            f"if it is one, {DESCRIBE}"
+        )
+    if name == "kvaser" and columns is None and _is_decimal_kvaser(head.lines):
+        trial.base = trial.data_base = format.base = format.data_base = 10
+    frames = list(_frames(trial, head.lines))
+    evidence, doubts = list[str](), list[str]()
+    unit = _choose_unit(format, frames, time_unit, evidence, doubts)
+    trial.unit = format.unit = unit or "s"
+    _set_times(format, [read_time(each.text, trial.match(each.text).time) for each in frames], frames, doubts)
+    _judge(format, frames, sum(_is_damaged(trial, text) for text in head.lines), doubts)
+    shown = _columns_of(trial, frames)
+    if isinstance(format, CellFormat):
+        found = find_columns(head.lines) if columns is None else None
+        evidence.insert(0, "the given columns" if found is None else found.evidence)
+    else:
+        evidence.insert(0, "the form of its lines")
+    detected = Detected(format.row.name, len(frames), len(head.lines), "", shown, unit, tuple(evidence), tuple(doubts))
+    return Opened(format, detected)
+
+
+def _is_decimal_kvaser(lines: Sequence[str]) -> bool:
+    """Whether no identifier or byte needs hexadecimal digits or has leading zeros, and a byte has three digits."""
+    patterns = format_of(ROWS["kvaser"]).patterns
+    found = [each for text in lines for pattern in patterns if (each := pattern.match(text))]
+    bytes_ = [byte for each in found for byte in each["data"].split()]
+    numbers = [*(each["id"] for each in found), *bytes_]
+    is_hex = any(not text.isdecimal() or (len(text) > 1 and text.startswith("0")) for text in numbers)
+    return any(len(byte) == 3 for byte in bytes_) and not is_hex
+
+
+def _columns_of(format: LineFormat, frames: Sequence[_HeadFrame]) -> str:
+    """The fields of a line by their names."""
+    if isinstance(format, CellFormat):
+        return ", ".join(map(str, format.columns))
+    if not frames:
+        return ""
+    found = next(found for each in format.patterns if (found := each.match(frames[0].text)))
+    names = [name for name, value in found.groupdict().items() if value and name[:3] not in ("is_", "fre")]
+    return ", ".join(sorted(names, key=found.start))
+
+
+def _plain_stamps(frames: Sequence[_HeadFrame]) -> Stamps | None:
+    """Time stamps that are plain numbers, and how long their frames take on a bus; None if there are none."""
+    values, decimals, keys, bits = [], 0, [], dict[object, float]()
+    for text, fields, frame in frames:
+        parts = [part for part in fields.time.parts if part.micros]
+        if not parts or fields.time.date or fields.time.period_us or len(parts) > 2:
+            continue
+        fraction = text[slice(*parts[-1].span)] if len(parts) == 2 and parts[-1].is_fraction else ""
+        is_nanos = fraction and parts[-1].micros == 1 and parts[0].micros != 1
+        whole = int(text[slice(*parts[0].span)], parts[0].base)
+        value = float(f"{whole}{fraction}") if is_nanos else float(f"{whole}.{fraction or 0}")
+        values.append(fields.time.sign * value)
+        decimals = max(decimals, 0 if is_nanos else len(fraction))
+        channel = "" if fields.channel is None else text[slice(*fields.channel)]
+        keys.append((channel, frame.id, frame.extended))
+        size = (67 if frame.extended else 47) + 8 * len(frame.data)
+        bits[channel] = bits.get(channel, 0.0) + (
+            size if len(frame.data) <= CLASSIC_BYTES and not frame.fd else 30 + size / 8
+        )
+    return Stamps(np.array(values), decimals, keys, max(bits.values())) if values else None
+
+
+def _choose_unit(
+    format: LineFormat, frames: Sequence[_HeadFrame], given: Unit | None, evidence: list[str], doubts: list[str]
+) -> Unit | None:
+    stamps = _plain_stamps(frames)
+    if stamps is None:
+        return given
+    fixed = given or format.row.unit
+    if fixed is not None:
+        if not fits_a_bus(stamps, fixed):
+            chosen = choose_unit(stamps)
+            doubts.append(f"in {fixed}, frames are closer together than a bus can carry them; {_possible(chosen)}")
+        return fixed
+    chosen = choose_unit(stamps, format.row.hint)
+    evidence.append(chosen.evidence)
+    if chosen.others or chosen.is_impossible:
+        doubts.append(f"the log does not say the unit of its times; {_possible(chosen)}")
+    return chosen.unit
+
+
+def _possible(chosen: ChosenUnit) -> str:
+    units = " or ".join((chosen.unit, *chosen.others))
+    return f"possible: {units}, which time_unit= or --time-unit decides"
+
+
+def _set_times(format: LineFormat, read: Sequence[int | None], frames: Sequence[_HeadFrame], doubts: list[str]) -> None:
+    """From when times count, by the first time stamps, unless the format says it."""
+    stamps = [stamp for stamp in read if stamp is not None]
+    if format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, frames):
+        format.times.kind = "deltas"
+    elif format.row.times is None:
+        format.times.kind = _kind_of(stamps, may_be_deltas=format.row.name == "candump")
+        clock = next((each.fields.time for each in frames if each.fields.time.parts), None)
+        format.times.period_us = 0 if clock is None else clock.period_us
+    if format.times.kind == "start" and stamps and min(stamps) < 0:
+        format.times.start_us -= min(stamps)
+        doubts.append("times are negative at the start; they count from the least of the first ones")
+    is_ordered = format.times.kind == "deltas" or format.times.period_us
+    if is_ordered:
+        format.is_divisible = False
+    back = sum(after < before for before, after in pairwise(stamps))
+    if format.times.kind in ("absolute", "start") and not format.times.period_us and 4 * back > len(stamps) > 8:
+        doubts.append("times go back in more than a quarter of the lines")
+
+
+CANDUMP = ("log", "candump")
+"""Formats whose times may count from the line before."""
+
+
+def _are_deltas(stamps: Sequence[int], frames: Sequence[_HeadFrame]) -> bool:
+    """Whether a bus can carry the frames only if their times count from the line before."""
+    plain = _plain_stamps(frames)
+    if plain is None or len(stamps) < 4:
+        return False
+    steps = [after - before for before, after in pairwise(stamps[1:])]
+    is_coarse = 2 * steps.count(0) > len(steps)
+    return not is_coarse and 2 * sum(max(step, 0) for step in steps) < plain.bits_us <= sum(stamps)
+
+
+def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
+    """What time stamps count from; deltas are constant, or go back now and then."""
+    if not stamps:
+        return "none"
+    if min(stamps) >= FIRST_DATE_US:
+        return "absolute"
+    pairs, later = list(pairwise(stamps)), stamps[1:]
+    back = sum(after < before for before, after in pairs)
+    is_constant = len(later) > 2 and len(set(later)) == 1 and later[0] > 0
+    return "deltas" if may_be_deltas and (is_constant or 5 * back >= max(len(pairs), 1)) else "start"
+
+
+def _is_damaged(format: LineFormat, text: str) -> bool:
+    if format.read_header(text) is not None:
+        return False
+    fields = format.match(text)
+    found = read_fields(text, fields) if isinstance(fields, Fields) else fields.reason
+    return isinstance(found, str) and found not in (*HARMLESS, NO_FRAME, NMEA_PARTS)
+
+
+MANY = 20
+"""So many frames must differ in what frames differ in."""
+
+
+def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str]) -> None:
+    """Add what contradicts the columns."""
+    row, ids = format.row, {each.frame.id for each in frames}
+    if damaged > len(frames):
+        doubts.append(f"{damaged} of the first {damaged + len(frames)} lines are no frames of this format")
+    if len(frames) > 1 and not any(each.frame.data for each in frames):
+        doubts.append(
+            f"all frames are without data, like {frames[0].text.strip()[:80]!r}; if that is wrong, {DESCRIBE}"
+        )
+    is_guess = row.is_loose or (isinstance(format, CellFormat) and row.name == CSV)
+    if not is_guess or len(frames) < MANY:
+        return
+    if len(ids) == 1 and len({each.frame.data for each in frames}) > 1:
+        doubts.append(f"all frames have the identifier {ids.pop():X}; if that is wrong, {DESCRIBE}")
+    elif len(ids) == len(frames):
+        doubts.append(f"no two frames have the same identifier; if that is wrong, {DESCRIBE}")

@@ -46,24 +46,6 @@ def words_at(buffer: Bytes, starts: Offsets) -> Word:
     return words
 
 
-def decimals(
-    buffer: Bytes, starts: npt.NDArray[np.int64], digits: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """The number that `digits` characters from each start make, and whether all of them are digits.
-
-    >>> decimals(np.frombuffer(b"20261231T0123", np.uint8), np.array([0, 4]), 4)
-    (array([2026, 1231]), array([ True,  True]))
-    """
-    if digits > 8:
-        high, is_high = decimals(buffer, starts, digits - 8)
-        low, is_low = decimals(buffer, starts + digits - 8, 8)
-        return high * 100_000_000 + low, is_high & is_low
-    words = words_at(buffer, starts)
-    if digits < 8:
-        words = words << np.uint64(64 - 8 * digits) | _ZEROS >> np.uint64(8 * digits)
-    return _eight_digits(words), _are_decimal(words)
-
-
 def numbers(buffer: Bytes, starts: Offsets, ends: Offsets, base: int) -> tuple[Offsets, Mask]:
     """The numbers in decimal or hexadecimal digits from starts to ends, of any width, and which are valid.
 
@@ -190,16 +172,54 @@ def number_columns(text: Bytes, span: tuple[int, int], base: int) -> tuple[Offse
         high, is_high = number_columns(text, (start, end - 8), base)
         low, is_low = number_columns(text, (end - 8, end), base)
         return high * 100_000_000 + low, is_high & is_low
+    words = _words_before(text, start, end, _ZEROS)
+    if base == 10:
+        return _eight_digits(words), _are_decimal(words)
+    characters = words.view(np.uint8).reshape(len(words), 8)
+    return hex_bytes(characters).view(">u4")[:, 0].astype(np.int64), all_zero((~is_hex(characters)).view(np.uint64))
+
+
+_BLANKS, _SEVENS, _ONES, _RAISE = _repeated(ord(" ")), _repeated(0x7F), _repeated(1), _repeated(0x10)
+
+
+def padded_columns(text: Bytes, span: tuple[int, int]) -> tuple[Offsets, Mask]:
+    """Decimal numbers as `number_columns` gives them, which may have blanks before their first digit.
+
+    >>> padded_columns(np.frombuffer(b"  291  7", np.uint8).reshape(1, 8), (0, 5))
+    (array([291]), array([ True]))
+    """
+    start, end = span
+    low, blank = _unpadded(_words_before(text, max(start, end - 8), end, _BLANKS))
+    is_valid = _are_decimal(low) & _is_first(blank) & (blank >> np.uint64(56) == 0)
+    if end - start <= 8:
+        return _eight_digits(low), is_valid
+    high, more = _unpadded(_words_before(text, start, end - 8, _BLANKS))
+    is_valid &= _are_decimal(high) & _is_first(more) & ((blank == 0) | (more == np.uint64(0xFFFF_FFFF_FFFF_FFFF)))
+    return _eight_digits(high) * 100_000_000 + _eight_digits(low), is_valid
+
+
+def _words_before(text: Bytes, start: int, end: int, filled: np.uint64) -> Word:
+    """The characters of some columns, eight at most, at the end of a word that is filled up before them."""
     at = max(end - 8, 0)
     words: Word = np.ndarray((len(text),), np.uint64, text, at, (text.shape[1],))
     if end < 8:
         words = words << np.uint64(8 * (8 - end))
     keep = _LAST[end - start]
-    words = words & keep | _ZEROS & ~keep
-    if base == 10:
-        return _eight_digits(words), _are_decimal(words)
-    characters = words.view(np.uint8).reshape(len(words), 8)
-    return hex_bytes(characters).view(">u4")[:, 0].astype(np.int64), all_zero((~is_hex(characters)).view(np.uint64))
+    return words & keep | filled & ~keep
+
+
+def _unpadded(words: Word) -> tuple[Word, Word]:
+    """Words with zeros in place of blanks, and where blanks were (all bits of their bytes)."""
+    other = words ^ _BLANKS
+    is_other = ((other & _SEVENS) + _SEVENS | other) >> np.uint64(7) & _ONES
+    blank = (is_other ^ _ONES) * np.uint64(255)
+    return words | blank & _RAISE, blank
+
+
+def _is_first(blank: Word) -> Mask:
+    """Whether no blank is behind another character."""
+    found: Mask = blank & (blank + np.uint64(1)) == 0
+    return found
 
 
 _NIBBLES, _NINES = np.uint16(0x0F0F), np.uint16(0x0101)
@@ -219,3 +239,36 @@ def hex_pairs(text: Bytes, start: int, count: int, step: int) -> tuple[Bytes, Ma
     if not is_valid.all():
         every &= is_valid.all(axis=1)
     return found, every
+
+
+_VALUES = {base: np.full(256, 255, np.uint8) for base in (10, 16)}
+for _base, _digits in ((10, b"0123456789"), (16, b"0123456789abcdef"), (16, b"0123456789ABCDEF")):
+    _VALUES[_base][list(_digits)] = np.arange(_base, dtype=np.uint8)
+
+
+def byte_fields(
+    buffer: Bytes, starts: Offsets, ends: Offsets, base: int, *, padded: bool = False
+) -> tuple[Bytes, Mask]:
+    """The bytes of a matrix of fields of one to three decimal or one or two hexadecimal digits; which rows are valid.
+
+    With `padded`, blanks may be before digits.
+
+    >>> text = np.frombuffer(b"7,12,255", np.uint8)
+    >>> byte_fields(text, np.array([[0, 2, 5]]), np.array([[1, 4, 8]]), 10)
+    (array([[  7,  12, 255]], dtype=uint8), array([ True]))
+    """
+    widths, values = ends - starts, _VALUES[base]
+    value = values[buffer[ends - 1]].astype(np.uint16)
+    is_valid = (value < base) & (widths > 0) & (widths <= (2 if base == 16 else 3))
+    is_more = np.ones(value.shape, np.bool_)
+    for place in range(2, 3 if base == 16 else 4):
+        text = buffer[ends - place]
+        digit = values[text]
+        is_more &= (widths >= place) & ((text != ord(" ")) if padded else True)
+        is_valid &= (digit < base) | ~is_more
+        if padded:
+            is_valid &= is_more | (text == ord(" "))
+        value += np.where(is_more, digit, 0) * np.uint16(base ** (place - 1))
+    is_valid &= value < 256
+    rows: Mask = np.ones(len(value), np.bool_) if is_valid.all() else is_valid.all(axis=1)
+    return value.astype(np.uint8), rows

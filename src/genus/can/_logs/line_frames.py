@@ -25,6 +25,7 @@ class ReadLines(NamedTuple):
     """The index in `channels` of each channel; None if all have the first one."""
     channels: tuple[str | None, ...]
     fd: bool
+    direction: int
 
     def valid(self, mask: Mask) -> "ReadLines | None":
         """The lines of a mask; None if there are none."""
@@ -55,6 +56,7 @@ class LineFrames:
         self._data = {_CLASSIC: np.zeros((lines, CLASSIC_BYTES), np.uint8)}
         self._channel = np.zeros(lines, np.int32)
         self._channels: dict[str | None, int] = {}
+        self._direction = np.zeros(lines, np.int8)
 
     def add(self, read: ReadLines) -> None:
         """Keep lines that were read together."""
@@ -64,12 +66,14 @@ class LineFrames:
         self.has_stamp[rows] = True
         self._identifier[rows] = read.identifier
         self._length[rows] = size
+        self._direction[rows] = read.direction
         self._rows_of(kind)[rows, :size] = read.data
         numbers = np.array([self._number(name) for name in read.channels], np.int32)
         self._channel[rows] = numbers[0] if read.channel is None else numbers[read.channel]
 
-    def add_frame(self, row: int, stamp: int | None, channel: str | None, frame: Frame) -> None:
+    def add_frame(self, row: int, stamp: int | None, channel: str | None, frame: Frame, direction: int) -> None:
         """Keep a line that was read alone."""
+        self._direction[row] = direction
         self._kind[row] = kind = _FD if frame.fd else _CLASSIC
         self.add_stamp(row, stamp)
         self._identifier[row] = frame.id | EXTENDED * frame.extended
@@ -109,6 +113,6 @@ class LineFrames:
             rows = slice(None) if wanted.all() else np.flatnonzero(wanted)
             columns = times[rows], self._identifier[rows], self._length[rows], data[rows], position[rows]
             if len(columns[0]):
-                direction = np.zeros(len(columns[0]), np.int8)
-                found.append(FrameColumns(*columns, self._channel[rows], tuple(self._channels), direction))
+                names = tuple(self._channels)
+                found.append(FrameColumns(*columns, self._channel[rows], names, self._direction[rows]))
         return found

@@ -16,15 +16,15 @@ from typing import TypeAlias
 import numpy as np
 
 from genus.can._logs.blf import read_blf
-from genus.can._logs.by_example import TextReader
-from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, detect, text_reader
+from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, detect, open_text
 from genus.can._logs.frames import LogBlock, LoggedFrame
-from genus.can._logs.line_fields import KindOfTimes
 from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
 from genus.can._logs.mf4 import read_mf4
 from genus.can._logs.packing import COMPRESSED_ENDINGS, file_and_member
 from genus.can._logs.pcap import read_pcap
 from genus.can._logs.sqlite_log import read_sqlite
+from genus.can._logs.text_reader import TextReader
+from genus.can._logs.times import UNITS, KindOfTimes, Unit
 from genus.errors import RecordingError
 
 Reader: TypeAlias = Callable[[LogFile], Iterator[LogBlock]]
@@ -45,12 +45,14 @@ class CanLog:
     path: Path
     format: str
     """The name of the format, such as `log` (`candump -L`), `asc` or `csv`."""
-    detected: Detected | None = None
-    """What the content shows; None if the format was given."""
+    detected: Detected
+    """What the log is taken for: its columns and units, by which evidence, and what is doubtful."""
     times: KindOfTimes | None = None
     """What time stamps count from, known when reading has begun: `none` if the log has no time stamps."""
     frames: int = 0
     """How many data frames were read so far."""
+    _columns: str | None = None
+    _unit: Unit | None = None
     _skipped: SkippedRecords = field(default_factory=SkippedRecords)
     _file: LogFile | None = None
 
@@ -94,7 +96,7 @@ class CanLog:
         self.frames, self._skipped = 0, SkippedRecords()
         try:
             with closing(LogFile(self.path, self._skipped)) as self._file:
-                for block in self._text_blocks() if self.format in TEXT_FORMATS else self._binary_blocks():
+                for block in self._text_blocks() if self.format not in BINARY_READERS else self._binary_blocks():
                     self.frames += sum(len(part.at_us) for part in block.frames)
                     yield block
         except RecordingError as problem:
@@ -109,9 +111,10 @@ class CanLog:
 
     def _text_blocks(self) -> Iterator[LogBlock]:
         assert self._file is not None
-        reader = text_reader(self.format, Head.of(read_head(self.path, HEAD_BYTES)))
+        head = Head.of(read_head(self.path, HEAD_BYTES))
+        reader = TextReader(open_text(self.format, head, self._columns, self._unit).format)
         self.times = reader.times
-        if isinstance(reader, TextReader) and reader.times == "none":
+        if reader.times == "none":
             reader.format.times.start_us = self._file.changed_us
         lines = 0
         for at, text in self._file.lines():
@@ -131,16 +134,24 @@ class CanLog:
             self._skipped.note(reason, f"line {lines + 1 + int(np.searchsorted(feeds, position - at))}")
 
 
-def read_log(path: str | os.PathLike[str], format: str | None = None) -> CanLog:
-    """The CAN log in a file.
+def read_log(
+    path: str | os.PathLike[str],
+    format: str | None = None,
+    *,
+    columns: str | None = None,
+    time_unit: Unit | None = None,
+) -> CanLog:
+    """The CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
 
     Args:
         path: A log, plain or compressed (gzip, zstd, bzip2, xz), which its content shows.
         format: The name of a format (see `docs/can-logs.md`); by default it is found by the content, and only if that
             shows nothing by the ending of the name.
+        columns: The columns of a text log in their order, like `time:ms, id:hex, -, length, data`, instead of a format.
+        time_unit: What plain numbers count that are times: `s`, `ms`, `us` or `ns`. Give it if the log does not say it.
 
     Raises:
-        RecordingError: The file cannot be opened, or its format is not known.
+        RecordingError: The file cannot be opened, its format is not known, or the columns are none.
 
     >>> read_log("drive.log", "xyz")
     Traceback (most recent call last):
@@ -148,21 +159,34 @@ def read_log(path: str | os.PathLike[str], format: str | None = None) -> CanLog:
     """
     if format is not None and format not in FORMATS:
         raise RecordingError(f"{path}: {format!r} is no format of CAN logs; known: {', '.join(FORMATS)}")
+    if time_unit is not None and time_unit not in UNITS:
+        raise RecordingError(f"{path}: {time_unit!r} is no unit of times; known: {', '.join(UNITS)}")
     try:
-        start = read_head(Path(path), HEAD_BYTES)
+        detected = _detected(path, format, columns, time_unit)
     except RecordingError as problem:
         raise RecordingError(f"{path}: {problem}") from None
     except OSError as problem:
         raise RecordingError(f"cannot read {path}: {problem.strerror or problem}") from None
-    if format is not None:
-        return CanLog(Path(path), format)
-    detected = detect(start)
-    found = detected.format or ENDINGS.get(log_ending(path))
-    if found is None:
-        raise RecordingError(
-            f"{path}: it is not recognised as a CAN log: {detected.tried}; name its format if it is one"
-        )
-    return CanLog(Path(path), found, detected)
+    assert detected.format is not None
+    return CanLog(Path(path), detected.format, detected, _columns=columns, _unit=time_unit)
+
+
+def _detected(
+    path: str | os.PathLike[str], format: str | None, columns: str | None, time_unit: Unit | None
+) -> Detected:
+    start = read_head(Path(path), HEAD_BYTES)
+    if columns is not None:
+        return open_text("columns", Head.of(start), columns, time_unit).detected
+    found = detect(start) if format is None else Detected(format)
+    name = found.format or ENDINGS.get(log_ending(path))
+    if name is None:
+        raise RecordingError(f"it is not recognised as a CAN log: {found.tried}")
+    if name not in TEXT_FORMATS or (found.frames and time_unit is None):
+        return found._replace(format=name)
+    try:
+        return open_text(name, Head.of(start), None, time_unit).detected
+    except RecordingError:
+        return Detected(name)  # reading it says why
 
 
 def log_ending(path: str | os.PathLike[str]) -> str:

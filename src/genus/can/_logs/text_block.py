@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.can._logs.digits import FRONT, Bytes, Mask, Offsets, windows_at, words_at
+from genus.can._logs.digits import FRONT, Bytes, Mask, Offsets, words_at
 from genus.can._wire.frame import FD_BYTES
 
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -50,10 +50,6 @@ class TextBlock:
         """A line without its newline."""
         return self.text[self.start[row] - FRONT : self.end[row] - FRONT]
 
-    def position(self, rows: Rows) -> Offsets:
-        """The bytes of the text at which lines begin."""
-        return self.start[rows] - FRONT
-
     def split(self, is_read: Mask) -> None:
         """Cut lines into tokens, which takes long; lines that were read already have none."""
         size = self._size
@@ -77,31 +73,12 @@ class TextBlock:
         first = np.searchsorted(start, self.start)
         return Tokens(start, end, first, np.diff(first, append=len(start)))
 
-    def windows(self, starts: Offsets, width: int) -> Bytes:
-        """A row of characters from each start; it may go over the end of the line."""
-        return windows_at(self.buffer, starts, width)
-
-    def whole_fields(self) -> Mask | None:
-        """The lines in which no quoted text has a delimiter in it; None if that is all lines."""
+    def is_unquoted(self) -> Mask | None:
+        """The lines without quotes; None if that is all lines."""
         quotes = np.flatnonzero(self.buffer == _QUOTE)
-        if not self.delimiter or not len(quotes):
+        if not len(quotes):
             return None
         found: Mask = np.searchsorted(quotes, self.start) == np.searchsorted(quotes, self.end)
-        quoted = np.flatnonzero(~found)
-        found[quoted] = self._are_whole(quotes, quoted)
-        return found
-
-    def _are_whole(self, quotes: Offsets, rows: Rows) -> Mask:
-        """The lines among some with quotes in which every token has none, or one at each end."""
-        tokens = self.tokens
-        count = tokens.number[rows]
-        last = np.cumsum(count)
-        which = np.repeat(tokens.first[rows] - last + count, count) + np.arange(last[-1] if len(last) else 0)
-        start, end = tokens.start[which], tokens.end[which]
-        inside = np.searchsorted(quotes, end) - np.searchsorted(quotes, start)
-        is_quoted = (self.buffer[start] == _QUOTE) & (self.buffer[end - 1] == _QUOTE) & (inside == 2)
-        torn = np.append(0, np.cumsum((inside > 0) & ~is_quoted))
-        found: Mask = torn[last] == torn[last - count]
         return found
 
     def has_bytes(self, starts: Offsets, wanted: bytes) -> Mask:
@@ -112,14 +89,6 @@ class TextBlock:
             mask, word = np.uint64((1 << 8 * len(piece)) - 1), np.uint64(int.from_bytes(piece, "little"))
             found &= (words_at(self.buffer, starts + part) & mask) == word
         return found
-
-    def pairs_apart(self, starts: Offsets, count: int, step: int) -> tuple[Bytes, Mask]:
-        """The characters of `count` pairs that begin `step` apart, and where only separators are between them."""
-        rows = windows_at(self.buffer, starts, step * count).reshape(len(starts), count, step)
-        between = rows[:, :-1, 2:].reshape(len(starts), -1)
-        is_between = _IS_BLANK[between] | (between == ord(self.delimiter or " "))
-        is_apart = np.ones(len(starts), np.bool_) if is_between.all() else is_between.all(axis=1)
-        return np.ascontiguousarray(rows[:, :, :2]).reshape(len(starts), 2 * count), is_apart
 
 
 def _blanks(text: Bytes) -> Mask:

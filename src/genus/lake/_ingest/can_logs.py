@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeAlias, TypeGuard, cast
+from typing import TypeGuard, cast
 
 import msgspec
 import pyarrow as pa
@@ -24,13 +24,12 @@ from genus.can._dbc.long_columns import LONG_POSITION, LongColumns
 from genus.can._dbc.long_messages import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._j1939.reassembly import Incomplete
-from genus.can._logs.by_example import TextReader
-from genus.can._logs.candump import CandumpReader
 from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, detect, text_reader
 from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock
 from genus.can._logs.log import BINARY_READERS, log_ending
 from genus.can._logs.log_file import LONGEST_LINE, LogFile, SkippedRecords, head_of
 from genus.can._logs.packing import looks_like_utf_16, packing_of
+from genus.can._logs.text_reader import TextReader
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
@@ -44,8 +43,6 @@ LETTERS_AT_ONCE = 10_000
 FRAMES, LONG_MESSAGES = "frames", "long messages"
 """What a split of a J1939 log is read for."""
 _BOM = b"\xef\xbb\xbf"
-
-Reader: TypeAlias = TextReader | CandumpReader
 
 
 class CanLogs(msgspec.Struct, frozen=True):
@@ -87,7 +84,7 @@ class CanLogs(msgspec.Struct, frozen=True):
     def _has_long_messages(self) -> bool:
         return any(message.j1939 for message in self.messages)
 
-    def _reader(self, path: str) -> Reader | DeadLetter | None:
+    def _reader(self, path: str) -> TextReader | DeadLetter | None:
         """The reader of a text log, by its first lines; None for a binary one, a dead letter if it is no such log."""
         if self.log not in TEXT_FORMATS:
             return None
@@ -95,7 +92,7 @@ class CanLogs(msgspec.Struct, frozen=True):
             reader = text_reader(self.log, Head.of(_head(path)))
         except RecordingError as problem:
             return DeadLetter.of(-1, str(problem), "byte 0")
-        if isinstance(reader, TextReader) and reader.times == "none":
+        if reader.times == "none":
             reader.format.times.start_us = changed_us(path)
         return reader
 
@@ -137,9 +134,7 @@ def find_log_format(path: str) -> str:
     detected = detect(_head(path))
     found = detected.format or ENDINGS.get(log_ending(path))
     if found is None:
-        raise LakeError(
-            f"{path}: it is not recognised as a CAN log: {detected.tried}; name its format (format=, --format)"
-        )
+        raise LakeError(f"{path}: it is not recognised as a CAN log: {detected.tried}")
     return found
 
 
@@ -158,12 +153,12 @@ def _packing(path: str) -> str | None:
     return packing_of(start) or ("utf-16" if looks_like_utf_16(start) or b"\n" not in start else None)
 
 
-def _is_divisible(reader: Reader | DeadLetter | None, path: str) -> TypeGuard[Reader]:
+def _is_divisible(reader: TextReader | DeadLetter | None, path: str) -> TypeGuard[TextReader]:
     """Whether ranges of a log can be read on their own."""
-    return isinstance(reader, Reader) and reader.is_divisible and _packing(path) in (None, "gzip")
+    return isinstance(reader, TextReader) and reader.is_divisible and _packing(path) in (None, "gzip")
 
 
-def _read_range(split: Split, reader: Reader) -> Iterator[FrameColumns | list[DeadLetter]]:
+def _read_range(split: Split, reader: TextReader) -> Iterator[FrameColumns | list[DeadLetter]]:
     """The lines of a range that `byte_ranges` made."""
     if split.start:
         reader.parse(_head(split.path))  # headers say how lines are read
@@ -175,7 +170,7 @@ def _read_range(split: Split, reader: Reader) -> Iterator[FrameColumns | list[De
         yield from _parts(reader.parse(text, block.at))
 
 
-def _read_file(split: Split, reader: Reader | str) -> Iterator[FrameColumns | list[DeadLetter]]:
+def _read_file(split: Split, reader: TextReader | str) -> Iterator[FrameColumns | list[DeadLetter]]:
     """A whole file, of text by its reader, or of a binary format by its name."""
     skipped = _SkippedAsDead()
     try:

@@ -1,27 +1,24 @@
-"""Lines of text logs to frames in columns, by example.
+"""Lines of text logs to frames in columns.
 
-A format reads one line (`TextFormat.match`). From its fields two things are learned: the `Shape` of the line, by which
-lines with the same characters between fields of the same width are read, and its `Layout`, by which lines with the
-same tokens are read, whatever their width. All lines of a block that are like an example are read together; lines like
-none are read one by one, and the first of them is the next example. So a format describes one line, and large files
-are read in columns: the shapes of a log are few (number of data bytes, kind of identifier, direction).
-
-What is read in columns is what the format would read line by line; tests compare the two.
+A format reads one line (`LineFormat.match`). All lines of a block that are like it are read together (`line_columns`);
+of those that are left, one is the next example. Lines like none are read one by one. The forms of a log are few (number
+of data bytes, kind of identifier, direction), so that large files are read in columns. What is read in columns is what
+the format would read line by line; tests compare the two.
 """
 
 from collections import Counter
 
 import numpy as np
 
-from genus.can._logs.digits import FRONT, Mask
+from genus.can._logs.digits import FRONT
+from genus.can._logs.fields import Fields, channel_of, read_fields
+from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.frames import DamagedLine, LogBlock
-from genus.can._logs.line_fields import Fields, KindOfTimes, channel_of, read_fields, read_time
+from genus.can._logs.line_columns import Layout, LayoutReader, Shape, ShapeReader, learn_layout, learn_shape
 from genus.can._logs.line_frames import LineFrames, ReadLines
-from genus.can._logs.line_layout import Layout, LayoutReader, learn
-from genus.can._logs.line_shape import Shape, ShapeReader, learn_shape
 from genus.can._logs.log_file import BAD_TIME, HARMLESS, LAST_US, LINE_TOO_LONG, LONGEST_LINE
 from genus.can._logs.text_block import BLANKS, Rows, TextBlock, without_colours
-from genus.can._logs.text_format import TextFormat
+from genus.can._logs.times import KindOfTimes, read_time
 
 FEW_LINES = 8
 """So few lines are read one by one."""
@@ -42,7 +39,6 @@ class _Lines:
         self.block, self.at = block, at
         self.frames = LineFrames(len(block))
         self.is_read = np.zeros(len(block), np.bool_)
-        self.can_learn: Mask | None = None
         self.is_split = False
         self.found = LogBlock([], [], Counter())
 
@@ -63,7 +59,13 @@ class _Lines:
         """Cut what is unread into tokens."""
         if not self.is_split:
             self.block.split(self.is_read)
-            self.can_learn, self.is_split = self.block.whole_fields(), True
+            self.is_split, self._is_unquoted = True, self.block.is_unquoted()
+
+    def with_tokens(self, start: int) -> Rows:
+        """The lines from one on that were not read yet and can be read by their tokens."""
+        self.split()
+        rows = self.unread(start)
+        return rows if self._is_unquoted is None else rows[self._is_unquoted[rows]]
 
     def text(self, row: int) -> str:
         """A line."""
@@ -79,7 +81,7 @@ class TextReader:
     """State: reads the blocks of a text log, one after the other, and remembers the shapes of its lines."""
 
     def __init__(
-        self, format: TextFormat, *, learns: bool = True, shapes: bool = True, worth_splitting: int = WORTH_SPLITTING
+        self, format: LineFormat, *, learns: bool = True, shapes: bool = True, worth_splitting: int = WORTH_SPLITTING
     ) -> None:
         """With `learns` false every line is read alone, which is slow and gives the same.
 
@@ -93,7 +95,7 @@ class TextReader:
     @property
     def name(self) -> str:
         """The name of the format."""
-        return self.format.name
+        return self.format.row.name
 
     @property
     def is_divisible(self) -> bool:
@@ -112,7 +114,7 @@ class TextReader:
             text: Whole lines; the last one of a log may lack its newline.
             at: The byte of the log at which `text` begins.
         """
-        lines = _Lines(TextBlock(without_colours(text), self.format.delimiter), at)
+        lines = _Lines(TextBlock(without_colours(text), self.format.row.delimiter), at)
         start, every = 0, len(lines.block)
         while start < every:
             stop = self._read(lines, start)
@@ -182,7 +184,7 @@ class TextReader:
             lines.frames.add_stamp(row, stamp)
             self._skip(lines, row, frame)
         else:
-            lines.frames.add_frame(row, stamp, channel_of(text, fields.channel), frame)
+            lines.frames.add_frame(row, stamp, channel_of(text, fields.channel), frame, fields.direction)
         return fields if fields.time.parts or self.format.times.kind == "none" else None
 
     def _skip(self, lines: _Lines, row: int, reason: str) -> None:
@@ -218,9 +220,7 @@ class TextReader:
         return fields if isinstance(fields, Fields) and is_example else None
 
     def _learn_layout(self, lines: _Lines, row: int, fields: Fields, text: str) -> int:
-        lines.split()
-        is_whole = lines.can_learn is None or lines.can_learn[row]
-        layout = learn(fields, text, lines.block.delimiter) if is_whole else None
+        layout = learn_layout(fields, text, lines.block.delimiter)
         if layout is None or layout.key in self._layouts or len(self._layouts) >= MOST_LAYOUTS:
             return 0
         count = self._read_layout(lines, layout, row + 1)
@@ -233,10 +233,7 @@ class TextReader:
         return lines.keep(ShapeReader(self.format, lines.block, shape, rows).read() if len(rows) else None)
 
     def _read_layout(self, lines: _Lines, layout: Layout, start: int) -> int:
-        lines.split()
-        rows = lines.unread(start)
-        if lines.can_learn is not None:
-            rows = rows[lines.can_learn[rows]]
+        rows = lines.with_tokens(start)
         return lines.keep(LayoutReader(self.format, lines.block, layout, rows).read() if len(rows) else None)
 
     def _forget(self, lines: _Lines, start: int) -> None:
@@ -258,3 +255,22 @@ class TextReader:
         for row in np.flatnonzero(is_frame & ~is_kept).tolist():
             lines.damage(row, BAD_TIME)
         lines.found.frames.extend(frames.columns(times, is_kept, lines.block.start - FRONT + lines.at))
+
+
+def parse_candump(text: bytes, at: int = 0) -> LogBlock:
+    """Read a block of whole lines of a log of `candump -L` into columns.
+
+    Never raises: a line that cannot be read is in `damaged`.
+
+    Args:
+        text: Whole lines.
+        at: The byte of the log at which `text` begins; positions count from the beginning of the log.
+
+    Returns:
+        Frames of up to 8 and of up to 64 bytes in separate columns, and the damaged lines.
+
+    >>> block = parse_candump(b"(1700000000.250000) can0 123#1122\\n")
+    >>> block.frames[0].at_us.tolist(), block.frames[0].identifier.tolist(), block.frames[0].length.tolist()
+    ([1700000000250000], [291], [2])
+    """
+    return TextReader(LineFormat(ROWS["log"])).parse(text, at)
