@@ -3,20 +3,20 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from genus.can._logs.frames import FrameColumns, LogBlock
 from genus.can._logs.log_file import ERROR_FRAME, LAST_US, REMOTE_FRAME, LogFile, SkippedRecords
-from genus.can._logs.records import Records, blocks
+from genus.can._logs.records import Mask, Records, blocks
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
 from genus.errors import RecordingError
 
-ROWS_AT_ONCE = 1 << 11
+ROWS_AT_ONCE = 1 << 10
 """So few that their values stay in the cache of the processor; with 65,536 a row takes twice as long."""
-_EXTENDED, _REMOTE, _ERROR = 1, 2, 4
-_COLUMNS = "ts, arbitration_id, (extended IS TRUE) + 2 * (remote IS TRUE) + 4 * (error IS TRUE), data"
+_COLUMNS = "ts, arbitration_id, extended, remote, error, data"
 
 
 def read_sqlite(file: LogFile) -> Iterator[LogBlock]:
@@ -44,23 +44,32 @@ def _frames(skipped: SkippedRecords, database: sqlite3.Connection) -> Iterator[l
     cursor = database.execute(f"SELECT {_COLUMNS} FROM {_table(database)}")
     at = 0
     while rows := cursor.fetchmany(ROWS_AT_ONCE):
-        times, identifiers, flags, payloads = zip(*rows, strict=True)
-        kinds = np.array(_of_types(flags, 0, int), np.int64)
-        is_data = kinds & (_REMOTE | _ERROR) == 0
-        for reason, which in ((ERROR_FRAME, kinds & _ERROR > 0), (REMOTE_FRAME, kinds & (_REMOTE | _ERROR) == _REMOTE)):
+        values = list(chain.from_iterable(rows))  # which takes a third of the time of zip(*rows)
+        times, identifiers, extended, remote, error, payloads = (values[column::6] for column in range(6))
+        is_error = _flags(error)
+        is_remote = _flags(remote) & ~is_error
+        for reason, which in ((ERROR_FRAME, is_error), (REMOTE_FRAME, is_remote)):
             if which.any():
                 skipped.reasons[reason] += int(which.sum())
-        found = _records(times, identifiers, kinds & _EXTENDED > 0, payloads, at)
-        yield found.of(is_data).frames(skipped, "row")
+        found = _records(times, identifiers, _flags(extended), payloads, at)
+        yield found.of(~(is_error | is_remote)).frames(skipped, "row")
         at += len(rows)
 
 
+def _flags(values: Sequence[Any]) -> Mask:
+    if {*values} <= {0, None}:
+        return np.zeros(len(values), np.bool_)
+    return np.array([bool(each) for each in values])
+
+
 def _records(
-    times: Sequence[Any], identifiers: Sequence[Any], extended: Any, payloads: Sequence[Any], at: int
+    times: Sequence[Any], identifiers: Sequence[Any], extended: Mask, payloads: Sequence[Any], at: int
 ) -> Records:
     """Rows as columns; values of other types than those of python-can become impossible ones."""
     seconds = np.array(_of_types(times, -1.0, float, int), np.float64)
-    data = _of_types([b"" if each is None else each for each in payloads], bytes(FD_BYTES + 1), bytes)
+    if None in payloads:
+        payloads = [b"" if each is None else each for each in payloads]
+    data = _of_types(payloads, bytes(FD_BYTES + 1), bytes)
     length = np.fromiter(map(len, data), np.int64, len(data))
     width = CLASSIC_BYTES if length.max() <= CLASSIC_BYTES else FD_BYTES
     count = len(data)
