@@ -59,6 +59,23 @@ def spark(pytestconfig: pytest.Config) -> "Iterator[SparkSession]":
         yield session
 
 
+@pytest.fixture(scope="session", autouse=True)
+def worlds_account_for_their_events() -> Iterator[None]:
+    """At the end of every simulated bus of every test, each published event has one named result."""
+    from genus.can import World
+
+    close = World.close
+
+    def close_and_check(world: World) -> None:
+        close(world)
+        sums = {each.channel: (each.published, each.accounted) for each in world.channels()}
+        assert all(published == accounted for published, accounted in sums.values()), sums
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "close", close_and_check)
+        yield
+
+
 CHROMIUM = Path("/usr/bin/chromium")
 _CHROMIUM_OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

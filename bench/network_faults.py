@@ -6,7 +6,6 @@ fewer or smaller cases.
 """
 
 import os
-import re
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from bench.page import write_rows
 from tests.net import gateway_kills
 from tests.net.fault_counts import NONE, Counts
 from tests.net.test_gateway_losses import run_with_full_disk, run_with_full_spool
@@ -23,7 +23,11 @@ from tests.net.test_mqtt_kill import kill_and_restart
 from tests.net.test_zenoh_survivors import kill_or_pause_in_turn
 
 PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
-BEGIN, END = "<!-- python -m bench.network_faults -->", "<!-- end of faults -->"
+COMMAND = "python -m bench.network_faults"
+HEADING = (
+    "| fault | sent | delivered | of these twice | told lost at the receiver | at the sender | test |\n"
+    "|---|---:|---:|---:|---:|---:|---|"
+)
 KILLS = int(os.environ.get("GENUS_KILLS", "207"))
 
 
@@ -85,18 +89,8 @@ def main(words: list[str]) -> None:
     for fault in [fault for fault in FAULTS if not words or any(word in fault.text for word in words)]:
         row = _row(fault, _run(fault))
         print(row, flush=True)
-        PAGE.write_text(_with_row(PAGE.read_text(), fault.text, row))
-
-
-def _with_row(page: str, text: str, row: str) -> str:
-    """The page with a row in the place of the one that has the same text; rows of faults that are no more are gone."""
-    before, rest = page.split(BEGIN)
-    table, after = rest.split(END)
-    rows = {_cells(each)[0]: each for each in table.splitlines() if each.startswith("| ")} | {text: row}
-    heading = "| fault | sent | delivered | of these twice | told lost at the receiver | at the sender | test |"
-    known = [rows[fault.text] for fault in FAULTS if fault.text in rows]
-    made = "\n".join([heading, "|---|---:|---:|---:|---:|---:|---|", *known])
-    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+        known = (each.text for each in FAULTS)
+        PAGE.write_text(write_rows(PAGE.read_text(), COMMAND, HEADING, {fault.text: row}, known))
 
 
 def _run(fault: Fault) -> Counts:
@@ -110,10 +104,6 @@ def _run(fault: Fault) -> Counts:
 
 def _row(fault: Fault, counts: Counts) -> str:
     return f"| {fault.text} | {' | '.join(f'{count:,}' for count in counts)} | `{fault.test}` |"
-
-
-def _cells(row: str) -> list[str]:
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
 
 
 if __name__ == "__main__":

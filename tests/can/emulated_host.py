@@ -27,13 +27,16 @@ class EmulatedHost:
         echo: bool = True,
         profile: InterfaceProfile | None = None,
         delay: Callable[[], int] = lambda: 50_000,
+        filters: int = 512,
+        long_errors: bool = False,
     ) -> None:
         self.network = network
         self.machine = machine
-        self.bus = network.open(fifo=fifo, echo=echo, epoch=1000)
+        self.bus = network.open(fifo=fifo, echo=echo, epoch=1000, filters=filters, long_errors=long_errors)
         self.bus.on_message = self._message_came
-        self.driver = BusDriver(self.bus)
-        self.port = DriverPort(machine, self.driver, profile or profile_of("socketcan"))
+        profile = profile or profile_of("socketcan")
+        self.driver = BusDriver(self.bus, profile.filters)
+        self.port = DriverPort(machine, self.driver, profile, network.timing)
         self._delay = delay
         self._read_at = 0
         self._alarm: int | None = None

@@ -98,7 +98,7 @@ class RecordingMachine:
     def taken(self, frame: Frame, now: int) -> None:
         self.inputs.append(("taken", now))
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         self.inputs.append(("gone" if gone else "unconfirmed", now))
 
     def error_passive(self, now: int, passive: bool) -> None:

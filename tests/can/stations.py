@@ -101,7 +101,7 @@ class Station:
     def taken(self, frame: Frame, now: int) -> None:
         self.now = now
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         self.now = now
 
     def error_passive(self, now: int, passive: bool) -> None:

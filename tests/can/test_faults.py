@@ -9,14 +9,15 @@ from click.testing import CliRunner
 
 from genus.can._plan import load_system
 from genus.errors import GenusError
-from tests.can.fault_table import ROWS, Observation, Setting
+from tests.can.fault_table import LIVE, ROWS, Observation, Setting
 from tests.can.fault_table.__main__ import faults
 from tests.can.fault_table.live import find_multicast_problem
-from tests.can.fault_table.page import BEGINS, ENDS, format_examples, read_cells, update_page
+from tests.can.fault_table.page import COMMAND, format_examples, read_cells, update_page
+from tests.can.fault_table.row import NOT_SO
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
-LIVE = (20, 21)
+EMPTY_PAGE = f"text\n<!-- {COMMAND} -->\n<!-- end -->\nmore"
 
 
 FIGURES = json.loads((Path(__file__).parent / "golden" / "small_fault_figures.json").read_text())
@@ -37,6 +38,8 @@ def figures_in(text: str) -> list[str]:
 
 LONG = (1, 4, 7, 8, 13, 14, 15, 19, 20, 23, 24)
 """Rows whose small runs take more than two seconds."""
+QUICK = (6, 18)
+"""Rows whose full runs take a second, or are as long as the small ones."""
 
 
 @pytest.mark.parametrize("number", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in sorted(ROWS)])
@@ -45,10 +48,12 @@ def test_a_small_run_of_a_row_is_as_expected(number: int) -> None:
     assert number in LIVE or figures_in(observation.text) == FIGURES[str(number)], observation.text
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", sorted(ROWS))
-def test_a_full_run_of_a_row_is_as_expected(number: int) -> None:
-    check_row(number, full=True)
+@pytest.mark.parametrize(
+    "number", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in sorted(ROWS)]
+)
+def test_a_full_run_of_a_row_is_as_expected_and_as_the_page_shows_it(number: int) -> None:
+    observation = check_row(number, full=True)
+    assert number in LIVE or observation.text == read_cells(PAGE.read_text())[number][4]
 
 
 @pytest.mark.slow
@@ -59,14 +64,20 @@ def test_a_small_run_of_a_row_is_as_expected_with_other_seeds(number: int, seed:
 
 
 def test_the_page_shows_all_rows_with_their_observations() -> None:
+    """A row that was not as expected says so in its text as in its mark."""
     shown = read_cells(PAGE.read_text())
-    assert sorted(shown) == sorted(ROWS)
-    assert len(ROWS) >= 22
+    assert list(shown) == sorted(ROWS)
     for number, row in ROWS.items():
         assert shown[number][:4] == [str(number), row.fault, row.injected, row.expected]
         assert figures_in(shown[number][4])
-        assert shown[number][5] == "✓"
+        assert shown[number][5] == ("✗" if NOT_SO in shown[number][4] else "✓")
     assert format_examples() in PAGE.read_text()
+
+
+def test_an_observation_that_is_not_as_expected_says_what_is_not() -> None:
+    good, bad = (Observation(f"{late} late", {"all": True, "none late": late == 0}) for late in (0, 3))
+    assert (good.ok, good.text) == (True, "0 late")
+    assert (bad.ok, bad.text) == (False, f"3 late; {NOT_SO}none late")
 
 
 def test_a_page_without_markers_for_the_table_raises() -> None:
@@ -75,16 +86,18 @@ def test_a_page_without_markers_for_the_table_raises() -> None:
 
 
 def test_lines_of_rows_that_were_not_run_are_not_changed() -> None:
-    page = update_page(f"{BEGINS}{ENDS}", {2: Observation("first", True), 5: Observation("second", True)})
-    page = update_page(page, {5: Observation("third", False)})
-    assert [read_cells(page)[number][4:] for number in (2, 5)] == [["first", "✓"], ["third", "✗"]]
+    page = update_page(EMPTY_PAGE, {2: Observation("first", {}), 5: Observation("second", {})})
+    page = update_page(page, {5: Observation("third", {"fourth": False})})
+    shown = [read_cells(page)[number][4:] for number in (2, 5)]
+    assert shown == [["first", "✓"], [f"third; {NOT_SO}fourth", "✗"]]
+    assert (page[:5], page[-5:]) == ("text\n", "\nmore")
 
 
-def test_the_command_runs_a_row_and_writes_it_into_a_page(tmp_path: Path) -> None:
+def test_the_command_runs_rows_in_processes_and_writes_them_into_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"{BEGINS}\n{ENDS}\n")
-    system = str(ROOT / "examples" / "crossing.toml")
-    done = CliRunner().invoke(faults, ["18", "--system", system, "--write", str(page)])
+    page.write_text(EMPTY_PAGE)
+    options = ["--system", str(ROOT / "examples" / "crossing.toml"), "--write", str(page), "--jobs", "2"]
+    done = CliRunner().invoke(faults, ["18", "6", *options])
     assert done.exit_code == 0, done.output
-    assert "both alarmed" in done.output
-    assert read_cells(page.read_text())[18][1] == "the same uid twice"
+    assert "alarmed after" in done.output
+    assert [cells[1] for cells in read_cells(page.read_text()).values()] == ["bus-off", "the same uid twice"]

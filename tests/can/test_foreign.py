@@ -462,7 +462,7 @@ class NodeOfTests:
     def taken(self, frame: Frame, now: int) -> None:
         self.calls.append(("taken", frame))
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         self.calls.append(("unconfirmed", frame))
 
     def error_passive(self, now: int, passive: bool) -> None:
@@ -548,9 +548,6 @@ class RecordingDriver:
     def set_filters(self, filters: tuple[tuple[int, int, bool], ...]) -> None:
         self.filters = filters
 
-    def flush(self) -> bool:
-        return False
-
     def call(self, call: Call) -> None:
         call.handler(*call.arguments)
 
@@ -566,7 +563,7 @@ def test_of_frames_of_genus_and_of_databases_the_one_that_would_win_is_sent_firs
     lamp: Any = databases.types["Lamp"]
     machine.announce(lamp, None, 0)
     mine = machine.publish(lamp(on=1), 0)
-    port = DriverPort(machine, driver, profile_of("virtual", None))
+    port = DriverPort(machine, driver, profile_of("virtual", None), Timing(500_000))
     port.call(lambda now: None, 0)
     assert driver.sent == [mine]
     assert (257, 0x7FF, False) in driver.filters, "the echo must pass"
@@ -581,8 +578,8 @@ def test_of_frames_of_genus_and_of_databases_the_one_that_would_win_is_sent_firs
 
 def test_frames_of_11_bits_are_ignored_by_machines_that_want_none() -> None:
     node = NodeOfTests()
-    port = DriverPort(node, RecordingDriver(), profile_of("virtual", None))
+    port = DriverPort(node, RecordingDriver(), profile_of("virtual", None), Timing(500_000))
     port.call(lambda now: None, 0)
     port.receive(Frame(900, b"", extended=False), 0.0, 1)
-    assert port.counts["ignored: not a 29-bit data frame"] == 1
+    assert port.counts["ignored: not subscribed to"] == 1
     assert [what for what, _ in node.calls] == ["taken"]

@@ -19,6 +19,8 @@ def hard_slot(event: str, offset_ns: int) -> Slot:
 
 
 SLOT = hard_slot("Beat", 1_000_000)
+SETTLED = 1_562_000 + SLOT.wait_ns + SLOT.used_ns
+"""When nothing of a slot can be on the wire any more."""
 
 
 class SetTime(OwnTime):
@@ -39,13 +41,14 @@ class Stage:
         )
         self.mailbox: Frame | None = None
         self.sent: list[object] = []
+        self.overdue: list[tuple[object, int | None]] = []
         self.failed: list[tuple[object, int]] = []
         self.delivered: list[object] = []
         self.missing: list[int] = []
 
     def sender(self, slot: Slot = SLOT, pieces: Sequence[bytes] = (b"x",)) -> SlotSender:
         sender = SlotSender(
-            slot, self._load, lambda payload: pieces, lambda event, now: self.sent.append(event),
+            slot, self._load, lambda payload: pieces, self._report_sent,
             lambda event, attempts: self.failed.append((event, attempts)),
         )  # fmt: skip
         self.dispatcher.join(sender, 0)
@@ -58,6 +61,11 @@ class Stage:
 
     def _load(self, frame: Frame | None) -> None:
         self.mailbox = frame
+
+    def _report_sent(self, event: object, missed: int | None) -> None:
+        self.sent.append(event)
+        if missed is not None:
+            self.overdue.append((event, missed))
 
 
 @pytest.fixture
@@ -80,7 +88,7 @@ def test_a_fresh_event_is_sent_at_the_latest_ready_time(stage: Stage) -> None:
     stage.dispatcher.wake(1_000_000)
     assert stage.mailbox is not None
     assert stage.mailbox.priority == 0
-    sender.sent(stage.mailbox, 1_200_000)
+    sender.sent(stage.mailbox)
     assert stage.sent == ["beat"]
 
 
@@ -93,12 +101,11 @@ def test_a_slot_without_a_fresh_event_is_left_to_others(stage: Stage) -> None:
 
 def test_the_newest_event_replaces_one_that_was_not_sent_yet(stage: Stage) -> None:
     sender = stage.sender()
-    sender.write("old", 300, b"x", 0)
-    sender.write("new", 300, b"x", 0)
+    assert [sender.write(event, 300, b"x", 0) for event in ("old", "new")] == [False, True]
     stage.dispatcher.wake(1_000_000)
     assert stage.mailbox is not None
-    sender.sent(stage.mailbox, 1_200_000)
-    assert (stage.sent, sender.replaced) == (["new"], 1)
+    sender.sent(stage.mailbox)
+    assert (stage.sent, stage.failed) == (["new"], [])
 
 
 def test_an_event_has_one_attempt_more_than_its_omissions(stage: Stage) -> None:
@@ -119,7 +126,31 @@ def test_what_is_not_sent_at_the_deadline_is_taken_back(stage: Stage) -> None:
     sender.write("beat", 300, b"x", 0)
     stage.dispatcher.wake(1_000_000)
     stage.dispatcher.wake(1_562_000)
-    assert (stage.mailbox, stage.failed) == (None, [("beat", 0)])
+    assert (stage.mailbox, stage.failed) == (None, [])
+    stage.dispatcher.wake(SETTLED)
+    assert stage.failed == [("beat", 0)]
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_an_attempt_on_the_wire_at_the_deadline_is_reported_when_it_has_ended(stage: Stage, is_sent: bool) -> None:
+    sender = stage.sender()
+    sender.write("beat", 300, b"x", 0)
+    stage.dispatcher.wake(1_000_000)
+    frame = stage.mailbox
+    assert frame is not None
+    stage.dispatcher.wake(1_562_000)
+    (sender.sent if is_sent else sender.failed)(frame)
+    stage.dispatcher.wake(SETTLED)
+    assert stage.overdue == ([("beat", 1_562_000)] if is_sent else [])
+    assert stage.failed == ([] if is_sent else [("beat", 1)])
+
+
+def test_events_for_which_no_slot_came_have_failed(stage: Stage) -> None:
+    sender = stage.sender()
+    stage.time.bound = 10_001
+    stage.dispatcher.watch(0)
+    replaced = [sender.write(number, 300, b"x", number * 9_990_000) for number in range(3)]
+    assert (replaced, stage.failed) == ([False] * 3, [(0, 0), (1, 0)])
 
 
 def test_an_event_in_two_frames_has_its_attempts_for_each(stage: Stage) -> None:
@@ -131,7 +162,7 @@ def test_an_event_in_two_frames_has_its_attempts_for_each(stage: Stage) -> None:
         assert stage.mailbox.data == data
         sender.failed(stage.mailbox)
         assert stage.mailbox is not None
-        sender.sent(stage.mailbox, 1_400_000)
+        sender.sent(stage.mailbox)
     assert (stage.sent, stage.failed) == (["beat"], [])
 
 
@@ -194,8 +225,11 @@ def test_a_slot_that_ends_when_another_begins_ends_first(stage: Stage) -> None:
     second.write("b", 300, b"x", 0)
     stage.dispatcher.wake(1_000_000)
     stage.dispatcher.wake(1_562_000)
+    last = stage.mailbox
+    assert last is not None
+    stage.dispatcher.wake(SETTLED)
     assert stage.failed == [("a", 0)]
-    assert stage.mailbox is not None
+    assert stage.mailbox is last
 
 
 def test_slots_stand_still_while_the_clock_is_worse_than_half_the_gap(stage: Stage) -> None:
@@ -220,8 +254,9 @@ def test_a_frame_is_taken_back_when_the_clock_fails_in_mid_slot(stage: Stage) ->
     stage.dispatcher.wake(1_000_000)
     stage.time.bound = 10_001
     stage.dispatcher.watch(1_100_000)
+    assert (stage.mailbox, stage.failed) == (None, [])
+    stage.dispatcher.wake(SETTLED)
     assert stage.failed == [("beat", 0)]
-    assert stage.mailbox is None
 
 
 def test_a_node_that_wakes_up_too_late_leaves_its_slot_unused(stage: Stage) -> None:

@@ -38,6 +38,8 @@ class Sender:
         self.sent: list[str] = []
         self.missed: list[str] = []
         self.expired: list[str] = []
+        self.sent_expired: list[str] = []
+        self.unknown: list[str] = []
         self.queue = TxQueue([80_000 + 10_000 * size for size in range(9)], LEVEL)
         self.queue.number = 5
 
@@ -55,6 +57,8 @@ class Sender:
         event.deadline, event.expires = deadline, expires
         event.on_missed = lambda: self.missed.append(name)
         event.on_expired = lambda: self.expired.append(name)
+        event.on_sent_expired = lambda at: self.sent_expired.append(name)
+        event.on_unknown = lambda: self.unknown.append(name)
         event.most_lead = 0 if expires is None else (expires - now) // 2
         self.queue.add_soft(event)
         self.update(now)
@@ -342,20 +346,42 @@ def test_an_event_that_expires_in_a_driver_is_told_when_it_was_sent_after_that(s
         sender.soft(name, 10 * MS, 30 * MS)
         taken = take(sender)
         sender.wake(32 * MS)
-        assert not sender.expired
         sender.frame_sent(taken, sent_at)
-    assert (sender.sent, sender.expired) == (["good"], ["bad"])
+    assert (sender.sent, sender.sent_expired, sender.expired) == (["good"], ["bad"], [])
 
 
-def test_an_event_that_expired_in_a_driver_that_lost_it_is_told_and_not_sent(sender: Sender) -> None:
+def test_an_event_that_expired_in_a_driver_that_did_not_send_it_is_told_and_not_sent(sender: Sender) -> None:
     sender.soft("sample", 10 * MS, 30 * MS)
     taken = take(sender)
     sender.wake(31 * MS)
-    sender.queue.frame_gone(taken)
+    sender.queue.frame_gone(taken, 31 * MS, maybe_sent=False)
     assert sender.queue.wake_at == 30 * MS
     sender.wake(32 * MS)
     assert sender.expired == ["sample"]
     assert sender.mailbox is None
+
+
+def test_an_event_that_a_driver_did_not_confirm_is_neither_sent_again_nor_told_as_expired(sender: Sender) -> None:
+    channel = Channel()
+    sender.soft("first", 10 * MS, 30 * MS, channel=channel)
+    sender.soft("next", 20 * MS, 60 * MS, channel=channel)
+    taken = take(sender)
+    sender.queue.frame_gone(taken, 15 * MS, maybe_sent=True)
+    sender.wake(31 * MS)
+    assert (sender.unknown, sender.sent, sender.expired) == (["first"], [], [])
+    assert sender.go(31 * MS).data == b"\1next", "its number is used"
+
+
+def test_a_frame_that_a_driver_did_not_confirm_is_sent_again_unless_somebody_wants_to_know(sender: Sender) -> None:
+    unknown: list[str] = []
+    sender.queue.add_frame(Frame(5), on_unknown=lambda: unknown.append("once"))
+    sender.queue.add_frame(Frame(6))
+    for expected in (5, 6, 6):
+        sender.update(0)
+        taken = take(sender)
+        assert taken.id == expected
+        sender.queue.frame_gone(taken, 1, maybe_sent=True)
+    assert unknown == ["once"]
 
 
 def test_a_driver_that_was_slow_makes_events_expire_earlier_but_not_in_the_first_half_of_their_validity() -> None:

@@ -129,7 +129,7 @@ class FirmwareMachine:
     def taken(self, frame: Frame, now: int) -> None:
         raise AssertionError("the C node is for drivers without a queue")
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         raise AssertionError("the C node is for drivers without a queue")
 
     def error_passive(self, now: int, passive: bool) -> None: ...

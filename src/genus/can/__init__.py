@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Expired,
         HardResumed,
         HardStopped,
+        MaybeSent,
         NotBound,
         NotConfirmed,
         NotSent,
@@ -187,6 +188,7 @@ __all__ = [
     "LongMessage",
     "LongMessages",
     "MasterChanged",
+    "MaybeSent",
     "MemoryStore",
     "MessageLayout",
     "Monitor",
@@ -291,8 +293,8 @@ if not TYPE_CHECKING:
         _monitor="ChannelStatistics Monitor MonitoredFrame",
         _node__reports="Report",
         _node__troubles=(
-            "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped NotBound "
-            "NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
+            "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped "
+            "MaybeSent NotBound NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "

@@ -72,11 +72,11 @@ class Machine(Protocol):
         queue, as the simulator's, does not call this.
         """
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
-        """A driver has not confirmed a frame in time; whether it was sent is not known.
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
+        """A driver has not confirmed a frame in time.
 
-        Nothing else of its mailbox is sent until it is confirmed, or `gone`: then the frame, or the one that was loaded
-        meanwhile, is given to the driver again.
+        Nothing else of its mailbox is sent until it is confirmed, or `gone`: then the frame is given to the driver
+        again, unless the mailbox is loaded. Without `maybe_sent` the driver knows that it was not sent.
         """
 
     def error_passive(self, now: int, passive: bool) -> None:

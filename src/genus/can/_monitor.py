@@ -305,7 +305,7 @@ class Monitor:
     def taken(self, frame: Frame, now: int) -> None:
         """Never: nothing is sent."""
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         """Never: nothing is sent."""
 
     def error_passive(self, now: int, passive: bool) -> None:

@@ -10,6 +10,7 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from genus._extras import missing_extra
 from genus.can._live.error_frames import (
@@ -106,16 +107,29 @@ class EmulatedCan:
         with self.lock:
             self.wire.at(time_ns, callback)
 
-    def open(self, *, fifo: int = 10, echo: bool = True, epoch: Span = 0.0) -> "EmulatedCanBus":
+    def open(
+        self,
+        *,
+        fifo: int = 10,
+        echo: bool = True,
+        epoch: Span = 0.0,
+        filters: int = 512,
+        long_errors: bool = False,
+    ) -> "EmulatedCanBus":
         """Add a station, a python-can bus.
 
         Args:
             fifo: How many frames the driver holds.
             echo: Whether frames that were sent come back, as with `receive_own_messages`.
             epoch: The time stamp at the start of virtual time: interfaces count from different moments.
+            filters: How many acceptance filters the driver has, which let error frames pass. If more are set, and with
+                0 always, python-can filters, as it does for most interfaces: error frames too.
+            long_errors: Whether error frames are marked as of 29 bits, as those of `socketcand` are.
         """
         with self.lock:
-            return EmulatedCanBus(self, len(self.wire.controllers), fifo, echo, seconds(epoch, "epoch"))
+            bus = EmulatedCanBus(self, len(self.wire.controllers), fifo, echo, seconds(epoch, "epoch"))
+        bus.max_filters, bus.long_errors = filters, long_errors
+        return bus
 
     def add_traffic(
         self, load: float, *, stations: int = 4, priorities: Sequence[int] = range(1, 251), size: int = 8
@@ -172,6 +186,9 @@ class EmulatedCanBus(can.BusABC):
         """The number of the station in the trace."""
         self.on_message: Callable[[], object] = lambda: None
         """Called when there is something to receive."""
+        self.loses_echo: Callable[[Frame], bool] = lambda frame: False
+        """Says of each frame that was sent whether its echo is lost."""
+        self.max_filters, self.long_errors = 512, False
         self._fifo: deque[Frame] = deque()
         self._size = fifo
         self._echo = echo
@@ -229,11 +246,15 @@ class EmulatedCanBus(can.BusABC):
             if self._controller.bus is not None:
                 self.disconnect()
 
+    def _apply_filters(self, filters: Any) -> None:
+        """Filter in the driver if it has so many filters, else leave it to python-can."""
+        self._is_filtered = len(filters or ()) <= self.max_filters
+
     def _recv_internal(self, timeout: float | None) -> tuple[can.Message | None, bool]:
         try:
-            return self._received.get(timeout != 0, timeout), True
+            return self._received.get(timeout != 0, timeout), self._is_filtered
         except queue.Empty:
-            return None, True
+            return None, self._is_filtered
 
     # -- what the controller does --------------------------------------------------------------------------------------
 
@@ -247,7 +268,7 @@ class EmulatedCanBus(can.BusABC):
         self._fifo.popleft()
         if self._fifo:
             self._controller.load(0, self._fifo[0])
-        if self._echo:
+        if self._echo and not self.loses_echo(frame):
             self._put(self._message(frame, now, is_rx=False))
         self._report_state(now)
 
@@ -279,7 +300,9 @@ class EmulatedCanBus(can.BusABC):
 
     def _put_error(self, classes: int, data: bytes, now: int) -> None:
         stamp = self._epoch + now / 1e9
-        self._put(can.Message(stamp, classes, is_error_frame=True, is_extended_id=False, data=data.ljust(8, b"\0")))
+        self._put(
+            can.Message(stamp, classes, is_error_frame=True, is_extended_id=self.long_errors, data=data.ljust(8, b"\0"))
+        )
 
     def _message(self, frame: Frame, now: int, *, is_rx: bool) -> can.Message:
         return can.Message(
@@ -294,6 +317,6 @@ class EmulatedCanBus(can.BusABC):
         )
 
     def _put(self, message: can.Message) -> None:
-        if message.is_error_frame or self._matches_filters(message):
+        if not self._is_filtered or message.is_error_frame or self._matches_filters(message):
             self._received.put(message)
             self.on_message()

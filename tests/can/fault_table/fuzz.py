@@ -1,6 +1,6 @@
 """Row 22: random frames received by nodes and a broker."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 from genus.can._machine import Call, Load
@@ -24,19 +24,27 @@ def fuzz(setting: Setting) -> Observation:
     """Half of the frames have event tags of the middleware, a quarter have those of known events."""
     frames = int(setting.size(20_000, 1_000_000))
     machines = (_node(setting, planned=True), _node(setting, planned=False), _broker(setting))
-    changed = 0
+    changed = crashes = 0
     for number, frame in enumerate(random_frames(setting, frames)):
         now = (number + 1) * SPACING_NS
         before = [_state(machine) for machine in machines]
-        for machine in machines:
-            machine.receive(frame, now)
+        crashes += sum(_crashes(machine.receive, frame, now) for machine in machines)
         if frame.id & ETAG_MASK >= RESERVED_ETAGS and [_state(machine) for machine in machines] != before:
             changed += 1
-        for machine in machines:
-            _handle_outputs(machine, now)
+        crashes += sum(_crashes(_handle_outputs, machine, now) for machine in machines)
     dropped = sum(machines[0].counts().dropped.values())
-    text = f"{frames:,} frames, no crash, {dropped:,} dropped with a reason; {changed} events changed any state"
-    return Observation(text, changed == 0)
+    text = (
+        f"{frames:,} frames, {crashes} crashes, {dropped:,} dropped with a reason; {changed} events changed any state"
+    )
+    return Observation(text, {"no crash": crashes == 0, "nothing changed": changed == 0})
+
+
+def _crashes(call: Callable[..., None], *arguments: object) -> bool:
+    try:
+        call(*arguments)
+    except Exception:
+        return True
+    return False
 
 
 def _handle_outputs(machine: Node | Broker, now: int) -> None:

@@ -1,14 +1,12 @@
 """Write rows of the fault table into a Markdown page, and read them back."""
 
-import re
 from collections.abc import Mapping
 
-from genus.errors import GenusError
+from bench.page import cells, read_blocks, write_rows
 from tests.can.fault_table.row import ROWS, Observation, Row
 
-BEGINS, ENDS = "<!-- the fault table -->", "<!-- end of the fault table -->"
+COMMAND = "python -m tests.can.fault_table --full --seed 1 --write docs/faults.md"
 HEADING = "| # | fault | injected | expected | observed | |\n|---|---|---|---|---|---|"
-_LINE = re.compile(r"^\| (\d+) \|.*$", re.MULTILINE)
 
 
 def format_line(row: Row, observation: Observation) -> str:
@@ -18,24 +16,15 @@ def format_line(row: Row, observation: Observation) -> str:
 
 
 def update_page(page: str, observed: Mapping[int, Observation]) -> str:
-    """The page with the lines of some rows replaced; GenusError if it has no markers for the table.
-
-    >>> page = update_page(f"text {BEGINS} {ENDS} more", {3: Observation("nothing was delivered", True)})
-    >>> page.splitlines()[-2][:8], page.endswith("more")
-    ('| 3 | ex', True)
-    """
-    before, begins, rest = page.partition(BEGINS)
-    table, ends, after = rest.partition(ENDS)
-    if not begins or not ends:
-        raise GenusError(f"the page has no markers for the table; write {BEGINS} and {ENDS} where it shall be")
-    lines = {int(found[1]): found[0] for found in _LINE.finditer(table)}
-    lines |= {number: format_line(ROWS[number], observation) for number, observation in observed.items()}
-    return f"{before}{BEGINS}\n{HEADING}\n" + "\n".join(lines[n] for n in sorted(lines)) + f"\n{ENDS}{after}"
+    """The page with the lines of some rows replaced; GenusError if it has no markers for the table."""
+    lines = {str(number): format_line(ROWS[number], observation) for number, observation in observed.items()}
+    return write_rows(page, COMMAND, HEADING, lines, map(str, sorted(ROWS)))
 
 
 def read_cells(page: str) -> dict[int, list[str]]:
     """The cells of each row of the table in a page, by its number."""
-    return {int(line[1]): [cell.strip() for cell in line[0].strip("| ").split(" | ")] for line in _LINE.finditer(page)}
+    lines = map(cells, read_blocks(page)[COMMAND].splitlines()[2:])
+    return {int(line[0]): line for line in lines}
 
 
 def format_examples() -> str:

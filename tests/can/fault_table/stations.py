@@ -41,8 +41,8 @@ def bus_off(setting: Setting) -> Observation:
         f"off after {len(failures)} failures in {took} bits, back after {away} bits; "
         f"{missed} misses of other stations; {'sends again' if again else 'never sends again'} when repaired"
     )
-    right = len(failures) == OFF_AFTER and took <= 5984 and away >= 1408 and missed == 0 and again
-    return Observation(text, right)
+    expected = {"32 failures": len(failures) == OFF_AFTER, "5984 bits": took <= 5984, "1408 bits": away >= 1408}
+    return Observation(text, expected | {"no misses": missed == 0, "sends again": again})
 
 
 def _first_failures(own: list[Passage]) -> list[Passage]:
@@ -64,7 +64,7 @@ def _first_failures(own: list[Passage]) -> list[Passage]:
 )
 def babbling_idiot(setting: Setting) -> Observation:
     """Compare stations with and without guardians."""
-    lines, right = [], True
+    lines, blocked, kept = [], True, True
     for priority in (0, 1, 254):
         shown = []
         for guards in (False, True):
@@ -75,9 +75,14 @@ def babbling_idiot(setting: Setting) -> Observation:
             hard = count_alarms(outcome.of_class("hard"))
             soft = sum(each.missed for each in outcome.of_class("soft") if each.node != BABBLING)
             shown.append(f"{hard}/{soft}")
-            right &= hard == 0 if guards or priority else hard > 0
+            if guards or priority:
+                kept &= hard == 0
+            else:
+                blocked &= hard > 0
         lines.append(f"priority {priority}: {shown[0]}, guarded {shown[1]}")
-    return Observation(f"hard alarms/soft misses at {'; '.join(lines)}", right)
+    return Observation(
+        f"hard alarms/soft misses at {'; '.join(lines)}", {"priority 0 blocks": blocked, "no misses": kept}
+    )
 
 
 @row(
@@ -99,7 +104,8 @@ def overload(setting: Setting) -> Observation:
         unsent += sum(each.sent_expired for each in soft)
         missed.append(100 * sum(each.missed for each in soft) / sum(each.published for each in soft))
     text = f"{hard} hard misses, {unsent} expired events sent; soft misses {' '.join(f'{m:.2f}' for m in missed)} %"
-    return Observation(text, hard == unsent == 0 and missed[0] < 1 and missed[-1] > 5)
+    grows = missed == sorted(missed) and missed[0] < 1 and missed[-1] > 5
+    return Observation(text, {"0 hard misses": hard == 0, "none expired": unsent == 0, "misses grow": grows})
 
 
 def with_soft_load(system: System, load: float) -> System:

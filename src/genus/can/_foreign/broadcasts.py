@@ -16,10 +16,11 @@ from genus.errors import EventError
 
 
 class _Waiting(NamedTuple):
-    """A message that is to be sent, and what to call with the time when its last frame was."""
+    """A message that is to be sent, and what to call when its last frame was sent, or may have been."""
 
     broadcast: J1939Broadcast
     done: Callable[[int], None]
+    unknown: Callable[[], None]
 
 
 class Broadcasts:
@@ -46,10 +47,17 @@ class Broadcasts:
                 "nodes only; publish it with destination=255"
             )
 
-    def add(self, frame: Frame, layout: MessageLayout, done: Callable[[int], None], now: int) -> None:
+    def add(
+        self,
+        frame: Frame,
+        layout: MessageLayout,
+        done: Callable[[int], None],
+        unknown: Callable[[], None],
+        now: int,
+    ) -> None:
         """Send a message, after those that wait."""
         known = J1939Id.unpack(frame.id)
-        self._waiting.append(_Waiting(J1939Broadcast(layout.pgn, frame.data, known.source), done))
+        self._waiting.append(_Waiting(J1939Broadcast(layout.pgn, frame.data, known.source), done, unknown))
         self._go_on(now)
 
     @property
@@ -80,8 +88,12 @@ class Broadcasts:
             if at * 1000 > now:
                 return
             self._frames.popleft()
-            done = None
+            done, unknown = None, _go_on_without
             if not self._frames:
-                done = self._waiting.popleft().done
+                _, done, unknown = self._waiting.popleft()
                 self._free_at = now + BROADCAST_PACE_US * 1000
-            self._queue.add_frame(Frame(part.frame_id, part.data), done)
+            self._queue.add_frame(Frame(part.frame_id, part.data), done, on_unknown=unknown)
+
+
+def _go_on_without() -> None:
+    """A part that was not confirmed is not sent again: receivers would take it for one too many."""

@@ -103,8 +103,9 @@ class DatabaseLink:
         received = {f"received: {name}": times for name, times in machine.rx.received.items()}
         sent = {f"sent: {name}": times for name, times in machine.tx.sent.items()}
         dropped = {f"dropped: {reason}": times for reason, times in machine.dropped().items()}
+        unknown = {f"not confirmed: {name}": times for name, times in machine.tx.unknown.items()}
         parts = {"parts of long messages": machine.rx.parts} if machine.rx.parts else {}
-        return {**received, **sent, **parts, **dropped}
+        return {**received, **sent, **unknown, **parts, **dropped}
 
 
 class DatabasePublisher(Publisher):

@@ -169,16 +169,16 @@ class ForeignMachine:
         elif self.node is not None:
             self.node.taken(frame, now)
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         """A driver has not confirmed a frame in time."""
         self._now = now
         if self._is_mine(frame):
             if gone:
-                self._queue.frame_gone(frame)
+                self._queue.frame_gone(frame, now, maybe_sent=maybe_sent)
             else:
                 self.tx.report_to_all(NotConfirmed(now))
         elif self.node is not None:
-            self.node.unconfirmed(frame, now, gone=gone)
+            self.node.unconfirmed(frame, now, gone=gone, maybe_sent=maybe_sent)
 
     def error_passive(self, now: int, passive: bool) -> None:
         """The controller is error passive, or active again."""

@@ -14,7 +14,7 @@ import msgspec
 from genus.can._dbc import MessageLayout
 from genus.can._foreign.broadcasts import Broadcasts
 from genus.can._foreign.databases import Databases
-from genus.can._node.troubles import Trouble, TroubleHandler
+from genus.can._node.troubles import MaybeSent, Trouble, TroubleHandler
 from genus.can._node.tx_queue import TxQueue
 from genus.can._wire.frame import CLASSIC_BYTES, Frame
 from genus.errors import BusError, QueueFull
@@ -97,6 +97,8 @@ class ForeignSender:
         self.channels: dict[type, ForeignChannel] = {}
         self.sent: Counter[str] = Counter()
         """Frames by type."""
+        self.unknown: Counter[str] = Counter()
+        """Frames by type that a driver took and did not confirm."""
         self.cyclic = CyclicCounts()
         self.broadcasts = Broadcasts(queue)
         self._databases, self._queue, self._call, self._loop_back = databases, queue, call, loop_back
@@ -162,11 +164,11 @@ class ForeignSender:
         self.broadcasts.check(outgoing.frame, channel.layout)
         if channel.period_ns is None:
             self._check_room(channel)
-            done = partial(self._sent, channel, outgoing)
+            done, unknown = partial(self._sent, channel, outgoing), partial(self._unknown, channel, outgoing)
             if outgoing.is_long:
-                self.broadcasts.add(outgoing.frame, channel.layout, done, now)
+                self.broadcasts.add(outgoing.frame, channel.layout, done, unknown, now)
             else:
-                self._queue.add_frame(outgoing.frame, done)
+                self._queue.add_frame(outgoing.frame, done, on_unknown=unknown)
         else:
             self.cyclic.replaced += channel.latest is not None and not channel.latest.is_sent
             channel.latest = outgoing
@@ -183,12 +185,12 @@ class ForeignSender:
 
     def _queue_cyclic(self, channel: ForeignChannel, now: int) -> None:
         channel.is_waiting = True
-        done = partial(self._cyclic_sent, channel)
+        done, unknown = partial(self._cyclic_sent, channel), partial(self._cyclic_unknown, channel)
         frame = channel.load()
         if channel.latest is not None and channel.latest.is_long:
-            self.broadcasts.add(frame, channel.layout, done, now)
+            self.broadcasts.add(frame, channel.layout, done, unknown, now)
         else:
-            self._queue.add_frame(frame, done, channel.load)
+            self._queue.add_frame(frame, done, channel.load, unknown)
 
     def _cyclic_sent(self, channel: ForeignChannel, now: int) -> None:
         channel.is_waiting = False
@@ -200,6 +202,18 @@ class ForeignSender:
         if outgoing.loop_back and not outgoing.is_sent:
             self._loop_back(outgoing.event)
         outgoing.is_sent = True
+
+    def _cyclic_unknown(self, channel: ForeignChannel) -> None:
+        """A driver did not confirm a cyclic frame: it is sent again in the next cycle."""
+        channel.is_waiting = False
+        self.unknown[channel.layout.type_name] += 1
+
+    def _unknown(self, channel: ForeignChannel, outgoing: Outgoing) -> None:
+        """A driver did not confirm a frame: it is not sent again, as devices would get it twice."""
+        self.unknown[channel.layout.type_name] += 1
+        if outgoing.loop_back:
+            self._loop_back(outgoing.event)
+        self._report(channel.announcements, MaybeSent(channel.layout.type_name, outgoing.event))
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -225,8 +239,10 @@ class ForeignSender:
 
     def report_to_all(self, trouble: Trouble) -> None:
         """Call the trouble handlers of all publishers."""
-        announced: Iterable[ForeignAnnouncement] = (e for each in self.channels.values() for e in each.announcements)
-        for announcement in announced:
+        self._report((each for channel in self.channels.values() for each in channel.announcements), trouble)
+
+    def _report(self, announcements: Iterable[ForeignAnnouncement], trouble: Trouble) -> None:
+        for announcement in announcements:
             if announcement.on_trouble is not None:
                 self._call(announcement.on_trouble, trouble)
 

@@ -18,6 +18,7 @@ from genus.can._live.interfaces import UNKNOWN, Confirmation, InterfaceProfile
 from genus.can._live.port import DriverPort, DriverRefused, Filter
 from genus.can._machine import Call, Machine
 from genus.can._wire.frame import Frame
+from genus.can._wire.length import Timing
 from genus.errors import BusError
 
 try:
@@ -47,13 +48,18 @@ def utc_clock() -> Callable[[], int]:
 
 
 class BusDriver:
-    """A python-can bus as the driver of a port, and the queue of calls for the thread of handlers."""
+    """A python-can bus as the driver of a port, and the queue of calls for the thread of handlers.
 
-    def __init__(self, bus: "can.BusABC") -> None:
+    `filters` is how many acceptance filters the interface has that let error frames pass. Most interfaces have none:
+    python-can then filters itself, error frames too, by an identifier that they do not have. So these get no filters,
+    and the port ignores what nobody subscribed to.
+    """
+
+    def __init__(self, bus: "can.BusABC", filters: int = 0) -> None:
         self.bus = bus
+        self._filters = filters
         self.calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self.dropped_calls = 0
-        self._can_flush = True
         self._failing_since: int | None = None
         self._is_dead = False
 
@@ -65,19 +71,12 @@ class BusDriver:
             raise DriverRefused(describe_failure(problem)) from problem
 
     def set_filters(self, filters: tuple[Filter, ...]) -> None:
-        """Set the acceptance filters; none accept everything."""
-        self.bus.set_filters(
-            [{"can_id": value, "can_mask": mask, "extended": extended} for value, mask, extended in filters]
-        )
-
-    def flush(self) -> bool:
-        """Empty the queue of the interface, where it can do that."""
-        if self._can_flush:
-            try:
-                self.bus.flush_tx_buffer()
-            except (NotImplementedError, can.CanError, OSError):
-                self._can_flush = False
-        return self._can_flush
+        """Set the acceptance filters if the interface has so many; none accept everything."""
+        if self._filters:
+            fitting = filters if len(filters) <= self._filters else ()
+            self.bus.set_filters(
+                [{"can_id": value, "can_mask": mask, "extended": extended} for value, mask, extended in fitting]
+            )
 
     def call(self, call: Call) -> None:
         """Queue a call of a handler; it is dropped and counted if too many wait."""
@@ -127,14 +126,15 @@ class LiveHost:
         bus: "can.BusABC",
         profile: InterfaceProfile = UNKNOWN,
         lost_frames: Callable[[], int] | None = None,
+        timing: Timing | None = None,
     ) -> None:
         """`lost_frames` gives how many frames the interface itself has lost, where it knows that."""
         self.machine = machine
         self._lost_frames = lost_frames
         self.clock = utc_clock()
         self._bus = bus
-        self._driver = BusDriver(bus)
-        self._port = DriverPort(machine, self._driver, profile)
+        self._driver = BusDriver(bus, profile.filters)
+        self._port = DriverPort(machine, self._driver, profile, timing or Timing(1_000_000))
         self._linux_errors = profile.linux_errors
         self._lock = threading.Condition(threading.RLock())
         self._polled_at = 0

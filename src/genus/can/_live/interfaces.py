@@ -40,14 +40,17 @@ class InterfaceProfile(msgspec.Struct, frozen=True, kw_only=True):
     """Whether `is_rx` is False for frames of other programs on this computer as well."""
     linux_errors: bool = False
     """Whether error frames have the classes of Linux (`linux/can/error.h`)."""
+    filters: int = 0
+    """How many acceptance filters it has that let error frames pass; 0 if python-can would filter, error frames too."""
     polled_passive: bool = False
     """Whether `bus.state` is PASSIVE for error passive; elsewhere it means that the interface only listens."""
     why: str
     """Where that is written in python-can, or why it is so."""
 
 
-def _echo(why: str, **more: bool) -> InterfaceProfile:
-    return InterfaceProfile(confirmation=Confirmation.ECHO, why=why, **{"asks_for_echo": True, **more})
+def _echo(why: str, *, filters: int = 0, **more: bool) -> InterfaceProfile:
+    given = {"asks_for_echo": True, **more}
+    return InterfaceProfile(confirmation=Confirmation.ECHO, why=why, filters=filters, **given)
 
 
 def _none(why: str, **more: bool) -> InterfaceProfile:
@@ -62,7 +65,7 @@ PROFILES: Mapping[str, InterfaceProfile] = {
     "neovi": _echo("SPY_STATUS_TX_MSG"),
     "nixnet": _echo("`echo_tx` of the session"),
     "pcan": _echo("PCAN_MESSAGE_ECHO"),
-    "socketcan": _echo("CAN_RAW_RECV_OWN_MSGS; MSG_DONTROUTE", marks_local=True, linux_errors=True),
+    "socketcan": _echo("CAN_RAW_RECV_OWN_MSGS; MSG_DONTROUTE", marks_local=True, linux_errors=True, filters=512),
     "systec": _echo("MODE_TX_ECHO; `is_rx` stays True", marks_own=False),
     "vector": _echo("transmit receipts (XL_CAN_EV_TAG_TX_OK)"),
     "virtual": _echo("`receive_own_messages` of the queue in memory"),

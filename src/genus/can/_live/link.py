@@ -78,7 +78,7 @@ def open_host(machine: Machine, address: CanAddress) -> LiveHost:
     if address.interface in DATAGRAM_INTERFACES:
         enlarge_buffer(bus.fileno())
         lost = partial(lost_datagrams, bus.fileno())
-    return LiveHost(machine, bus, profile_of(address.interface, address.confirm), lost)
+    return LiveHost(machine, bus, profile_of(address.interface, address.confirm), lost, address.timing)
 
 
 def calendar_of(address: CanAddress, path: Path) -> Calendar:

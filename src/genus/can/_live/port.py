@@ -5,6 +5,11 @@ meanwhile. So the port gives the driver at most two frames at a time: one hard a
 whichever would win on the bus. All else stays in the machine, where priorities are renewed and expired events are
 dropped, until the frame before it is confirmed. What the port gets (messages, error frames, the time) are calls; what
 it wants done are calls of `Driver`.
+
+A confirmation may be lost. So a frame waits for it several times as long as frames took lately, not counting the time
+of frames that outrank it; then its fate is *unknown*, and the next frame is given to the driver, whose confirmation
+shows that the driver is alive. Until something shows that, each further frame waits longer, so that a driver which is
+cut off gets few frames that would be sent when it is back.
 """
 
 from collections import Counter
@@ -19,6 +24,7 @@ from genus.can._live.interfaces import Confirmation, InterfaceProfile
 from genus.can._live.stamps import StampClock
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, MAILBOXES, TIME_TRIGGERED, Accept, Call, Load, Machine
 from genus.can._wire.frame import NODE_MASK, Frame, arbitration_key
+from genus.can._wire.length import Timing
 
 R = TypeVar("R")
 Filter: TypeAlias = tuple[int, int, bool]
@@ -26,8 +32,16 @@ Filter: TypeAlias = tuple[int, int, bool]
 
 CONFIRM_TIMEOUT_NS = 500_000_000
 """A frame that is not confirmed for so long is reported."""
-GIVE_UP_NS = 10 * CONFIRM_TIMEOUT_NS
-"""A frame that is not confirmed for so long is gone, unless the controller has errors on the bus."""
+PATIENCE_NS = 20_000_000
+"""How long a frame waits for its confirmation at first; in the second half all frames pass, to see what happens."""
+LEAST_PATIENCE_NS, GIVE_UP_NS = 5_000_000, 10 * CONFIRM_TIMEOUT_NS
+"""The least and the most that it waits."""
+PATIENCE_FACTOR = 8
+"""It waits so many times as long as the slowest confirmation lately."""
+DOUBT_SHIFT = 2
+"""It waits four times as long for each frame before it that was not confirmed, until something shows life."""
+MAX_VERDICTS = 65_536
+"""Identifiers of which is remembered whether they are accepted."""
 PROBE_NS = 4 * CONFIRM_TIMEOUT_NS
 """An interface that is not known and returns nothing for so long does not confirm."""
 FIRST_RETRY_NS, LAST_RETRY_NS = 1_000_000, 100_000_000
@@ -47,9 +61,6 @@ class Driver(Protocol):
     def set_filters(self, filters: tuple[Filter, ...]) -> None:
         """Set the acceptance filters."""
 
-    def flush(self) -> bool:
-        """Empty the driver's queue; returns False if it cannot be emptied."""
-
     def call(self, call: Call) -> None:
         """Call a handler of the program."""
 
@@ -62,9 +73,15 @@ class _InDriver(msgspec.Struct, eq=False):
 
     frame: Frame
     since: int
+    quiet_since: int
+    """When it was given to the driver; later by the time that frames took which outrank it."""
     replaced: bool = False
     """Whether its mailbox was loaded since."""
-    reported: bool = False
+    has_failed: bool = False
+    """Whether an attempt to send it failed, by an error frame."""
+    is_overdue: bool = False
+    """Whether it waited so long that all frames are let pass."""
+    is_reported: bool = False
     """Whether it was reported as not confirmed."""
 
 
@@ -74,8 +91,9 @@ class DriverPort:
     All times are of the host's clock, in nanoseconds. After every call, what the machine wants was done.
     """
 
-    def __init__(self, machine: Machine, driver: Driver, profile: InterfaceProfile) -> None:
+    def __init__(self, machine: Machine, driver: Driver, profile: InterfaceProfile, timing: Timing) -> None:
         self.machine = machine
+        self._timing = timing
         self.counts: Counter[str] = Counter()
         """Frames sent, received and ignored, and failures by reason."""
         self.confirmation = profile.confirmation
@@ -92,6 +110,16 @@ class DriverPort:
         self._accepted: Accept | None = None
         self._own: dict[Filter, None] = {}
         """Filters by which echoes pass."""
+        self._verdicts: dict[int, bool] = {}
+        """Whether the machine wants an identifier; those of 11 bits are inverted."""
+        self._slowest_ns = 0
+        """The slowest confirmation lately, which fades."""
+        self._doubts = 0
+        """How many frames in a row were not confirmed, without any sign that the driver is alive."""
+        self._doubted_since: int | None = None
+        """When the first of them was given to the driver."""
+        self._is_reported = False
+        """Whether it was reported that the driver does not confirm."""
         self._is_watching = False
         """Whether all frames pass, to see by them what became of a frame that is not confirmed."""
         self._is_off = self._is_polled_off = self._is_passive = False
@@ -123,6 +151,7 @@ class DriverPort:
             self._confirm(mailbox, at, now)
         elif self._echoes.recognise(frame, now) or self._is_stray_echo(is_rx):
             self.counts["echoes ignored"] += 1
+            self._end_doubts()
             return
         else:
             self._receive_from_other(frame, at, now, is_rx)
@@ -137,13 +166,15 @@ class DriverPort:
         self.counts["error frames"] += 1
         if report.overflow:
             self.counts["receive failed: the controller's buffer overflowed"] += 1
-        if report.failed and (mailbox := self._oldest()) is not None:
+        if report.failed and (entry := self._oldest()) is not None:
             self.counts["attempts failed"] += 1
-            self._attempt_failed(mailbox, now)
+            entry.has_failed = True
+            self.machine.failed(entry.frame, now)
         if report.lost and not report.failed:
             self.machine.lost(now)
         if report.dropped:
-            self._give_up_all(now, "dropped by the driver")
+            for mailbox in MAILBOXES:
+                self._give_up(mailbox, now, "dropped by the driver", maybe_sent=False)
         if report.passive is not None:
             self._set_passive(report.passive, now)
         if report.bus_off:
@@ -174,8 +205,7 @@ class DriverPort:
         for mailbox in MAILBOXES:
             entry = self._in_driver[mailbox]
             if entry is not None:
-                last = PROBE_NS if self.confirmation is Confirmation.PROBE else GIVE_UP_NS
-                times.append(entry.since + (last if entry.reported else CONFIRM_TIMEOUT_NS))
+                times.append(self._time_out(entry))
             elif self._waiting[mailbox] is not None and not self._is_off:
                 times.append(self._retry_at[mailbox])
         return min((at for at in times if at is not None), default=None)
@@ -242,7 +272,7 @@ class DriverPort:
         self._retry_at[mailbox], self._retry_ns = None, FIRST_RETRY_NS
         self._waiting[mailbox] = None
         if confirmed_by_echo:
-            self._in_driver[mailbox] = _InDriver(frame, now)
+            self._in_driver[mailbox] = _InDriver(frame, now, now, is_reported=self._is_reported)
             self.machine.taken(frame, now)
         else:
             if self._profile.returns_own:
@@ -253,6 +283,7 @@ class DriverPort:
 
     def _accept(self, accept: Accept) -> None:
         self._accepted = accept
+        self._verdicts.clear()
         self._set_filters()
 
     def _let_echo_pass(self, frame: Frame) -> None:
@@ -265,25 +296,34 @@ class DriverPort:
             self._set_filters()
 
     def _set_filters(self) -> None:
-        assert self._accepted is not None, "filters are set when the machine says what it accepts"
+        if self._accepted is None:
+            return
         extended = [(value, mask, True) for value, mask in self._accepted.filters]
         standard = [(value, mask, False) for value, mask in self._accepted.standard]
         accepted = (*extended, *standard)
         self._driver.set_filters((*accepted, *self._own) if accepted and not self._is_watching else ())
 
     def _watch(self) -> None:
-        """Let all frames pass while a frame is reported as not confirmed: one that loses against it is a proof."""
-        is_needed = any(entry is not None and entry.reported for entry in self._in_driver)
+        """Let all frames pass while a frame is overdue: one that outranks it explains that, another is a proof."""
+        is_needed = any(entry is not None and entry.is_overdue for entry in self._in_driver)
         if is_needed != self._is_watching:
             self._is_watching = is_needed
-            if self._accepted is not None:
-                self._set_filters()
+            self._set_filters()
 
     def _is_accepted(self, frame: Frame) -> bool:
-        """Whether the machine wants a frame, which may have passed a filter that is there for echoes."""
+        """Whether the machine wants a frame: not all interfaces filter, and some pass only for echoes."""
+        key = frame.id if frame.extended else ~frame.id
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            if len(self._verdicts) >= MAX_VERDICTS:
+                self._verdicts.clear()
+            verdict = self._verdicts[key] = self._find_verdict(frame)
+        return verdict
+
+    def _find_verdict(self, frame: Frame) -> bool:
         accepted, identifier = self._accepted, frame.id
         if accepted is None or not (accepted.filters or accepted.standard):
-            return True
+            return frame.extended
         pairs = accepted.filters if frame.extended else accepted.standard
         return any((identifier ^ value) & mask == 0 for value, mask in pairs)
 
@@ -304,19 +344,19 @@ class DriverPort:
         entry = self._in_driver[mailbox]
         assert entry is not None
         self._in_driver[mailbox] = None
-        self._watch()
+        if self._is_watching:
+            self._watch()
+        self._end_doubts()
+        self._slowest_ns = max(now - entry.since, self._slowest_ns - self._slowest_ns // 64)
         self.counts["sent"] += 1
         self.machine.sent(entry.frame, at)
         self.machine.wake(now)  # what is next is chosen by the present time, not by that of the stamp
 
     def _receive_from_other(self, frame: Frame, at: int, now: int, is_rx: bool) -> None:
-        passes_all = self._is_watching
-        if is_rx and passes_all:
-            self._give_up_losers(frame, now)
-        if not frame.extended and not (self._accepted and self._accepted.standard):
-            return self.ignore("not a 29-bit data frame")
-        if (self._own or passes_all) and not self._is_accepted(frame):
-            return self.ignore("for echoes only")
+        if is_rx and self._is_watching:
+            self._judge_overdue(frame, now)
+        if not self._is_accepted(frame):
+            return self.ignore("not subscribed to")
         self.counts["received"] += 1
         self.machine.receive(frame, at)
         if any(each is not None for each in (*self._in_driver, *self._waiting)):
@@ -324,30 +364,60 @@ class DriverPort:
         else:
             self.machine.wake(now)
 
-    def _give_up_losers(self, frame: Frame, now: int) -> None:
-        """Give up the frames that are not confirmed and would have won against one that was received."""
+    def _judge_overdue(self, frame: Frame, now: int) -> None:
+        """A frame passed while others are overdue: those that it outranks may wait, the others have left the driver."""
+        key = arbitration_key(frame)
         for mailbox, entry in enumerate(self._in_driver):
-            if entry is not None and entry.reported and arbitration_key(frame) > arbitration_key(entry.frame):
-                self._give_up(mailbox, now, "never confirmed")
+            if entry is None or not entry.is_overdue:
+                continue
+            if key < arbitration_key(entry.frame):
+                entry.quiet_since = min(now, entry.quiet_since + self._timing.exact_ns(frame))
+            else:
+                self._give_up(mailbox, now, "never confirmed", maybe_sent=True)
+                self._end_doubts()
 
     # -- what did not come back ----------------------------------------------------------------------------------------
 
+    def _patience(self) -> int:
+        """How long a frame waits for its confirmation on a quiet bus before something is done."""
+        usual = PATIENCE_FACTOR * self._slowest_ns if self._slowest_ns else PATIENCE_NS
+        return min(max(usual, LEAST_PATIENCE_NS) << DOUBT_SHIFT * min(self._doubts, 8), GIVE_UP_NS)
+
+    def _time_out(self, entry: _InDriver) -> int:
+        """When something is to be done about a frame that is not confirmed."""
+        report_at = (self._doubted_since or entry.since) + CONFIRM_TIMEOUT_NS
+        if self.confirmation is Confirmation.PROBE:
+            return entry.since + PROBE_NS if entry.is_reported else report_at
+        give_up_at = entry.quiet_since + self._patience() // 2
+        return give_up_at if entry.is_reported else min(give_up_at, report_at)
+
     def _check_time_out(self, mailbox: int, now: int) -> None:
         entry = self._in_driver[mailbox]
-        if entry is None or now - entry.since < CONFIRM_TIMEOUT_NS:
+        if entry is None:
             return
-        if self.confirmation is Confirmation.PROBE and now - entry.since >= PROBE_NS and not self._is_passive:
-            self._stop_probing(now)
-        elif not entry.reported:
-            entry.reported = True
-            self._watch()
+        if now - (self._doubted_since or entry.since) >= CONFIRM_TIMEOUT_NS and not entry.is_reported:
+            entry.is_reported = self._is_reported = True
             self.counts["not confirmed in time"] += 1
             self.machine.unconfirmed(entry.frame, now, gone=False)
-        elif now - entry.since >= GIVE_UP_NS:
+        if self.confirmation is Confirmation.PROBE:
+            if now - entry.since >= PROBE_NS:
+                entry.since = now
+                if not self._is_passive:
+                    self._stop_probing(now)
+        elif now - entry.quiet_since >= self._patience() // 2:
             if self._is_passive:
-                entry.since = now  # the controller tries and fails: the frame is still there
+                entry.quiet_since = now  # the controller tries and fails: the frame is still there
+            elif not entry.is_overdue:
+                entry.is_overdue, entry.quiet_since = True, now
+                self._watch()
             else:
-                self._give_up(mailbox, now, "never confirmed")
+                self._give_up(mailbox, now, "never confirmed", maybe_sent=True)
+                self._doubts += 1
+                self._doubted_since = self._doubted_since or entry.since
+
+    def _end_doubts(self) -> None:
+        """The driver is alive."""
+        self._doubts, self._doubted_since, self._is_reported = 0, None, False
 
     def _stop_probing(self, now: int) -> None:
         """No echo came: the interface does not confirm; what it took counts as sent."""
@@ -359,7 +429,6 @@ class DriverPort:
                 self._echoes.expect(entry.frame, now)
                 self.counts["sent"] += 1
                 self.machine.sent(entry.frame, now)
-        self._watch()
 
     def _warn_of_promises(self) -> None:
         self.counts["interface does not confirm what was sent"] = 1
@@ -368,32 +437,22 @@ class DriverPort:
             "others count a frame as sent when the driver took it"
         )
 
-    def _give_up_all(self, now: int, reason: str) -> None:
-        for mailbox in MAILBOXES:
-            if self._in_driver[mailbox] is not None:
-                self._give_up(mailbox, now, reason)
-
-    def _give_up(self, mailbox: int, now: int, reason: str) -> None:
-        """The driver has lost a frame, or its confirmation: send it again, unless its mailbox was loaded since."""
+    def _give_up(self, mailbox: int, now: int, reason: str, *, maybe_sent: bool) -> None:
+        """The driver has lost a frame, or its confirmation: send it again, unless its machine loads the mailbox."""
         entry, self._in_driver[mailbox] = self._in_driver[mailbox], None
-        assert entry is not None
+        if entry is None:
+            return
         self._watch()
-        self._driver.flush()
         self._echoes.expect(entry.frame, now)
         self.counts[reason] += 1
         if not entry.replaced:
             self._waiting[mailbox] = entry.frame
-        self.machine.unconfirmed(entry.frame, now, gone=True)
+        self.machine.unconfirmed(entry.frame, now, gone=True, maybe_sent=maybe_sent)
 
-    def _oldest(self) -> int | None:
-        """The mailbox whose frame was given to the driver first."""
-        entries = [(entry.since, mailbox) for mailbox, entry in enumerate(self._in_driver) if entry is not None]
-        return min(entries)[1] if entries else None
-
-    def _attempt_failed(self, mailbox: int, now: int) -> None:
-        entry = self._in_driver[mailbox]
-        assert entry is not None
-        self.machine.failed(entry.frame, now)
+    def _oldest(self) -> _InDriver | None:
+        """The frame that was given to the driver first."""
+        entries = [entry for entry in self._in_driver if entry is not None]
+        return min(entries, key=lambda entry: entry.since, default=None)
 
     # -- the state of the bus ------------------------------------------------------------------------------------------
 
@@ -404,16 +463,19 @@ class DriverPort:
             self.machine.error_passive(now, passive)
 
     def _leave_bus(self, now: int) -> None:
-        """The controller is off the bus: what the driver had is lost, and the mailboxes are empty."""
+        """The controller is off the bus: what the driver had is lost, and the mailboxes are empty.
+
+        A frame whose attempts failed was not sent: that is why the controller is off.
+        """
         if self._is_off:
             return
         self._is_off = True
         self.counts["bus off"] += 1
-        for entry in self._in_driver:
+        for mailbox, entry in enumerate(self._in_driver):
             if entry is not None:
-                self._echoes.expect(entry.frame, now)
-        self._in_driver, self._waiting = [None for _ in MAILBOXES], [None for _ in MAILBOXES]
-        self._watch()
+                self._give_up(mailbox, now, "in the driver at bus off", maybe_sent=not entry.has_failed)
+        self._waiting = [None for _ in MAILBOXES]
+        self._end_doubts()
         self.machine.bus_off(now)
 
     def _return_to_bus(self, now: int) -> None:

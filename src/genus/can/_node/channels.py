@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import Hard, QoS, Soft
+from genus.bus._qos import QoS, Soft
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import OutgoingEvent
@@ -47,7 +47,9 @@ class TxCounts(msgspec.Struct):
     missed: int = 0
     expired: int = 0
     sent_expired: int = 0
-    """Events that expired in a driver that could not stop them, and were sent all the same."""
+    """Events of those sent that had expired: a driver took them before and could not stop them."""
+    unknown: int = 0
+    """Events that a driver took and did not confirm."""
     failed: int = 0
     replaced: int = 0
     """Hard events that a newer one replaced before their slot came."""
@@ -107,14 +109,15 @@ class TxChannel:
         self.capacity = capacity
         """Bytes of data in a frame."""
         self._fd = fd
-        self._sequence = 0
-        self._transfer = 0
+        self._sequence = self._transfer = self._committed = 0
 
     @property
     def reported(self) -> int:
-        """How many events its reports count: those that were sent, and of sporadic ones all that were to be sent."""
-        sporadic = isinstance(self.qos, Hard) and self.qos.sporadic
-        return self.counts.sent + (self.counts.failed if sporadic else 0)
+        """How many events its reports count: all that used a sequence number, so that receivers find what is missing.
+
+        Those are the ones that were sent or may have been, and of sporadic ones all that were to be sent.
+        """
+        return self._committed
 
     @property
     def frames(self) -> int:
@@ -160,7 +163,8 @@ class TxChannel:
         return (numbered.ljust(padded_size(len(numbered)), b"\0"),) if self._fd else (numbered,)
 
     def commit(self) -> None:
-        """Advance the sequence number after an event was sent."""
+        """Advance the sequence number after an event was sent, or may have been."""
+        self._committed += 1
         self._sequence = self._sequence + 1 & 7
         self._transfer = self._transfer + 1 & 31
 

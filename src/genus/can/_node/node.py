@@ -327,16 +327,20 @@ class Node:
         self._context.now = now
         if frame.id >> PRIORITY_SHIFT:
             self._context.queue.frame_taken(frame, now)
+        else:
+            self.tx.hard_frame_taken(frame)
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         """A driver has not confirmed a frame in time."""
         self._context.now = now
         if not gone:
             self.tx.report_to_all(NotConfirmed(now))
         elif frame.id >> PRIORITY_SHIFT:
-            self._context.queue.frame_gone(frame)
+            self._context.queue.frame_gone(frame, now, maybe_sent=maybe_sent)
+        elif maybe_sent:
+            self.tx.hard_frame_unknown(frame)
         else:
-            self.tx.hard_frame_failed(frame)
+            self.tx.hard_frame_dropped(frame)
 
     def error_passive(self, now: int, passive: bool) -> None:
         """The controller is error passive or may soon be, or is error active again: hard slots stop, or resume."""

@@ -64,11 +64,14 @@ class SlotUser(Protocol):
     def close(self) -> None:
         """A frame that has not started by now would not end within the slot."""
 
-    def abandon(self) -> None:
-        """The slot cannot be used any more."""
+    def abandon(self) -> int | None:
+        """The slot cannot be used any more; returns how long after now to call `settle`, if at all."""
 
-    def end(self, start: int) -> None:
-        """The deadline has come."""
+    def end(self, start: int) -> int | None:
+        """The deadline has come; returns how long after now to call `settle`, if at all."""
+
+    def settle(self) -> None:
+        """What was on the wire when the slot was over has ended."""
 
 
 class SlotDispatcher:
@@ -122,7 +125,7 @@ class SlotDispatcher:
         elif self.running or not self._has_reported_stop:
             self.running, self._has_reported_stop, self._agenda = False, True, []
             for user in list(self._users):
-                user.abandon()
+                self._settle_later(user, user.abandon(), now)
             self._on_stop(precision, self.allowed_ns)
 
     def _start(self, now: int, precision: int) -> None:
@@ -158,16 +161,22 @@ class SlotDispatcher:
                 self._begin(user, start, now)
             elif step is _Step.CLOSE:
                 user.close()
+            elif step is _Step.SETTLE:
+                user.settle()
             else:
                 self._schedule(user, max(start + 1, self.time.global_time(now) - user.slot.period_ns))
-                user.end(start)
+                self._settle_later(user, user.end(start), now)
 
     def _begin(self, user: SlotUser, start: int, now: int) -> None:
         """Begin a slot, unless this node woke up too late to use it."""
         if self.time.global_time(now) > start + user.slot.wait_ns:
-            user.abandon()
+            self._settle_later(user, user.abandon(), now)
         elif (closes_after := user.begin(start, now)) is not None:
             self._add(start + closes_after, _Step.CLOSE, user, start)
+
+    def _settle_later(self, user: SlotUser, after: int | None, now: int) -> None:
+        if after is not None:
+            self._add(self.time.global_time(now) + after, _Step.SETTLE, user, 0)
 
 
 class _Step(IntEnum):
@@ -175,7 +184,8 @@ class _Step(IntEnum):
 
     END = 0
     CLOSE = 1
-    BEGIN = 2
+    SETTLE = 2
+    BEGIN = 3
 
 
 class SlotSender:
@@ -186,34 +196,48 @@ class SlotSender:
         slot: Slot,
         load: Callable[[Frame | None], None],
         render: Callable[[bytes], Sequence[bytes]],
-        on_sent: Callable[[Any, int], None],
+        on_sent: Callable[[Any, int | None], None],
         on_failed: Callable[[Any, int], None],
         *,
+        commit: Callable[[], None] = lambda: None,
+        on_unknown: Callable[[Any], None] = lambda event: None,
         fd: bool = False,
         errors: ErrorState | None = None,
     ) -> None:
+        """`commit` is called when the number of an event is used: it was sent, or a driver has it after its slot."""
         self.slot = slot
         self.number = 0
-        self.replaced = 0
         self._load = load
         self._render = render
         self._on_sent = on_sent
-        self._on_failed = on_failed
+        self._on_failed, self._on_unknown = on_failed, on_unknown
+        self._commit = commit
         self._fd = fd
         self._errors = errors or ErrorState()
         self._buffer: _Buffered | None = None
         self._event: Any = None
         self._frames: list[Frame] = []
         self._attempts = 0
-        self._closed = False
+        self._deadline = 0
+        self._closed = self._overdue = self._stopped = False
+        self._in_driver: Frame | None = None
+        """The frame of the event in progress that a driver has."""
+        self._pending: _Pending | None = None
+        """The event that a driver still had when its slot was over."""
 
-    def write(self, event: Any, etag: int, payload: bytes, now: int) -> None:
-        """Put an event into the buffer; an event that was not sent yet is replaced, and a sporadic one has failed."""
-        replaced = self._buffer
-        self.replaced += replaced is not None
-        if replaced is not None and self.slot.sporadic:
-            self._on_failed(replaced.event, 0)
-        self._buffer = _Buffered(event, etag, payload, now)
+    def write(self, event: Any, etag: int, payload: bytes, now: int) -> bool:
+        """Put an event into the buffer; returns whether it replaces one that was not sent yet.
+
+        That one has failed instead if it is sporadic, or if no slot came for it in a period.
+        """
+        before, self._buffer = self._buffer, _Buffered(event, etag, payload, now)
+        if before is None:
+            return False
+        slot = self.slot
+        if slot.sporadic or self._stopped or now - before.at > slot.period_ns - slot.gap_ns:
+            self._on_failed(before.event, 0)
+            return False
+        return True
 
     def begin(self, start: int, now: int) -> int | None:
         """Send the event in the buffer; the slot closes if the node has too many errors to promise that it is in time.
@@ -221,7 +245,8 @@ class SlotSender:
         The event has failed if it is older than a period, so that it was for an earlier slot, or if the node is off
         the bus.
         """
-        written, self._buffer = self._buffer, None
+        self.settle()
+        written, self._buffer, self._stopped = self._buffer, None, False
         if written is None:
             return None
         if self._errors.is_off or now - written.at > self.slot.period_ns:
@@ -230,7 +255,8 @@ class SlotSender:
         self._event = written.event
         identifier = self.number << NODE_SHIFT | written.etag
         self._frames = [Frame(identifier, piece, self._fd) for piece in reversed(self._render(written.payload))]
-        self._attempts, self._closed = 0, False
+        self._attempts, self._closed, self._overdue = 0, False, False
+        self._deadline = start + self.slot.length_ns
         self._load(self._frames[-1])
         return None if self._errors.allows(self.slot) else self.slot.closes_ns
 
@@ -240,46 +266,121 @@ class SlotSender:
             self._closed = True
             self._load(None)
 
-    def sent(self, frame: Frame, now: int) -> bool:
-        """A frame was sent; if it is of this slot, go on with the next one."""
+    def sent(self, frame: Frame) -> bool:
+        """A frame was sent; if it is of this slot, go on with the next one, or report the event as sent.
+
+        If the slot was over before, it is reported with the deadline that it missed.
+        """
+        if pending := self._take_pending(frame):
+            self._on_sent(pending.event, pending.deadline)
+            return True
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._frames.pop()
-        self._attempts = 0
+        self._attempts, self._in_driver = 0, None
         if self._frames:
             if not self._closed:
                 self._load(self._frames[-1])
         else:
             event, self._event = self._event, None
-            self._on_sent(event, now)
+            self._commit()
+            self._on_sent(event, self._deadline if self._overdue else None)
         return True
+
+    def taken(self, frame: Frame) -> bool:
+        """A driver took a frame; returns whether it is of this slot."""
+        if not self._frames or frame is not self._frames[-1]:
+            return False
+        self._in_driver = frame
+        return True
+
+    def lost_sight(self, frame: Frame) -> bool:
+        """A driver did not confirm a frame, which may have been sent; returns whether it is of this slot."""
+        pending = self._take_pending(frame)
+        if pending is None:
+            if self._in_driver is not frame:
+                return False
+            self._give_up()
+            pending = self._take_pending(frame)  # of an event with more frames nothing is unknown: it is incomplete
+        if pending is not None:
+            self._on_unknown(pending.event)
+        return True
+
+    def _take_pending(self, frame: Frame) -> "_Pending | None":
+        """The event that a driver had after its slot, if this is its frame."""
+        pending = self._pending
+        if pending is None or pending.frame is not frame:
+            return None
+        self._pending = None
+        return pending
+
+    def dropped(self, frame: Frame) -> bool:
+        """A driver says that it did not send a frame; returns whether it is of this slot."""
+        if pending := self._take_pending(frame):
+            self._on_failed(pending.event, pending.attempts)
+            return True
+        return self.failed(frame)
 
     def failed(self, frame: Frame) -> bool:
         """An attempt failed: the controller retries, unless that was the last attempt the slot has room for."""
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._attempts += 1
-        if self._attempts > self.slot.omissions:
+        if self._closed or self._attempts > self.slot.omissions:
             self._give_up()
         return True
 
-    def abandon(self) -> None:
-        """Send neither the event in progress nor the one in the buffer."""
-        if self._frames:
-            self._give_up()
+    def abandon(self) -> int | None:
+        """Send neither the event in progress, unless it is on the wire, nor the one in the buffer."""
+        self._stopped = True
         if self._buffer is not None:
             event, self._buffer = self._buffer.event, None
             self._on_failed(event, 0)
+        return self.end(0)
 
-    def end(self, start: int) -> None:
-        """The slot is over: an event that is still being sent has failed."""
-        if self._frames:
+    def end(self, start: int) -> int | None:
+        """The slot is over: start no further attempt. One that is on the wire ends before `settle`."""
+        if not self._frames:
+            return None
+        self._overdue = True
+        self.close()
+        return self.slot.wait_ns + self.slot.used_ns
+
+    def settle(self) -> None:
+        """An event whose slot is over, and that was not sent meanwhile, has failed, unless a driver has its frame."""
+        if self._frames and self._overdue:
             self._give_up()
 
+    def leave(self) -> None:
+        """Use the slot no more: what becomes of an event that is on the wire, or that a driver has, is not known."""
+        self.abandon()
+        self._in_driver = self._frames[-1] if self._frames else None
+        self.settle()
+        if self._pending is not None:
+            self.lost_sight(self._pending.frame)
+
     def _give_up(self) -> None:
-        event, self._event, self._frames = self._event, None, []
-        self._load(None)
-        self._on_failed(event, self._attempts)
+        event, frames = self._event, self._frames
+        has_last, self._in_driver = self._in_driver is frames[0], None
+        self._event, self._frames = None, []
+        if not self._closed:  # else the mailbox may have the frame of another slot
+            self._load(None)
+        if has_last:
+            if self._pending is not None:
+                self._on_unknown(self._pending.event)
+            self._pending = _Pending(frames[0], event, self._attempts, self._deadline)
+            self._commit()
+        else:
+            self._on_failed(event, self._attempts)
+
+
+class _Pending(NamedTuple):
+    """An event whose last frame a driver has, though its slot is over."""
+
+    frame: Frame
+    event: Any
+    attempts: int
+    deadline: int
 
 
 class _Buffered(NamedTuple):
@@ -314,6 +415,9 @@ class SlotReceiver:
 
     def abandon(self) -> None:
         """Do nothing: what was received in time is still delivered."""
+
+    def settle(self) -> None:
+        """Do nothing: a receiver never asks for it."""
 
     def end(self, start: int) -> None:
         """Deliver at the deadline; an event of an earlier occurrence is dropped. A sporadic slot may be empty."""

@@ -13,8 +13,10 @@ from genus.model import Event
 
 
 class DeadlineMissed(msgspec.Struct, frozen=True):
-    """To a soft publisher: the event was not on the bus by its deadline; it is still being sent.
+    """To a publisher: the event was not on the bus by its deadline.
 
+    A soft event is still being sent. A hard one was sent after the end of its slot by this node's clock: it was on the
+    wire then. Subscribers may have got it in time by theirs.
     On a live bus that is known when the controller confirms it: one that was sent just before its deadline may be
     reported because this computer read the confirmation after it.
     """
@@ -27,16 +29,31 @@ class DeadlineMissed(msgspec.Struct, frozen=True):
 class Expired(msgspec.Struct, frozen=True):
     """To a soft publisher: the event expired before it could be sent, and was dropped.
 
-    A driver that queues frames cannot drop one; `TxCounts.sent_expired` counts events that expired there.
+    A driver that queues frames cannot drop one: if it was `sent` all the same, it is counted by `sent_expired`.
     """
 
     channel: str
     event: Event
     expired_ns: int
+    sent: bool = False
+    """Whether it was sent after it had expired."""
+
+
+class MaybeSent(msgspec.Struct, frozen=True):
+    """To a publisher: a driver took the event and did not confirm it; it is not known whether it was sent.
+
+    It is not sent again, as subscribers could get it twice. If it matters, publish it again so that twice does no harm.
+    """
+
+    channel: str
+    event: Event
 
 
 class NotSent(msgspec.Struct, frozen=True):
-    """To a hard publisher: the event could not be sent in its slot."""
+    """To a hard publisher: the event could not be sent in its slot, or no slot came for it. It is not sent later.
+
+    Also to others, if the node lost its number while the event waited.
+    """
 
     channel: str
     event: Event
@@ -133,7 +150,7 @@ class NotConfirmed(msgspec.Struct, frozen=True):
     """To all publishers of a node: its driver took a frame, but does not confirm that it was sent; others wait for it.
 
     The bus is cut, or too busy for this frame, or the driver has lost it. Events that wait are reported as late and
-    expired, as always.
+    expired, as always; those that a driver took and did not confirm as `MaybeSent`.
     """
 
     at_ns: int
@@ -142,6 +159,7 @@ class NotConfirmed(msgspec.Struct, frozen=True):
 Trouble: TypeAlias = (
     DeadlineMissed
     | Expired
+    | MaybeSent
     | NotSent
     | EventMissing
     | EventsLost

@@ -14,6 +14,7 @@ from genus.can._node.troubles import (
     DeadlineMissed,
     ErrorPassive,
     Expired,
+    MaybeSent,
     NotBound,
     NotConfirmed,
     NotSent,
@@ -106,6 +107,8 @@ class Transmitter:
                 channel.render,
                 partial(self._hard_sent, channel),
                 partial(self._hard_failed, channel),
+                commit=channel.commit,
+                on_unknown=partial(self._hard_unknown, channel),
                 fd=self._context.fd,
                 errors=self._errors,
             )
@@ -124,13 +127,14 @@ class Transmitter:
     def withdraw(self, announcement: Announcement) -> bool:
         """End an announcement; returns whether it was the last one, with which the channel closes.
 
-        What was published before is still sent, and then a final report.
+        What was published before is still sent, but for hard events that wait for their slot, and then a final report.
+        The last publisher still gets the troubles of its events.
         """
         channel = announcement.channel
-        if announcement not in channel.announcements:
+        if announcement not in channel.announcements or channel.reason == "withdrawn":
             return False
-        channel.announcements.remove(announcement)
-        if channel.announcements:
+        if len(channel.announcements) > 1:
+            channel.announcements.remove(announcement)
             return False
         self.channels.pop(channel.cls, None)
         self._leave_calendar(channel)
@@ -157,7 +161,7 @@ class Transmitter:
 
     def _leave_calendar(self, channel: TxChannel) -> None:
         if channel.slot_sender is not None:
-            channel.slot_sender.end(0)
+            channel.slot_sender.leave()
             self._dispatcher.leave(channel.slot_sender)
             channel.slot_sender = None
 
@@ -190,9 +194,8 @@ class Transmitter:
         etag = channel.etag | bits
         if channel.slot_sender is not None:
             self._check_pace(channel, channel.slot_sender.slot)
-            channel.slot_sender.write(event, etag, payload, self._context.now)
+            channel.counts.replaced += channel.slot_sender.write(event, etag, payload, self._context.now)
             channel.counts.published += 1
-            channel.counts.replaced = channel.slot_sender.replaced
         else:
             self._enqueue(channel, event, etag, payload, loop_back)
         return etag, payload
@@ -215,10 +218,11 @@ class Transmitter:
         on_sent, on_dropped = partial(self._sent, channel, event, loop_back), partial(self._dropped, channel, event)
         sizes = channel.frame_sizes(len(payload))
         outgoing = OutgoingEvent(channel, etag, payload, sizes, on_sent, on_dropped, self._context.fd)
+        outgoing.on_unknown = partial(self._unknown, channel, event, loop_back)
         channel.counts.published += 1
         channel.waiting += 1
         if isinstance(channel.qos, Soft):
-            self._enqueue_soft(channel, event, outgoing)
+            self._enqueue_soft(channel, event, outgoing, loop_back)
         else:
             outgoing.priority = Priority.BULK if channel.qos == NonReal(priority=1) else Priority.NONE
             self._context.queue.add_fixed(outgoing)
@@ -230,7 +234,7 @@ class Transmitter:
             problem.queue = queue
             raise problem
 
-    def _enqueue_soft(self, channel: TxChannel, event: Event, outgoing: OutgoingEvent) -> None:
+    def _enqueue_soft(self, channel: TxChannel, event: Event, outgoing: OutgoingEvent, loop_back: bool) -> None:
         now = self._context.now
         outgoing.deadline = now + channel.deadline_ns if event.deadline is None else self._local_time(event.deadline)
         if event.expires is not None:
@@ -240,7 +244,7 @@ class Transmitter:
         outgoing.on_missed = partial(self._missed, channel, event, outgoing.deadline)
         if outgoing.expires is not None:
             outgoing.most_lead = (outgoing.expires - now) // 2
-            outgoing.on_sent_expired = partial(self._sent_expired, channel)
+            outgoing.on_sent_expired = partial(self._sent_expired, channel, event, loop_back, outgoing.expires)
             outgoing.on_expired = partial(self._expired, channel, event, outgoing.expires)
             if outgoing.expires <= now:
                 return outgoing.on_expired()
@@ -259,10 +263,19 @@ class Transmitter:
             self._loop_back(event)
         self._report_last(channel)
 
-    def _sent_expired(self, channel: TxChannel) -> None:
-        """An event that expired in the driver was sent: receivers count it, so the reports must."""
-        channel.counts.sent += 1
+    def _sent_expired(self, channel: TxChannel, event: Event, loop_back: bool, expired: int, now: int) -> None:
+        """An event that expired in the driver was sent all the same."""
         channel.counts.sent_expired += 1
+        self._sent(channel, event, loop_back, now)
+        self._report(channel.announcements, Expired(channel.name, event, expired, sent=True))
+
+    def _unknown(self, channel: TxChannel, event: Event, loop_back: bool) -> None:
+        channel.counts.unknown += 1
+        channel.waiting -= 1
+        if loop_back:
+            self._loop_back(event)
+        self._report_last(channel)
+        self._report(channel.announcements, MaybeSent(channel.name, event))
 
     def _report_last(self, channel: TxChannel) -> None:
         """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
@@ -284,9 +297,11 @@ class Transmitter:
         self._report_last(channel)
         self._report(channel.announcements, Expired(channel.name, event, expired))
 
-    def _hard_sent(self, channel: TxChannel, event: Event, now: int) -> None:
-        channel.commit()
+    def _hard_sent(self, channel: TxChannel, event: Event, missed: int | None) -> None:
+        """A hard event was sent, in its slot, or after the deadline that it missed by this node's clock."""
         channel.counts.sent += 1
+        if missed is not None:
+            self._missed(channel, event, missed)
         self._loop_back(event, slot=None if channel.slot_sender is None else channel.slot_sender.slot)
 
     def _hard_failed(self, channel: TxChannel, event: Event, attempts: int) -> None:
@@ -299,7 +314,29 @@ class Transmitter:
     def hard_frame_sent(self, frame: Frame) -> None:
         """A frame of priority 0 was sent."""
         for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
+            if channel.slot_sender is not None and channel.slot_sender.sent(frame):
+                return
+
+    def _hard_unknown(self, channel: TxChannel, event: Event) -> None:
+        channel.counts.unknown += 1
+        self._report(channel.announcements, MaybeSent(channel.name, event))
+
+    def hard_frame_taken(self, frame: Frame) -> None:
+        """A driver took a frame of priority 0."""
+        for channel in self.channels.values():
+            if channel.slot_sender is not None and channel.slot_sender.taken(frame):
+                return
+
+    def hard_frame_unknown(self, frame: Frame) -> None:
+        """A driver did not confirm a frame of priority 0, which may have been sent."""
+        for channel in self.channels.values():
+            if channel.slot_sender is not None and channel.slot_sender.lost_sight(frame):
+                return
+
+    def hard_frame_dropped(self, frame: Frame) -> None:
+        """A driver says that it did not send a frame of priority 0."""
+        for channel in self.channels.values():
+            if channel.slot_sender is not None and channel.slot_sender.dropped(frame):
                 return
 
     def hard_frame_failed(self, frame: Frame) -> None:

@@ -81,6 +81,10 @@ def _do_nothing() -> None:
     """The default of callbacks."""
 
 
+def _ignore_time(now: int) -> None:
+    """The default of callbacks with the time."""
+
+
 class OutgoingEvent(msgspec.Struct, eq=False):
     """State: an event in the queue, by its deadline if it has one, else by a fixed priority."""
 
@@ -93,8 +97,10 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     on_dropped: Callable[[], None] = _do_nothing
     fd: bool = False
     priority: int = Priority.NONE
-    on_sent_expired: Callable[[], None] = _do_nothing
+    on_sent_expired: Callable[[int], None] = _ignore_time
     """Called if it was sent after it had expired, in a driver that could not stop it."""
+    on_unknown: Callable[[], None] = _do_nothing
+    """Called if a driver did not confirm it: it is not known whether it was sent."""
     deadline: int = 0
     expires: int | None = None
     most_lead: int = 0
@@ -106,6 +112,8 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     position: int = 0
     start_by: int = 0
     missed: bool = False
+    is_unknown: bool = False
+    """Whether a driver did not confirm a frame of it, which may have been sent."""
     done: bool = False
 
 
@@ -118,16 +126,24 @@ class _Taken(NamedTuple):
 
 
 class OutgoingFrame:
-    """State: a protocol frame in the queue; `renew` makes it again when it gets into the mailbox."""
+    """State: a frame of a protocol or a database in the queue; `renew` makes it when it gets into the mailbox.
 
-    __slots__ = ("frame", "on_sent", "renew")
+    If it is not known whether it was sent, `on_unknown` is called; without that, it is sent again.
+    """
+
+    __slots__ = ("frame", "on_sent", "on_unknown", "renew")
 
     def __init__(
-        self, frame: Frame, on_sent: Callable[[int], None] | None, renew: Callable[[], Frame] | None = None
+        self,
+        frame: Frame,
+        on_sent: Callable[[int], None] | None,
+        renew: Callable[[], Frame] | None = None,
+        on_unknown: Callable[[], None] | None = None,
     ) -> None:
         self.frame = frame
         self.on_sent = on_sent
         self.renew = renew
+        self.on_unknown = on_unknown
 
 
 class TxQueue:
@@ -168,9 +184,11 @@ class TxQueue:
         frame: Frame,
         on_sent: Callable[[int], None] | None = None,
         renew: Callable[[], Frame] | None = None,
+        on_unknown: Callable[[], None] | None = None,
     ) -> None:
         """Queue a frame by its own identifier, as frames compete on the bus."""
-        heappush(self._fixed, (arbitration_key(frame), next(self._order), OutgoingFrame(frame, on_sent, renew)))
+        outgoing = OutgoingFrame(frame, on_sent, renew, on_unknown)
+        heappush(self._fixed, (arbitration_key(frame), next(self._order), outgoing))
         self._changed = True
 
     def add_fixed(self, event: OutgoingEvent) -> None:
@@ -199,11 +217,15 @@ class TxQueue:
         """Drop everything, the frame in the mailbox too."""
         waiting = {entry[2]: None for entry in (*self._soft, *self._fixed) if isinstance(entry[2], OutgoingEvent)}
         self._soft, self._timers, self._fixed, self.soft_waiting = [], [], [], 0
+        in_driver = None if self._taken is None else self._taken.owner
         self.mailbox_emptied()
         for event in waiting:
             if not event.done:
                 event.done, event.channel.started = True, None
-                event.on_dropped()
+                if event is in_driver:
+                    event.on_unknown()
+                else:
+                    event.on_dropped()
 
     # -- what the controller did -------------------------------------------------------------------------------------
 
@@ -222,11 +244,23 @@ class TxQueue:
             self._taken = _Taken(frame, self._owner, now)
             self._driver_times = self._driver_times or DriverTimes(self.level_ns)
 
-    def frame_gone(self, frame: Frame) -> None:
-        """The driver has not confirmed a frame and has it no longer; it may have been sent, with its number."""
-        if self._is_taken(frame):
-            self._release_taken()
-            self._changed = True
+    def frame_gone(self, frame: Frame, now: int, *, maybe_sent: bool) -> None:
+        """The driver has not confirmed a frame and has it no longer.
+
+        A frame of an event that may have been sent is not sent again: receivers would get it twice.
+        """
+        taken = self._taken
+        if taken is None or taken.frame is not frame:
+            return
+        self._release_taken()
+        self._changed = True
+        owner = taken.owner
+        if maybe_sent and isinstance(owner, OutgoingEvent):
+            owner.is_unknown = True
+            self._advance(owner, now, was_taken=False)
+        elif maybe_sent and isinstance(owner, OutgoingFrame) and owner.on_unknown is not None:
+            self._remove(owner)
+            owner.on_unknown()
 
     def _release_taken(self) -> None:
         """The driver has lost the frame; an event that would have expired there by now expires at the next `wake`."""
@@ -362,13 +396,19 @@ class TxQueue:
                     self._rank(event)
             return
         self._commit(event)
+        if event.is_unknown:
+            if not event.done:
+                self._finish(event)
+                event.on_unknown()
+            return
         if event.deadline and now > event.deadline:
             self._miss(event)
-        if was_taken and not event.done and event.expires is not None and now > event.expires:
-            self._expire(event)
-            event.on_sent_expired()
-        elif not event.done:
-            self._finish(event)
+        if event.done:
+            return
+        self._finish(event)
+        if was_taken and event.expires is not None and now > event.expires:
+            event.on_sent_expired(now)
+        else:
             event.on_sent(now)
 
     def _commit(self, event: OutgoingEvent) -> None:

@@ -239,7 +239,7 @@ class Broker:
     def taken(self, frame: Frame, now: int) -> None:
         """A driver took a frame; nothing to do."""
 
-    def unconfirmed(self, frame: Frame, now: int, *, gone: bool) -> None:
+    def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
         """A frame was not confirmed in time; if it is gone, it is sent again, which does no harm."""
 
     def error_passive(self, now: int, passive: bool) -> None:

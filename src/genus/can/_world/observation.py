@@ -10,7 +10,7 @@ from genus.can._sim.trace import TraceHeader
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT
 from genus.can._world.observer import BusObserver, ObservedChannel
 from genus.can._world.station import Station
-from genus.can._world.tracker import ChannelTracker, Window
+from genus.can._world.tracker import ChannelTracker, Window, key_of
 from genus.catalog import Catalog
 from genus.model import Event, name_of
 
@@ -51,16 +51,22 @@ class Observation:
         """The channels on which programs published, in the order of the first event."""
         return list(dict.fromkeys(self._trackers.values()))
 
-    def event_published(self, station: Station, event: Event, etag: int, payload: bytes) -> None:
-        """A program published an event."""
-        now = self._simulation.now
-        self._tracker(station, type(event)).event_published(event, etag, payload, now)
+    def event_published(self, station: Station, event: Event, etag: int, payload: bytes, *, replaces: bool) -> None:
+        """A program published an event, which `replaces` a hard one that waited for its slot."""
+        now, key = self._simulation.now, key_of(etag, payload)
+        tracker = self._tracker(station, type(event))
+        tracker.event_published(station.name, event, key, now, station.bus_time, replaces=replaces)
         for watcher in self.watchers:
             watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
         self._tracker(station, type(event)).refused += 1
+
+    def station_left(self, station: Station) -> None:
+        """A station crashed or was switched off."""
+        for tracker in self.trackers:
+            tracker.node_left(station.name, self._simulation.now)
 
     def event_received(self, station: Station, event: Event) -> None:
         """A node got an event of a class that it has a subscription for; it is delivered if one matches it."""

@@ -24,12 +24,18 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int
     """Published, and at the end neither sent nor given up."""
     not_sent: int
-    """Hard events that could not be sent in their slot."""
-    missed: int
-    """Soft events that were sent after their deadline, or not yet."""
+    """Hard events that could not be sent in their slot, and others that were dropped with their node's number."""
     expired: int
+    replaced: int
+    """Hard events that a newer one replaced before their slot came."""
+    abandoned: int
+    """Events that waited in a node that crashed or was switched off."""
+    unknown: int
+    """Events of which their node does not know whether they were sent."""
+    missed: int
+    """Events that were sent after their deadline, or not yet."""
     refused: int
-    """Events that found the queue of their node full."""
+    """Events that found the queue of their node full; they do not count as published."""
     overran: int
     """Events that were sent though they were given up: they were on the wire at that moment."""
     sent_expired: int
@@ -87,6 +93,12 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def accounted(self) -> int:
+        """Events by what became of them: always as many as were published."""
+        given_up = self.not_sent + self.expired + self.replaced + self.abandoned + self.unknown
+        return self.sent + self.waiting + given_up
+
+    @property
     def lost(self) -> int:
         """Events that were sent and not received, over all subscribers."""
         return sum(map(self._undelivered, self.wanted))
@@ -122,18 +134,21 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             yield "it never began: its clocks were not synchronised, or it was not bound"
         if self.late:
             yield f"{self.late} events were not delivered at their deadline"
-        if self.sporadic and (self.not_sent or any(self.told_lost.values())):
-            yield f"{self.not_sent} events not sent, {sum(self.told_lost.values())} told as lost"
-        elif self.not_sent or any(self.alarms.values()):
-            yield f"{self.not_sent} events not sent, {sum(self.alarms.values())} alarms"
+        unsent, told, what = self.not_sent + self.abandoned + self.unknown, self.alarms, "alarms"
+        if self.sporadic:
+            told, what = self.told_lost, "told as lost"
+        if unsent or any(told.values()):
+            yield f"{unsent} events not sent, {sum(told.values())} {what}"
+        if self.missed:
+            yield f"{self.missed} events were sent after their slot"
         if self.admitted and self.bound_ns is not None and self.worst_ns > self.bound_ns:
             yield f"an event took {self.worst_ns / 1e6:.3f} ms, more than the bound of {self.bound_ns / 1e6:.3f}"
 
 
 _COUNTS_PER_SUBSCRIBER = ("wanted", "delivered", "alarms", "told_lost", "coming")
 _COUNTS = (
-    *("published", "sent", "waiting", "not_sent", "missed", "expired", "refused", "overran", "sent_expired"),
-    *("filtered", "duplicates", "late", "mean_ns", "worst_ns"),
+    *("published", "sent", "waiting", "not_sent", "expired", "replaced", "abandoned", "unknown", "missed", "refused"),
+    *("overran", "sent_expired", "filtered", "duplicates", "late", "mean_ns", "worst_ns"),
 )
 
 
@@ -206,8 +221,11 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> Cha
         sent=tracker.sent,
         waiting=tracker.waiting,
         not_sent=tracker.not_sent,
-        missed=tracker.missed,
         expired=tracker.expired,
+        replaced=tracker.replaced,
+        abandoned=tracker.abandoned,
+        unknown=tracker.unknown,
+        missed=tracker.missed,
         refused=tracker.refused,
         overran=tracker.overran,
         sent_expired=tracker.sent_expired,

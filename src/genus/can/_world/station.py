@@ -56,8 +56,8 @@ class StationWorld(Protocol):
 class StationObserver(Protocol):
     """What a station reports for the outcome of a simulation."""
 
-    def event_published(self, station: "Station", event: Event, etag: int, payload: bytes) -> None:
-        """A program published an event."""
+    def event_published(self, station: "Station", event: Event, etag: int, payload: bytes, *, replaces: bool) -> None:
+        """A program published an event, which `replaces` a hard one that waited for its slot."""
 
     def event_refused(self, station: "Station", event: Event) -> None:
         """A program could not publish an event: the queue of its node is full."""
@@ -240,8 +240,11 @@ class Station(NodeLink):
             raise
 
     def _publish(self, event: Event, loop_back: bool, now: int) -> None:
+        channel = self.node.tx.channels.get(type(event))
+        before = 0 if channel is None else channel.counts.replaced
         etag, payload = self.node.publish(event, now, loop_back=loop_back)
-        self._observer.event_published(self, event, etag, payload)
+        replaces = channel is not None and channel.counts.replaced > before
+        self._observer.event_published(self, event, etag, payload, replaces=replaces)
 
     def withdraw(self, publisher: NodePublisher) -> None:
         """End an announcement, also while the node is down."""

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from genus.bus._qos import Hard, QoS, Soft
-from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, NotSent, Trouble
+from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, MaybeSent, NotSent, Trouble
 from genus.can._plan.calendar import Slot
 from genus.can._sim.trace import make_room
 from genus.can._spread import Spread
@@ -66,22 +66,29 @@ class EventRecord(NamedTuple):
 class _Flight:
     """State: one event."""
 
-    __slots__ = ("delivered", "due_ns", "event", "key", "published_ns", "receivers", "sent_ns")
+    __slots__ = ("delivered", "due_ns", "event", "is_missed", "key", "node", "published_ns", "receivers", "sent_ns")
 
-    def __init__(self, event: Event, key: Key, published_ns: int) -> None:
+    def __init__(self, event: Event, key: Key, node: str, published_ns: int, due_ns: int) -> None:
         self.event = event
         self.key = key
+        self.node = node
+        """The node that published it."""
         self.published_ns = published_ns
         self.sent_ns: int | None = None
-        self.due_ns = 0
+        self.due_ns = due_ns
         """The deadline of a hard event, in the bus's time."""
+        self.is_missed = False
+        """Whether its publisher was told that it missed its deadline."""
         self.receivers: tuple[str, ...] = ()
         """The nodes with a subscription that matches it, once it is sent."""
         self.delivered: set[str] = set()
 
 
 class ChannelTracker:
-    """State: the events of one channel, and their counters."""
+    """State: the events of one channel, and their counters.
+
+    Every event that was published is `waiting`, or `sent`, `not_sent`, `expired`, `replaced`, `abandoned` or `unknown`.
+    """
 
     def __init__(
         self,
@@ -111,10 +118,10 @@ class ChannelTracker:
         self._order: deque[Key] = deque()
         self._recent: deque[_Flight] = deque(maxlen=RECENT)
         """The last events that were sent."""
-        self._pending: deque[_Flight] = deque(maxlen=2)
-        """Hard events: the one in its slot, and the one in the message buffer."""
-        self.published = self.sent = self.missed = self.expired = self.not_sent = self.refused = 0
-        self.overran = self.sent_expired = self.duplicates = self.late = self.filtered = 0
+        self._newest: dict[str, _Flight] = {}
+        """Hard channels: the last event that each node published."""
+        self.published = self.sent = self.not_sent = self.expired = self.replaced = self.abandoned = self.unknown = 0
+        self.missed = self.refused = self.overran = self.sent_expired = self.duplicates = self.late = self.filtered = 0
         self.total_ns = self.worst_ns = self.worst_lateness_ns = 0
         self.intervals = Spread()
         """The time between two sent events, in nanoseconds."""
@@ -132,8 +139,8 @@ class ChannelTracker:
 
     @property
     def waiting(self) -> int:
-        """How many events were published and neither sent nor given up."""
-        return sum(map(len, self._under_way.values()))
+        """How many events were published, and nothing became of them yet."""
+        return sum(map(len, list(self._under_way.values())))
 
     def key(self, event: Event) -> Key:
         """What an event of this channel is recognised by on the bus."""
@@ -142,32 +149,64 @@ class ChannelTracker:
 
     # -- at the publisher --------------------------------------------------------------------------------------------
 
-    def event_published(self, event: Event, etag: int, payload: bytes, now: int) -> None:
-        """A program published an event."""
+    def event_published(
+        self, node: str, event: Event, key: Key, now: int, bus_time: Callable[[int], int], *, replaces: bool
+    ) -> None:
+        """A program published an event; `replaces` the last one of its node, which waited for its slot."""
         self.published += 1
-        flight = _Flight(event, key_of(etag, payload), now)
-        if self.is_hard:
-            self._pending.append(flight)
-        else:
-            self._under_way.setdefault(flight.key, deque()).append(flight)
+        due_ns = 0
+        if self.slot is not None:
+            due_ns = self.slot.next_start(bus_time(now)).deadline_ns
+            if replaces:
+                self.replaced += self._settle(self._newest[node], now)
+        flight = _Flight(event, key, node, now, due_ns)
+        if self.slot is not None:
+            self._newest[node] = flight
+        self._under_way.setdefault(key, deque()).append(flight)
 
     def publisher_informed(self, trouble: Trouble, now: int) -> None:
-        """The publisher got a trouble."""
+        """A publisher got a trouble; all publishers of a node get those of its events."""
+        if not isinstance(trouble, DeadlineMissed | Expired | MaybeSent | NotSent):
+            return
+        key = self.key(trouble.event)
+        known = (*self._under_way.get(key, ()), *(flight for flight, _ in self._finished.get(key, ())))
+        flight = next((each for each in known if each.event is trouble.event), None)
+        if flight is None:
+            return
         if isinstance(trouble, DeadlineMissed):
-            self.missed += 1
+            self.missed += not flight.is_missed
+            flight.is_missed = True
         elif isinstance(trouble, Expired):
-            self.expired += 1
-            self._give_up(trouble.event, now)
-        elif isinstance(trouble, NotSent):
-            self.not_sent += 1
-            self._give_up(trouble.event, now)
+            self.expired += self._settle(flight, now)
+        elif isinstance(trouble, MaybeSent):
+            self.unknown += self._settle(flight, now)
+        else:
+            self.not_sent += self._settle(flight, now)
 
-    def _give_up(self, event: Event, now: int) -> None:
-        flights = self._pending if self.is_hard else self._under_way.get(self.key(event), deque())
-        flight = next((each for each in flights if each.event is event), None)
-        if flight is not None:
-            flights.remove(flight)
-            self._finish(flight, now)
+    def node_left(self, node: str, now: int) -> None:
+        """A node crashed or was switched off, with the events that waited in it."""
+        waiting = [flight for flights in self._under_way.values() for flight in flights if flight.node == node]
+        self.abandoned += sum(self._settle(flight, now) for flight in waiting)
+
+    def _settle(self, flight: _Flight, now: int) -> bool:
+        """An event is not waited for any more; False if it was not, as it was given up or sent before."""
+        flights = self._under_way.get(flight.key)
+        if flights is None or flight not in flights:
+            return False
+        flights.remove(flight)
+        if not flights:
+            del self._under_way[flight.key]
+        self._finished.setdefault(flight.key, deque()).append((flight, now))
+        self._order.append(flight.key)
+        if self._most != 0 and not self.is_hard:
+            make_room(self.records, self._most)
+            self.records.append(self._record_of(flight, now))
+        if len(self._order) > REMEMBERED:
+            oldest = self._order.popleft()
+            self._finished[oldest].popleft()
+            if not self._finished[oldest]:
+                del self._finished[oldest]
+        return True
 
     # -- on the bus --------------------------------------------------------------------------------------------------
 
@@ -175,9 +214,9 @@ class ChannelTracker:
         self, key: Key, start_ns: int, end_ns: int, bus_time: Callable[[int], int], receivers_of: ReceiversOf
     ) -> None:
         """All frames of an event were sent, the last one in this time."""
-        flight = self._take(key)
-        if flight is None:
+        if key not in self._under_way:
             return self._sent_after_end(key, start_ns, receivers_of)
+        flight = self._under_way[key][0]
         flight.sent_ns = end_ns
         if self._last_sent_ns is not None:
             self.intervals.add(end_ns - self._last_sent_ns)
@@ -186,23 +225,13 @@ class ChannelTracker:
             self._responded(end_ns - flight.published_ns)
         else:
             ended = bus_time(end_ns)
-            start = self.slot.next_deadline(ended - self.slot.gap_ns).start_ns
-            flight.due_ns = start + self.slot.length_ns
+            start, flight.due_ns = self.slot.next_start(ended - self.slot.period_ns + 1)  # the last one before
             self._responded(ended - start)
         self.sent += 1
         flight.receivers = tuple(receivers_of(flight.event))
         self._recent.append(flight)  # before it is counted, so that another thread never takes it for lost
         self.wanted.update(flight.receivers)
-        self._finish(flight, end_ns)
-
-    def _take(self, key: Key) -> _Flight | None:
-        flights = self._pending if self.is_hard else self._under_way.get(key, deque())
-        flight = next((each for each in flights if each.key == key), None)
-        if flight is not None:
-            flights.remove(flight)
-            if not flights:
-                self._under_way.pop(key, None)
-        return flight
+        self._settle(flight, end_ns)
 
     def _responded(self, response_ns: int) -> None:
         self.total_ns += response_ns
@@ -220,18 +249,6 @@ class ChannelTracker:
                     self.wanted.update(receivers_of(flight.event))
                 return
 
-    def _finish(self, flight: _Flight, now: int) -> None:
-        self._finished.setdefault(flight.key, deque()).append((flight, now))
-        self._order.append(flight.key)
-        if self._most != 0 and not self.is_hard:
-            make_room(self.records, self._most)
-            self.records.append(self._record_of(flight, now))
-        if len(self._order) > REMEMBERED:
-            oldest = self._order.popleft()
-            self._finished[oldest].popleft()
-            if not self._finished[oldest]:
-                del self._finished[oldest]
-
     def _record_of(self, flight: _Flight, ended_ns: int | None = None) -> EventRecord:
         deadline = None if self._deadline_ns is None else flight.published_ns + self._deadline_ns
         given_up = ended_ns if flight.sent_ns is None else None
@@ -244,9 +261,8 @@ class ChannelTracker:
 
         An event may be received before it counts as sent: if its last frame fails at the last bit and is repeated.
         """
-        waiting = self._pending if self.is_hard else self._under_way.get(key, ())
-        for flight in (*(flight for flight, _ in self._finished.get(key, ())), *waiting):
-            if flight.key == key and subscriber not in flight.delivered:
+        for flight in (*(flight for flight, _ in self._finished.get(key, ())), *self._under_way.get(key, ())):
+            if subscriber not in flight.delivered:
                 self.delivered[subscriber] += 1
                 flight.delivered.add(subscriber)
                 if self.slot is not None:
@@ -296,5 +312,7 @@ class ChannelTracker:
         return found
 
     def unsent_records(self) -> list[EventRecord]:
-        """Events that wait to be sent."""
+        """Events of a soft or other channel that wait to be sent."""
+        if self.is_hard:
+            return []
         return [self._record_of(flight) for flights in list(self._under_way.values()) for flight in list(flights)]

@@ -562,6 +562,7 @@ class World:
     def station_crashed(self, station: Station) -> None:
         """A station went down: its program and its handlers end."""
         station.handlers.clear()
+        self.observation.station_left(station)
         self._runner.abort(station.handlers, NodeDown(f"node {station.name!r} is down"))
         if station.program is not None and not station.is_closed:
             self._runner.abort(station.program, NodeDown(f"node {station.name!r} is down"))
