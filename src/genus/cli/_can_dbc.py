@@ -193,6 +193,16 @@ def _mention_remarks(dbc: "Dbc", file: Path) -> None:
     metavar="FORMAT",
     help="The log's format, such as log, asc or csv, if its content does not show it.",
 )
+@click.option(
+    "--columns",
+    metavar="COLUMNS",
+    help='The columns of a text log, such as "time:ms, id:hex, -, length, data"; - is a column to ignore.',
+)
+@click.option(
+    "--time-unit",
+    type=click.Choice(["s", "ms", "100us", "us", "ns"]),
+    help="What the times of the log count, if it does not say it.",
+)
 @takes_j1939
 @TRUNCATED
 def decode(
@@ -204,6 +214,8 @@ def decode(
     text: str | None,
     channel: str | None,
     format_: str | None,
+    columns: str | None,
+    time_unit: str | None,
     j1939: bool | None,
     nmea2000: bool,
     truncated: bool,
@@ -211,8 +223,8 @@ def decode(
     """Decode the frames of a CAN log to events.
 
     The log may be in any format that published logs have (candump, ASC, BLF, TRC, CSV, MF4 and others), also
-    compressed; its content shows which. Frames that are not events, and damaged parts of the log, are skipped and
-    counted by reason.
+    compressed; its content shows which. What it is taken for, and what is doubtful, is said first.
+    Frames that are not events, and damaged parts of the log, are skipped and counted by reason.
 
     \b
     genus can decode --dbc car.dbc drive.log -o drive.genus
@@ -225,7 +237,10 @@ def decode(
     dbc = load_dbc(database, truncated=truncated, j1939=j1939, nmea2000=nmea2000)
     _mention_remarks(dbc, database)
     asked = Subscription.parse(text, [dbc.kind, *dbc.types.values(), Event]) if text else None
-    decoding = Decoding(dbc, read_log(log, format_), asked, channel)
+    opened = read_log(log, format_, columns=columns, time_unit=time_unit)
+    for line in str(opened.detected).splitlines():
+        click.echo(f"genus: {log}: {line}", err=True)
+    decoding = Decoding(dbc, opened, asked, channel)
     written = 0
     with (
         saying_what_is_kept(lambda: counted(written, "event") + (f" in {output}" if output else "")),

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (names of columns are many)
 """The columns of a log whose lines are cells: by the names of its header, its first rows, or a description.
 
 A description names the columns in their order: `time:ms, id:hex, -, length, data` (`ROLES`). However columns are found,
@@ -10,7 +11,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from genus.can._logs.fields import Packing
-from genus.can._logs.formats import decode_cell, HeaderLine, LineFormat, Row
+from genus.can._logs.formats import HeaderLine, LineFormat, Row, decode_cell
 from genus.can._logs.times import UNITS, Unit, find_time, read_time
 from genus.can._wire.frame import CLASSIC_BYTES
 from genus.errors import RecordingError
@@ -19,7 +20,7 @@ DELIMITERS = (",", ";", "\t", "|")
 ROWS_ENOUGH = 200
 """So many rows show what the columns are."""
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "time": ("", "s", "ms", "us", "ns"), "id": ("", "hex", "dec"), "data": ("", "hex", "dec", "base64"),
+    "time": ("", *UNITS), "id": ("", "hex", "dec"), "data": ("", "hex", "dec", "base64"),
     "pgn": ("",), "priority": ("",), "source": ("",), "destination": ("",), "length": ("",), "dlc": ("",),
     "extended": ("",), "remote": ("",), "error": ("",), "fd": ("",), "kind": ("",), "channel": ("",), "dir": ("",),
     "-": ("",),
@@ -106,6 +107,8 @@ def find_delimiter(columns: Columns, head: Sequence[str]) -> str:
 
 _BEFORE, _BEHIND = r"""[\s"'=(\[]*""", r"""[\s"')\]]*"""
 """What may be around a value; spreadsheets write `="1"`."""
+_NO_TAB = r"[^\S\t]"
+"""Blanks where tabs separate."""
 
 
 def row_of(name: str, columns: Columns, delimiter: str, *, hint: Unit | None = None) -> Row:
@@ -125,6 +128,8 @@ def row_of(name: str, columns: Columns, delimiter: str, *, hint: Unit | None = N
     unit = said.get("time") or None
     end = rf"(?=\s*{at}|\s*$)" if delimiter else r"(?=\s|$)"
     pattern = "".join(parts) + (end if columns[last].cells else "")
+    if delimiter == "\t":
+        pattern = r"(?<!\t)" + pattern.replace(r"[\s", r"[\n\r\f\v\x20").replace(r"\s*", f"{_NO_TAB}*")
     return Row(name, (pattern,), "", "", unit, hint, packing=packing, delimiter=delimiter)  # type: ignore[arg-type]
 
 
@@ -408,7 +413,8 @@ def _with_data(
         least = max(len(_SEPARATORS.split(cell.strip())) for cell in columns[data])
         digits = max(len(cell.lower().removeprefix("0x")) for cell in columns[data])
         if all(_is_packed(cell, None) for cell in columns[data]) and (least > 1 or digits >= 4):
-            yield 3 + 2 * (least > 2 or digits > 8), {"data": data}, 1
+            is_more = data + 1 < width and all(map(_is_byte, columns[data + 1]))
+            yield 3 + 2 * (least > 2 or digits > 8) - 4 * is_more, {"data": data}, 1
     tail = next((at for at in range(width, 0, -1) if not all(map(_is_byte, columns[at - 1]))), 0)
     if 2 <= width - tail <= CLASSIC_BYTES and len({len(row) for row in rows}) == 1:
         yield 2 + (width - tail == CLASSIC_BYTES), {"data": tail}, width - tail
@@ -498,6 +504,7 @@ def find_columns(head: Sequence[str]) -> FoundColumns | None:
                     columns = (*columns[:-1], Column("data", "", 0))  # it spreads over columns without a name
                 return FoundColumns(refine(columns, values), delimiter, HEADER, _hint(cells))
         values = [row for row in rows if len(row) > 1]
+        values = values[:-1] if len(values) > 3 else values  # the last one may be cut
         for skipped in range(min(10, len(values))):
             if columns := columns_of_values(values[skipped : skipped + 50]):
                 return FoundColumns(refine(columns, values[skipped:]), delimiter, "the values of the first rows")
@@ -513,4 +520,4 @@ def _hint(cells: Sequence[str]) -> Unit | None:
 def unit_said(columns: Columns) -> Unit | None:
     """The unit that the columns say."""
     detail = next((each.detail for each in columns if each.role == "time"), "")
-    return detail if detail in UNITS else None  # type: ignore[return-value]
+    return detail if detail in UNITS else None

@@ -5,7 +5,8 @@ judged: its unit of times by what a bus can carry, its columns by whether they c
 what was chosen, by which evidence, and what is doubtful.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from genus.can._logs.text_block import BLANKS, without_colours
 from genus.can._logs.text_reader import TextReader
 from genus.can._logs.times import (
     FIRST_DATE_US,
+    UNITS,
     ChosenUnit,
     KindOfTimes,
     Stamps,
@@ -34,7 +36,7 @@ from genus.errors import RecordingError
 
 HEAD_BYTES = 1 << 17
 """So much of a log is looked at."""
-HEAD_LINES = 500
+HEAD_LINES = 300
 FIRST_LINES = 60
 """If a format reads frames in so many lines, no more are looked at."""
 BINARY: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
@@ -122,7 +124,15 @@ class _HeadFrame(NamedTuple):
 
 
 def detect(start: bytes) -> Detected:
+    """What a log is taken for that begins with these bytes; see `find`."""
+    found = find(start)
+    return found if isinstance(found, Detected) else found.detected
+
+
+def find(start: bytes) -> Opened | Detected:
     """The format of a log that begins with these bytes (of the unpacked content, text in UTF-8 or Latin-1).
+
+    Opened if it is text whose lines show it.
 
     >>> detect(b"(1436509052.249713) can0 123#11223344").format
     'log'
@@ -135,10 +145,11 @@ def detect(start: bytes) -> Detected:
     head = Head.of(start)
     first = Head(head.lines[:FIRST_LINES])
     for known, lines in ((first, first.lines), (head, head.lines[FIRST_LINES:])):
-        if name := _most_frames(known, lines):
-            return open_text(name, head).detected
+        if best := _most_frames(known, lines):
+            return open_text(best, head)
     shown = f"; its first line is {head.lines[0].strip()[:80]!r}" if head.lines else ""
-    tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}{shown}; if it is one, {DESCRIBE}"
+    tried = f"none of the first {len(head.lines)} lines is a frame of {', '.join(TEXT_FORMATS)}{shown}"
+    tried += f"; if it is one, {DESCRIBE}"
     return Detected(_by_header(head.lines), 0, len(head.lines), tried)
 
 
@@ -162,7 +173,7 @@ def _most_frames(head: Head, lines: Sequence[str]) -> str | None:
 
 def _is_no_guess(format: LineFormat, lines: Sequence[str]) -> bool:
     """Whether all frames of a format that reads much are empty, so that it reads something else."""
-    frames = list(_frames(format, lines)) if format.row.is_loose or format.row.name == CSV else []
+    frames = _read_head(format, lines)[0] if format.row.is_loose or format.row.name == CSV else []
     return len(frames) > 1 and not any(each.frame.data for each in frames)
 
 
@@ -193,13 +204,19 @@ def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -
     return found
 
 
-def _frames(format: LineFormat, lines: Sequence[str]) -> Iterator[_HeadFrame]:
+def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFrame], int]:
+    """The frames of some lines, and how many lines are damaged."""
+    frames, damaged = list[_HeadFrame](), 0
     for text in lines:
-        if format.read_header(text) is None:
-            fields = format.match(text)
-            frame = read_fields(text, fields) if isinstance(fields, Fields) else ""
-            if isinstance(fields, Fields) and not isinstance(frame, str):
-                yield _HeadFrame(text, fields, frame)
+        if format.read_header(text) is not None:
+            continue
+        fields = format.match(text)
+        found = read_fields(text, fields) if isinstance(fields, Fields) else fields.reason
+        if isinstance(fields, Fields) and not isinstance(found, str):
+            frames.append(_HeadFrame(text, fields, found))
+        elif found not in (*HARMLESS, NO_FRAME, NMEA_PARTS):
+            damaged += 1
+    return frames, damaged
 
 
 def _by_header(lines: Sequence[str]) -> str | None:
@@ -238,17 +255,18 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     trial, format = (_new(name, head, described) for _ in range(2))
     if trial is None or format is None:
         raise RecordingError(
-            "it is no CSV log: no line names columns for the identifier and the data, and the first rows are no frames; "
-            f"if it is one, {DESCRIBE}"
+            "it is no CSV log: no line names columns for the identifier and the data, and the first rows are no "
+            f"frames; if it is one, {DESCRIBE}"
         )
     if name == "kvaser" and columns is None and _is_decimal_kvaser(head.lines):
         trial.base = trial.data_base = format.base = format.data_base = 10
-    frames = list(_frames(trial, head.lines))
+    frames, damaged = _read_head(trial, head.lines)
+    plain = _plain_stamps(frames)
     evidence, doubts = list[str](), list[str]()
-    unit = _choose_unit(format, frames, time_unit, evidence, doubts)
-    trial.unit = format.unit = unit or "s"
-    _set_times(format, [read_time(each.text, trial.match(each.text).time) for each in frames], frames, doubts)
-    _judge(format, frames, sum(_is_damaged(trial, text) for text in head.lines), doubts)
+    unit = _choose_unit(format, plain, time_unit, evidence, doubts)
+    format.unit = unit or "s"
+    _set_times(format, frames, plain, time_unit, doubts)
+    _judge(format, frames, damaged, doubts)
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
         found = find_columns(head.lines) if columns is None else None
@@ -282,7 +300,7 @@ def _columns_of(format: LineFormat, frames: Sequence[_HeadFrame]) -> str:
 
 def _plain_stamps(frames: Sequence[_HeadFrame]) -> Stamps | None:
     """Time stamps that are plain numbers, and how long their frames take on a bus; None if there are none."""
-    values, decimals, keys, bits = [], 0, [], dict[object, float]()
+    values, decimals, keys, bits = [], 0, Counter[object](), dict[object, float]()
     for text, fields, frame in frames:
         parts = [part for part in fields.time.parts if part.micros]
         if not parts or fields.time.date or fields.time.period_us or len(parts) > 2:
@@ -294,18 +312,17 @@ def _plain_stamps(frames: Sequence[_HeadFrame]) -> Stamps | None:
         values.append(fields.time.sign * value)
         decimals = max(decimals, 0 if is_nanos else len(fraction))
         channel = "" if fields.channel is None else text[slice(*fields.channel)]
-        keys.append((channel, frame.id, frame.extended))
+        keys[channel, frame.id, frame.extended] += 1
         size = (67 if frame.extended else 47) + 8 * len(frame.data)
         bits[channel] = bits.get(channel, 0.0) + (
             size if len(frame.data) <= CLASSIC_BYTES and not frame.fd else 30 + size / 8
         )
-    return Stamps(np.array(values), decimals, keys, max(bits.values())) if values else None
+    return Stamps(np.array(values), decimals, max(keys.values()), max(bits.values())) if values else None
 
 
 def _choose_unit(
-    format: LineFormat, frames: Sequence[_HeadFrame], given: Unit | None, evidence: list[str], doubts: list[str]
+    format: LineFormat, stamps: Stamps | None, given: Unit | None, evidence: list[str], doubts: list[str]
 ) -> Unit | None:
-    stamps = _plain_stamps(frames)
     if stamps is None:
         return given
     fixed = given or format.row.unit
@@ -326,10 +343,24 @@ def _possible(chosen: ChosenUnit) -> str:
     return f"possible: {units}, which time_unit= or --time-unit decides"
 
 
-def _set_times(format: LineFormat, read: Sequence[int | None], frames: Sequence[_HeadFrame], doubts: list[str]) -> None:
+def _set_times(
+    format: LineFormat,
+    frames: Sequence[_HeadFrame],
+    plain: Stamps | None,
+    given: Unit | None,
+    doubts: list[str],
+) -> None:
     """From when times count, by the first time stamps, unless the format says it."""
-    stamps = [stamp for stamp in read if stamp is not None]
-    if format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, frames):
+    if plain is None:
+        stamps = [stamp for each in frames if (stamp := read_time(each.text, each.fields.time)) is not None]
+    else:
+        micros, divisor = UNITS[format.unit]
+        stamps = [int(value) for value in (plain.values * micros / divisor).tolist()]
+    is_said = format.row.unit is not None or format.row.hint is not None or given is not None
+    if not is_said and len(stamps) > 2 and _are_numbers_of_lines(plain):
+        format.times.kind = "none"
+        doubts.append("what is before the frames counts lines and is not taken for their time")
+    elif format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, plain):
         format.times.kind = "deltas"
     elif format.row.times is None:
         format.times.kind = _kind_of(stamps, may_be_deltas=format.row.name == "candump")
@@ -350,9 +381,13 @@ CANDUMP = ("log", "candump")
 """Formats whose times may count from the line before."""
 
 
-def _are_deltas(stamps: Sequence[int], frames: Sequence[_HeadFrame]) -> bool:
+def _are_numbers_of_lines(plain: Stamps | None) -> bool:
+    """Whether time stamps are integers that grow by one from line to line."""
+    return plain is not None and plain.decimals == 0 and {*np.diff(plain.values).tolist()} == {1.0}
+
+
+def _are_deltas(stamps: Sequence[int], plain: Stamps | None) -> bool:
     """Whether a bus can carry the frames only if their times count from the line before."""
-    plain = _plain_stamps(frames)
     if plain is None or len(stamps) < 4:
         return False
     steps = [after - before for before, after in pairwise(stamps[1:])]
@@ -372,14 +407,6 @@ def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
     return "deltas" if may_be_deltas and (is_constant or 5 * back >= max(len(pairs), 1)) else "start"
 
 
-def _is_damaged(format: LineFormat, text: str) -> bool:
-    if format.read_header(text) is not None:
-        return False
-    fields = format.match(text)
-    found = read_fields(text, fields) if isinstance(fields, Fields) else fields.reason
-    return isinstance(found, str) and found not in (*HARMLESS, NO_FRAME, NMEA_PARTS)
-
-
 MANY = 20
 """So many frames must differ in what frames differ in."""
 
@@ -387,12 +414,16 @@ MANY = 20
 def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str]) -> None:
     """Add what contradicts the columns."""
     row, ids = format.row, {each.frame.id for each in frames}
-    if damaged > len(frames):
+    if 4 * damaged > len(frames):
         doubts.append(f"{damaged} of the first {damaged + len(frames)} lines are no frames of this format")
     if len(frames) > 1 and not any(each.frame.data for each in frames):
         doubts.append(
             f"all frames are without data, like {frames[0].text.strip()[:80]!r}; if that is wrong, {DESCRIBE}"
         )
+    if isinstance(format, CellFormat) and row.name == CSV and format.times.kind == "none":
+        roles = [each.role for each in format.columns]
+        if "-" in roles[: roles.index("id")] and "time" not in roles:
+            doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
     is_guess = row.is_loose or (isinstance(format, CellFormat) and row.name == CSV)
     if not is_guess or len(frames) < MANY:
         return

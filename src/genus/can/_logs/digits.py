@@ -205,7 +205,8 @@ def _words_before(text: Bytes, start: int, end: int, filled: np.uint64) -> Word:
     if end < 8:
         words = words << np.uint64(8 * (8 - end))
     keep = _LAST[end - start]
-    return words & keep | filled & ~keep
+    found: Word = words & keep | filled & ~keep
+    return found
 
 
 def _unpadded(words: Word) -> tuple[Word, Word]:
@@ -264,11 +265,14 @@ def byte_fields(
     for place in range(2, 3 if base == 16 else 4):
         text = buffer[ends - place]
         digit = values[text]
-        is_more &= (widths >= place) & ((text != ord(" ")) if padded else True)
-        is_valid &= (digit < base) | ~is_more
+        is_more &= widths >= place
         if padded:
+            is_more &= text != ord(" ")
             is_valid &= is_more | (text == ord(" "))
+        is_valid &= (digit < base) | ~is_more
         value += np.where(is_more, digit, 0) * np.uint16(base ** (place - 1))
     is_valid &= value < 256
-    rows: Mask = np.ones(len(value), np.bool_) if is_valid.all() else is_valid.all(axis=1)
+    rows: Mask = np.ones(len(value), np.bool_)
+    if not is_valid.all():
+        rows &= is_valid.all(axis=1)
     return value.astype(np.uint8), rows

@@ -141,7 +141,7 @@ class FoundBytes(NamedTuple):
     """The fields of data bytes, their number, how they are packed, and where they end."""
 
     spans: tuple[Span, ...]
-    count: int
+    size: int
     packing: Packing
     end: int
 

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (patterns and samples are long)
 """The text formats of CAN logs, a row each: the pattern of a line with named fields, a sample, and its source.
 
 A pattern is a regular expression. In it a blank stands for any blanks, and `{time}`, `{id}`, `{data}` and the like for
@@ -8,9 +9,10 @@ logs become a pattern is in `csv_columns`, what headers change in `headers`.
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from genus.can._logs.fields import (
     NMEA_PARTS,
@@ -87,7 +89,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "(1436509052.249713) can0 123#11223344", "https://github.com/linux-can/can-utils (candump -L)",
         "s", standard_digits=3, by_value=False, marks_errors=True, times="absolute"),
     Row("candump", (
-        r"(?:\((?P<time>[^()]*)\) )?(?P<channel>[^\s()\[\]#<>]+) (?:(?P<dir>[RT]X) (?:[B-] [E-] )?)?(?P<id>[0-9A-F]{1,8}) "
+        r"(?:\((?P<time>[^()]*)\) )?(?P<channel>(?=\S*[A-Z]|\d{1,2}\s)[^\s()\[\]#<>]+) (?:(?P<dir>[RT]X) (?:[B-] [E-] )?)?(?P<id>[0-9A-F]{1,8}) "
         r"(?:\[(?P<length>\d)\]|\[(?P<fd_length>\d\d)\]|\{(?P<dlc>\d{1,2})\})"
         r"(?: (?P<is_remote>remote)| (?:[0-9A-F]{2} )*(?P<is_error>ERRORFRAME)|{data})",),
         " (1436509052.249713)  can0  1F334455   [08]  11 22 33 44 55 66 77 88   '.\"3DUfw.'",
@@ -126,7 +128,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"{id} (?:0|(?P<is_remote>1)) {length}{data}",),
         "> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", "https://canlab.cz (PP2CAN)", is_strict=True),
     Row("canboat", (
-        r"(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
+        r"(?:(?P<n>\d+)[\s,;:)]+)?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
         r"(?P<destination>\d{1,3}),(?P<length>\d{1,3})(?P<data>(?:,[0-9A-F]{2})*),?\s*$",),
         "2011-04-25-10:16:41.791,5,130311,4,255,8,24,c0,2f,6f,31,c1,1b,7d",
         "https://github.com/canboat/canboat (analyzer, plain format)", delimiter=","),
@@ -296,6 +298,12 @@ class LineFormat:
         self.patterns = [compiled(pattern) for pattern in row.patterns]
         self._others: Sequence[tuple[re.Pattern[str], str]] = [(compiled(text), reason) for text, reason in row.others]
 
+    def again(self) -> Self:
+        """The same format before it saw a line."""
+        fresh = copy(self)
+        fresh.times = LineTimes(self.times.kind, self.times.start_us, self.times.period_us)
+        return fresh
+
     def read_header(self, text: str) -> HeaderLine | None:
         """Take what lines after it need from a header or comment, or a title before the first frame; else None."""
         is_title = not self._has_begun and not any(letter.isdigit() for letter in text)
@@ -345,7 +353,7 @@ class LineFormat:
         data = self._data(text, found.span("data") if "data" in groups else (found.end(), found.end()), length)
         if isinstance(data, str):
             return NoFrame(data, time)
-        if data.count > 8 and "source" in groups:
+        if data.size > 8 and "source" in groups:
             return NoFrame(NMEA_PARTS, time)
         self._has_begun = True
         is_whole = length is None or row.is_strict or found.re.pattern.endswith("$")
@@ -353,7 +361,7 @@ class LineFormat:
         return Fields(
             found.span("id"),
             data.spans,
-            data.count,
+            data.size,
             len(text) if is_whole else max(data.end, *used),
             time,
             found.span("channel") if groups.get("channel") else None,
@@ -363,7 +371,7 @@ class LineFormat:
             _extended(groups, words),
             row.standard_digits,
             row.by_value,
-            fd or (data.count > 8 and not self._marks_fd),
+            fd or (data.size > 8 and not self._marks_fd),
             tuple(found.span(name) for name in ("n",) if name in groups),
             tuple(found.span(name) for name in groups if name.startswith("free") and groups[name]),
             is_whole,

@@ -103,9 +103,9 @@ def read_asc_date(text: str) -> datetime | None:
     return _moment(int(year), number, day, hour, minute, second, micros)
 
 
-def _moment(*parts: int) -> datetime | None:
+def _moment(year: int, month: int, day: int, hour: int, minute: int, second: int, micros: int) -> datetime | None:
     try:
-        return datetime(*parts, tzinfo=UTC)  # type: ignore[misc]  # seven numbers, not the zone
+        return datetime(year, month, day, hour, minute, second, micros, UTC)
     except ValueError:
         return None
 
@@ -124,7 +124,8 @@ _SERIAL_1970 = 25_569
 """1970-01-01 as days since 1899-12-30."""
 _DIRECTIVE = re.compile(r"\s*;\s*\$(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*;?\s*$", re.ASCII)
 _START = re.compile(
-    r"(?:\s*;\s*Start\s*time:?|.*START DATE AND TIME)\s*(\d+)[:./-](\d+)[:./-](\d+)\s+(\d+):(\d+):(\d+)(?:[.:](\d{1,3}))?",
+    r"(?:\s*;\s*Start\s*time:?|.*START DATE AND TIME)\s*(\d+)[:./-](\d+)[:./-](\d+)\s+"
+    r"(\d+):(\d+):(\d+)(?:[.:](\d{1,3}))?",
     re.IGNORECASE,
 )
 _VERSION_2 = {"2.0": "N,O,T,I,d,l,D", "2.1": "N,O,T,B,I,d,R,L,D"}

@@ -16,7 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from genus.can._logs.blf import read_blf
-from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, detect, open_text
+from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, Opened, find, open_text
+from genus.can._logs.formats import LineFormat
 from genus.can._logs.frames import LogBlock, LoggedFrame
 from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
 from genus.can._logs.mf4 import read_mf4
@@ -51,8 +52,7 @@ class CanLog:
     """What time stamps count from, known when reading has begun: `none` if the log has no time stamps."""
     frames: int = 0
     """How many data frames were read so far."""
-    _columns: str | None = None
-    _unit: Unit | None = None
+    _format: LineFormat | None = None
     _skipped: SkippedRecords = field(default_factory=SkippedRecords)
     _file: LogFile | None = None
 
@@ -111,8 +111,10 @@ class CanLog:
 
     def _text_blocks(self) -> Iterator[LogBlock]:
         assert self._file is not None
-        head = Head.of(read_head(self.path, HEAD_BYTES))
-        reader = TextReader(open_text(self.format, head, self._columns, self._unit).format)
+        if self._format is None:
+            head = Head.of(read_head(self.path, HEAD_BYTES))
+            self._format = open_text(self.format, head).format
+        reader = TextReader(self._format.again())
         self.times = reader.times
         if reader.times == "none":
             reader.format.times.start_us = self._file.changed_us
@@ -134,12 +136,15 @@ class CanLog:
             self._skipped.note(reason, f"line {lines + 1 + int(np.searchsorted(feeds, position - at))}")
 
 
+_UNIT_OF: Mapping[str, Unit] = MappingProxyType({unit: unit for unit in UNITS})
+
+
 def read_log(
     path: str | os.PathLike[str],
     format: str | None = None,
     *,
     columns: str | None = None,
-    time_unit: Unit | None = None,
+    time_unit: str | None = None,
 ) -> CanLog:
     """The CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
 
@@ -148,7 +153,8 @@ def read_log(
         format: The name of a format (see `docs/can-logs.md`); by default it is found by the content, and only if that
             shows nothing by the ending of the name.
         columns: The columns of a text log in their order, like `time:ms, id:hex, -, length, data`, instead of a format.
-        time_unit: What plain numbers count that are times: `s`, `ms`, `us` or `ns`. Give it if the log does not say it.
+        time_unit: What plain numbers count that are times: `s`, `ms`, `100us`, `us` or `ns`. Give it if `log.detected`
+            says that it is doubtful.
 
     Raises:
         RecordingError: The file cannot be opened, its format is not known, or the columns are none.
@@ -162,29 +168,33 @@ def read_log(
     if time_unit is not None and time_unit not in UNITS:
         raise RecordingError(f"{path}: {time_unit!r} is no unit of times; known: {', '.join(UNITS)}")
     try:
-        detected = _detected(path, format, columns, time_unit)
+        found = _find(path, format, columns, None if time_unit is None else _UNIT_OF[time_unit])
     except RecordingError as problem:
         raise RecordingError(f"{path}: {problem}") from None
     except OSError as problem:
         raise RecordingError(f"cannot read {path}: {problem.strerror or problem}") from None
+    opened, detected = (None, found) if isinstance(found, Detected) else found
     assert detected.format is not None
-    return CanLog(Path(path), detected.format, detected, _columns=columns, _unit=time_unit)
+    return CanLog(Path(path), detected.format, detected, _format=opened)
 
 
-def _detected(
+def _find(
     path: str | os.PathLike[str], format: str | None, columns: str | None, time_unit: Unit | None
-) -> Detected:
+) -> Opened | Detected:
     start = read_head(Path(path), HEAD_BYTES)
     if columns is not None:
-        return open_text("columns", Head.of(start), columns, time_unit).detected
-    found = detect(start) if format is None else Detected(format)
+        return open_text("columns", Head.of(start), columns, time_unit)
+    found = find(start) if format is None else Detected(format)
+    if not isinstance(found, Detected):
+        assert found.detected.format is not None
+        return found if time_unit is None else open_text(found.detected.format, Head.of(start), None, time_unit)
     name = found.format or ENDINGS.get(log_ending(path))
     if name is None:
         raise RecordingError(f"it is not recognised as a CAN log: {found.tried}")
-    if name not in TEXT_FORMATS or (found.frames and time_unit is None):
+    if name not in TEXT_FORMATS:
         return found._replace(format=name)
     try:
-        return open_text(name, Head.of(start), None, time_unit).detected
+        return open_text(name, Head.of(start), None, time_unit)
     except RecordingError:
         return Detected(name)  # reading it says why
 

@@ -1,8 +1,8 @@
 """Time stamps of text logs: where their numbers are, what they count, and from when."""
 
 import re
-from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from math import log10
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,8 +18,10 @@ FIRST_DATE_US = 631_152_000 * SECOND_US
 Span: TypeAlias = tuple[int, int]
 """The first character of a field, and the one after its last."""
 KindOfTimes: TypeAlias = Literal["absolute", "start", "deltas", "none"]
-Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
-UNITS: dict[Unit, tuple[int, int]] = {"s": (SECOND_US, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
+Unit: TypeAlias = Literal["s", "ms", "100us", "us", "ns"]
+UNITS: dict[Unit, tuple[int, int]] = {
+    "s": (SECOND_US, 1), "ms": (1000, 1), "100us": (100, 1), "us": (1, 1), "ns": (1, 1000)
+}  # fmt: skip
 """By unit: how many microseconds it is, as a fraction."""
 
 
@@ -74,10 +76,10 @@ def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
         start, end = found.span(2)
         sign = -1 if found[1] else 1
         if end - start >= _NANO_DIGITS:
-            if unit != "ns" or found[3]:
+            if found[3]:
                 return None
-            parts = (TimePart((start, end - 9), SECOND_US), TimePart((end - 9, end), 1, 1000, True))
-            return TimeFields(parts, sign=sign)
+            whole, nanos = TimePart((start, end - 9), SECOND_US), TimePart((end - 9, end), 1, 1000, True)
+            return TimeFields((whole, nanos), sign=sign)
         rest = [TimePart(found.span(4), 0)] if found[4] else []
         parts = (TimePart((start, end), micros, divisor), *_fraction(found, 3, micros, divisor), *rest)
         return TimeFields(parts, sign=sign)
@@ -223,12 +225,12 @@ _LAST_DATE_US = 2_145_916_800 * SECOND_US
 """2038."""
 _DECIMALS: dict[Unit, tuple[float, ...]] = {
     "s": (2, 1, 1, 0, 0, 0, 0), "ms": (0, 0, 0.5, 0.5, 2, 3, 3), "us": (0, 1.5, 1.5, 1.5, 3, 3, 3),
-    "ns": (0, 4, 4, 4, 4, 4, 4),
+    "ns": (0, 4, 4, 4, 4, 4, 4), "100us": (2, 3, 4, 4, 4, 4, 4),
 }  # fmt: skip
 """How unusual so many decimals are."""
 HINT = 2.5
 """How much the name of a column or the tool that writes such a log speaks for a unit."""
-DOUBT = 1.4
+DOUBT = 2.2
 """Another unit is possible if it is at most so much more unusual."""
 
 
@@ -237,8 +239,8 @@ class Stamps(NamedTuple):
 
     values: npt.NDArray[np.float64]
     decimals: int
-    keys: Sequence[object]
-    """The identifier and channel of each frame."""
+    most: int
+    """How often the most frequent identifier of a channel comes."""
     bits_us: float
     """So long the frames of the busiest channel take at least, at 1 Mbit/s (CAN FD at 8 Mbit/s)."""
 
@@ -272,7 +274,10 @@ def choose_unit(stamps: Stamps, hint: Unit | None = None) -> ChosenUnit:
         return ChosenUnit(hint or "s", "no unit fits the number of frames", (), True)
     ranked = sorted(possible, key=lambda unit: possible[unit])
     best = ranked[0]
-    others = tuple(unit for unit in ranked[1:] if possible[unit] < possible[best] + DOUBT)
+    doubt = DOUBT if stamps.decimals > 4 or _is_date(stamps, best) else DOUBT + 1
+    others = tuple(unit for unit in ranked[1:] if possible[unit] < possible[best] + doubt)
+    if not stamps.decimals and not _is_date(stamps, best) and best != hint:
+        others = others or tuple(ranked[1:2])  # plain integers may count anything
     return ChosenUnit(best, f"{_rate(stamps, span, best):,.4g} frames/s", others)
 
 
@@ -288,6 +293,12 @@ def _by_size(stamps: Stamps) -> Unit:
     return "s" if value < 1e11 else "ms" if value < 1e14 else "us" if value < 1e17 else "ns"
 
 
+def _is_date(stamps: Stamps, unit: Unit) -> bool:
+    """Whether the first time stamp is a date between 1990 and 2038."""
+    micros, divisor = UNITS[unit]
+    return bool(FIRST_DATE_US <= float(stamps.values[0]) * micros / divisor <= _LAST_DATE_US)
+
+
 def _rate(stamps: Stamps, span: float, unit: Unit) -> float:
     micros, divisor = UNITS[unit]
     return (len(stamps.values) - 1) / max(span * micros / divisor / SECOND_US, 1e-9)
@@ -301,9 +312,8 @@ def _unusual(unit: Unit, stamps: Stamps, span: float, hint: Unit | None) -> floa
     if seconds * SECOND_US < _FAST_US * stamps.bits_us or first > LAST_US:
         return None
     cost = _DECIMALS[unit][min(stamps.decimals, 6)] - (HINT if unit == hint else 0)
-    if FIRST_DATE_US <= first <= _LAST_DATE_US:
+    if _is_date(stamps, unit):
         cost -= 3 if stamps.decimals else 2
-    most = max(stamps.keys.count(key) for key in set(stamps.keys[:200]))
-    if most > 2:
-        cost += 0.7 * abs(np.log10(max(seconds / (most - 1), 1e-9) / _USUAL_S))
-    return cost + 0.4 * abs(np.log10(max(_rate(stamps, span, unit), 1e-9) / _USUAL_RATE))
+    if stamps.most > 2:
+        cost += 0.7 * abs(log10(max(seconds / (stamps.most - 1), 1e-9) / _USUAL_S))
+    return cost + 0.4 * abs(log10(max(_rate(stamps, span, unit), 1e-9) / _USUAL_RATE))
