@@ -113,7 +113,8 @@ class FrameColumns(NamedTuple):
         frames = map(Frame, (identifier & _ID_BITS).tolist(), payloads, repeat(width > CLASSIC_BYTES), extended)
         channel = [names[each] for each in self.channel[rows].tolist()]
         direction = [DIRECTIONS[each] for each in self.direction[rows].tolist()]
-        logged = map(LoggedFrame._make, zip(self.at_us[rows].tolist(), channel, frames, direction, strict=True))
+        fields = zip(self.at_us[rows].tolist(), channel, frames, direction, strict=True)
+        logged: Iterator[LoggedFrame] = map(tuple.__new__, repeat(LoggedFrame), fields)
         return zip(self.position[rows].tolist(), logged, strict=True)
 
     def take(self, rows: Rows) -> "FrameColumns":
