@@ -20,8 +20,8 @@ from genus.bus._codec import Rejected
 from genus.can._dbc import Dbc, MessageLayout, SignalLayout, load_dbc
 from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, RefusedFrames
 from genus.can._dbc.message_types import UNKNOWN_ID, MessageDecoder, declare_kind, declare_type
-from genus.can._logs.text_reader import parse_candump
 from genus.can._logs.frames import EXTENDED, FrameColumns
+from genus.can._logs.text_reader import parse_candump
 from genus.model import Event, name_of, vector
 from tests.examples import examples
 

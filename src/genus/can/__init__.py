@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         open_monitor,
     )
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame, read_log
-    from genus.can._logs.text_reader import parse_candump
     from genus.can._logs.frames import DamagedLine, LogBlock
+    from genus.can._logs.text_reader import parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
     from genus.can._node.reports import Report
     from genus.can._node.troubles import (

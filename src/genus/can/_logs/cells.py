@@ -348,9 +348,9 @@ def columns_of_values(rows: Sequence[Sequence[str]]) -> Columns | None:
     best: tuple[float, dict[str, int], int] = (0.0, {}, 1)
     for score, roles, cells in _with_data(rows, columns):
         for id_, likely in ids.items():
-            if id_ >= min(roles.values()) or likely < 0:
-                continue
             near = roles.get("length", id_ + 9) - id_ == 1
+            if id_ >= min(roles.values()) or likely < 0 or (likely == 0 and not near):
+                continue
             time = max(
                 (at for at in times if at != id_ and at < min(roles.values())), key=times.__getitem__, default=-1
             )
@@ -385,7 +385,8 @@ def _time_score(cells: Sequence[str]) -> int:
 def _id_score(cells: Sequence[str]) -> float:
     """How much a column looks like identifiers: by `0x`, three digits, several values; negative if like a clock."""
     numbers = [int(found[1], 16) for cell in cells if (found := _HEX.fullmatch(cell))]
-    rises = len(numbers) > 5 and all(a < b for a, b in pairwise(numbers))
+    steps = [b - a for a, b in pairwise(numbers)]
+    rises = len(steps) > 2 and min(steps) > 0 and (max(steps) < 6 or 2 * steps.count(1) >= len(steps))
     is_marked = all(cell.lower().startswith("0x") for cell in cells)
     long = sum(len(cell) >= 3 for cell in cells) / len(cells)
     return 3 * is_marked + 2 * long + min(len(set(cells)) - 1, 4) / 4 - 6 * rises

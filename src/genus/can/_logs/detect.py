@@ -263,13 +263,19 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     frames, damaged = _read_head(trial, head.lines)
     plain = _plain_stamps(frames)
     evidence, doubts = list[str](), list[str]()
-    unit = _choose_unit(format, plain, time_unit, evidence, doubts)
-    format.unit = unit or "s"
-    _set_times(format, frames, plain, time_unit, doubts)
-    _judge(format, frames, damaged, doubts)
+    is_said = format.row.unit or format.row.hint or time_unit
+    if not is_said and _are_numbers_of_lines(plain):
+        doubts.append("what is before the frames counts lines and is not taken for their time")
+        unit = None
+    else:
+        unit = _choose_unit(format, plain, time_unit, evidence, doubts)
+        format.unit = unit or "s"
+        _set_times(format, frames, plain, doubts)
+    found = find_columns(head.lines) if isinstance(format, CellFormat) and columns is None else None
+    is_guess = format.row.is_loose or (found is not None and found.evidence != HEADER)
+    _judge(format, frames, damaged, doubts, is_guess=is_guess)
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
-        found = find_columns(head.lines) if columns is None else None
         evidence.insert(0, "the given columns" if found is None else found.evidence)
     else:
         evidence.insert(0, "the form of its lines")
@@ -343,24 +349,14 @@ def _possible(chosen: ChosenUnit) -> str:
     return f"possible: {units}, which time_unit= or --time-unit decides"
 
 
-def _set_times(
-    format: LineFormat,
-    frames: Sequence[_HeadFrame],
-    plain: Stamps | None,
-    given: Unit | None,
-    doubts: list[str],
-) -> None:
+def _set_times(format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps | None, doubts: list[str]) -> None:
     """From when times count, by the first time stamps, unless the format says it."""
     if plain is None:
         stamps = [stamp for each in frames if (stamp := read_time(each.text, each.fields.time)) is not None]
     else:
         micros, divisor = UNITS[format.unit]
         stamps = [int(value) for value in (plain.values * micros / divisor).tolist()]
-    is_said = format.row.unit is not None or format.row.hint is not None or given is not None
-    if not is_said and len(stamps) > 2 and _are_numbers_of_lines(plain):
-        format.times.kind = "none"
-        doubts.append("what is before the frames counts lines and is not taken for their time")
-    elif format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, plain):
+    if format.row.name in CANDUMP and stamps and max(stamps) < FIRST_DATE_US and _are_deltas(stamps, plain):
         format.times.kind = "deltas"
     elif format.row.times is None:
         format.times.kind = _kind_of(stamps, may_be_deltas=format.row.name == "candump")
@@ -383,7 +379,12 @@ CANDUMP = ("log", "candump")
 
 def _are_numbers_of_lines(plain: Stamps | None) -> bool:
     """Whether time stamps are integers that grow by one from line to line."""
-    return plain is not None and plain.decimals == 0 and {*np.diff(plain.values).tolist()} == {1.0}
+    return (
+        plain is not None
+        and len(plain.values) > 2
+        and plain.decimals == 0
+        and {*np.diff(plain.values).tolist()} == {1.0}
+    )
 
 
 def _are_deltas(stamps: Sequence[int], plain: Stamps | None) -> bool:
@@ -411,7 +412,9 @@ MANY = 20
 """So many frames must differ in what frames differ in."""
 
 
-def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str]) -> None:
+def _judge(
+    format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str], *, is_guess: bool
+) -> None:
     """Add what contradicts the columns."""
     row, ids = format.row, {each.frame.id for each in frames}
     if 4 * damaged > len(frames):
@@ -424,7 +427,8 @@ def _judge(format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubt
         roles = [each.role for each in format.columns]
         if "-" in roles[: roles.index("id")] and "time" not in roles:
             doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
-    is_guess = row.is_loose or (isinstance(format, CellFormat) and row.name == CSV)
+    if is_guess and ids and max(ids) < 0x10:
+        doubts.append(f"no identifier is greater than {max(ids):X}; if that is wrong, {DESCRIBE}")
     if not is_guess or len(frames) < MANY:
         return
     if len(ids) == 1 and len({each.frame.data for each in frames}) > 1:

@@ -355,6 +355,9 @@ class LineFormat:
             return NoFrame(data, time)
         if data.size > 8 and "source" in groups:
             return NoFrame(NMEA_PARTS, time)
+        fd = fd or (data.size > 8 and not self._marks_fd)
+        if data.size > (64 if fd else 8):
+            return NoFrame(LENGTHS_DISAGREE, time)
         self._has_begun = True
         is_whole = length is None or row.is_strict or found.re.pattern.endswith("$")
         used = [found.end(name) for name in groups if name not in ("data", "rest")]
@@ -371,7 +374,7 @@ class LineFormat:
             _extended(groups, words),
             row.standard_digits,
             row.by_value,
-            fd or (data.size > 8 and not self._marks_fd),
+            fd,
             tuple(found.span(name) for name in ("n",) if name in groups),
             tuple(found.span(name) for name in groups if name.startswith("free") and groups[name]),
             is_whole,

@@ -206,13 +206,12 @@ class Shape:
     def _set_classes(self, delimiter: str) -> None:
         """Characters of free fields must be of the same class: separators where the example has them."""
         spans = [*self._free, *([self.fields.channel] if self.fields.channel else [])]
-        self.free = np.array([at for span in spans for at in range(*span)], np.intp)
         self.classes = np.zeros(256, np.uint8)
         self.classes[list(b"\r\n" if delimiter else BLANKS.encode())] = 1
         if delimiter:
             self.classes[[ord(delimiter), ord('"')]] = 2, 3
         text = np.frombuffer(self.example.text.encode("latin-1"), np.uint8)
-        self.free_classes = self.classes[text[self.free]]
+        self.free = [(span, self.classes[text[slice(*span)]]) for span in spans]
 
 
 def _padded_numbers(fields: Fields, text: str, delimiter: str) -> list[tuple[Span, Span]]:
@@ -281,7 +280,7 @@ class ShapeReader(LineReader):
             rows, starts = rows[is_like], starts[is_like]
         text = windows_at(block.buffer, starts, shape.width)
         is_same = self._has_template(text)
-        if len(shape.free) and is_same.any():
+        if shape.free and is_same.any():
             is_same &= self._has_classes(text)
         if not is_same.all():
             rows, text = rows[is_same], text[is_same]
@@ -296,8 +295,11 @@ class ShapeReader(LineReader):
         return found
 
     def _has_classes(self, text: Bytes) -> Mask:
-        is_other = self._shape.classes[text[:, self._shape.free]] != self._shape.free_classes
-        found: Mask = ~is_other.any(axis=1) if is_other.any() else np.ones(len(text), np.bool_)
+        found: Mask = np.ones(len(text), np.bool_)
+        for span, classes in self._shape.free:
+            is_other = self._shape.classes[text[:, slice(*span)]] != classes
+            if is_other.any():
+                found &= ~is_other.any(axis=1)
         return found
 
     def _bounds(self, span: Span) -> tuple[Offsets, Offsets]:
@@ -446,7 +448,9 @@ class LayoutReader(LineReader):
     def _number(self, span: Span, base: int) -> tuple[Offsets, Mask]:
         start, end = self._bounds(span)
         found, is_valid = numbers(self._block.buffer, start, end, base)
-        return found, is_valid & (end - start <= 8) if base == 16 else is_valid
+        if base == 16:  # a pattern may say how many digits there are
+            is_valid &= end - start <= 8 if self._block.delimiter else end - start == span[1] - span[0]
+        return found, is_valid
 
     def _fits(self, part: TimePart) -> Mask | bool:
         start, end = self._bounds(part.span)
@@ -458,9 +462,11 @@ class LayoutReader(LineReader):
         if not count:
             return np.zeros((len(self._rows), 0), np.uint8), np.ones(len(self._rows), np.bool_)
         if fields.packing == "bytes":
-            bounds = [self._bounds(span) for span in fields.data]
-            starts, ends = (np.stack(each, axis=1) for each in zip(*bounds, strict=True))
-            return byte_fields(self._block.buffer, starts, ends, fields.data_base)
+            starts, ends = self._byte_bounds()
+            found, is_valid = byte_fields(self._block.buffer, starts, ends, fields.data_base)
+            if fields.data_base == 16 and not self._block.delimiter:
+                is_valid &= (ends - starts == [end - start for start, end in fields.data]).all(axis=1)
+            return found, is_valid
         start, end = self._bounds(fields.data[0])
         if fields.packing == "base64":
             size = -(-count // 3) * 4
@@ -468,3 +474,13 @@ class LayoutReader(LineReader):
             return found, is_valid & (end - start == size)
         text = windows_at(self._block.buffer, start, 2 * count)
         return hex_bytes(text), (end - start == 2 * count) & is_hex(text).all(axis=1)
+
+    def _byte_bounds(self) -> tuple[Offsets, Offsets]:
+        """Where bytes begin and end: a row for each line, a column for each byte."""
+        places, tokens = [self._layout.places[span] for span in self._fields.data], self._block.tokens
+        first = places[0].token
+        if all(place[:3] == (first + number, 0, 0) for number, place in enumerate(places)):  # each is a token
+            which = self._first[:, np.newaxis] + np.arange(first, first + len(places))
+            return tokens.start[which], tokens.end[which]
+        starts, ends = zip(*(self._bounds(span) for span in self._fields.data), strict=True)
+        return np.stack(starts, axis=1), np.stack(ends, axis=1)

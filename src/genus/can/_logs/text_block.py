@@ -51,10 +51,10 @@ class TextBlock:
         return self.text[self.start[row] - FRONT : self.end[row] - FRONT]
 
     def split(self, is_read: Mask) -> None:
-        """Cut lines into tokens, which takes long; lines that were read already have none."""
+        """Cut lines into tokens, which takes long; if many lines were read already, they are left out."""
         size = self._size
         used = self.buffer[:size]
-        if is_read.any():
+        if 4 * int(is_read.sum()) > len(is_read):
             lengths = np.append(FRONT, self.end - self.start + 1)
             filled = np.uint8(ord("0" if self.delimiter else "\n"))
             used = np.where(np.repeat(np.append(False, is_read), lengths), filled, used)

@@ -103,6 +103,12 @@ class TextReader:
         return self.format.is_divisible
 
     @property
+    def may_wrap(self) -> bool:
+        """Whether times are a plain counter, which may begin again in the middle of the log."""
+        times = self.format.times
+        return times.kind == "start" and self.format.row.times is None and not times.period_us
+
+    @property
     def times(self) -> KindOfTimes:
         """What time stamps count from."""
         return self.format.times.kind

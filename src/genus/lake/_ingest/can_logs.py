@@ -155,7 +155,24 @@ def _packing(path: str) -> str | None:
 
 def _is_divisible(reader: TextReader | DeadLetter | None, path: str) -> TypeGuard[TextReader]:
     """Whether ranges of a log can be read on their own."""
-    return isinstance(reader, TextReader) and reader.is_divisible and _packing(path) in (None, "gzip")
+    is_divisible = isinstance(reader, TextReader) and reader.is_divisible and _packing(path) in (None, "gzip")
+    return is_divisible and isinstance(reader, TextReader) and not (reader.may_wrap and _wraps(reader, path))
+
+
+def _wraps(reader: TextReader, path: str) -> bool:
+    """Whether a counter of times may have begun again: at the end of a log it is far behind what its head suggests."""
+    with open_input(path) as file:
+        head = file.read(HEAD_BYTES)
+        size = file.seek(0, 2)
+        file.seek(max(size - LONGEST_LINE, 0))
+        tail = file.read(LONGEST_LINE)
+    if size <= HEAD_BYTES:
+        return False
+    first, last, end = (
+        [int(part.at_us[at]) for part in TextReader(reader.format.again()).parse(text).frames[:1]] or [0]
+        for text, at in ((head, 0), (head, -1), (tail[tail.find(b"\n") + 1 :], -1))
+    )
+    return 2 * (end[0] - first[0]) * HEAD_BYTES < (last[0] - first[0]) * size
 
 
 def _read_range(split: Split, reader: TextReader) -> Iterator[FrameColumns | list[DeadLetter]]:

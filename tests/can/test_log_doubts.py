@@ -1,0 +1,124 @@
+# ruff: noqa: E501 (lines of logs are long)
+"""What a log is taken for: formats by their samples, units of times by evidence, and doubts that are said."""
+
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from genus.can import CanLog, Frame, read_log
+from genus.can._logs.detect import Head, detect, open_text
+from genus.can._logs.formats import ROWS
+from genus.can._logs.times import UNITS
+from genus.cli._can_dbc import decode
+from genus.errors import RecordingError
+
+HOUSE = Path(__file__).parent / "golden" / "house.dbc"
+
+
+def log_of(folder: Path, text: str, **options: str) -> CanLog:
+    (folder / "some.txt").write_text(text)
+    return read_log(folder / "some.txt", **options)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_reads_its_sample_and_names_its_source(name: str) -> None:
+    row = ROWS[name]
+    assert open_text(name, Head.of(row.sample.encode())).detected.frames == 1
+    assert row.source
+    if not row.is_loose:
+        assert detect(row.sample.encode()).format == name
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", (62319.303, 0x197, "64e09ec0", "rx")),
+        ("2011-04-25-10:16:41.791,5,130311,4,255,8,24,c0,2f,6f,31,c1,1b,7d", (1303726601.791, 0x15FD0704, "24c02f6f31c11b7d", None)),
+        ("17:33:21.107 R 19F51323 01 02 03", (63201.107, 0x19F51323, "010203", "rx")),
+        ("<0x18eeff01> [3] 01 02 03", (None, 0x18EEFF01, "010203", None)),
+        ("  can0  12   [2]  11 22", (None, 0x12, "1122", None)),
+        ("Time Stamp,ID,Extended,Dir,Bus,LEN,D1,D2\n-500,00000012,false,Tx,0,2,11,22,", (0.0, 0x12, "1122", "tx")),
+    ],
+)  # fmt: skip
+def test_lines_are_read_as_what_they_are(text: str, expected: tuple[object, ...], tmp_path: Path) -> None:
+    log = log_of(tmp_path, text + "\n")
+    (found,) = log
+    at = None if log.times == "none" else found.at_us / 1e6
+    assert (at, found.frame.id, found.frame.data.hex(), found.direction) == expected
+
+
+def test_a_message_of_several_frames_is_no_frame_and_counted(tmp_path: Path) -> None:
+    line = "2021-01-27T23:34:19.539Z,3,129029,1,255,{},{}\n"
+    log = log_of(tmp_path, line.format(8, ",".join(["ff"] * 8)) + line.format(9, ",".join(["ff"] * 9)))
+    assert [each.frame.id for each in log] == [3 << 26 | 129029 << 8 | 1]
+    assert log.problems == ["line 2: message of several frames"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_unit_of_times_is_right_or_said_to_be_doubtful(unit: str, seed: int, tmp_path: Path) -> None:
+    """At loads of a bus from 1 to 70 %, with identifiers of several periods, with and without decimals."""
+    rng = random.Random(f"{unit} {seed}")
+    micros, divisor = UNITS[unit]  # type: ignore[index]
+    per_frame = rng.choice([160, 300, 1000, 8000, 20_000])
+    decimals = rng.choice({"s": [3, 6], "ms": [0, 3]}.get(unit, [0]))
+    at_us, lines, times = rng.choice([0, 5_000_000]), [], []
+    for _ in range(250):
+        at_us += rng.randrange(per_frame // 2, 2 * per_frame)
+        times.append(at_us)
+        stamp = f"{at_us * divisor / micros:.{decimals}f}"
+        lines.append(
+            f"{stamp},{rng.choice([0x100, 0x100, 0x1A0, 0x2B0]):X},8,{','.join(f'{byte:02X}' for byte in rng.randbytes(8))}\n"
+        )
+    log = log_of(tmp_path, "".join(lines))
+    found = [each.at_us for each in log]
+    resolution = micros / divisor / 10**decimals + 1
+    is_right = len(found) == 250 and all(abs(a - b) <= resolution for a, b in zip(found, times, strict=True))
+    assert is_right or log.detected.doubts, log.detected
+    given = list(log_of(tmp_path, "".join(lines), time_unit=unit))
+    assert all(abs(each.at_us - at) <= resolution for each, at in zip(given, times, strict=True))
+
+
+@pytest.mark.parametrize("period", [60, 3600])
+def test_a_counter_that_begins_again_is_continued(period: int, tmp_path: Path) -> None:
+    times = [period - 3 + at / 10 for at in range(100)]
+    log = log_of(tmp_path, "".join(f"{at % period:.6f} 123 2 11 {number:02X}\n" for number, at in enumerate(times)))
+    assert [each.at_us for each in log] == [round(at * 1e6) for at in times]
+
+
+def test_numbers_of_lines_are_no_times(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "".join(f"{at} 123 2 11 {at:02X}\n" for at in range(30)))
+    assert len(list(log)) == 30
+    assert log.times == "none"
+    assert "counts lines" in log.detected.doubts[0]
+
+
+def test_a_guess_whose_frames_are_all_empty_is_none(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=r"describe its columns \(columns=, --columns\)"):
+        log_of(tmp_path, "".join(f"{at}.5 123 0\n{at}.7 124 0\n" for at in range(9)))
+
+
+def test_columns_may_be_described(tmp_path: Path) -> None:
+    text = "7;x;100;1A3;2;11;22\n8;x;110;1A4;2;33;44\n"
+    log = log_of(tmp_path, text, columns="-, channel, time:ms, id:hex, length, data")
+    assert [(each.at_us, each.channel, each.frame) for each in log] == [
+        (100_000, "x", Frame(0x1A3, b"\x11\x22", extended=False)),
+        (110_000, "x", Frame(0x1A4, b"\x33\x44", extended=False)),
+    ]
+    with pytest.raises(RecordingError, match="'colour' is no column of a log; known: time"):
+        log_of(tmp_path, text, columns="colour")
+    with pytest.raises(RecordingError, match="they need an id"):
+        log_of(tmp_path, text, columns="time, data")
+    with pytest.raises(RecordingError, match="'h' is no unit of times"):
+        log_of(tmp_path, text, time_unit="h")
+
+
+def test_the_command_says_what_a_log_is_taken_for(tmp_path: Path) -> None:
+    (tmp_path / "some.csv").write_text("".join(f"{10 * at},100,8,C8,10,FF,01,02,0F,FF,FF\n" for at in range(50)))
+    done = CliRunner().invoke(decode, ["--dbc", str(HOUSE), str(tmp_path / "some.csv")])
+    assert "csv: time, id:hex, length, data; times in ms" in done.stderr
+    assert "doubtful: the log does not say the unit of its times" in done.stderr
+    done = CliRunner().invoke(decode, ["--dbc", str(HOUSE), str(tmp_path / "some.csv"), "--time-unit", "us"])
+    assert "times in us" in done.stderr
