@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._logs.text_reader import parse_candump
 from genus.can._logs.log_file import LONGEST_LINE
+from genus.can._logs.text_reader import parse_candump
 from genus.lake._ingest import text_lines
 from genus.lake._ingest.format import DeadLetter, Split
 from genus.lake._ingest.text_lines import TextBlock, byte_ranges, read_blocks
