@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import can_logs
 from bench.__main__ import STEPS, Step
 from bench.page import cells, headings, read_blocks, write_block, write_rows
 from genus.errors import GenusError
@@ -45,6 +46,16 @@ def test_headings_of_the_benchmarks_are_words_of_the_module_that_measures_them(s
         shown = headings(read_blocks(BENCHMARKS)[f"python -m bench {name}"])
         words = {word for heading in shown for cell in cells(heading) for word in re.findall(r"[A-Za-z]{2,}", cell)}
         assert not [word for word in words if word not in source]
+
+
+def test_the_table_of_logs_has_a_row_for_every_format() -> None:
+    lines = [cells(line) for line in read_blocks(BENCHMARKS)["python -m bench logs"].splitlines() if line]
+    logs, mf4 = lines[: 2 + len(can_logs.FORMATS)], lines[2 + len(can_logs.FORMATS) :]
+    assert (logs[0], mf4[0]) == (can_logs.HEADING, can_logs.MF4_HEADING)
+    assert [line[0] for line in logs[2:]] == list(can_logs.FORMATS)
+    assert [line[0] for line in mf4[2:]] == list(can_logs.MF4_ROWS)
+    read = [line[0] for line in logs[2:] if line[1] != "cannot read it"]
+    assert read == [name for name in can_logs.FORMATS if name in can_logs.PYTHON_CAN]
 
 
 def test_a_table_is_written_in_its_place_and_read_back() -> None:

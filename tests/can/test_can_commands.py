@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -172,6 +173,22 @@ def test_decoding_mentions_what_is_wrong_with_the_database(tmp_path: Path) -> No
 
     (tmp_path / "truck.dbc").write_text(J1939_MESSAGE.replace("(0.125,0)", "(.125,0)"))
     assert "genus: truck.dbc: 1 repair; `genus can types truck.dbc` lists them" in genus(*asked).stderr
+
+
+def test_decoding_counts_frames_by_channel_and_direction_also_in_an_archive(tmp_path: Path) -> None:
+    (tmp_path / "truck.dbc").write_text(J1939_MESSAGE)
+    frame = "(1700000000.000000) {} 0C000010#0000000000000000{}\n".format
+    lines = [frame("can0", " R"), frame("can0", " R"), frame("can0", " T"), frame("can1", "")]
+    with zipfile.ZipFile(tmp_path / "logs.zip", "w") as archive:
+        archive.writestr("truck.log", "".join(lines))
+        archive.writestr("notes.txt", "none")
+    asked = ("can", "decode", "--dbc", "truck.dbc", "--j1939")
+    shown = genus(*asked, "logs.zip/truck.log").stdout
+    rows = [line.split() for line in shown.splitlines() if line.strip().startswith("channel")]
+    assert rows == [["channel", "can0", "rx", "2"], ["channel", "can0", "tx", "1"], ["channel", "can1", "1"]]
+    refused = genus(*asked, "logs.zip")
+    assert refused.returncode == 1
+    assert "a zip archive of 2 files: notes.txt, truck.log" in refused.stderr
 
 
 def test_without_types_a_database_in_the_address_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ Seen = tuple[list[tuple[int, LoggedFrame]], Counter[Any], Counter[str]]
 
 
 def seen(block: LogBlock) -> Seen:
-    return block.rows(), Counter((each.position, each.reason) for each in block.damaged), block.skipped
+    return list(block.rows()), Counter((each.position, each.reason) for each in block.damaged), block.skipped
 
 
 def alone(raw: bytes) -> Seen:

@@ -476,7 +476,7 @@ def test_the_tesla_frames_decode_to_the_given_signals_exactly(tesla: Dbc) -> Non
     frames = list(log)
     assert len(frames) == len(wanted) == 5368
     assert not log.skipped
-    for (_, _, frame), expected in zip(frames, wanted, strict=True):
+    for (_, _, frame, _), expected in zip(frames, wanted, strict=True):
         event = tesla.decode(frame.id, frame.data, frame.extended)
         assert isinstance(event, Event)
         check(event)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cantools.logreader
 import pytest
@@ -79,7 +79,7 @@ def reader_of(writer: Writer, text: bytes, **options: Any) -> TextReader:
 
 
 def seen(block: LogBlock) -> tuple[list[tuple[int, LoggedFrame]], Counter[Any], Counter[str]]:
-    return block.rows(), Counter((each.position, each.reason) for each in block.damaged), block.skipped
+    return list(block.rows()), Counter((each.position, each.reason) for each in block.damaged), block.skipped
 
 
 # -- laws --------------------------------------------------------------------------------------------------------------
@@ -545,8 +545,9 @@ def test_captures_of_socketcan(link: int, order: str, kind: str, tmp_path: Path)
     bodies = [LINKS[link] + each for each in (CAN_FRAME, FD_FRAME, REMOTE)]
     raw = pcapng(link, bodies, order) if kind == "pcapng" else pcap(link, bodies, order, "nano" in kind)
     log = read_log(write(tmp_path / "some.dat", raw))
-    channel = "vcan0" if kind == "pcapng" else None
-    assert list(log) == [LoggedFrame(1_700_000_000_250_000, channel, each) for each in SENT]
+    channel = "vcan0" if kind == "pcapng" else "3" if link == 276 else None
+    direction: Literal["rx"] | None = None if link == 227 else "rx"
+    assert list(log) == [LoggedFrame(1_700_000_000_250_000, channel, each, direction) for each in SENT]
     assert log.skipped == {"remote frame": 1}
     cut = read_log(write(tmp_path / "cut.dat", raw[:-5]))
     assert len(list(cut)) == 2

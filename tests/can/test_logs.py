@@ -482,7 +482,6 @@ def test_a_container_that_decompresses_to_far_too_much_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("genus.can._logs.blf.LARGEST_CONTAINER", 1000)
-    monkeypatch.setattr("genus.can._logs.blf_columns.LARGEST_CONTAINER", 1000)
     log = blf_of(tmp_path, *[blf_object(1, FRAME)] * 100)
     assert list(log) == []
     assert log.skipped == {"damaged container": 1}
@@ -596,7 +595,7 @@ def test_the_command_counts_by_reason(log: Path, tmp_path: Path) -> None:
     done = run(log, "-o", tmp_path / "drive.genus")
     assert done.exit_code == 0
     said = " ".join(done.stdout.split())
-    assert "frames 7 events 4 rejected 3" in said
+    assert "frames 7 channel can0 6 channel can1 1 events 4 rejected 3" in said
     assert "Lamp: too short: 1 of 8 bytes 1" in said
     assert "unknown identifiers 1 7FF 1" in said
     assert "skipped in the log 2" in said

@@ -290,6 +290,10 @@ def _summary(decoding: "Decoding") -> Table:
     table.add_column("")
     table.add_column("count", justify="right")
     table.add_row("frames", f"{decoding.frames:,}")
+    for (channel, direction), count in sorted(decoding.origins.items(), key=str):
+        if channel or direction:
+            origin = " ".join(filter(None, (channel and f"channel {channel}", direction)))
+            table.add_row(f"  {escape(origin)}", f"{count:,}")
     table.add_row("events", f"{decoding.events.total():,}")
     if decoding.unwanted:
         table.add_row("  not asked for", f"{decoding.unwanted:,}")

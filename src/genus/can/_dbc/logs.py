@@ -54,6 +54,8 @@ class Decoding:
     """How many long messages are incomplete, and how many of their frames belong to none, by reason."""
     names: dict[str | None, ClaimedNames] = field(default_factory=dict)
     """The controllers that claimed addresses (J1939), by channel and address."""
+    origins: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
+    """How many frames came from each channel in each direction (`rx`, `tx`), None where the log does not say it."""
 
     @property
     def frames(self) -> int:
@@ -65,6 +67,7 @@ class Decoding:
         """The events, each with the time of its frame."""
         self.events, self.rejected, self.unknown_ids, self.unwanted = Counter(), Counter(), Counter(), 0
         self.skipped, self.parts, self.long_messages, self.incomplete, self.names = Counter(), 0, 0, Counter(), {}
+        self.origins = Counter()
         try:
             yield from self._decode()
         finally:
@@ -75,7 +78,8 @@ class Decoding:
         if bus is not None:
             self.incomplete, self.names = bus.counts, bus.names
         for logged in self.log:
-            at_us, channel, frame, _ = logged
+            at_us, channel, frame, direction = logged
+            self.origins[channel, direction] += 1
             if self.channel is not None and channel != self.channel:
                 self.rejected[f"channel {channel}"] += 1
             elif bus is not None and frame.extended:

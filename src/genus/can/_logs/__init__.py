@@ -1,8 +1,8 @@
 """CAN logs: the frames of log files, one by one and in columns.
 
 `frames` is what readers give, `log_file` what they share. All text formats are rows of `formats`, or columns that
-`cells` finds, and read by `text_reader`; binary formats have a module each. `detect` finds the format and what is
-doubtful, `log` reads it. Only BLF files need python-can, which takes long to import.
+`cells` finds, and read by `text_reader`; binary formats have a module each, whose `records` become frames. `detect`
+finds the format and what is doubtful, `log` reads it. None needs python-can, which takes long to import.
 """
 
 from importlib.util import find_spec

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import Literal, NamedTuple, Self, TypeAlias
 
@@ -17,6 +17,9 @@ Direction: TypeAlias = Literal["rx", "tx"]
 DIRECTIONS: tuple[Direction | None, ...] = (None, "rx", "tx")
 """What the numbers in the column `direction` mean."""
 RX, TX = 1, 2
+_ID_BITS = EXTENDED - 1
+_ROWS_AT_ONCE = 1 << 10
+"""So few that what is made of them stays in the cache of the processor."""
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 """Row numbers in `FrameColumns`."""
@@ -96,18 +99,23 @@ class FrameColumns(NamedTuple):
 
     def rows(self) -> Iterator[tuple[int, LoggedFrame]]:
         """The frames one by one, each with its position; those with room for 64 bytes are CAN FD frames."""
-        width = self.data.shape[1]
-        fd, data, names = width > CLASSIC_BYTES, self.data.tobytes(), self.channels
-        columns = (self.position, self.at_us, self.channel, self.identifier, self.length, self.direction)
-        starts = range(0, width * len(self.at_us), width)
-        for position, at_us, channel, identifier, length, direction, start in zip(
-            *(each.tolist() for each in columns), starts, strict=True
-        ):
-            extended = identifier >= EXTENDED
-            frame = Frame(
-                identifier & ~EXTENDED if extended else identifier, data[start : start + length], fd, extended
-            )
-            yield position, LoggedFrame(at_us, names[channel], frame, DIRECTIONS[direction])
+        for start in range(0, len(self.at_us), _ROWS_AT_ONCE):
+            yield from self._some_rows(slice(start, start + _ROWS_AT_ONCE))
+
+    def _some_rows(self, rows: slice) -> Iterator[tuple[int, LoggedFrame]]:
+        """A few rows, made by `map` and `zip` alone, which takes half the time of a loop."""
+        width, names = self.data.shape[1], self.channels
+        identifier, data = self.identifier[rows], self.data[rows].tobytes()
+        starts = np.arange(0, width * len(identifier), width)
+        ends = (starts + self.length[rows]).tolist()
+        payloads = [data[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
+        extended = (identifier >= EXTENDED).tolist()
+        frames = map(Frame, (identifier & _ID_BITS).tolist(), payloads, repeat(width > CLASSIC_BYTES), extended)
+        channel = [names[each] for each in self.channel[rows].tolist()]
+        direction = [DIRECTIONS[each] for each in self.direction[rows].tolist()]
+        fields = zip(self.at_us[rows].tolist(), channel, frames, direction, strict=True)
+        logged: Iterator[LoggedFrame] = map(tuple.__new__, repeat(LoggedFrame), fields)
+        return zip(self.position[rows].tolist(), logged, strict=True)
 
     def take(self, rows: Rows) -> "FrameColumns":
         """The frames of some rows."""
@@ -138,16 +146,7 @@ class LogBlock(NamedTuple):
     lines: int = 0
     """How many lines there are; 0 in binary formats."""
 
-    def rows(self) -> list[tuple[int, LoggedFrame]]:
+    def rows(self) -> Iterable[tuple[int, LoggedFrame]]:
         """The frames one by one with their positions, in the order of the log."""
         parts = [part.rows() for part in self.frames]
-        return list(parts[0]) if len(parts) == 1 else sorted(chain(*parts), key=itemgetter(0))
-
-
-def block_of(logged: Sequence[tuple[int, LoggedFrame]]) -> LogBlock:
-    """A block of frames that were read one by one, each given with its position."""
-    found = LogBlock([], [], Counter())
-    for fd, width in ((False, CLASSIC_BYTES), (True, FD_BYTES)):
-        if chosen := [each for each in logged if each[1].frame.fd == fd]:
-            found.frames.append(FrameColumns.of(chosen, width))
-    return found
+        return parts[0] if len(parts) == 1 else sorted(chain(*parts), key=itemgetter(0))

@@ -15,13 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from genus._extras import install_command
+from genus.can._logs.blf import read_blf
 from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, Opened, find, open_text
 from genus.can._logs.formats import LineFormat
 from genus.can._logs.frames import LogBlock, LoggedFrame
 from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
 from genus.can._logs.mf4 import read_mf4
-from genus.can._logs.packing import COMPRESSED_ENDINGS
+from genus.can._logs.packing import COMPRESSED_ENDINGS, file_and_member
 from genus.can._logs.pcap import read_pcap
 from genus.can._logs.sqlite_log import read_sqlite
 from genus.can._logs.text_reader import TextReader
@@ -31,16 +31,8 @@ from genus.errors import RecordingError
 Reader: TypeAlias = Callable[[LogFile], Iterator[LogBlock]]
 
 
-def _read_blf(file: LogFile) -> Iterator[LogBlock]:
-    try:
-        from genus.can._logs.blf_columns import read_blf_blocks  # python-can takes long to import
-    except ImportError:
-        raise RecordingError(f"BLF files need python-can: {install_command('can')}") from None
-    return read_blf_blocks(file)
-
-
 BINARY_READERS: Mapping[str, Reader] = MappingProxyType(
-    {"blf": _read_blf, "mf4": read_mf4, "sqlite": read_sqlite, "pcap": read_pcap}
+    {"blf": read_blf, "mf4": read_mf4, "sqlite": read_sqlite, "pcap": read_pcap}
 )
 
 
@@ -77,7 +69,7 @@ class CanLog:
     @property
     def size(self) -> int:
         """The size of the file in bytes."""
-        return self.path.stat().st_size
+        return file_and_member(self.path)[0].stat().st_size
 
     @property
     def position(self) -> int:

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import math
 import mmap
 import tempfile
 from collections import Counter
@@ -10,11 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
-from genus.can._logs.frames import Direction, LoggedFrame
-from genus.can._logs.packing import UNPACKING_ERRORS, looks_like_utf_16, packing_of, plain_text, unpacked
-from genus.can._wire.frame import Frame
+from genus.can._logs.packing import (
+    UNPACKING_ERRORS,
+    file_and_member,
+    looks_like_utf_16,
+    packing_of,
+    plain_text,
+    unpacked,
+)
+from genus.errors import RecordingError
 
 PROBLEMS_KEPT = 100
 """How many problems are listed with their location; all are counted."""
@@ -22,6 +27,8 @@ CHUNK = 1 << 18
 TEXT_CHUNK = 1 << 20
 """Text is read in larger chunks: the work per chunk is in columns."""
 LONGEST_LINE = 1 << 16
+SMALL_COPY, LARGEST_RATIO = 1 << 28, 250
+"""An unpacked copy may have so many bytes, or so many times those of the compressed file."""
 LAST_US = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the latest time that an event can have."""
 
@@ -62,25 +69,27 @@ class LogFile:
         """How many bytes of the file itself were read."""
         self.is_cut = False
         """Whether the compressed data ended too early."""
-        self._file: IO[bytes] = path.open("rb")
-        self._size = path.stat().st_size
+        where, self._member = file_and_member(path)
+        self._file: IO[bytes] = where.open("rb")
+        self._status = where.stat()
         self.packing = packing_of(self._file.read(8))
-        """How it is compressed: `gzip`, `zstd`, `bzip2`, `xz`, or None."""
+        """How it is compressed: `gzip`, `zstd`, `bzip2`, `xz`, `zip`, or None."""
         self._file.seek(0)
 
     @property
     def changed_us(self) -> int:
         """The date of the file, in microseconds since 1970."""
-        return max(self.path.stat().st_mtime_ns // 1000, 0)
+        return max(self._status.st_mtime_ns // 1000, 0)
 
     def chunks(self, size: int = CHUNK) -> Iterator[bytes]:
         """The unpacked bytes, a chunk at a time."""
-        source = unpacked(self._file, self.packing)
+        source = unpacked(self._file, self.packing, self._member)
         read = getattr(source, "read1", source.read)
         try:
             while chunk := read(size):
                 self.position = self._file.tell()
                 yield chunk
+            self.position = self._status.st_size
         except EOFError:
             self._end_early(CUT_SHORT)
         except UNPACKING_ERRORS as problem:
@@ -109,10 +118,25 @@ class LogFile:
             yield at, rest
 
     def read_all(self) -> bytes | mmap.mmap:
-        """All bytes; a file that is not compressed is mapped into memory instead of read."""
-        if self.packing or self._file.seek(0, io.SEEK_END) == 0:
-            return b"".join(self.chunks())
-        return mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+        """All bytes, mapped into memory: of the file itself, or of an unpacked copy."""
+        if self.packing is None:
+            return self._mapped(self._file)
+        with tempfile.TemporaryFile() as copy:
+            self._unpack_to(copy)
+            return self._mapped(copy)
+
+    def _mapped(self, file: IO[bytes]) -> bytes | mmap.mmap:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, io.SEEK_END) else b""
+
+    def _unpack_to(self, copy: IO[bytes]) -> None:
+        """Unpack the file; RecordingError if it becomes absurdly large, because the copy would fill the disk."""
+        size = 0
+        for chunk in self.chunks():
+            size += len(chunk)
+            if size > max(SMALL_COPY, LARGEST_RATIO * self._status.st_size):
+                raise RecordingError(f"it unpacks to more than {LARGEST_RATIO} times its size, which no log does")
+            copy.write(chunk)
+        copy.flush()
 
     @contextmanager
     def unpacked_path(self) -> Iterator[Path]:
@@ -121,14 +145,12 @@ class LogFile:
             yield self.path
             return
         with tempfile.NamedTemporaryFile(suffix=self.path.with_suffix("").suffix) as copy:
-            for chunk in self.chunks():
-                copy.write(chunk)
-            copy.flush()
+            self._unpack_to(cast(IO[bytes], copy))
             yield Path(copy.name)
 
     def set_progress(self, part: float) -> None:
         """Set `position` from the part, 0 to 1, of the bytes of `read_all` that was used."""
-        self.position = round(part * self._size)
+        self.position = round(part * self._status.st_size)
 
     def close(self) -> None:
         """Close the file."""
@@ -137,15 +159,16 @@ class LogFile:
 
 def read_head(path: Path, size: int) -> bytes:
     """The first unpacked bytes of a log, as `LogFile.lines` gives them if they are text."""
-    with path.open("rb") as file:
-        return head_of(file, size)
+    where, member = file_and_member(path)
+    with where.open("rb") as file:
+        return head_of(file, size, member)
 
 
-def head_of(file: IO[bytes], size: int) -> bytes:
-    """The first unpacked bytes of a log that is open at its beginning."""
+def head_of(file: IO[bytes], size: int, member: str | None = None) -> bytes:
+    """The first unpacked bytes of a log that is open at its beginning, or of one in an archive."""
     packing = packing_of(file.read(8))
     file.seek(0)
-    source, found = unpacked(file, packing), b""
+    source, found = unpacked(file, packing, member), b""
     read = getattr(source, "read1", source.read)
     try:
         while len(found) < size and (chunk := read(size)):
@@ -175,28 +198,3 @@ def suppress_warnings(library: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
-
-
-def micros_of_seconds(seconds: float) -> int | None:
-    """Microseconds of a timestamp; None if no event can have that time."""
-    if not math.isfinite(seconds):
-        return None
-    micros = round(seconds * 1e6)
-    return micros if 0 <= micros <= LAST_US else None
-
-
-def logged_frame(
-    frame: Frame | str,
-    at_us: int | None,
-    channel: str | None,
-    location: str,
-    skipped: SkippedRecords,
-    direction: Direction | None = None,
-) -> Iterator[LoggedFrame]:
-    """The frame with its time and channel; nothing, but counted as skipped, if there is no frame or no valid time."""
-    if isinstance(frame, str):
-        skipped.note(frame, "" if frame in HARMLESS else location)
-    elif at_us is None or at_us > LAST_US:
-        skipped.note(BAD_TIME, location)
-    else:
-        yield LoggedFrame(at_us, channel, frame, direction)

@@ -1,10 +1,9 @@
 """MDF 4 (MF4): bus logging, read by asammdf (the extra `mf4`) in columns.
 
 A channel group with a channel `CAN_DataFrame` holds frames; its fields (`ID`, `IDE`, `DataLength`, `DataBytes`,
-`BusChannel`, `EDL`) are arrays already. Times count from the start time in the file's header.
+`BusChannel`, `Dir`, `EDL`) are arrays already. Times count from the start time in the file's header.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,18 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from genus._extras import install_command
-from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock
-from genus.can._logs.log_file import (
-    BAD_IDENTIFIER,
-    BAD_TIME,
-    ERROR_FRAME,
-    LAST_US,
-    LENGTHS_DISAGREE,
-    REMOTE_FRAME,
-    LogFile,
-    suppress_warnings,
-)
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK
+from genus.can._logs.frames import EXTENDED, RX, TX, FrameColumns, LogBlock
+from genus.can._logs.log_file import ERROR_FRAME, REMOTE_FRAME, LogFile, suppress_warnings
+from genus.can._logs.records import Records, blocks, length_of_code, numbered
+from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK
 from genus.errors import RecordingError
 
 RECORDS = 1 << 18
@@ -44,13 +35,13 @@ def read_mf4(file: LogFile) -> Iterator[LogBlock]:
         except Exception as problem:
             raise RecordingError(f"it is no MF4 file that asammdf can read: {problem}") from None
         try:
-            yield from _groups(mdf, file)
+            yield from blocks(_groups(mdf, file))
         finally:
             mdf.close()
     file.set_progress(1)
 
 
-def _groups(mdf: Any, file: LogFile) -> Iterator[LogBlock]:
+def _groups(mdf: Any, file: LogFile) -> Iterator[list[FrameColumns]]:
     start_us = round(mdf.header.start_time.timestamp() * 1e6)
     at, has_frames = 0, False
     for number, group in enumerate(mdf.groups):
@@ -62,59 +53,51 @@ def _groups(mdf: Any, file: LogFile) -> Iterator[LogBlock]:
         if _DATA not in names:
             continue
         has_frames = True
+        source = group.channel_group.acq_source
+        bus = (source.name or source.path or None) if source is not None else None
         for offset in range(0, count, RECORDS):
-            block = _records(mdf, file, number, offset, start_us, at + offset)
+            signal = _read(mdf, file, number, offset)
             file.set_progress((number + (offset + RECORDS) / max(count, 1)) / (len(mdf.groups) + 1))
-            if block is not None:
-                yield block
+            if signal is not None:
+                yield _frames(file, signal, start_us, at + offset, bus)
         at += count
     if not has_frames:
         raise RecordingError("it has no frames: no channel group is bus logging of CAN (CAN_DataFrame)")
 
 
-def _records(mdf: Any, file: LogFile, group: int, offset: int, start_us: int, at: int) -> LogBlock | None:
+def _read(mdf: Any, file: LogFile, group: int, offset: int) -> Any | None:
+    """Some records of a group; None if asammdf cannot read them."""
     try:
-        signal = mdf.get(_DATA, group=group, record_offset=offset, record_count=RECORDS, ignore_invalidation_bits=True)
+        return mdf.get(_DATA, group=group, record_offset=offset, record_count=RECORDS, ignore_invalidation_bits=True)
     except Exception as problem:
         file.skipped.note(f"records damaged ({problem})", f"group {group}, record {offset}")
         return None
-    return _block(file, signal.samples, signal.timestamps, start_us, at)
 
 
-def _block(
-    file: LogFile, samples: npt.NDArray[Any], timestamps: npt.NDArray[np.float64], start_us: int, at: int
-) -> LogBlock:
+def _frames(file: LogFile, signal: Any, start_us: int, at: int, bus: str | None) -> list[FrameColumns]:
+    samples, timestamps = signal.samples, signal.timestamps
     fields = {name.rpartition(".")[2]: samples[name] for name in samples.dtype.names or ()}
     count = len(timestamps)
-    identifier = fields["ID"].astype(np.int64)
-    extended = _flags(fields.get("IDE"), count) | (identifier & EXTENDED > 0)
-    identifier &= ID_MASK
-    data = fields["DataBytes"].reshape(count, -1)
-    size = fields.get("DataLength", fields.get("DLC"))
-    length = np.full(count, data.shape[1], np.int64) if size is None else size.astype(np.int64)
-    at_us = np.rint(timestamps * 1e6).astype(np.int64) + start_us
-    problems = (
-        (BAD_IDENTIFIER, identifier > np.where(extended, ID_MASK, STANDARD_ID_MASK)),
-        (LENGTHS_DISAGREE, length > min(data.shape[1], FD_BYTES)),
-        (BAD_TIME, (at_us < 0) | (at_us > LAST_US)),
+    identifier, data = fields["ID"].astype(np.int64), fields["DataBytes"].reshape(count, -1)
+    fd, length = _flags(fields.get("EDL"), count), np.full(count, data.shape[1], np.int64)
+    if "DataLength" in fields:
+        length = fields["DataLength"].astype(np.int64)
+    elif "DLC" in fields:
+        length = length_of_code(fields["DLC"], fd)
+    channel, channels = _channels(fields.get("BusChannel"), count, bus)
+    records = Records(
+        np.rint(timestamps * 1e6).astype(np.int64) + start_us,
+        identifier & ID_MASK,
+        _flags(fields.get("IDE"), count) | (identifier & EXTENDED > 0),
+        length,
+        fd | (length > CLASSIC_BYTES),
+        data,
+        np.arange(at, at + count),
+        channel,
+        channels,
+        _directions(fields.get("Dir"), count),
     )
-    is_good = np.ones(count, np.bool_)
-    for reason, is_bad in problems:
-        for row in np.flatnonzero(is_bad & is_good).tolist():
-            file.skipped.note(reason, f"record {at + row}")
-        is_good &= ~is_bad
-    is_fd = _flags(fields.get("EDL"), count) | (length > CLASSIC_BYTES)
-    channel, channels = _channels(fields.get("BusChannel"), count)
-    marked = np.where(extended, identifier | EXTENDED, identifier).astype(np.uint32)
-    found = LogBlock([], [], Counter())
-    for fd, width in ((False, CLASSIC_BYTES), (True, FD_BYTES)):
-        rows = np.flatnonzero(is_good & (is_fd == fd))
-        if len(rows):
-            columns = at_us[rows], marked[rows], length[rows].astype(np.uint8), _padded(data[rows], width)
-            found.frames.append(
-                FrameColumns(*columns, at + rows, channel[rows], channels, np.zeros(len(rows), np.int8))
-            )
-    return found
+    return records.frames(file.skipped, "record", length <= data.shape[1])
 
 
 def _flags(values: npt.NDArray[Any] | None, count: int) -> npt.NDArray[np.bool_]:
@@ -124,15 +107,19 @@ def _flags(values: npt.NDArray[Any] | None, count: int) -> npt.NDArray[np.bool_]
     return np.char.lower(values) == b"true" if values.dtype.kind in "SU" else values.astype(np.int64) > 0
 
 
-def _padded(data: npt.NDArray[np.uint8], width: int) -> npt.NDArray[np.uint8]:
-    found = np.zeros((len(data), width), np.uint8)
-    used = min(width, data.shape[1])
-    found[:, :used] = data[:, :used]
-    return found
+def _directions(values: npt.NDArray[Any] | None, count: int) -> npt.NDArray[np.int8]:
+    """Directions: 0 for received and 1 for sent, or as text if a conversion was applied."""
+    if values is None:
+        return np.zeros(count, np.int8)
+    is_sent = np.char.lower(values) == b"tx" if values.dtype.kind in "SU" else values.astype(np.int64) > 0
+    return np.where(is_sent, TX, RX).astype(np.int8)
 
 
-def _channels(values: npt.NDArray[Any] | None, count: int) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
+def _channels(
+    values: npt.NDArray[Any] | None, count: int, bus: str | None
+) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
+    """The number of each frame's channel, or else the name of the bus that its group was recorded from."""
     if values is None or values.dtype.kind in "SU":
-        return np.zeros(count, np.int32), (None,)
-    names, which = np.unique(values, return_inverse=True)
-    return which.astype(np.int32), tuple(str(int(name)) for name in names)
+        return np.zeros(count, np.int32), (bus,)
+    numbers, which = numbered(values)
+    return which, tuple(str(each) for each in numbers)

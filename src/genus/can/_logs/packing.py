@@ -1,27 +1,48 @@
-"""How files of logs are packed: compression, and encodings of text other than UTF-8."""
+"""How files of logs are packed: compression, archives, and encodings of text other than UTF-8."""
 
 import bz2
 import codecs
 import gzip
+import io
 import lzma
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from pathlib import Path
 from typing import IO, Any, cast
 
 from genus._extras import install_command
 from genus.errors import RecordingError
 
-_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
-COMPRESSED_ENDINGS = (".gz", ".zst", ".bz2", ".xz")
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+}
+COMPRESSED_ENDINGS = (".gz", ".zst", ".bz2", ".xz", ".zip")
 SAMPLE = 512
+_ZSTD_PIECES, _LARGE = (1 << 6, 1 << 12), 1 << 20
+MEMBERS_NAMED = 10
+"""How many files of an archive a message names."""
 
 
 class ZstdDamaged(Exception):
     """Compressed data of zstd that cannot be unpacked."""
 
 
-UNPACKING_ERRORS = (zlib.error, gzip.BadGzipFile, lzma.LZMAError, ZstdDamaged, OSError, ValueError)
+UNPACKING_ERRORS = (
+    zlib.error,
+    gzip.BadGzipFile,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    ZstdDamaged,
+    OSError,
+    ValueError,
+)
 
 
 def packing_of(start: bytes) -> str | None:
@@ -33,8 +54,25 @@ def packing_of(start: bytes) -> str | None:
     return next((name for magic, name in _MAGIC.items() if start.startswith(magic)), None)
 
 
-def unpacked(file: IO[bytes], packing: str | None) -> IO[bytes]:
-    """The unpacked bytes of a file."""
+def file_and_member(path: Path) -> tuple[Path, str | None]:
+    """The file of a path, and what of an archive it names: `logs.zip/drive.log` is `drive.log` in `logs.zip`."""
+    if not path.exists():
+        for parent in path.parents:
+            if parent.is_file():
+                return parent, path.relative_to(parent).as_posix()
+    return path, None
+
+
+def unpacked(file: IO[bytes], packing: str | None, member: str | None = None) -> IO[bytes]:
+    """The unpacked bytes of a file; of an archive, those of one of its files.
+
+    Raises:
+        RecordingError: An archive has several files and none is named, has not the one that is, or is encrypted.
+    """
+    if packing == "zip":
+        return _member(file, member)
+    if member is not None:
+        raise RecordingError(f"it is no archive, so it has no {member!r}")
     if packing == "gzip":
         return cast(IO[bytes], gzip.GzipFile(fileobj=file))
     if packing == "bzip2":
@@ -44,6 +82,42 @@ def unpacked(file: IO[bytes], packing: str | None) -> IO[bytes]:
     return cast(IO[bytes], _ZstdFile(file)) if packing == "zstd" else file
 
 
+def _member(file: IO[bytes], member: str | None) -> IO[bytes]:
+    """A file of a zip archive, which is unpacked while it is read."""
+    try:
+        archive = zipfile.ZipFile(file)
+        chosen = _choose(archive, member)
+        if chosen.flag_bits & 1:
+            raise RecordingError(f"{chosen.filename} in it is encrypted; unpack it first")
+        source = archive.open(chosen)
+        inner = packing_of(cast(zipfile.ZipExtFile, source).peek(8))
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as problem:
+        raise RecordingError(f"it is a zip archive that cannot be read: {problem}") from None
+    if inner is not None:
+        raise RecordingError(f"{chosen.filename} in it is packed once more ({inner}); unpack it first")
+    return source
+
+
+def _choose(archive: zipfile.ZipFile, member: str | None) -> zipfile.ZipInfo:
+    """The file that is named, or the only one; files that begin with a dot and those of macOS do not count."""
+    found = {each.filename: each for each in archive.infolist() if not each.is_dir()}
+    if member in found:
+        return found[member]
+    shown = sorted(
+        name for name in found if not name.startswith("__MACOSX/") and not name.split("/")[-1].startswith(".")
+    )
+    if member is None and len(shown) == 1:
+        return found[shown[0]]
+    if not shown:
+        raise RecordingError("it is a zip archive without a file")
+    names = ", ".join(shown[:MEMBERS_NAMED]) + (
+        f" and {len(shown) - MEMBERS_NAMED} more" if shown[MEMBERS_NAMED:] else ""
+    )
+    if member is not None:
+        raise RecordingError(f"it has no {member!r}, but {names}")
+    raise RecordingError(f"it is a zip archive of {len(shown)} files: {names}; name one, as in ARCHIVE.zip/{shown[0]}")
+
+
 class _ZstdFile:
     """State: reads the unpacked bytes of a zstd file, also of several frames; EOFError if it is cut."""
 
@@ -51,19 +125,23 @@ class _ZstdFile:
         self._file = file
         self._library = _zstd()
         self._frame: Any = None
-        self._waiting = b""
+        self._packed = b""
+        self._piece = _ZSTD_PIECES[0]
+        self._made = io.BytesIO()
 
     def read(self, size: int) -> bytes:
         """The next bytes, at least one; empty at the end."""
-        while True:
-            piece, self._waiting = self._waiting or self._file.read(size), b""
+        while not (found := self._made.read(size)):
+            piece, self._packed = self._packed or self._file.read(self._piece), b""
             if not piece:
                 if self._frame is not None:
                     raise EOFError
                 return b""
             made = self._unpack(piece)
-            if made:
-                return made
+            # The library has no limit for what it makes of a piece, which may be 32,768 times as much.
+            self._piece = _ZSTD_PIECES[0] if len(made) > _LARGE else min(2 * self._piece, _ZSTD_PIECES[1])
+            self._made = io.BytesIO(made)
+        return found
 
     def _unpack(self, piece: bytes) -> bytes:
         if self._frame is None:
@@ -73,7 +151,7 @@ class _ZstdFile:
         except self._library.ZstdError as problem:
             raise ZstdDamaged(problem) from None
         if self._frame.eof:
-            self._waiting, self._frame = self._frame.unused_data, None
+            self._packed, self._frame = self._frame.unused_data, None
         return made
 
 
