@@ -128,7 +128,8 @@ class BusObserver(Trace):
                     tracker.filtered += len(self._controllers) - len(senders) - len(received_by) - len(missed_by)
                     tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
         if start_ns >= self.begin_ns:
-            kind = CLASS_BY_PRIORITY[frame.id >> PRIORITY_SHIFT & 0xFF]
+            identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
+            kind = CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
             (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
             self.busy_ns[kind] += end_ns - start_ns
             if missed_by:
