@@ -19,7 +19,7 @@ def hard_slot(event: str, offset_ns: int) -> Slot:
 
 
 SLOT = hard_slot("Beat", 1_000_000)
-SETTLED = 1_562_000 + SLOT.wait_ns + SLOT.used_ns
+SETTLED = 1_562_000 + SLOT.length_ns
 """When nothing of a slot can be on the wire any more."""
 
 
