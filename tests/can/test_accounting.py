@@ -90,6 +90,7 @@ def check_sums(seed: int) -> None:
             assert result.published == result.accounted, (seed, faults, result)
             assert not result.sent_expired, (seed, faults, result)
             assert result.overran <= result.unknown, (seed, faults, result)
+            assert not result.duplicates, (seed, faults, result)
             station = run.world.stations[result.node]
             channels = {channel.name: channel for channel in station.node.tx.channels.values()}
             crashed = any(f"crash node={station.number} " in fault for fault in faults)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from genus.can._live.interfaces import PROFILES, UNKNOWN, Confirmation, InterfaceProfile, profile_of
 from genus.can._live.port import (
-    FIRST_RETRY_NS,
     CONFIRM_TIMEOUT_NS,
+    FIRST_RETRY_NS,
     GIVE_UP_NS,
     PATIENCE_FACTOR,
     PATIENCE_NS,
@@ -283,7 +283,7 @@ def test_a_frame_stays_in_the_driver_while_attempts_to_send_it_fail_and_that_is_
 
 
 def test_a_passive_controller_without_a_word_gets_few_frames_but_does_not_wait_for_ever() -> None:
-    """It may try and fail without saying so, or its echo is lost; a lower priority proves nothing, as it is suspended."""
+    """It may fail without saying so, or its echo is lost; as it is suspended, a lower priority proves nothing."""
     setup = Setup()
     setup.load(frame(10))
     setup.error(CONTROLLER, bytes([0, TX_PASSIVE]))

@@ -181,7 +181,8 @@ def duplicate_uid(setting: Setting) -> Observation:
     19,
     "restart during configuration or an event",
     injected="a node stops after each of its 16 nibbles while another waits; a sender stops within a long event",
-    expected=f"the other has its number {MAX_DELAY_MS} ms later at most; the rest of the event is dropped, later ones arrive",
+    expected=f"the other has its number {MAX_DELAY_MS} ms later at most; "
+    "the rest of the event is dropped, later ones arrive",
 )
 def restart_in_the_middle(setting: Setting) -> Observation:
     """How long an unfinished configuration delays that of others."""
