@@ -240,6 +240,20 @@ def test_whatever_echoes_are_lost_every_event_has_one_true_result(
     assert len(run.on_bus) >= events - blocked_ms // 5, "a lost echo costs the events of some milliseconds"
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("qos", [SOFT, NonReal()], ids=["soft", "none"])
+def test_echoes_lost_while_the_controller_is_passive_or_off_stop_nothing_for_ever(
+    seed: int, qos: Soft | NonReal
+) -> None:
+    rng, run = random.Random(seed), LossyRun(seed, 0.3, qos=qos)
+    network, bus = run.network, run.sender.host.bus
+    for _ in range(3):
+        begin = network.now + rng.randrange(700 * MS)
+        network.at(begin, lambda: network.disturb(bus))
+        network.at(begin + rng.randrange(MS, 60 * MS), lambda: network.disturb(bus, False))
+    run.publish(150, 5 * MS).check(150)
+
+
 # -- hard events -------------------------------------------------------------------------------------------------------
 
 SYSTEM = """

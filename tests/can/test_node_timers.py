@@ -5,10 +5,14 @@ from random import Random
 
 import pytest
 
+from genus import Catalog, Event, NonReal, UInt8
 from genus.can import PreparedSystem, Scenario, simulate
+from genus.can._machine import Load
 from genus.can._node.node import Node
 from genus.can._plan import load_system
 from genus.can._sim.fault_text import parse_fault
+from genus.can._wire.frame import Frame
+from genus.can._wire.length import Timing
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"
 
@@ -51,3 +55,39 @@ def test_a_node_wakes_at_the_first_of_all_its_timers(seed: int, monkeypatch: pyt
         )
     )
     assert asked > 1000
+
+
+class Note(Event):
+    """An event without a deadline."""
+
+    number: UInt8
+
+
+def test_the_last_event_of_a_withdrawn_channel_sets_the_timer_of_reports() -> None:
+    """It waits until the node has nothing to report any more; then an event that was sent sets a timer."""
+    catalog = Catalog()
+    catalog.register(Note)
+    node = Node(1, timing=Timing(500_000), catalog=catalog, number=1, synchronised=False)
+    now, second = 0, 1_000_000_000
+
+    def loaded() -> Frame | None:
+        return next((each.frame for each in reversed(node.take()) if isinstance(each, Load)), None)
+
+    node.start(now)
+    note = node.announce(Note, NonReal(), now)
+    while (frame := loaded()) is not None or note.channel.state != "ready":
+        now = now + 1_000_000 if frame is not None else max(now, node.wake_at or 0)
+        if frame is not None:
+            node.sent(frame, now)
+        node.wake(now)
+    node.publish(Note(number=1), now)
+    frame = loaded()
+    node.withdraw(note, now)
+    while (at := node.wake_at) is not None and now < 3 * second:
+        now = at
+        node.wake(now)
+    assert frame is not None
+    node.sent(frame, now)
+    assert node.tx.reporter.wake_at == now + second
+    assert node._context.timers_changed, "other timers may be later than this one"
+    assert node.wake_at == first_of_all(node)

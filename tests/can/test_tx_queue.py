@@ -182,9 +182,35 @@ def test_an_expired_event_is_never_sent(sender: Sender) -> None:
     sender.soft("old", 1_000_000, 2_000_000)
     sender.soft("new", 9_000_000)
     sender.wake(2_000_000)
-    assert (sender.missed, sender.expired) == (["old"], ["old"])
-    assert sender.go().data == b"\0new"
+    assert sender.missed == ["old"]
+    assert sender.go(2_100_000).data == b"\0new"
     assert sender.mailbox is None
+    sender.wake(2_000_000 + 2 * LEVEL)
+    assert (sender.expired, sender.sent, sender.sent_expired) == (["old"], ["new"], [])
+    assert sender.queue.soft_waiting == 0
+
+
+def test_an_event_that_expires_on_the_wire_is_told_when_that_is_known(sender: Sender) -> None:
+    for pieces in (1, 3):
+        sender.soft(f"wire{pieces}", 1_000_000, 2_000_000, Channel(pieces=pieces))
+        sender.soft(f"late{pieces}", 1_500_000, 2_000_000)
+        for _ in range(pieces - 1):
+            sender.go()
+        last = sender.mailbox
+        assert last is not None
+        sender.wake(2_000_000)
+        assert sender.expired.pop() == f"late{pieces}"
+        assert (sender.mailbox, sender.queue.soft_waiting) == (None, 1)
+        sender.frame_sent(last, 2_000_000 + LEVEL)
+        assert (sender.sent_expired.pop(), sender.expired, sender.sent) == (f"wire{pieces}", [], [])
+        assert sender.queue.wake_at is None
+
+
+def test_an_event_of_which_frames_are_missing_expires_at_once(sender: Sender) -> None:
+    sender.soft("long", 1_000_000, 2_000_000, Channel(pieces=3))
+    sender.go()
+    sender.wake(2_000_000)
+    assert (sender.expired, sender.mailbox, sender.queue.wake_at) == (["long"], None, None)
 
 
 def test_numbers_follow_the_order_of_sending_not_of_publishing(sender: Sender) -> None:

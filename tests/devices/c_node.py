@@ -272,7 +272,7 @@ class CNode:
             case "deadline missed" if event is not None:
                 trouble = DeadlineMissed(known.name, event, time)
             case "expired" if event is not None:
-                trouble = Expired(known.name, event, time)
+                trouble = Expired(known.name, event, time, sent=bool(count))
             case "not sent" if event is not None:
                 trouble = NotSent(known.name, event, count)
             case "not bound":

@@ -497,7 +497,7 @@ def test_tables_that_make_no_sense_are_refused() -> None:
         "a hard channel without a slot": Tables().channel(),
         "a hard channel without a largest event": Tables().slot().channel(largest=0),
         "a hard channel that needs more frames": Tables().slot().channel(largest=9),
-        "a hard channel that is too long": Tables().slot(frames=20).channel(largest=17),
+        "a hard channel that is too long": Tables().slot(frames=20).channel(largest=65),
         "a soft channel with a slot": Tables().slot().channel(qos=QosClass.SOFT),
         "an unknown quality of service": Tables().slot().channel(qos=3),
         "too many presence bits": Tables().block(15),

@@ -169,7 +169,7 @@ class DriverPort:
             self.counts["receive failed: the controller's buffer overflowed"] += 1
         if report.failed and (entry := self._oldest()) is not None:
             self.counts["attempts failed"] += 1
-            entry.has_failed = True
+            entry.has_failed, entry.quiet_since = True, now  # the driver still has it
             self.machine.failed(entry.frame, now)
         if report.lost and not report.failed:
             self.machine.lost(now)
@@ -375,7 +375,9 @@ class DriverPort:
         for mailbox, entry in enumerate(self._in_driver):
             if entry is None or not entry.is_overdue:
                 continue
-            if key < arbitration_key(entry.frame):
+            if self._is_passive or key < arbitration_key(
+                entry.frame
+            ):  # after a passive sender's frame any other may go
                 entry.quiet_since = min(now, entry.quiet_since + self._timing.exact_ns(frame))
             else:
                 self._give_up(mailbox, now, "never confirmed", maybe_sent=True)
@@ -384,8 +386,10 @@ class DriverPort:
     # -- what did not come back ----------------------------------------------------------------------------------------
 
     def _patience(self) -> int:
-        """How long a frame waits for its confirmation on a quiet bus before something is done."""
+        """How long a frame waits for its confirmation on a quiet bus; longer if the controller may try and fail."""
         usual = PATIENCE_FACTOR * self._slowest_ns if self._slowest_ns else PATIENCE_NS
+        if self._is_passive:
+            usual = max(usual, CONFIRM_TIMEOUT_NS)
         return min(max(usual, LEAST_PATIENCE_NS) << DOUBT_SHIFT * min(self._doubts, 8), GIVE_UP_NS)
 
     def _time_out(self, entry: _InDriver) -> int:
@@ -410,9 +414,7 @@ class DriverPort:
                 if not self._is_passive:
                     self._stop_probing(now)
         elif now - entry.quiet_since >= self._patience() // 2:
-            if self._is_passive:
-                entry.quiet_since = now  # the controller tries and fails: the frame is still there
-            elif not entry.is_overdue:
+            if not entry.is_overdue:
                 entry.is_overdue, entry.quiet_since = True, now
                 self._watch()
             else:

@@ -21,8 +21,12 @@ from genus.catalog import Catalog
 from genus.filters import Subscription
 from genus.model import Event, Vector, attributes, name_of, nanoseconds
 
-ECHO_NS = 20_000_000
-"""An equal frame with the same sequence number within this time is a retransmission by the controller."""
+REPEATED_NS, REPEATED_FILTERED_NS = 1_000_000_000, 20_000_000
+"""An equal event with the same sequence number within this time is a retransmission by the controller.
+
+A frame of low priority may wait so long before it is repeated on a full bus. Where filters keep events out, numbers
+come again soon, so the time is shorter.
+"""
 
 REPORT_RANGE = 1 << 24
 """The counter in reports wraps around here."""
@@ -215,7 +219,8 @@ class SequenceTracker:
         Without `counting`, gaps are no losses: the acceptance filters keep some events out.
         """
         gap = (sequence - self._last - 1) & 7 if self._last >= 0 else 0
-        if gap == 7 and data == self._data and now - self._seen_at < ECHO_NS:
+        limit = REPEATED_NS if counting else REPEATED_FILTERED_NS
+        if gap == 7 and data == self._data and not self._explained and now - self._seen_at < limit:
             return -1
         self._last, self._data, self._seen_at = sequence, data, now
         self.received += 1

@@ -354,6 +354,8 @@ class SlotSender:
         if pending := self._take_pending(frame):
             self._on_failed(pending.event, pending.attempts)
             return True
+        if self._in_driver is frame:
+            self._in_driver = None
         return self.failed(frame)
 
     def failed(self, frame: Frame) -> bool:
@@ -379,7 +381,7 @@ class SlotSender:
             return None
         self._overdue = True
         self.close()
-        return self.slot.wait_ns + self.slot.used_ns
+        return self.slot.length_ns
 
     def settle(self) -> None:
         """An event whose slot is over, and that was not sent meanwhile, has failed, unless a driver has its frame."""

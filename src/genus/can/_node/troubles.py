@@ -29,7 +29,8 @@ class DeadlineMissed(msgspec.Struct, frozen=True):
 class Expired(msgspec.Struct, frozen=True):
     """To a soft publisher: the event expired before it could be sent, and was dropped.
 
-    A driver that queues frames cannot drop one: if it was `sent` all the same, it is counted by `sent_expired`.
+    A frame on the wire cannot be stopped, nor one that a driver has queued: if it was `sent` all the same, the event is
+    counted as sent, and by `sent_expired`.
     """
 
     channel: str

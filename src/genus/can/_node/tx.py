@@ -277,7 +277,7 @@ class Transmitter:
             self._report_last(channel)
 
     def _sent_expired(self, channel: TxChannel, event: Event, loop_back: bool, expired: int, now: int) -> None:
-        """An event that expired in the driver was sent all the same."""
+        """An event that expired on the wire or in the driver was sent all the same."""
         channel.counts.sent_expired += 1
         self._sent(channel, event, loop_back, now)
         self._report(channel.announcements, Expired(channel.name, event, expired, sent=True))

@@ -102,7 +102,7 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     fd: bool = False
     priority: int = Priority.NONE
     on_sent_expired: Callable[[int], None] = _ignore_time
-    """Called if it was sent after it had expired, in a driver that could not stop it."""
+    """Called if it was sent after it had expired: it was on the wire, or in a driver that could not stop it."""
     on_unknown: Callable[[], None] = _do_nothing
     """Called if a driver did not confirm it: it is not known whether it was sent."""
     deadline: int = 0
@@ -116,6 +116,8 @@ class OutgoingEvent(msgspec.Struct, eq=False):
     position: int = 0
     start_by: int = 0
     missed: bool = False
+    is_expired: bool = False
+    """Whether it expired with its last frame in the mailbox, which may be on the wire: it is told when that is over."""
     is_unknown: bool = False
     """Whether a driver did not confirm a frame of it, which may have been sent."""
     done: bool = False
@@ -163,6 +165,8 @@ class TxQueue:
         """The longest duration of an event frame, by its data bytes."""
         self.level_ns = level_ns
         """The longest duration of an event frame."""
+        self._settle_ns = level_ns + level_ns // 16
+        """After this time by any clock a frame has ended that was on the wire."""
         self._order = count()
         self._soft: list[tuple[int, int, OutgoingEvent]] = []
         self._timers: list[tuple[int, int, OutgoingEvent]] = []
@@ -229,14 +233,15 @@ class TxQueue:
 
     def clear(self) -> None:
         """Drop everything, the frame in the mailbox too."""
-        waiting = {entry[2]: None for entry in (*self._soft, *self._fixed) if isinstance(entry[2], OutgoingEvent)}
+        entries = (*self._soft, *self._timers, *self._fixed)
+        waiting = {entry[2]: None for entry in entries if isinstance(entry[2], OutgoingEvent)}
         self._soft, self._timers, self._fixed, self.soft_waiting = [], [], [], 0
         in_driver = None if self._taken is None else self._taken.owner
         self.mailbox_emptied()
         for event in waiting:
             if not event.done:
                 event.done, event.channel.started = True, None
-                if event is in_driver:
+                if event is in_driver or event.is_expired:
                     event.on_unknown()
                 else:
                     event.on_dropped()
@@ -336,7 +341,7 @@ class TxQueue:
                 if at >= event.deadline:
                     self._miss(event)
                 if event.expires is not None and event.expires <= at and not self._is_in_driver(event):
-                    self._expire(event)
+                    self._expire(event, now)
         self._drop_timers()
 
     def update(self, now: int) -> bool:
@@ -366,13 +371,13 @@ class TxQueue:
         soft = self._soft
         while soft:
             start_by, _, event = soft[0]
-            event = event.channel.started or event if not event.done else event
-            if not event.done and event.expires is not None and self._is_too_late(event, event.expires - now, now):
-                self._expire(event)
-            elif soft[0][2].done or start_by != soft[0][2].start_by:
+            if event.done or event.is_expired or start_by != event.start_by:
                 heappop(soft)
-            else:
+                continue
+            event = event.channel.started or event
+            if event.expires is None or not self._is_too_late(event, event.expires - now, now):
                 return event
+            self._expire(event, now)
         return None
 
     def _is_too_late(self, event: OutgoingEvent, left: int, now: int) -> bool:
@@ -429,7 +434,7 @@ class TxQueue:
         if event.done:
             return
         self._finish(event)
-        if was_taken and event.expires is not None and now > event.expires:
+        if event.is_expired or (was_taken and event.expires is not None and now > event.expires):
             event.on_sent_expired(now)
         else:
             event.on_sent(now)
@@ -444,10 +449,23 @@ class TxQueue:
             event.missed = True
             event.on_missed()
 
-    def _expire(self, event: OutgoingEvent) -> None:
+    def _expire(self, event: OutgoingEvent, now: int) -> None:
+        """Send no more of an event; it is told at once, unless its last frame may be on the wire."""
         self.changed = True
-        self._finish(event)
-        event.on_expired()
+        if event.is_expired or not self._may_be_on_wire(event):
+            self._finish(event)
+            event.on_expired()
+            return
+        event.is_expired, event.expires = True, now + self._settle_ns
+        if event.channel.started is event:
+            event.channel.started = None
+        self._add_timer(event.expires, next(self._order), event)
+
+    def _may_be_on_wire(self, event: OutgoingEvent) -> bool:
+        """Whether the last frame of an event is in the mailbox, or was lately; a driver says what it has."""
+        if self._driver_times is not None or event.position + 1 != len(event.pieces):
+            return False
+        return event is self._owner or any(owner is event for _, owner in self._replaced)
 
     def _finish(self, event: OutgoingEvent) -> None:
         event.done = True

@@ -18,7 +18,8 @@
 /* What happens to a slot; at one instant in this order. */
 #define STEP_END 0U
 #define STEP_CLOSE 1U
-#define STEP_BEGIN 2U
+#define STEP_SETTLE 2U
+#define STEP_BEGIN 3U
 
 typedef struct {
     genus_time at;
@@ -101,6 +102,9 @@ static bool find_next(const genus_node *node, next_step *first)
         } else {
             /* it is not used */
         }
+        if (use->is_joined && (use->settle_at != GENUS_NEVER)) {
+            consider(first, use->settle_at, STEP_SETTLE, slot, node);
+        }
     }
     return first->slot != GENUS_NO_CHANNEL;
 }
@@ -156,26 +160,40 @@ static void give_up(genus_node *node, uint8_t slot)
 {
     genus_slot_use *const use = &node->slots[slot];
     use->size = 0U;
-    load(node, NULL);
+    if (!use->is_closed) { /* else the mailbox may have the frame of another slot */
+        load(node, NULL);
+    }
     tell_failed(node, slot, use->reference, use->attempts);
+}
+
+/* An event whose slot is over, and that was not sent meanwhile, has failed. */
+static void settle(genus_node *node, uint8_t slot)
+{
+    if ((node->slots[slot].size != 0U) && node->slots[slot].is_overdue) {
+        give_up(node, slot);
+    }
 }
 
 void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload,
                           uint16_t size, uint16_t reference)
 {
+    const genus_slot *const spec = slot_of(node, slot);
     genus_slot_use *const use = &node->slots[slot];
     const bool is_replaced = use->next_size != 0U;
+    const bool is_failed = spec->is_sporadic || use->is_stopped ||
+                           ((node->now - use->written_at) > (spec->period_ns - spec->gap_ns));
     const uint16_t before = use->next_reference;
     use->next_size = size;
     use->next_etag = etag;
     use->next_reference = reference;
     use->written_at = node->now;
     (void)memcpy(use->next, payload, size);
-    if (is_replaced) {
-        node->channels[slot_of(node, slot)->channel].counts.replaced++;
-        if (slot_of(node, slot)->is_sporadic) {
-            tell_failed(node, slot, before, 0U);
-        }
+    if (is_replaced && is_failed) { /* no slot came for it in a period */
+        tell_failed(node, slot, before, 0U);
+    } else if (is_replaced) {
+        node->channels[spec->channel].counts.replaced++;
+    } else {
+        /* nothing waited */
     }
 }
 
@@ -191,7 +209,9 @@ static void begin_sending(genus_node *node, uint8_t slot)
     const genus_slot *const spec = slot_of(node, slot);
     genus_slot_use *const use = &node->slots[slot];
     const uint16_t size = use->next_size;
+    settle(node, slot);
     use->next_size = 0U;
+    use->is_stopped = false;
     if (size == 0U) {
         return;
     }
@@ -205,6 +225,8 @@ static void begin_sending(genus_node *node, uint8_t slot)
     use->position = 0U;
     use->attempts = 0U;
     use->is_closed = false;
+    use->is_overdue = false;
+    use->occurrence = use->start;
     (void)memcpy(use->payload, use->next, size);
     use->payload[0] = (uint8_t)((use->payload[0] & 0x1FU) |
                                 (uint8_t)(node->channels[spec->channel].sequence << 5));
@@ -225,17 +247,28 @@ static void close_sending(genus_node *node, uint8_t slot)
     }
 }
 
+/* The slot is over: start no further attempt. One that is on the wire ends before `settle_at`. */
+static void end_sending(genus_node *node, uint8_t slot)
+{
+    genus_slot_use *const use = &node->slots[slot];
+    if (use->size != 0U) {
+        use->is_overdue = true;
+        close_sending(node, slot);
+        use->settle_at =
+            genus_node_global_time(node, node->now) + slot_of(node, slot)->length_ns;
+    }
+}
+
 static void abandon(genus_node *node, uint8_t slot)
 {
     genus_slot_use *const use = &node->slots[slot];
     if (is_sender(node, slot)) {
-        if (use->size != 0U) {
-            give_up(node, slot);
-        }
+        use->is_stopped = true;
         if (use->next_size != 0U) {
             use->next_size = 0U;
             tell_failed(node, slot, use->next_reference, 0U);
         }
+        end_sending(node, slot);
     }
 }
 
@@ -260,9 +293,14 @@ static void frame_sent(genus_node *node, uint8_t slot)
             load_current(node, slot);
         }
     } else {
+        const genus_time deadline = use->occurrence + slot_of(node, slot)->length_ns;
         use->size = 0U;
         genus_channel_commit(node, channel);
         node->channels[channel].counts.sent++;
+        if (genus_node_global_time(node, node->now) > deadline) { /* it was on the wire then */
+            node->channels[channel].counts.missed++;
+            genus_tell(node, GENUS_NOTICE_DEADLINE_MISSED, channel, use->reference, 0U, deadline);
+        }
         genus_tell(node, GENUS_NOTICE_SENT, channel, use->reference, 0U, node->now);
     }
 }
@@ -285,7 +323,7 @@ void genus_calendar_failed(genus_node *node, const genus_frame *frame)
         if (is_current(node, slot, frame)) {
             genus_slot_use *const use = &node->slots[slot];
             use->attempts++;
-            if (use->attempts > slot_of(node, slot)->omissions) {
+            if (use->is_closed || (use->attempts > slot_of(node, slot)->omissions)) {
                 give_up(node, slot);
             }
             return;
@@ -379,12 +417,12 @@ void genus_calendar_keep(genus_node *node, const genus_received *event, uint16_t
     node->drops.outside_slot++;
 }
 
-static void end_receiving(genus_node *node, uint8_t slot)
+static void end_receiving(genus_node *node, uint8_t slot, genus_time start)
 {
     const genus_slot *const spec = slot_of(node, slot);
     genus_slot_use *const use = &node->slots[slot];
     genus_received event;
-    const bool is_due = (use->size != 0U) && (use->occurrence == use->start);
+    const bool is_due = (use->size != 0U) && (use->occurrence == start);
     event.etag = use->etag;
     event.node = use->node;
     event.size = use->size;
@@ -394,7 +432,7 @@ static void end_receiving(genus_node *node, uint8_t slot)
         genus_receiver_deliver(node, &event);
     } else if (!spec->is_sporadic) {
         genus_tell_about(node, GENUS_NOTICE_EVENT_MISSING, spec->number, spec->etag, 1U,
-                         use->start + spec->length_ns);
+                         start + spec->length_ns);
     } else {
         /* a sporadic slot may stay empty */
     }
@@ -446,6 +484,7 @@ static void stop_all(genus_node *node, genus_time precision)
     node->has_told_stop = true;
     for (slot = 0U; slot < node->config->slot_count; slot++) {
         node->slots[slot].phase = PHASE_IDLE;
+        node->slots[slot].settle_at = GENUS_NEVER;
     }
     for (slot = 0U; slot < node->config->slot_count; slot++) {
         if (node->slots[slot].is_joined) {
@@ -477,6 +516,7 @@ void genus_calendar_join(genus_node *node, uint8_t slot)
     (void)memset(use, 0, sizeof *use);
     use->is_joined = true;
     use->close_at = GENUS_NEVER;
+    use->settle_at = GENUS_NEVER;
     if (node->is_running) {
         schedule(node, slot, genus_node_global_time(node, node->now));
     } else {
@@ -526,14 +566,12 @@ static void end(genus_node *node, uint8_t slot)
     const genus_time start = use->start;
     const genus_time past =
         genus_node_global_time(node, node->now) - slot_of(node, slot)->period_ns;
-    if (is_sender(node, slot)) {
-        if (use->size != 0U) {
-            give_up(node, slot);
-        }
-    } else {
-        end_receiving(node, slot);
-    }
     schedule(node, slot, (past > (start + 1)) ? past : (start + 1));
+    if (is_sender(node, slot)) {
+        end_sending(node, slot);
+    } else {
+        end_receiving(node, slot, start);
+    }
 }
 
 void genus_calendar_wake(genus_node *node)
@@ -548,6 +586,9 @@ void genus_calendar_wake(genus_node *node)
             begin(node, first.slot);
         } else if (first.step == STEP_CLOSE) {
             close_sending(node, first.slot);
+        } else if (first.step == STEP_SETTLE) {
+            node->slots[first.slot].settle_at = GENUS_NEVER;
+            settle(node, first.slot);
         } else {
             end(node, first.slot);
         }

@@ -171,7 +171,7 @@ static genus_publish_result publish_queued(genus_node *node, uint8_t channel, ui
         set_deadline(node, event, options);
     }
     if ((event->expires != 0) && (event->expires <= node->now)) {
-        genus_event_expired(node, event);
+        genus_event_expired(node, event, false);
     } else {
         genus_queue_add_event(node, event);
     }
@@ -246,13 +246,18 @@ void genus_event_missed(genus_node *node, const genus_outgoing *event)
                event->deadline);
 }
 
-void genus_event_expired(genus_node *node, const genus_outgoing *event)
+void genus_event_expired(genus_node *node, const genus_outgoing *event, bool is_sent)
 {
     const uint8_t channel = event->channel;
-    node->channels[channel].counts.expired++;
+    if (is_sent) {
+        node->channels[channel].counts.sent++;
+    } else {
+        node->channels[channel].counts.expired++;
+    }
     node->channels[channel].waiting--;
     report_last(node, channel);
-    genus_tell(node, GENUS_NOTICE_EXPIRED, channel, event->reference, 0U, event->expires);
+    genus_tell(node, GENUS_NOTICE_EXPIRED, channel, event->reference, is_sent ? 1U : 0U,
+               event->expires);
 }
 
 void genus_event_dropped(genus_node *node, const genus_outgoing *event)

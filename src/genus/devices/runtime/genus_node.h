@@ -139,8 +139,8 @@ typedef enum {
     GENUS_NOTICE_NOT_BOUND, /* `channel` or subject cannot be used; `count` is a genus_refusal */
     GENUS_NOTICE_WRONG_CATALOG,   /* `count` objects to `channel`; or events of `node` are others */
     GENUS_NOTICE_SENT,            /* event `reference` of `channel` was sent, at `time` */
-    GENUS_NOTICE_DEADLINE_MISSED, /* it was not sent by its deadline `time`; it still will be */
-    GENUS_NOTICE_EXPIRED,         /* it expired at `time` and is not sent */
+    GENUS_NOTICE_DEADLINE_MISSED, /* it was not sent by its deadline `time`; soft: it still will be */
+    GENUS_NOTICE_EXPIRED,         /* it expired at `time`; `count` 1 if it was on the wire, and sent */
     GENUS_NOTICE_NOT_SENT,        /* it was given up after `count` attempts, or with the number */
     GENUS_NOTICE_EVENT_MISSING,   /* none of `etag` from `node` came by its deadline `time` */
     GENUS_NOTICE_EVENTS_LOST,     /* `count` events of `etag` from `node` did not come */
@@ -284,6 +284,7 @@ typedef struct {
     uint8_t channel;
     uint8_t priority;
     bool is_missed;
+    bool is_expired; /* its last frame may be on the wire, until `start_by` */
     uint8_t payload[GENUS_EVENT_BYTES];
 } genus_outgoing;
 
@@ -311,7 +312,8 @@ typedef struct {
     genus_time start;    /* global time of the occurrence that is next, or under way */
     genus_time close_at; /* global time; GENUS_NEVER */
     genus_time written_at;
-    genus_time occurrence; /* of which the event was received */
+    genus_time settle_at;  /* global time; GENUS_NEVER */
+    genus_time occurrence; /* of which the event is sent, or was received */
     uint32_t order;
     uint16_t etag;
     uint16_t next_etag;
@@ -325,6 +327,8 @@ typedef struct {
     uint8_t phase;
     bool is_joined;
     bool is_closed;
+    bool is_stopped; /* since it could not be used */
+    bool is_overdue; /* its slot is over, but it may be on the wire */
     bool has_occurrence;
     uint8_t payload[GENUS_HARD_BYTES];
     uint8_t next[GENUS_HARD_BYTES]; /* the buffer of a sender */

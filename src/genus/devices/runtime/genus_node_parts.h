@@ -84,7 +84,7 @@ void genus_channel_report(genus_node *node, uint8_t channel, bool then_ready);
 void genus_report_frame(const genus_node *node, uint8_t channel, genus_frame *frame);
 void genus_event_sent(genus_node *node, const genus_outgoing *event);
 void genus_event_missed(genus_node *node, const genus_outgoing *event);
-void genus_event_expired(genus_node *node, const genus_outgoing *event);
+void genus_event_expired(genus_node *node, const genus_outgoing *event, bool is_sent);
 void genus_event_dropped(genus_node *node, const genus_outgoing *event);
 void genus_report_soon(genus_node *node);
 void genus_reports_wake(genus_node *node);

@@ -133,6 +133,7 @@ void genus_queue_add_event(genus_node *node, genus_outgoing *event)
     event->order = queue->last_order;
     event->position = 0U;
     event->is_missed = false;
+    event->is_expired = false;
     if (event->deadline != 0) {
         rank(node, event);
     }
@@ -147,11 +148,34 @@ static void finish(genus_node *node, genus_outgoing *event)
     event->serial = 0U;
 }
 
+/* Whether the last frame of an event is in the mailbox, or was lately. */
+static bool may_be_on_wire(const genus_queue *queue, uint32_t serial)
+{
+    bool found = (queue->loaded.serial == serial) && queue->loaded.is_last;
+    uint8_t index;
+    for (index = 0U; index < queue->replaced_used; index++) {
+        if ((queue->replaced[index].serial == serial) && queue->replaced[index].is_last) {
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Send no more of an event; it is told at once, unless its last frame may be on the wire. */
 static void expire(genus_node *node, genus_outgoing *event)
 {
     node->queue.is_changed = true;
-    finish(node, event);
-    genus_event_expired(node, event);
+    if (event->is_expired || !may_be_on_wire(&node->queue, event->serial)) {
+        finish(node, event);
+        genus_event_expired(node, event, false);
+    } else {
+        const genus_time frame_ns = genus_frame_ns(node, GENUS_DATA_BYTES);
+        event->is_expired = true;
+        event->start_by = node->now + frame_ns + (frame_ns / 16);
+        if (node->channels[event->channel].started == event->serial) {
+            node->channels[event->channel].started = 0U;
+        }
+    }
 }
 
 static void miss(genus_node *node, genus_outgoing *event)
@@ -204,7 +228,11 @@ static void advance(genus_node *node, genus_outgoing *event)
         miss(node, event);
     }
     finish(node, event);
-    genus_event_sent(node, event);
+    if (event->is_expired) {
+        genus_event_expired(node, event, true);
+    } else {
+        genus_event_sent(node, event);
+    }
 }
 
 void genus_queue_frame_sent(genus_node *node, const genus_frame *frame)
@@ -265,6 +293,11 @@ void genus_queue_deferred(genus_node *node)
 
 /* -- time -------------------------------------------------------------------------------------- */
 
+static genus_time end_of(const genus_outgoing *event)
+{
+    return event->is_expired ? event->start_by : event->expires;
+}
+
 static genus_time timer_of(const genus_outgoing *event)
 {
     genus_time at = GENUS_NEVER;
@@ -273,7 +306,7 @@ static genus_time timer_of(const genus_outgoing *event)
             at = event->deadline;
         }
         if (event->expires != 0) {
-            at = genus_earlier(at, event->expires);
+            at = genus_earlier(at, end_of(event));
         }
     }
     return at;
@@ -300,7 +333,7 @@ void genus_queue_wake(genus_node *node)
                 if (at >= event->deadline) {
                     miss(node, event);
                 }
-                if ((event->expires != 0) && (event->expires <= at)) {
+                if ((event->expires != 0) && (end_of(event) <= at)) {
                     expire(node, event);
                 }
             }
@@ -324,7 +357,7 @@ static genus_outgoing *first_soft(genus_queue *queue)
     uint8_t place;
     for (place = 0U; place < GENUS_EVENTS; place++) {
         genus_outgoing *const event = &queue->events[place];
-        if ((event->serial != 0U) && (event->deadline != 0) &&
+        if ((event->serial != 0U) && (event->deadline != 0) && !event->is_expired &&
             ((found == NULL) || (event->start_by < found->start_by) ||
              ((event->start_by == found->start_by) && (event->order < found->order)))) {
             found = event;

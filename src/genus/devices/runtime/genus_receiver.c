@@ -3,7 +3,9 @@
 
 #include <string.h>
 
-#define ECHO_NS (20 * GENUS_MS)
+/* As long as an equal event is a retransmission; shorter where filters keep events out. */
+#define REPEATED_NS (1000 * GENUS_MS)
+#define REPEATED_FILTERED_NS (20 * GENUS_MS)
 #define REASSEMBLY_NS (2000 * GENUS_MS)
 #define REPORT_RANGE ((uint32_t)1U << 24)
 
@@ -102,7 +104,7 @@ static genus_publisher *publisher_of(genus_node *node, uint8_t sender, uint16_t 
     oldest->etag = etag;
     oldest->last = -1;
     oldest->segmented = known_format(node, sender, etag);
-    oldest->seen_at = node->now - ECHO_NS;
+    oldest->seen_at = node->now - REPEATED_NS;
     return oldest;
 }
 
@@ -130,7 +132,8 @@ static int8_t accept(genus_node *node, genus_publisher *from, const genus_receiv
     }
     if ((gap == 7U) && (event->size == from->last_size) && (crc == from->last_crc) &&
         (memcmp(event->payload, from->last_data, head) == 0) &&
-        ((node->now - from->seen_at) < ECHO_NS)) {
+        (from->explained == 0U) &&
+        ((node->now - from->seen_at) < (is_counting ? REPEATED_NS : REPEATED_FILTERED_NS))) {
         return -1;
     }
     from->last = (int8_t)sequence;
