@@ -19,7 +19,8 @@ from genus.model import Event, name_of
 CHANNEL_MASK = NODE_MASK | ETAG_MASK
 """The part of an identifier that names a channel."""
 REASSEMBLY_NS = 2_000_000_000
-NO_KEY: Key = (0, b"")
+NO_KEY: Key = b""
+_SENT = FrameOutcome.SENT
 
 Matches: TypeAlias = dict[str, list[ListenedSubscription]]
 """The subscriptions that match an event, by the name of their station."""
@@ -118,7 +119,7 @@ class BusObserver(Trace):
         if self._most != 0:
             make_room(self.passages, self._most)
             super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
-        if outcome is FrameOutcome.SENT:
+        if outcome is _SENT:
             self.heard[senders[0]] = end_ns
             if (channel := self.channel_of(frame.id)) is not None:
                 payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
@@ -130,7 +131,7 @@ class BusObserver(Trace):
         if start_ns >= self.begin_ns:
             identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
             kind = CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
-            (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
+            (self.frames if outcome is _SENT else self.errors)[kind] += 1
             self.busy_ns[kind] += end_ns - start_ns
             if missed_by:
                 self.missed[kind] += len(missed_by)
