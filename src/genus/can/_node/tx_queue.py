@@ -437,7 +437,10 @@ class TxQueue:
 
     def _rank(self, event: OutgoingEvent) -> None:
         """Queue a soft event by when the rest of it must start; after each frame less is left to send."""
-        event.start_by = event.deadline - sum(self.frame_ns[size] for size in event.sizes[event.position :])
+        start_by = event.deadline
+        for size in event.sizes[event.position :]:
+            start_by -= self.frame_ns[size]
+        event.start_by = start_by
         heappush(self._soft, (event.start_by, next(self._order), event))
 
     def _miss(self, event: OutgoingEvent) -> None:

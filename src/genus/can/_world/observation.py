@@ -1,8 +1,10 @@
 """Observation of a world: what its stations publish and receive, and what is on the bus, put together per channel."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from genus.can._node.troubles import EventMissing, EventsLost, Trouble
 from genus.can._plan import Plan
@@ -41,10 +43,10 @@ class Receivers:
         self.event: Event | None = None
         self.matching: Matches = {}
 
-    def of(self, event: Event) -> list[str]:
+    def of(self, event: Event) -> Iterable[str]:
         """The nodes with a subscription that matches an event, which is on the bus now."""
         self.event, self.key, self.matching = event, self.present_key, self._find(event)
-        return list(self.matching)
+        return self.matching
 
 
 class ObservedChannel(NamedTuple):
@@ -55,6 +57,16 @@ class ObservedChannel(NamedTuple):
     bus_time: Callable[[int], int]
     """The bus's time at a virtual time, as the publisher knows it."""
     receivers: Receivers
+
+
+class Band(msgspec.Struct):
+    """State: the counts of a traffic class."""
+
+    frames: int = 0
+    errors: int = 0
+    busy_ns: int = 0
+    missed: int = 0
+    """How many receivers missed a frame."""
 
 
 class BusObserver(Trace):
@@ -79,17 +91,15 @@ class BusObserver(Trace):
         self._reassembler = Reassembler(REASSEMBLY_NS)
         self.begin_ns = 0
         """Frames that start before are not counted."""
-        self.frames: Counter[TrafficClass] = Counter()
-        self.errors: Counter[TrafficClass] = Counter()
-        self.busy_ns: Counter[TrafficClass] = Counter()
-        self.missed: Counter[TrafficClass] = Counter()
-        """How many receivers missed a frame."""
+        self.bands: dict[TrafficClass, Band]
+        """The counts of frames since then."""
+        self.restart_counting(0)
 
     def restart_counting(self, now: int) -> None:
         """Count frames that start from now on."""
         self.begin_ns = now
-        for counter in (self.frames, self.errors, self.busy_ns, self.missed):
-            counter.clear()
+        self.bands = {kind: Band() for kind in TrafficClass}
+        self._band_by_priority = [self.bands[kind] for kind in CLASS_BY_PRIORITY]
 
     def channels_changed(self) -> None:
         """Look up the channels of identifiers again."""
@@ -130,11 +140,13 @@ class BusObserver(Trace):
                     tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
         if start_ns >= self.begin_ns:
             identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
-            kind = CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
-            (self.frames if outcome is _SENT else self.errors)[kind] += 1
-            self.busy_ns[kind] += end_ns - start_ns
-            if missed_by:
-                self.missed[kind] += len(missed_by)
+            band = self._band_by_priority[identifier >> PRIORITY_SHIFT & 0xFF]
+            if outcome is _SENT:
+                band.frames += 1
+            else:
+                band.errors += 1
+            band.busy_ns += end_ns - start_ns
+            band.missed += len(missed_by)
 
 
 Test: TypeAlias = Callable[[Event], bool] | None
