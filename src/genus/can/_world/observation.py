@@ -1,7 +1,7 @@
 """Observation of a world: what its stations publish and receive, and what is on the bus, put together per channel."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -43,10 +43,10 @@ class Receivers:
         self.event: Event | None = None
         self.matching: Matches = {}
 
-    def of(self, event: Event) -> Iterable[str]:
+    def of(self, event: Event) -> list[str]:
         """The nodes with a subscription that matches an event, which is on the bus now."""
         self.event, self.key, self.matching = event, self.present_key, self._find(event)
-        return self.matching
+        return list(self.matching)
 
 
 class ObservedChannel(NamedTuple):
