@@ -1,4 +1,4 @@
-"""Traces: written, read back, counted, replayed and drawn."""
+"""Traces: written, read back, counted and drawn."""
 
 from pathlib import Path
 
@@ -6,16 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._sim.bus import SimBus
 from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.picture import draw_timeline, timeline_rows
 from genus.can._sim.simulation import Simulation
-from genus.can._sim.sources import FrameSink, FrameSource, periodic, poisson, replay
+from genus.can._sim.sources import FrameSink, FrameSource, periodic, poisson
 from genus.can._sim.trace import Trace, TraceHeader, TrafficClass, TrafficCounts
 from genus.can._wire.frame import Frame
 from genus.errors import GenusError, RecordingError
-from tests.can.sim_parts import BIT, RecordingStation, frame
 
 FAULTS = (
     "errors p=0.1",
@@ -123,65 +121,6 @@ def test_between_gives_the_passages_that_overlap_a_span() -> None:
     part = trace.between(10_000_000, 20_000_000)
     assert 0 < len(part) < len(trace)
     assert all(each.end_ns > 10_000_000 and each.start_ns < 20_000_000 for each in part)
-
-
-# Replaying
-
-
-@pytest.mark.parametrize("faults", [(), FAULTS])
-def test_a_replay_gives_the_same_trace(faults: tuple[str, ...]) -> None:
-    """Frames, times, senders, outcomes and receivers."""
-    trace = make_trace(*faults)
-    again = SimBus(500_000, trace=Trace(trace.header))
-    for number in (11, 12):
-        FrameSink(again, number)
-    replay(trace, again)
-    again.run(trace.span_ns)
-    assert again.trace is not None
-    assert again.trace.to_bytes() == trace.to_bytes()
-
-
-def test_a_replay_starts_at_the_present_time() -> None:
-    bus = SimBus(500_000, trace=Trace())
-    bus.run(1_000_000)
-    trace = make_trace(milliseconds=10)
-    replay(trace, bus)
-    bus.run(100_000_000)
-    assert bus.trace is not None
-    assert [each.start_ns - 1_000_000 for each in bus.trace] == [each.start_ns for each in trace]
-
-
-def test_a_replay_can_leave_out_a_station_that_is_on_the_bus_itself() -> None:
-    trace = make_trace()
-    bus = SimBus(500_000)
-    station = RecordingStation(bus, 2)
-    source = FrameSource(bus, 2, frame(40, 2), periodic(3_000_000))
-    played = replay(trace, bus, without=(2,))
-    bus.run(trace.span_ns + 10_000_000)
-    others = [each.frame for each in trace if each.senders != (2,)]
-    received = [entry[3] for entry in station.log if entry[3] != frame(40, 2)]
-    assert sorted(map(repr, received)) == sorted(map(repr, others)), "all of them, some in another order"
-    assert played.played == len(others)
-    assert source.delivered >= source.released - 1
-
-
-def test_collisions_and_frames_cut_off_are_replayed_too() -> None:
-    bus = SimBus(trace=Trace())
-    one, two = RecordingStation(bus, 1), RecordingStation(bus, 2)
-    one.controller.load(0, frame(10, 1, b"abc"))
-    two.controller.load(0, frame(10, 1, b"abd"))
-    bus.at(500 * BIT, lambda: two.controller.load(0, None))
-    bus.at(800 * BIT, lambda: one.controller.load(0, frame(10)))
-    bus.at(850 * BIT, lambda: bus.detach(one.controller))
-    bus.run(2000 * BIT)
-    assert bus.trace is not None
-    again = SimBus(trace=Trace())
-    replay(bus.trace, again)
-    again.run(2000 * BIT)
-    assert again.trace is not None
-    found = [(each.start_ns, each.end_ns, each.outcome, each.senders) for each in again.trace]
-    assert found == [(each.start_ns, each.end_ns, each.outcome, each.senders) for each in bus.trace]
-    assert {each.outcome for each in bus.trace} == {FrameOutcome.COLLISION, FrameOutcome.CUT, FrameOutcome.SENT}
 
 
 # Drawing

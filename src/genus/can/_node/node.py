@@ -31,7 +31,7 @@ from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.etags import EtagSource, MemoryEtags
-from genus.can._protocol.time_service import TimeService
+from genus.can._protocol.time_service import FOLLOW_UP, SYNC, TimeService
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, RESERVED_ETAGS, Frame, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
@@ -146,12 +146,17 @@ class Node:
         )
         asking = (self._membership.configuration, self._membership.binding, self._membership.questions)
         clock = () if self._clock is None else (self._clock,)
-        first, last = (*asking, self._membership.agreement, *clock), (self.tx.reporter, self.tx.recovery)
+        first, last = (*asking, self._membership.agreement), (self.tx.reporter, self.tx.recovery)
         self._timed: tuple[_Timed, ...] = (*first, *last)
-        self._in_order: tuple[_Timed, ...] = (*first, self._dispatcher, *last)
+        """The protocols but for the time service, whose timer changes with every SYNC."""
+        self._in_order: tuple[_Timed, ...] = (*first, *clock, self._dispatcher, *last)
         """In this order they are woken at one instant."""
+        self._others_at = NEVER
+        """When the first timer of `_timed` is due."""
+        self._is_time_changed = True
+        """Whether the timers of the time service and the slots may be others."""
         self._protocols_at = NEVER
-        """When the first timer of the protocols is due."""
+        """When the first timer of the protocols is due, with the time service."""
         self._slots_at: int | None = None
         """When a slot begins or ends next."""
 
@@ -287,12 +292,14 @@ class Node:
         if etag >= RESERVED_ETAGS:
             self.rx.receive(frame)
             return
-        self._context.timers_changed = True
-        if etag in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
+        if etag in (SYNC, FOLLOW_UP):
             if self._clock is not None:
+                self._is_time_changed = True
                 self._clock.receive(frame, now)
                 self._dispatcher.watch(now)
-        elif etag == ProtocolEtag.REPORT:
+            return
+        self._context.timers_changed = True
+        if etag == ProtocolEtag.REPORT:
             report = Report.parse(frame.data)
             if report is not None:
                 self._membership.find_new_etags(report.etag)
@@ -383,12 +390,16 @@ class Node:
         """When the next timer is due."""
         context = self._context
         if context.timers_changed:
-            context.timers_changed = False
-            self._protocols_at = NEVER
+            context.timers_changed, self._is_time_changed = False, True
+            self._others_at = NEVER
             for each in self._timed:
                 at = each.wake_at
-                if at is not None and at < self._protocols_at:
-                    self._protocols_at = at
+                if at is not None and at < self._others_at:
+                    self._others_at = at
+        if self._is_time_changed:
+            self._is_time_changed = False
+            at = None if self._clock is None else self._clock.wake_at
+            self._protocols_at = self._others_at if at is None or at > self._others_at else at
             self._slots_at = self._dispatcher.wake_at
         found, slots_at, events_at = self._protocols_at, self._slots_at, context.queue.wake_at
         if slots_at is not None and slots_at < found:
@@ -404,7 +415,7 @@ class Node:
         events_at, slots_at = context.queue.wake_at, self._slots_at
         if events_at is not None and events_at <= now:
             context.queue.wake(now)
-        if not context.timers_changed and self._protocols_at > now:
+        if not (context.timers_changed or self._is_time_changed) and self._protocols_at > now:
             if slots_at is not None and slots_at <= now:
                 self._dispatcher.wake(now)
                 self._slots_at = self._dispatcher.wake_at
@@ -438,6 +449,7 @@ class Node:
 
     def _handle_clock_notice(self, notice: object) -> None:
         """The state of the clock changed: slots may start, or must stop."""
+        self._context.timers_changed = True
         self._dispatcher.watch(self._context.now)
         self._membership.handle_notice(notice)
 

@@ -22,6 +22,7 @@ from genus.can._machine import EVENT_TRIGGERED, TIME_TRIGGERED, Accept, Call, Lo
 from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority, arbitration_key
 from genus.can._wire.length import Timing
 
+_SOFT_FIRST = int(Priority.SOFT_FIRST)
 LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1
 
 
@@ -32,7 +33,7 @@ def soft_priority(slack_ns: int, level_ns: int) -> int:
     (1, 3, 250)
     """
     level = slack_ns // level_ns
-    return Priority.SOFT_FIRST + (0 if level < 0 else level if level < LEVELS else LEVELS - 1)
+    return _SOFT_FIRST + (0 if level < 0 else level if level < LEVELS else LEVELS - 1)
 
 
 class DriverTimes:
@@ -441,7 +442,10 @@ class TxQueue:
 
     def _rank(self, event: OutgoingEvent) -> None:
         """Queue a soft event by when the rest of it must start; after each frame less is left to send."""
-        event.start_by = event.deadline - sum(self.frame_ns[size] for size in event.sizes[event.position :])
+        start_by = event.deadline
+        for size in event.sizes[event.position :]:
+            start_by -= self.frame_ns[size]
+        event.start_by = start_by
         heappush(self._soft, (event.start_by, next(self._order), event))
 
     def _miss(self, event: OutgoingEvent) -> None:

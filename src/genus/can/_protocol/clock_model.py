@@ -80,7 +80,7 @@ class ClockAssumptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.wander_ppm * 500 * elapsed_ns // PPB
 
 
-class ClockLine(msgspec.Struct, frozen=True):
+class ClockLine(msgspec.Struct, frozen=True, gc=False):
     """Global time as a function of local time: through a point, faster than the local clock by `rate_ppb`.
 
     >>> line = ClockLine(1_000, 5_000, rate_ppb=100_000)
@@ -106,14 +106,14 @@ class ClockLine(msgspec.Struct, frozen=True):
         return ClockLine(local, self.at(local), nearer if self.rate_ppb > 0 else -nearer)
 
 
-class ClockSample(msgspec.Struct, frozen=True):
+class ClockSample(msgspec.Struct, frozen=True, gc=False):
     """The readings of two clocks at one instant."""
 
     local: int
     global_: int
 
 
-class ClockEstimate(msgspec.Struct, frozen=True):
+class ClockEstimate(msgspec.Struct, frozen=True, gc=False):
     """A line, and how fast its error grows: at one rate while the measured rate is valid, at another afterwards.
 
     Without further arguments it is the estimate of the clock that defines global time.
@@ -244,7 +244,9 @@ class GlobalClock:
         """A bound on the error of `at`, including the error of the reading."""
         if not self.is_held(now) or (self.unknown_until is not None and now < self.unknown_until):
             return UNBOUNDED_PRECISION
-        bound = self._error(now) + self.at(now) - self.estimate(now) + self.assumptions.granularity_ns
+        bound = self._error(now) + self.assumptions.granularity_ns
+        if self._ahead is not None:
+            bound += self.at(now) - self.estimate(now)
         return bound if bound <= SLEW_LIMIT_NS else UNBOUNDED_PRECISION
 
     @property
@@ -254,7 +256,8 @@ class GlobalClock:
 
     def expire(self, now: int) -> None:
         """Forget the former times that no node uses any more."""
-        self._formers = [former for former in self._formers if now < former.until]
+        if self._formers:
+            self._formers = [former for former in self._formers if now < former.until]
         if self.unknown_until is not None and now >= self.unknown_until:
             self.unknown_until = None
 
@@ -284,7 +287,8 @@ class GlobalClock:
             self._hand_over(now, samples[0].local)
         self._samples += samples
         newest = self._samples[-1]
-        self._samples = [kept for kept in self._samples if newest.local - kept.local <= STABLE_NS // 2]
+        while newest.local - self._samples[0].local > STABLE_NS // 2:
+            del self._samples[0]
         self._estimate = estimate_clock(self._samples, self.assumptions, guess_ppb)
         self._refreshed_at = newest.local
         self._ahead = None if shown is None else self._slow_down(shown, now)

@@ -14,10 +14,20 @@ from typing import TypeAlias
 import msgspec
 
 from genus.can._protocol.clock_model import PPB, UNBOUNDED_PRECISION, ClockAssumptions, ClockSample, GlobalClock
-from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, Identifier, Priority, ProtocolEtag
+from genus.can._wire.frame import (
+    ETAG_MASK,
+    PRIORITY_SHIFT,
+    UNCONFIGURED_NODE,
+    Frame,
+    Identifier,
+    Priority,
+    ProtocolEtag,
+)
 from genus.errors import BusError
 
-SYNC_LENGTH, FOLLOW_UP_LENGTH = 2, 8
+SYNC, FOLLOW_UP = int(ProtocolEtag.SYNC), int(ProtocolEtag.FOLLOW_UP)
+_LENGTHS = {SYNC: 2, FOLLOW_UP: 8}
+_PRIORITY = int(Priority.SYSTEM)
 ERA_SHIFT = 56
 _LOW_MASK = (1 << ERA_SHIFT) - 1
 SILENT_SYNCS = 3
@@ -53,12 +63,11 @@ def era_of(time: int) -> int:
 
 def is_well_formed(frame: Frame) -> bool:
     """Whether a SYNC or FOLLOW_UP has the right length and priority, and a sender with a number."""
-    length = SYNC_LENGTH if frame.etag == ProtocolEtag.SYNC else FOLLOW_UP_LENGTH
-    genuine = frame.extended and frame.priority == Priority.SYSTEM and frame.node != UNCONFIGURED_NODE
-    return genuine and len(frame.data) == length
+    is_genuine = frame.extended and frame.id >> PRIORITY_SHIFT == _PRIORITY and frame.node != UNCONFIGURED_NODE
+    return is_genuine and len(frame.data) == _LENGTHS[frame.id & ETAG_MASK]
 
 
-class _ReceivedSync(msgspec.Struct, frozen=True):
+class _ReceivedSync(msgspec.Struct, frozen=True, gc=False):
     """A SYNC and the local reading at its end; None if it came twice, because FOLLOW_UP does not say which is meant."""
 
     sequence: int
@@ -162,6 +171,9 @@ class _Role(Enum):
     MASTER = "master"
 
 
+_FOLLOWER, _CLAIMANT, _MASTER = _Role  # enum members are slow to look up, and SYNC comes often
+
+
 class TimeService:
     """Global time at one node, from frames and readings of its local clock; no I/O.
 
@@ -195,7 +207,7 @@ class TimeService:
         self._timeout_ns = SILENCE * period_ns
         self._clock = GlobalClock(self.assumptions, int(HOLD_OVER * period_ns), HANDOVER * period_ns)
         self._send, self._notify, self._node = send, notify, node
-        self._role = _Role.FOLLOWER
+        self._role = _FOLLOWER
         self._number = 0
         self._master: int | None = None
         self._candidates: dict[int, MasterCandidate] = {}
@@ -212,7 +224,7 @@ class TimeService:
     @property
     def is_master(self) -> bool:
         """Whether this node is the master."""
-        return self._role is _Role.MASTER
+        return self._role is _MASTER
 
     @property
     def master(self) -> int | None:
@@ -244,7 +256,7 @@ class TimeService:
 
     def _find_timer(self) -> int | None:
         found = _earliest(self._election_at(), self._clock.unknown_until)
-        if self._role is not _Role.FOLLOWER:
+        if self._role is not _FOLLOWER:
             found = _earliest(found, self._next_at)
         return _earliest(found, self._clock.lapses_at) if self._notified_synchronised else found
 
@@ -256,12 +268,18 @@ class TimeService:
 
     def receive(self, frame: Frame, now: int) -> None:
         """A frame of another node has ended; frames other than SYNC and FOLLOW_UP are ignored."""
-        if frame.etag not in (ProtocolEtag.SYNC, ProtocolEtag.FOLLOW_UP):
+        etag, node = frame.id & ETAG_MASK, frame.node
+        if etag not in _LENGTHS:
             return
-        problem = self._drop_reason(frame, now)
+        problem = self._drop_reason(frame, node, now)
         if problem is None:
-            process = self._on_sync if frame.etag == ProtocolEtag.SYNC else self._on_follow_up
-            problem = process(frame, now)
+            candidate = self._candidates.get(node)
+            if candidate is None:
+                candidate = self._candidates[node] = MasterCandidate()
+            if etag == SYNC:
+                problem = self._on_sync(candidate, frame, now)
+            else:
+                problem = self._on_follow_up(node, candidate, frame, now)
         if problem is not None:
             self.dropped[problem] += 1
         self._notify_changes(now)
@@ -272,9 +290,9 @@ class TimeService:
             return
         self._waiting = None
         self._sent_at = now
-        if frame.etag == ProtocolEtag.SYNC and self._role is not _Role.FOLLOWER:
+        if frame.etag == SYNC and self._role is not _FOLLOWER:
             self._send_follow_up(frame, now)
-        elif frame.etag == ProtocolEtag.FOLLOW_UP and self._role is _Role.MASTER:
+        elif frame.etag == FOLLOW_UP and self._role is _MASTER:
             self._clock.refresh(self._stamp, now)
         self._notify_changes(now)
 
@@ -283,40 +301,38 @@ class TimeService:
         election_at = self._election_at()
         if election_at is not None and now >= election_at:
             self._become_claimant(now)
-        if self._role is not _Role.FOLLOWER and now >= self._next_at:
+        if self._role is not _FOLLOWER and now >= self._next_at:
             self._send_sync(now)
         self._notify_changes(now)
 
     # -- follower ----------------------------------------------------------------------------------------------------
 
-    def _drop_reason(self, frame: Frame, now: int) -> str | None:
+    def _drop_reason(self, frame: Frame, node: int, now: int) -> str | None:
         if not is_well_formed(frame):
             return "malformed"
-        if frame.node == self._node():
+        if node == self._node():
             return "own number"
-        return None if self._may_lead(frame.node, now) else "not the master"
+        return None if self._may_lead(node, now) else "not the master"
 
     def _may_lead(self, node: int, now: int) -> bool:
         """Whether a node may be the master: the present one stays while it sends SYNC; of two, the lower number."""
         if self._master is None or node <= self._master:
             return True
-        if self._role is _Role.MASTER:
+        if self._role is _MASTER:
             return False
         return now - self._candidates[self._master].last_sync_at > self._timeout_ns - self.period_ns // 2
 
-    def _on_sync(self, frame: Frame, now: int) -> str | None:
-        candidate = self._candidates.setdefault(frame.node, MasterCandidate())
+    def _on_sync(self, candidate: MasterCandidate, frame: Frame, now: int) -> str | None:
         problem = candidate.receive_sync(frame, now)
         if not candidate.silent:
             self._sync_at = now
-            if self._role is _Role.CLAIMANT:
-                self._role = _Role.FOLLOWER
+            if self._role is _CLAIMANT:
+                self._role = _FOLLOWER
         return problem
 
-    def _on_follow_up(self, frame: Frame, now: int) -> str | None:
-        candidate = self._candidates.setdefault(frame.node, MasterCandidate())
+    def _on_follow_up(self, node: int, candidate: MasterCandidate, frame: Frame, now: int) -> str | None:
         sample = candidate.pair(frame, now, self._timeout_ns)
-        return "unpaired" if sample is None else self._evaluate(frame.node, candidate, sample, now)
+        return "unpaired" if sample is None else self._evaluate(node, candidate, sample, now)
 
     def _evaluate(self, node: int, candidate: MasterCandidate, sample: ClockSample, now: int) -> str | None:
         """Use a sample that is consistent with the current time; another must be confirmed by further samples."""
@@ -342,7 +358,7 @@ class TimeService:
 
     def _follow(self, node: int, samples: list[ClockSample], now: int, *, anew: bool) -> None:
         self._clock.adopt(samples, now, anew=anew)
-        self._role = _Role.FOLLOWER
+        self._role = _FOLLOWER
         self._master = node
 
     def _check_other_times(self, now: int) -> None:
@@ -356,7 +372,7 @@ class TimeService:
     def _election_at(self) -> int | None:
         """When this node becomes the master without a SYNC: nodes that know the time first, others later."""
         number = self._node()
-        if self._role is not _Role.FOLLOWER or not self.masterable or not number or self._sync_at is None:
+        if self._role is not _FOLLOWER or not self.masterable or not number or self._sync_at is None:
             return None
         at = self._sync_at + self._timeout_ns + number * self.period_ns // STAGGER
         if self._clock.is_held(at):
@@ -364,7 +380,7 @@ class TimeService:
         return at + (self._timeout_ns // 2 if self._clock.started else self._timeout_ns)
 
     def _become_claimant(self, now: int) -> None:
-        self._role = _Role.CLAIMANT
+        self._role = _CLAIMANT
         self._number = self._node() or 0
         self._sent_at = self._next_at = now
 
@@ -380,9 +396,9 @@ class TimeService:
 
     def _send_follow_up(self, sync: Frame, now: int) -> None:
         """Send the time at which a SYNC ended; not if the era changed meanwhile: the next SYNC has the new one."""
-        if self._role is _Role.CLAIMANT:
+        if self._role is _CLAIMANT:
             self._clock.lead(now)
-            self._role = _Role.MASTER
+            self._role = _MASTER
             self._master = self._number
         time = self._clock.estimate(now)
         if sync.data[1] == era_of(time):
@@ -394,9 +410,9 @@ class TimeService:
         self._send(frame)
 
     def _become_follower(self, now: int) -> None:
-        if self._role is _Role.MASTER:
+        if self._role is _MASTER:
             self._master = None
-        self._role = _Role.FOLLOWER
+        self._role = _FOLLOWER
         self._sync_at = now
 
     # -- notices -----------------------------------------------------------------------------------------------------
@@ -406,7 +422,7 @@ class TimeService:
         self._clock.expire(now)
         precision = self._clock.precision(now)
         synchronised = precision < UNBOUNDED_PRECISION
-        if self._role is not _Role.MASTER and not self._clock.is_held(now):
+        if self._role is not _MASTER and not self._clock.is_held(now):
             self._master = None
         if self._master != self._notified_master:
             self._notified_master = self._master

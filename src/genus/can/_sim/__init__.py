@@ -1,1 +1,1 @@
-"""The bus in virtual time: controllers, clocks, faults from a seed, a trace to replay and to draw."""
+"""The bus in virtual time: controllers, clocks, faults from a seed, a trace to save and to draw."""

@@ -84,14 +84,12 @@ class FrameOutcome(StrEnum):
 
 
 class TransmissionResult(msgspec.Struct, frozen=True):
-    """The combined effect of all hooks on one transmission. A hook that replays a trace returns it directly."""
+    """The combined effect of all hooks on one transmission."""
 
     outcome: FrameOutcome
     bit: int = 0
     echo: int = 6
     missed_by: frozenset[int] = frozenset()
-    duration_ns: int | None = None
-    """How long the bus is busy, if that does not follow from the other fields."""
 
     @property
     def is_delivered(self) -> bool:
@@ -99,7 +97,7 @@ class TransmissionResult(msgspec.Struct, frozen=True):
         return self.outcome.is_good or self.outcome is FrameOutcome.DUPLICATE
 
 
-FaultEffect: TypeAlias = Corrupt | Duplicate | MissedBy | Late | TransmissionResult
+FaultEffect: TypeAlias = Corrupt | Duplicate | MissedBy | Late
 FaultHook: TypeAlias = Callable[[Transmission], FaultEffect | None]
 
 
@@ -121,9 +119,6 @@ def combine_effects(hooks: list[FaultHook], transmission: Transmission) -> Trans
 
 
 def _combine(effects: list[FaultEffect]) -> TransmissionResult:
-    for effect in effects:
-        if isinstance(effect, TransmissionResult):
-            return effect
     errors = [effect for effect in effects if isinstance(effect, Corrupt)]
     if errors:
         first = min(errors, key=lambda error: error.bit)
@@ -160,8 +155,6 @@ class FrameDurations:
 
         The longest error includes the suspension of its sender; if the sender is `suspended` the bus is free then.
         """
-        if result.duration_ns is not None:
-            return result.duration_ns
         if result.outcome.is_good:
             return frame_ns
         if not self.exact:

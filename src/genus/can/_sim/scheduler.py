@@ -186,6 +186,11 @@ class SimClock:
             if self._readings[-1] >= reading:
                 break
             self._add_segment(last)
+        start, end, shown, rate = self._segment
+        if reading > shown:  # mostly within the segment that was used last
+            found = start + -((shown - reading) * BILLION // (BILLION + rate))
+            if found < end:
+                return found
         index = max(0, bisect_left(self._readings, reading) - 1)
         wanted = reading - self._readings[index]
         found = self._starts[index] + -(-wanted * BILLION // (BILLION + self._rates[index]))

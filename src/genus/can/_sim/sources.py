@@ -1,19 +1,17 @@
-"""Simple stations without the middleware: sources of prebuilt frames, sinks that count, and the replay of a trace.
+"""Simple stations without the middleware: sources of prebuilt frames, and sinks that count.
 
 A source has a queue in front of one mailbox. The times between its releases are an endless iterator, made by
 `periodic`, `sporadic`, `poisson` or `late_by`.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, cycle, repeat
 from random import Random
 
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller, ControllerListener, Filters
-from genus.can._sim.fault_hooks import Transmission, TransmissionResult
 from genus.can._sim.scheduler import NEVER
-from genus.can._sim.trace import Passage, Trace
 from genus.can._wire.frame import Frame
 from genus.errors import BusError
 
@@ -137,91 +135,3 @@ class FrameSink(ControllerListener):
     def receive(self, frame: Frame, now: int) -> None:
         """Count the frame."""
         self.received += 1
-
-
-def replay(trace: Trace, bus: SimBus, *, without: Collection[int] = (), segment: int = 0) -> "Replay":
-    """Replay a trace on a bus from now on: the same frames at the same times with the same outcomes.
-
-    A `ReplayStation` stands in for each station that sent. `without` leaves out the frames of some stations. Other
-    stations may be on the bus, as in a rest bus simulation: they receive the replayed frames and compete with them, and
-    a replayed frame that finds the bus busy is sent next.
-
-    >>> bus, again = SimBus(trace=Trace()), SimBus(trace=Trace())
-    >>> bus.attach(Controller(1)).load(0, Frame(0x0021_6010, b"hello"))
-    >>> bus.run(1_000_000)
-    >>> _ = replay(bus.trace, again)
-    >>> again.run(1_000_000)
-    >>> again.trace.to_bytes() == bus.trace.to_bytes()
-    True
-    """
-    excluded = set(without)
-    chosen = [each for each in trace if each.segment == segment and excluded.isdisjoint(each.senders)]
-    return Replay(sorted(chosen, key=lambda passage: passage.start_ns), bus)
-
-
-class Replay:
-    """State: the passages that are still to be replayed, and the stations that send them."""
-
-    def __init__(self, passages: list[Passage], bus: SimBus) -> None:
-        self._bus = bus
-        self._passages: Iterator[Passage] = iter(passages)
-        self._began = bus.now
-        self._stations: dict[int, ReplayStation] = {}
-        self.played = 0
-        """How many passages were released."""
-        bus.add_fault_hook(self._recorded_result)
-        self._schedule()
-
-    def _schedule(self) -> None:
-        passage = next(self._passages, None)
-        if passage is not None:
-            self._bus.at(self._began + passage.start_ns, lambda: self._play(passage))
-
-    def _play(self, passage: Passage) -> None:
-        self.played += 1
-        for number in passage.senders:
-            if number not in self._stations:
-                self._stations[number] = ReplayStation(self._bus, number)
-            self._stations[number].send(passage)
-        self._schedule()
-
-    def _recorded_result(self, transmission: Transmission) -> TransmissionResult | None:
-        """The result that the trace has for this transmission."""
-        station = self._stations.get(transmission.sender)
-        passage = station.passage if station is not None else None
-        if passage is None or passage.frame != transmission.frame:
-            return None
-        duration_ns = passage.end_ns - passage.start_ns
-        return TransmissionResult(passage.outcome, missed_by=frozenset(passage.missed_by), duration_ns=duration_ns)
-
-
-class ReplayStation(ControllerListener):
-    """State: sends the recorded frames of one station, each once whatever its outcome, and counts no errors."""
-
-    def __init__(self, bus: SimBus, number: int) -> None:
-        self._controller = bus.attach(Controller(number, self, mailboxes=1, filters=()))
-        self._queue: deque[Passage] = deque()
-
-    @property
-    def passage(self) -> Passage | None:
-        """The passage that is being sent."""
-        return self._queue[0] if self._queue else None
-
-    def send(self, passage: Passage) -> None:
-        """Send a passage after those in the queue."""
-        self._queue.append(passage)
-        if len(self._queue) == 1:
-            self._load()
-
-    def sent(self, frame: Frame, now: int) -> None:
-        """Load the next frame."""
-        self._queue.popleft()
-        self._load()
-
-    def failed(self, frame: Frame, now: int) -> None:
-        """Load the next frame: if this one was sent again, the trace has another passage for that."""
-        self.sent(frame, now)
-
-    def _load(self) -> None:
-        self._controller.tec = self._controller.rec = 0
-        self._controller.load(0, self._queue[0].frame if self._queue else None)

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sized
 from typing import NamedTuple, TypeAlias
 
+import msgspec
+
 from genus.can._node.troubles import EventMissing, EventsLost, Trouble
 from genus.can._plan import Plan
 from genus.can._sim.fault_hooks import FrameOutcome
@@ -19,7 +21,8 @@ from genus.model import Event, name_of
 CHANNEL_MASK = NODE_MASK | ETAG_MASK
 """The part of an identifier that names a channel."""
 REASSEMBLY_NS = 2_000_000_000
-NO_KEY: Key = (0, b"")
+NO_KEY: Key = b""
+_SENT = FrameOutcome.SENT
 
 Matches: TypeAlias = dict[str, list[ListenedSubscription]]
 """The subscriptions that match an event, by the name of their station."""
@@ -56,6 +59,16 @@ class ObservedChannel(NamedTuple):
     receivers: Receivers
 
 
+class Band(msgspec.Struct):
+    """State: the counts of a traffic class."""
+
+    frames: int = 0
+    errors: int = 0
+    busy_ns: int = 0
+    missed: int = 0
+    """How many receivers missed a frame."""
+
+
 class BusObserver(Trace):
     """State: a trace that counts, finds the events in frames, and keeps the frames only if asked to."""
 
@@ -78,17 +91,15 @@ class BusObserver(Trace):
         self._reassembler = Reassembler(REASSEMBLY_NS)
         self.begin_ns = 0
         """Frames that start before are not counted."""
-        self.frames: Counter[TrafficClass] = Counter()
-        self.errors: Counter[TrafficClass] = Counter()
-        self.busy_ns: Counter[TrafficClass] = Counter()
-        self.missed: Counter[TrafficClass] = Counter()
-        """How many receivers missed a frame."""
+        self.bands: dict[TrafficClass, Band]
+        """The counts of frames since then."""
+        self.restart_counting(0)
 
     def restart_counting(self, now: int) -> None:
         """Count frames that start from now on."""
         self.begin_ns = now
-        for counter in (self.frames, self.errors, self.busy_ns, self.missed):
-            counter.clear()
+        self.bands = {kind: Band() for kind in TrafficClass}
+        self._band_by_priority = [self.bands[kind] for kind in CLASS_BY_PRIORITY]
 
     def channels_changed(self) -> None:
         """Look up the channels of identifiers again."""
@@ -118,7 +129,7 @@ class BusObserver(Trace):
         if self._most != 0:
             make_room(self.passages, self._most)
             super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
-        if outcome is FrameOutcome.SENT:
+        if outcome is _SENT:
             self.heard[senders[0]] = end_ns
             if (channel := self.channel_of(frame.id)) is not None:
                 payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
@@ -129,11 +140,13 @@ class BusObserver(Trace):
                     tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
         if start_ns >= self.begin_ns:
             identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
-            kind = CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
-            (self.frames if outcome is FrameOutcome.SENT else self.errors)[kind] += 1
-            self.busy_ns[kind] += end_ns - start_ns
-            if missed_by:
-                self.missed[kind] += len(missed_by)
+            band = self._band_by_priority[identifier >> PRIORITY_SHIFT & 0xFF]
+            if outcome is _SENT:
+                band.frames += 1
+            else:
+                band.errors += 1
+            band.busy_ns += end_ns - start_ns
+            band.missed += len(missed_by)
 
 
 Test: TypeAlias = Callable[[Event], bool] | None

@@ -25,15 +25,15 @@ RECENT = 64
 SEQUENCE_MASK = 0x1F
 """The bits of the first byte of a payload that are not the sequence number."""
 
-Key: TypeAlias = tuple[int, bytes]
-"""Event tag and payload of an event."""
+Key: TypeAlias = bytes
+"""Event tag and payload of an event, as bytes, which are hashed once."""
 ReceiversOf: TypeAlias = Callable[[Event], Iterable[str]]
 """The nodes with a subscription that matches an event."""
 
 
 def key_of(etag: int, payload: bytes) -> Key:
     """What an event is recognised by: without sequence number, and without the zeros that fill up a CAN FD frame."""
-    return etag, bytes((payload[0] & SEQUENCE_MASK,)) + payload[1:].rstrip(b"\0")
+    return (etag << 8 | payload[0] & SEQUENCE_MASK).to_bytes(3, "big") + payload[1:].rstrip(b"\0")
 
 
 class Window(msgspec.Struct):
@@ -63,25 +63,22 @@ class EventRecord(NamedTuple):
         return self.given_up_ns if self.sent_ns is None else self.sent_ns
 
 
-class _Flight:
+class _Flight(msgspec.Struct, eq=False, gc=False):
     """State: one event."""
 
-    __slots__ = ("delivered", "due_ns", "event", "is_missed", "key", "node", "published_ns", "receivers", "sent_ns")
-
-    def __init__(self, event: Event, key: Key, node: str, published_ns: int, due_ns: int) -> None:
-        self.event = event
-        self.key = key
-        self.node = node
-        """The node that published it."""
-        self.published_ns = published_ns
-        self.sent_ns: int | None = None
-        self.due_ns = due_ns
-        """The deadline of a hard event, in the bus's time."""
-        self.is_missed = False
-        """Whether its publisher was told that it missed its deadline."""
-        self.receivers: tuple[str, ...] = ()
-        """The nodes with a subscription that matches it, once it is sent."""
-        self.delivered: set[str] = set()
+    event: Event
+    key: Key
+    node: str
+    """The node that published it."""
+    published_ns: int
+    due_ns: int
+    """The deadline of a hard event, in the bus's time."""
+    sent_ns: int | None = None
+    is_missed: bool = False
+    """Whether its publisher was told that it missed its deadline."""
+    receivers: tuple[str, ...] = ()
+    """The nodes with a subscription that matches it, once it is sent."""
+    delivered: tuple[str, ...] = ()
 
 
 class ChannelTracker:
@@ -114,8 +111,8 @@ class ChannelTracker:
         """How many records are kept; None: all of them."""
         self._last_sent_ns: int | None = None
         self._deadline_ns = nanoseconds(qos.deadline) if isinstance(qos, Soft) else None
-        self._under_way: dict[Key, deque[_Flight]] = {}
-        self._finished: dict[Key, deque[tuple[_Flight, int]]] = {}
+        self._under_way: dict[Key, list[_Flight]] = {}
+        self._finished: dict[Key, list[tuple[_Flight, int]]] = {}
         self._order: deque[Key] = deque()
         self._recent: deque[_Flight] = deque(maxlen=RECENT)
         """The last events that were sent."""
@@ -158,7 +155,7 @@ class ChannelTracker:
         flight = _Flight(event, key, node, now, due_ns)
         if self.slot is not None:
             self._newest[node] = flight
-        self._under_way.setdefault(key, deque()).append(flight)
+        self._under_way.setdefault(key, []).append(flight)
 
     def publisher_informed(self, trouble: Trouble, now: int) -> None:
         """A publisher got a trouble; all publishers of a node get those of its events."""
@@ -192,14 +189,14 @@ class ChannelTracker:
         flights.remove(flight)
         if not flights:
             del self._under_way[flight.key]
-        self._finished.setdefault(flight.key, deque()).append((flight, now))
+        self._finished.setdefault(flight.key, []).append((flight, now))
         self._order.append(flight.key)
         if self._most != 0 and not self.is_hard:
             make_room(self.records, self._most)
             self.records.append(self._record_of(flight, now))
         if len(self._order) > REMEMBERED:
             oldest = self._order.popleft()
-            self._finished[oldest].popleft()
+            del self._finished[oldest][0]
             if not self._finished[oldest]:
                 del self._finished[oldest]
         return True
@@ -226,7 +223,8 @@ class ChannelTracker:
         self.sent += 1
         flight.receivers = tuple(receivers_of(flight.event))
         self._recent.append(flight)  # before it is counted, so that another thread never takes it for lost
-        self.wanted.update(flight.receivers)
+        for name in flight.receivers:
+            self.wanted[name] += 1
         self._settle(flight, end_ns)
 
     def _responded(self, response_ns: int) -> None:
@@ -266,7 +264,7 @@ class ChannelTracker:
             flight = min(flights, key=lambda each: abs(each.due_ns - bus_now))
             self._check_instant(bus_now - flight.due_ns)
         self.delivered[subscriber] += 1
-        flight.delivered.add(subscriber)
+        flight.delivered += (subscriber,)
         return True
 
     def _check_instant(self, lateness: int) -> None:

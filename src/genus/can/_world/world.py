@@ -345,7 +345,7 @@ class World:
     @property
     def busy_ns(self) -> int:
         """How long the bus was busy since `start_measuring`, or since power-on."""
-        return sum(list(self.observation.bus.busy_ns.values()))
+        return sum(band.busy_ns for band in self.observation.bus.bands.values())
 
     def outcome(self) -> Outcome:
         """What became of the events of every channel, beside what the plan promised; and the load of the bus."""
@@ -455,8 +455,9 @@ class World:
 
     def _class_load(self, kind: TrafficClass, measured_ns: int) -> BandResult:
         observer = self.observation.bus
-        load = observer.busy_ns[kind] / measured_ns if measured_ns else 0.0
-        return BandResult(observer.frames[kind], observer.errors[kind], load, observer.missed[kind])
+        band = observer.bands[kind]
+        load = band.busy_ns / measured_ns if measured_ns else 0.0
+        return BandResult(band.frames, band.errors, load, band.missed)
 
     def _ordered_trackers(self) -> list[ChannelTracker]:
         """The channels on which programs published: those of the plan in its order, then the others."""
