@@ -22,7 +22,6 @@ The bound is safe, not tight. It assumes that of a node's events the one with th
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import merge
 from itertools import pairwise
 
 import msgspec
@@ -87,14 +86,17 @@ class SoftAnalysis:
         if self._busy is None:
             return None
         message, worst = self.messages[index], 0
+        floors: dict[int, int] = {}
         rivals = [rival for rival in self._rivals if rival.owner != index]
         for (begin, chain), (end, _) in pairwise([*self._chains(index), (self._busy + 1, 0)]):
-            for queued, later in pairwise(self._instants(message, rivals, chain, begin, end)):
-                if self._busy - queued <= worst:
-                    break  # nothing later can be worse
-                worst = max(worst, self._wait(message, rivals, chain, queued, later - 1))
+            queued, stride = begin, message.period
+            while queued < end and self._busy - queued > worst:  # nothing later can be worse
+                later = self._next_instant(message, rivals, chain, queued, end)
+                demand = self._demand(message, rivals, chain, queued, later - 1)
+                worst = max(worst, demand.longest_wait(floors))
                 if limit is not None and worst + message.last > limit:
                     return worst + message.last
+                queued, stride = self._skip(message, rivals, chain, later, end, worst, stride)
         return worst + message.last
 
     def _rivals_of(self, owner: int) -> Iterator[Rival]:
@@ -147,53 +149,60 @@ class SoftAnalysis:
                 return instant
         return None
 
-    def _instants(self, message: Message, rivals: Sequence[Rival], chain: int, begin: int, end: int) -> Iterator[int]:
-        """The instants from `begin` to `end`, both included, at which the interference increases, in order."""
-        series = [range(begin + -(begin + message.jitter) % message.period, end, message.period)]
-        for rival in rivals:
-            for reach in {1, chain + 1}:
-                shift = message.latest + reach * self.conditions.tolerance - rival.urgency + rival.jitter
-                series.append(range(begin + -(begin + shift) % rival.period, end, rival.period))
-        last = begin
-        yield begin
-        for instant in merge(*series, (end,)):
-            if instant > last:
-                yield instant
-                last = instant
+    def _next_instant(self, message: Message, rivals: Sequence[Rival], chain: int, after: int, end: int) -> int:
+        """The next instant at which the interference increases, at most `end`."""
+        found = after + message.period - (after + message.jitter) % message.period
+        for reach in {1, chain + 1}:
+            shift = after + message.latest + reach * self.conditions.tolerance
+            for rival in rivals:
+                step = after + rival.period - (shift - rival.urgency + rival.jitter) % rival.period
+                if step < found:
+                    found = step
+        return min(found, end)
 
-    def _wait(self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int) -> int:
-        """The longest time until the last frame starts of an event that is queued at an instant from `first` to `last`.
+    def _skip(
+        self, message: Message, rivals: Sequence[Rival], chain: int, begin: int, end: int, worst: int, stride: int
+    ) -> tuple[int, int]:
+        """An instant up to which no event that is queued from `begin` on waits for longer than `worst`, and a stride.
 
-        Between these, other frames count as often; only the time increases that a chain can take before the event is
-        queued. So the worst instant is the one at which that time is just enough.
+        Demand increases with the instant. So all of a stride is skipped if the demand at its end is met so early that
+        even an event of its beginning waits for no longer.
         """
+        while begin < end:
+            until = min(begin + stride, end)
+            demand = self._demand(message, rivals, chain, until - 1, until - 1, is_longest_passing=True)
+            if demand.within(begin + worst)[0] > begin + worst:
+                return begin, max(stride // 2, 1)
+            begin, stride = until, 2 * stride
+        return begin, stride
+
+    def _demand(
+        self,
+        message: Message,
+        rivals: Sequence[Rival],
+        chain: int,
+        first: int,
+        last: int,
+        is_longest_passing: bool = False,
+    ) -> "_Demand":
+        """What is sent before the last frame of an event that is queued at an instant from `first` to `last`."""
         conditions = self.conditions
         due = first + message.latest + conditions.tolerance
         further = due + chain * conditions.tolerance
         own = ((first + message.jitter) // message.period + 1) * message.length - message.last
-        known = own + conditions.blocking + self._passing(rivals, further)
-        counts = [
-            (rival.jitter, rival.period, rival.length, near, rival.most(further - rival.urgency))
-            for rival in rivals
-            if (near := rival.most(due - rival.urgency)) or rival.urgency <= further
-        ]
-        hard, errors, longest = conditions.hard, conditions.errors, self._longest
-        head_start = conditions.blocking + longest
-        waits = known
-        while True:
-            work = chained = 0
-            for jitter, period, length, near, most in counts:
-                events = (waits + jitter) // period + 1
-                if events > near:
-                    work += length * near
-                    chained += length * ((events if events < most else most) - near)
-                else:
-                    work += length * events
-            longer = known + work + hard.within(waits) + errors.within(waits + message.last, longest)
-            longer += min(chained, last + head_start)
-            if longer == waits:
-                return waits - min(max(first, chained - head_start), last)
-            waits = longer
+        passing = self._longest if is_longest_passing else self._passing(rivals, further)
+        counts = []
+        for rival in rivals:
+            if rival.urgency <= further:
+                spare, jitter, period = due - rival.urgency, rival.jitter, rival.period
+                near = (spare + jitter) // period + 1 if spare >= 0 else 0
+                most = (further - rival.urgency + jitter) // period + 1
+                counts.append((jitter, period, rival.length, near, most))
+        head_start = conditions.blocking + self._longest
+        return _Demand(
+            conditions, self._longest, message.last, first, last, passing, own + conditions.blocking + passing,
+            head_start, counts,
+        )
 
     def _passing(self, rivals: Sequence[Rival], due: int) -> int:
         """The longest frame that can pass one that was queued while another was on the wire, though it is due later."""
@@ -208,3 +217,48 @@ class SoftAnalysis:
             if may_pass and rival.length > longest:
                 longest = rival.length
         return longest
+
+
+class _Demand(msgspec.Struct):
+    """The bus time of what is sent before the last frame of an event that is queued from `first` to `last`.
+
+    Between these, other frames count as often; only the time increases that a chain can take before the event is
+    queued. So the worst instant is the one at which that time is just enough.
+    """
+
+    conditions: BusConditions
+    longest: int
+    length: int
+    first: int
+    last: int
+    passing: int
+    known: int
+    head_start: int
+    counts: Sequence[tuple[int, int, int, int, int]]
+    """Of each rival its jitter, period and length, how many are urgent enough, and how many in a chain."""
+
+    def within(self, window: int) -> tuple[int, int]:
+        """The bus time if the last frame starts after a window, and what a chain would take of it."""
+        work, chained = self.known, 0
+        for jitter, period, length, near, most in self.counts:
+            events = (window + jitter) // period + 1
+            if events > near:
+                work += length * near
+                chained += length * ((events if events < most else most) - near)
+            else:
+                work += length * events
+        work += self.conditions.hard.within(window) + self.conditions.errors.within(window + self.length, self.longest)
+        return work + min(chained, self.last + self.head_start), chained
+
+    def longest_wait(self, floors: dict[int, int]) -> int:
+        """The longest time until the last frame starts.
+
+        `floors` are the windows of earlier instants by their passing frame: with no longer one, they were no longer.
+        """
+        window = max((floor for passing, floor in floors.items() if passing <= self.passing), default=self.known)
+        while True:
+            longer, chained = self.within(window)
+            if longer == window:
+                floors[self.passing] = window
+                return window - min(max(self.first, chained - self.head_start), self.last)
+            window = longer
