@@ -86,17 +86,22 @@ class SoftAnalysis:
         if self._busy is None:
             return None
         message, worst = self.messages[index], 0
-        floors: dict[int, int] = {}
+        stride, floors = message.period, dict[int, int]()
         rivals = [rival for rival in self._rivals if rival.owner != index]
         for (begin, chain), (end, _) in pairwise([*self._chains(index), (self._busy + 1, 0)]):
-            queued, stride = begin, message.period
-            while queued < end and self._busy - queued > worst:  # nothing later can be worse
+            queued = begin
+            while queued < min(end, self._busy - worst):  # nothing later can be worse
                 later = self._next_instant(message, rivals, chain, queued, end)
                 demand = self._demand(message, rivals, chain, queued, later - 1)
                 worst = max(worst, demand.longest_wait(floors))
                 if limit is not None and worst + message.last > limit:
                     return worst + message.last
-                queued, stride = self._skip(message, rivals, chain, later, end, worst, stride)
+                queued, stride = later, max(stride // 2, later - queued)
+                while queued < (until := min(queued + stride, end, self._busy - worst)):
+                    demand = self._demand(message, rivals, chain, until - 1, until - 1, self._longest)
+                    if not demand.is_met(queued + worst):
+                        break
+                    queued, stride = until, 2 * stride
         return worst + message.last
 
     def _rivals_of(self, owner: int) -> Iterator[Rival]:
@@ -127,10 +132,14 @@ class SoftAnalysis:
         """Pairs of an instant and the longest chain of events from that instant on, both ascending."""
         assert self._busy is not None
         others = [message for place, message in enumerate(self.messages) if place != index]
-        known, length, latest = 0, 0, self.messages[index].latest
+        known, length, latest, horizon = 0, 0, self.messages[index].latest, LEVELS * self.conditions.level
+        offers = sorted(
+            (min(each.deadline - each.length, horizon) - latest, each.length - each.last + each.jitter, each.period)
+            for each in others
+        )
         everything = self._busy + max(message.deadline for message in self.messages)
-        while others and (reach := (length + 1) * self.conditions.tolerance) <= everything:
-            needed = self._first_with(length + 1, reach, latest, others)
+        while (reach := (length + 1) * self.conditions.tolerance) <= everything:
+            needed = _first_with(length + 1, reach, offers)
             if needed is None or max(needed, known) > self._busy:
                 break
             if needed > known:
@@ -138,16 +147,6 @@ class SoftAnalysis:
                 known = needed
             length += 1
         yield known, length
-
-    def _first_with(self, count: int, reach: int, latest: int, others: Sequence[Message]) -> int | None:
-        """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
-        horizon = LEVELS * self.conditions.level
-        offers = [(min(each.deadline - each.length, horizon) - latest - reach, each) for each in others]
-        for instant, message in sorted(offers, key=lambda offer: offer[0]):
-            count -= (reach + message.length - message.last + message.jitter) // message.period + 1
-            if count <= 0:
-                return instant
-        return None
 
     def _next_instant(self, message: Message, rivals: Sequence[Rival], chain: int, after: int, end: int) -> int:
         """The next instant at which the interference increases, at most `end`."""
@@ -160,37 +159,15 @@ class SoftAnalysis:
                     found = step
         return min(found, end)
 
-    def _skip(
-        self, message: Message, rivals: Sequence[Rival], chain: int, begin: int, end: int, worst: int, stride: int
-    ) -> tuple[int, int]:
-        """An instant up to which no event that is queued from `begin` on waits for longer than `worst`, and a stride.
-
-        Demand increases with the instant. So all of a stride is skipped if the demand at its end is met so early that
-        even an event of its beginning waits for no longer.
-        """
-        while begin < end:
-            until = min(begin + stride, end)
-            demand = self._demand(message, rivals, chain, until - 1, until - 1, is_longest_passing=True)
-            if demand.within(begin + worst)[0] > begin + worst:
-                return begin, max(stride // 2, 1)
-            begin, stride = until, 2 * stride
-        return begin, stride
-
     def _demand(
-        self,
-        message: Message,
-        rivals: Sequence[Rival],
-        chain: int,
-        first: int,
-        last: int,
-        is_longest_passing: bool = False,
+        self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int, passing: int | None = None
     ) -> "_Demand":
         """What is sent before the last frame of an event that is queued at an instant from `first` to `last`."""
         conditions = self.conditions
         due = first + message.latest + conditions.tolerance
         further = due + chain * conditions.tolerance
         own = ((first + message.jitter) // message.period + 1) * message.length - message.last
-        passing = self._longest if is_longest_passing else self._passing(rivals, further)
+        passing = self._passing(rivals, further) if passing is None else passing
         counts = []
         for rival in rivals:
             if rival.urgency <= further:
@@ -217,6 +194,15 @@ class SoftAnalysis:
             if may_pass and rival.length > longest:
                 longest = rival.length
         return longest
+
+
+def _first_with(count: int, reach: int, offers: Sequence[tuple[int, int, int]]) -> int | None:
+    """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
+    for urgency, jitter, period in offers:
+        count -= (reach + jitter) // period + 1
+        if count <= 0:
+            return urgency - reach
+    return None
 
 
 class _Demand(msgspec.Struct):
@@ -249,6 +235,10 @@ class _Demand(msgspec.Struct):
                 work += length * events
         work += self.conditions.hard.within(window) + self.conditions.errors.within(window + self.length, self.longest)
         return work + min(chained, self.last + self.head_start), chained
+
+    def is_met(self, window: int) -> bool:
+        """Whether the last frame starts no later than after a window."""
+        return self.within(window)[0] <= window
 
     def longest_wait(self, floors: dict[int, int]) -> int:
         """The longest time until the last frame starts.
