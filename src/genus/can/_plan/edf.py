@@ -125,7 +125,7 @@ class SoftAnalysis:
             if longer == busy:
                 return busy
             busy = longer
-            if busy > LONGEST_BUSY_NS // 10:  # every instant of it is examined, which takes too long
+            if busy > LONGEST_BUSY_NS:
                 return None
 
     def _chains(self, index: int) -> Iterator[tuple[int, int]]:
@@ -177,8 +177,15 @@ class SoftAnalysis:
                 counts.append((jitter, period, rival.length, near, most))
         head_start = conditions.blocking + self._longest
         return _Demand(
-            conditions, self._longest, message.last, first, last, passing, own + conditions.blocking + passing,
-            head_start, counts,
+            conditions,
+            self._longest,
+            message.last,
+            first,
+            last,
+            passing,
+            own + conditions.blocking + passing,
+            head_start,
+            counts,
         )
 
     def _passing(self, rivals: Sequence[Rival], due: int) -> int:
