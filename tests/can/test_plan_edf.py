@@ -189,3 +189,26 @@ def test_a_search_takes_a_few_steps_for_each_frame_of_the_busy_period(seed: int,
         hard.steps = 0
         assert analysis.response_time(index) is not None
         assert hard.steps <= 20 + 4 * frames
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_instant_is_left_out(seed: int) -> None:
+    """The search examines few instants, and none of the others is worse."""
+    rng = random.Random(seed)
+    messages = []
+    for place in range(rng.randint(2, 5)):
+        period = rng.randint(30, 90)
+        frames = (rng.randint(3, 8),)
+        messages.append(Message(str(place), 0, frames, period, rng.randrange(period), rng.randint(15, 99)))
+    conditions = BusConditions(8, 9, 8, HardInterference([(0, 10)], 100), ErrorInterference(None, 1))
+    analysis = SoftAnalysis(messages, conditions)
+    assert analysis._busy is not None
+    for index, analysed in enumerate(messages):
+        rivals = [rival for rival in analysis._rivals if rival.owner != index]
+        chains = list(analysis._chains(index))
+        response = analysis.response_time(index)
+        assert response is not None
+        for queued in range(min(analysis._busy, 500)):
+            chain = max(length for begin, length in chains if begin <= queued)
+            wait = analysis._demand(analysed, rivals, chain, queued, queued).longest_wait({})
+            assert wait + analysed.last <= response

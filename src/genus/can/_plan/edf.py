@@ -18,6 +18,10 @@ queued within a busy window is examined, with these additions.
   as if it had to start 249 levels after it was queued; t_k is an instant at which no soft frame waits, if it is so
   early.
 
+What is sent before X increases with a and with k. So the search for one instant begins with the window of an earlier
+one; and with a worst wait w known, the instants from a to b are skipped if what is sent before an event of b ends by
+a + w. It takes a few steps for each frame of the busy period, however close to full load.
+
 The bound is safe, not tight. It assumes that of a node's events the one with the earliest latest start competes.
 """
 
@@ -154,7 +158,8 @@ class SoftAnalysis:
         for reach in {1, chain + 1}:
             shift = after + message.latest + reach * self.conditions.tolerance
             for rival in rivals:
-                step = after + rival.period - (shift - rival.urgency + rival.jitter) % rival.period
+                spare = shift - rival.urgency
+                step = after + (rival.period - (spare + rival.jitter) % rival.period if spare >= 0 else -spare)
                 if step < found:
                     found = step
         return min(found, end)
@@ -167,7 +172,7 @@ class SoftAnalysis:
         due = first + message.latest + conditions.tolerance
         further = due + chain * conditions.tolerance
         own = ((first + message.jitter) // message.period + 1) * message.length - message.last
-        passing = self._passing(rivals, further) if passing is None else passing
+        passing = self._passing(rivals, further, last - first) if passing is None else passing
         counts = []
         for rival in rivals:
             if rival.urgency <= further:
@@ -188,16 +193,19 @@ class SoftAnalysis:
             counts,
         )
 
-    def _passing(self, rivals: Sequence[Rival], due: int) -> int:
-        """The longest frame that can pass one that was queued while another was on the wire, though it is due later."""
+    def _passing(self, rivals: Sequence[Rival], due: int, more: int) -> int:
+        """The longest frame that can pass one that was queued while another was on the wire, though it is due later.
+
+        It is the longest for all instants from `due` on until `more` later.
+        """
         assert self._busy is not None
         span, longest = self.conditions.blocking, 0
         for rival in rivals:
             spare = rival.urgency - due
             if spare > 0:  # it has waited since before the window, no longer than the bus can be busy
-                may_pass = spare <= span + self._busy
+                may_pass = spare - more <= span + self._busy
             else:
-                may_pass = spare >= -span and rival.most(span - spare) > rival.most(-spare)
+                may_pass = spare >= -span and rival.most(span - spare + more) > rival.most(-spare)
             if may_pass and rival.length > longest:
                 longest = rival.length
         return longest
