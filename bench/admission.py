@@ -17,6 +17,7 @@ from statistics import median
 
 import msgspec
 
+from bench.page import write_block
 from genus.can._plan import System, plan
 from genus.can._plan.advice import candidate_placements
 from genus.can._plan.calendar import Calendar, Slot
@@ -27,7 +28,7 @@ from genus.testing._systems import random_system
 from tests.can.worst_case import find_worst_case
 
 PAGE = Path(__file__).parents[1] / "docs" / "can-planning.md"
-BEGIN, END = "<!-- admission -->\n", "<!-- end of admission -->\n"
+COMMAND = "python -m bench.admission --write"
 
 SYSTEMS = 102
 LOADS = (0.7, 0.95)
@@ -171,12 +172,11 @@ def table(count: int = SYSTEMS) -> str:
         admitted = sum(found.admitted[name] for found in measured)
         share = median(share for found in measured for share in found.shares[name])
         lines.append(f"| {name} | {admitted} | {share:.0%} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
     found = table()
-    print(found, end="")
+    print(found)
     if "--write" in sys.argv[1:]:
-        before, rest = PAGE.read_text("utf-8").split(BEGIN)
-        PAGE.write_text(before + BEGIN + found + END + rest.split(END)[1], "utf-8")
+        PAGE.write_text(write_block(PAGE.read_text("utf-8"), COMMAND, found), "utf-8")

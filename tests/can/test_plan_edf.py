@@ -153,3 +153,62 @@ def test_a_search_that_may_stop_early_says_the_same_about_the_deadline(enough: i
     assert full is not None
     assert early is not None
     assert (full <= enough) == (early <= enough)
+
+
+class CountedInterference(HardInterference):
+    """Hard slots that count how often an analysis asks for them: once for each step of its search."""
+
+    steps = 0
+
+    def within(self, window_ns: int) -> int:
+        self.steps += 1
+        return super().within(window_ns)
+
+
+def nearly_full(rng: random.Random, spare: float, hard: HardInterference) -> SoftAnalysis:
+    """Soft messages that leave only a small share of the bus, besides slots that take a fifth of it."""
+    weights = [rng.uniform(0.5, 1) for _ in range(rng.randint(3, 8))]
+    messages = []
+    for place, weight in enumerate(weights):
+        frames = rng.choice((1, 1, 1, 2, 5)) * (rng.randint(60, FRAME),)
+        period = 1 + int(sum(frames) * sum(weights) / (weight * (0.8 - spare)))
+        jitter = rng.choice((0, rng.randrange(period)))
+        messages.append(Message(str(place), 0, frames, period, jitter, int(period * rng.uniform(0.5, 1.5))))
+    return SoftAnalysis(messages, medium(tolerance=FRAME + 10, hard=hard))
+
+
+@examples(30)
+@given(st.integers(0, 10**6), st.sampled_from([0.1, 0.03, 0.01, 0.003]))
+def test_a_search_takes_a_few_steps_for_each_frame_of_the_busy_period(seed: int, spare: float) -> None:
+    """However close to full load: what was found for one instant is where the search for the next one begins."""
+    hard = CountedInterference([(0, 400)], 2_000)
+    analysis = nearly_full(random.Random(seed), spare, hard)
+    assert analysis._busy is not None
+    frames = sum(rival.most(analysis._busy) for rival in analysis._rivals) + analysis._busy // 2_000
+    for index in range(len(analysis.messages)):
+        hard.steps = 0
+        assert analysis.response_time(index) is not None
+        assert hard.steps <= 20 + 4 * frames
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_instant_is_left_out(seed: int) -> None:
+    """The search examines few instants, and none of the others is worse."""
+    rng = random.Random(seed)
+    messages = []
+    for place in range(rng.randint(2, 5)):
+        period = rng.randint(30, 90)
+        frames = (rng.randint(3, 8),)
+        messages.append(Message(str(place), 0, frames, period, rng.randrange(period), rng.randint(15, 99)))
+    conditions = BusConditions(8, 9, 8, HardInterference([(0, 10)], 100), ErrorInterference(None, 1))
+    analysis = SoftAnalysis(messages, conditions)
+    assert analysis._busy is not None
+    for index, analysed in enumerate(messages):
+        rivals = [rival for rival in analysis._rivals if rival.owner != index]
+        chains = list(analysis._chains(index))
+        response = analysis.response_time(index)
+        assert response is not None
+        for queued in range(min(analysis._busy, 500)):
+            chain = max(length for begin, length in chains if begin <= queued)
+            wait = analysis._demand(analysed, rivals, chain, queued, queued).longest_wait({})
+            assert wait + analysed.last <= response

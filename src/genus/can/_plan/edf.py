@@ -18,11 +18,14 @@ queued within a busy window is examined, with these additions.
   as if it had to start 249 levels after it was queued; t_k is an instant at which no soft frame waits, if it is so
   early.
 
+What is sent before X increases with a and with k. So the search for one instant begins with the window of an earlier
+one; and with a worst wait w known, the instants from a to b are skipped if what is sent before an event of b ends by
+a + w. It takes a few steps for each frame of the busy period, however close to full load.
+
 The bound is safe, not tight. It assumes that of a node's events the one with the earliest latest start competes.
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import merge
 from itertools import pairwise
 
 import msgspec
@@ -87,14 +90,22 @@ class SoftAnalysis:
         if self._busy is None:
             return None
         message, worst = self.messages[index], 0
+        stride, floors = message.period, dict[int, int]()
         rivals = [rival for rival in self._rivals if rival.owner != index]
         for (begin, chain), (end, _) in pairwise([*self._chains(index), (self._busy + 1, 0)]):
-            for queued, later in pairwise(self._instants(message, rivals, chain, begin, end)):
-                if self._busy - queued <= worst:
-                    break  # nothing later can be worse
-                worst = max(worst, self._wait(message, rivals, chain, queued, later - 1))
+            queued = begin
+            while queued < min(end, self._busy - worst):  # nothing later can be worse
+                later = self._next_instant(message, rivals, chain, queued, end)
+                demand = self._demand(message, rivals, chain, queued, later - 1)
+                worst = max(worst, demand.longest_wait(floors))
                 if limit is not None and worst + message.last > limit:
                     return worst + message.last
+                queued, stride = later, max(stride // 2, later - queued)
+                while queued < (until := min(queued + stride, end, self._busy - worst)):
+                    demand = self._demand(message, rivals, chain, until - 1, until - 1, self._longest)
+                    if not demand.is_met(queued + worst):
+                        break
+                    queued, stride = until, 2 * stride
         return worst + message.last
 
     def _rivals_of(self, owner: int) -> Iterator[Rival]:
@@ -118,17 +129,21 @@ class SoftAnalysis:
             if longer == busy:
                 return busy
             busy = longer
-            if busy > LONGEST_BUSY_NS // 10:  # every instant of it is examined, which takes too long
+            if busy > LONGEST_BUSY_NS:
                 return None
 
     def _chains(self, index: int) -> Iterator[tuple[int, int]]:
         """Pairs of an instant and the longest chain of events from that instant on, both ascending."""
         assert self._busy is not None
         others = [message for place, message in enumerate(self.messages) if place != index]
-        known, length, latest = 0, 0, self.messages[index].latest
+        known, length, latest, horizon = 0, 0, self.messages[index].latest, LEVELS * self.conditions.level
+        offers = sorted(
+            (min(each.deadline - each.length, horizon) - latest, each.length - each.last + each.jitter, each.period)
+            for each in others
+        )
         everything = self._busy + max(message.deadline for message in self.messages)
-        while others and (reach := (length + 1) * self.conditions.tolerance) <= everything:
-            needed = self._first_with(length + 1, reach, latest, others)
+        while (reach := (length + 1) * self.conditions.tolerance) <= everything:
+            needed = _first_with(length + 1, reach, offers)
             if needed is None or max(needed, known) > self._busy:
                 break
             if needed > known:
@@ -137,74 +152,119 @@ class SoftAnalysis:
             length += 1
         yield known, length
 
-    def _first_with(self, count: int, reach: int, latest: int, others: Sequence[Message]) -> int | None:
-        """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
-        horizon = LEVELS * self.conditions.level
-        offers = [(min(each.deadline - each.length, horizon) - latest - reach, each) for each in others]
-        for instant, message in sorted(offers, key=lambda offer: offer[0]):
-            count -= (reach + message.length - message.last + message.jitter) // message.period + 1
-            if count <= 0:
-                return instant
-        return None
+    def _next_instant(self, message: Message, rivals: Sequence[Rival], chain: int, after: int, end: int) -> int:
+        """The next instant at which the interference increases, at most `end`."""
+        found = after + message.period - (after + message.jitter) % message.period
+        for reach in {1, chain + 1}:
+            shift = after + message.latest + reach * self.conditions.tolerance
+            for rival in rivals:
+                spare = shift - rival.urgency
+                is_known = spare >= 0 or rival.owner < 0  # frames of others do not become more urgent
+                step = after + (rival.period - (spare + rival.jitter) % rival.period if is_known else -spare)
+                if step < found:
+                    found = step
+        return min(found, end)
 
-    def _instants(self, message: Message, rivals: Sequence[Rival], chain: int, begin: int, end: int) -> Iterator[int]:
-        """The instants from `begin` to `end`, both included, at which the interference increases, in order."""
-        series = [range(begin + -(begin + message.jitter) % message.period, end, message.period)]
-        for rival in rivals:
-            for reach in {1, chain + 1}:
-                shift = message.latest + reach * self.conditions.tolerance - rival.urgency + rival.jitter
-                series.append(range(begin + -(begin + shift) % rival.period, end, rival.period))
-        last = begin
-        yield begin
-        for instant in merge(*series, (end,)):
-            if instant > last:
-                yield instant
-                last = instant
-
-    def _wait(self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int) -> int:
-        """The longest time until the last frame starts of an event that is queued at an instant from `first` to `last`.
-
-        Between these, other frames count as often; only the time increases that a chain can take before the event is
-        queued. So the worst instant is the one at which that time is just enough.
-        """
+    def _demand(
+        self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int, passing: int | None = None
+    ) -> "_Demand":
+        """What is sent before the last frame of an event that is queued at an instant from `first` to `last`."""
         conditions = self.conditions
         due = first + message.latest + conditions.tolerance
         further = due + chain * conditions.tolerance
         own = ((first + message.jitter) // message.period + 1) * message.length - message.last
-        known = own + conditions.blocking + self._passing(rivals, further)
-        counts = [
-            (rival.jitter, rival.period, rival.length, near, rival.most(further - rival.urgency))
-            for rival in rivals
-            if (near := rival.most(due - rival.urgency)) or rival.urgency <= further
-        ]
-        hard, errors, longest = conditions.hard, conditions.errors, self._longest
-        head_start = conditions.blocking + longest
-        waits = known
-        while True:
-            work = chained = 0
-            for jitter, period, length, near, most in counts:
-                events = (waits + jitter) // period + 1
-                if events > near:
-                    work += length * near
-                    chained += length * ((events if events < most else most) - near)
-                else:
-                    work += length * events
-            longer = known + work + hard.within(waits) + errors.within(waits + message.last, longest)
-            longer += min(chained, last + head_start)
-            if longer == waits:
-                return waits - min(max(first, chained - head_start), last)
-            waits = longer
+        passing = self._passing(rivals, further, last - first) if passing is None else passing
+        counts = []
+        for rival in rivals:
+            if rival.urgency <= further:
+                spare, jitter, period = due - rival.urgency, rival.jitter, rival.period
+                near = (spare + jitter) // period + 1 if spare >= 0 else 0
+                most = (further - rival.urgency + jitter) // period + 1
+                counts.append((jitter, period, rival.length, near, most))
+        head_start = conditions.blocking + self._longest
+        return _Demand(
+            conditions,
+            self._longest,
+            message.last,
+            first,
+            last,
+            passing,
+            own + conditions.blocking + passing,
+            head_start,
+            counts,
+        )
 
-    def _passing(self, rivals: Sequence[Rival], due: int) -> int:
-        """The longest frame that can pass one that was queued while another was on the wire, though it is due later."""
+    def _passing(self, rivals: Sequence[Rival], due: int, more: int) -> int:
+        """The longest frame that can pass one that was queued while another was on the wire, though it is due later.
+
+        It is the longest for all instants from `due` on until `more` later.
+        """
         assert self._busy is not None
         span, longest = self.conditions.blocking, 0
         for rival in rivals:
             spare = rival.urgency - due
             if spare > 0:  # it has waited since before the window, no longer than the bus can be busy
-                may_pass = spare <= span + self._busy
+                may_pass = spare - more <= span + self._busy
             else:
-                may_pass = spare >= -span and rival.most(span - spare) > rival.most(-spare)
+                may_pass = spare >= -span and rival.most(span - spare + more) > rival.most(-spare)
             if may_pass and rival.length > longest:
                 longest = rival.length
         return longest
+
+
+def _first_with(count: int, reach: int, offers: Sequence[tuple[int, int, int]]) -> int | None:
+    """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
+    for urgency, jitter, period in offers:
+        count -= (reach + jitter) // period + 1
+        if count <= 0:
+            return urgency - reach
+    return None
+
+
+class _Demand(msgspec.Struct):
+    """The bus time of what is sent before the last frame of an event that is queued from `first` to `last`.
+
+    Between these, other frames count as often; only the time increases that a chain can take before the event is
+    queued. So the worst instant is the one at which that time is just enough.
+    """
+
+    conditions: BusConditions
+    longest: int
+    length: int
+    first: int
+    last: int
+    passing: int
+    known: int
+    head_start: int
+    counts: Sequence[tuple[int, int, int, int, int]]
+    """Of each rival its jitter, period and length, how many are urgent enough, and how many in a chain."""
+
+    def within(self, window: int) -> tuple[int, int]:
+        """The bus time if the last frame starts after a window, and what a chain would take of it."""
+        work, chained = self.known, 0
+        for jitter, period, length, near, most in self.counts:
+            events = (window + jitter) // period + 1
+            if events > near:
+                work += length * near
+                chained += length * ((events if events < most else most) - near)
+            else:
+                work += length * events
+        work += self.conditions.hard.within(window) + self.conditions.errors.within(window + self.length, self.longest)
+        return work + min(chained, self.last + self.head_start), chained
+
+    def is_met(self, window: int) -> bool:
+        """Whether the last frame starts no later than after a window."""
+        return self.within(window)[0] <= window
+
+    def longest_wait(self, floors: dict[int, int]) -> int:
+        """The longest time until the last frame starts.
+
+        `floors` are the windows of earlier instants by their passing frame: with no longer one, they were no longer.
+        """
+        window = max((floor for passing, floor in floors.items() if passing <= self.passing), default=self.known)
+        while True:
+            longer, chained = self.within(window)
+            if longer == window:
+                floors[self.passing] = window
+                return window - min(max(self.first, chained - self.head_start), self.last)
+            window = longer

@@ -14,6 +14,7 @@ no bound.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import msgspec
 
@@ -46,7 +47,7 @@ def response_time(
     return worst
 
 
-class _Competition(msgspec.Struct, frozen=True):
+class _Competition(msgspec.Struct, frozen=True, dict=True):
     """A message and everything that delays it, from the critical instant, when all of it arrives at once."""
 
     message: Message
@@ -55,7 +56,7 @@ class _Competition(msgspec.Struct, frozen=True):
     hard: HardInterference
     errors: ErrorInterference
 
-    @property
+    @cached_property
     def repeated(self) -> int:
         """The longest frame that is repeated after an error."""
         return max(each.blocking for each in (self.message, *self.above))

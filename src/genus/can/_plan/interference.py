@@ -5,6 +5,7 @@ Both are functions of the window's length, and give the maximum over all windows
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import count
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from genus.can._plan.calendar import Calendar
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, dict=True):
     """A stream of events; a smaller `rank` is a higher priority, `frames` are the durations of an event's frames."""
 
     name: str
@@ -23,33 +24,29 @@ class Message(msgspec.Struct, frozen=True):
     jitter: int = 0
     deadline: int = 0
 
-    @property
+    @cached_property
     def length(self) -> int:
         """The bus time of an event."""
         return sum(self.frames)
 
-    @property
+    @cached_property
     def blocking(self) -> int:
         """How long it can delay a message of higher priority."""
         return max(self.frames)
 
-    @property
+    @cached_property
     def last(self) -> int:
         """The duration of its last frame, after whose start nothing delays it."""
         return self.frames[-1]
 
-    @property
+    @cached_property
     def latest(self) -> int:
         """The latest start of its last frame, from queueing."""
         return self.deadline - self.last
 
-    def most(self, window: int) -> int:
-        """How many of its events can be queued in a window, both ends included."""
-        return (window + self.jitter) // self.period + 1
-
     def work(self, window: int) -> int:
         """The most bus time of the events that are queued in a window, both ends included."""
-        return self.most(window) * self.length
+        return ((window + self.jitter) // self.period + 1) * self.length
 
 
 class HardInterference:
