@@ -5,6 +5,7 @@ judged: its unit of times by what a bus can carry, its columns by whether they c
 what was chosen, by which evidence, and what is doubtful.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -408,6 +409,19 @@ def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
     return "deltas" if may_be_deltas and (is_constant or 5 * back >= max(len(pairs), 1)) else "start"
 
 
+GUESSED_BASE = (CSV, "table", "bare", "plain")
+"""Formats that do not say the number base of identifiers."""
+
+
+def _is_hexadecimal(name: str) -> bool:
+    """Whether an identifier, with the two letters before it, has digits, zeros or a mark that decimal ones lack."""
+    digits = name[2:]
+    return name.startswith("0x") or not digits.isdecimal() or digits.startswith("0") or len(digits) == 8
+
+
+_DATE = re.compile(r"(?<![\w.])(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(?![\w.])")
+
+
 MANY = 20
 """So many frames must differ in what frames differ in."""
 
@@ -427,6 +441,13 @@ def _judge(
         roles = [each.role for each in format.columns]
         if "-" in roles[: roles.index("id")] and "time" not in roles:
             doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
+    if frames and frames[0].fields.time.period_us and _DATE.search(frames[0].text):
+        doubts.append("times are clocks, and the date in another column is not used")
+    names = {each.text[each.fields.id[0] - 2 : each.fields.id[1]].lower() for each in frames}
+    if is_guess and row.name in GUESSED_BASE and format.base == 16 and names and not any(map(_is_hexadecimal, names)):
+        doubts.append(
+            f"identifiers may be decimal numbers, and are read as hexadecimal ones; if that is wrong, {DESCRIBE}"
+        )
     if is_guess and ids and max(ids) < 0x10:
         doubts.append(f"no identifier is greater than {max(ids):X}; if that is wrong, {DESCRIBE}")
     if not is_guess or len(frames) < MANY:

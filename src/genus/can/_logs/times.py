@@ -50,7 +50,7 @@ class TimeFields(NamedTuple):
 _NUMBER = re.compile(r"(-?)(\d{1,19})(?:[.,](\d{1,9})(\d{1,9})?)?", re.ASCII)
 _HEX_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]{1,8})", re.ASCII)
 _CLOCK = re.compile(
-    r"(?:(?P<date>\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4})[T_ -]+)?(?:(?P<h>\d{1,3}):)?(?P<m>\d{1,2}):(?P<s>\d{1,2})"
+    r"(?:(?P<date>\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4})[T_\s,;|-]+)?(?:(?P<h>\d{1,3}):)?(?P<m>\d{1,2}):(?P<s>\d{1,2})"
     r"(?:[.,:](?P<f>\d{1,9})(?:\.(?P<g>\d))?)?(?:Z|(?P<zone>[+-]\d{2}:?\d{2}))?",
     re.ASCII,
 )
