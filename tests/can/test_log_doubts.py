@@ -180,3 +180,28 @@ def test_frames_of_the_usb_can_tool(stamp: str, data: str, tmp_path: Path) -> No
         for at in range(20)
     ]
     assert log.format == "usb-can"
+
+
+def test_an_ending_is_no_evidence_against_the_lines(tmp_path: Path) -> None:
+    text = "Index  Offset  Bus\n" + "".join(f"<{at}> 7 of 9 {at}\n" for at in range(9))
+    with pytest.raises(RecordingError, match="not recognised as a CAN log"):
+        read_log(_written(tmp_path / "some.log", text))
+    log = read_log(tmp_path / "some.log", "log")
+    assert not list(log)
+    assert log.detected.doubts
+
+
+def test_directions_beside_channels_and_in_printed_messages_are_read(tmp_path: Path) -> None:
+    """As Battery-Emulator and python-can write them."""
+    emulator = "".join(f"({at}.471) {word} 1A0 [2] 11 22\n" for at in range(20) for word in ("RX0", "TX1"))
+    found = [(each.direction, each.channel) for each in log_of(tmp_path, emulator)]
+    assert found == [("rx", "0"), ("tx", "1")] * 20
+    line = "Timestamp: 16630918{:02}.003547    ID: 0600    S {}                DL:  2    02 19    Channel: can0\n"
+    printed = "".join(line.format(at, word) for at in range(20) for word in ("Rx", "Tx"))
+    found = [(each.direction, each.channel) for each in log_of(tmp_path, printed)]
+    assert found == [("rx", "can0"), ("tx", "can0")] * 20
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

@@ -47,7 +47,7 @@ _NAMES = {
     "datapayload hexdata messagedata payloadhex dataashex rawpayload datafieldhex",
     "channel": "bus channel chan chn ch network interface iface buschannel bussrc busid busnumber channelid port "
     "canchannel canbus src",
-    "dir": "dir 传输方向 direction rxtx txrx transmitdirection tx",
+    "dir": "dir 传输方向 direction tr rxtx txrx transmitdirection tx",
     "fd": "edl fd isfd fdf canfd isfdframe",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
@@ -234,7 +234,9 @@ def columns_of_header(cells: Sequence[str]) -> Columns | None:
             else next((at for at, name in enumerate(names) if name[:4] == "time"), None)
         )
         roles |= {} if named is None else {"time": named}
-    details = {"id": "dec" if "dec" in names[roles["id"]] or names[roles["id"]] in ("addr", "address") else ""}
+    name = names[roles["id"]]
+    is_decimal = "dec" in name or name in ("addr", "address")
+    details = {"id": "dec" if is_decimal else "hex" if "hex" in name or "0x" in name else ""}
     if "time" in roles:
         said = _UNIT.search(decode_cell(cells[roles["time"]]))
         details["time"] = _UNIT_LETTERS[said[1][0].lower()] if said else _unit_in(names[roles["time"]])
@@ -308,7 +310,7 @@ def refine(columns: Columns, rows: Sequence[Sequence[str]]) -> Columns:
         data = data._replace(detail="dec")
     id_ = columns[at["id"]]
     is_plain = all(text.isdecimal() and (text[0] != "0" or text == "0") for text in ids)
-    if not (id_.detail == "dec" and all(text.isdecimal() for text in ids)):
+    if id_.detail != "hex" and not (id_.detail == "dec" and all(text.isdecimal() for text in ids)):
         is_decimal = _are_decimal_ids(ids) or (data.detail == "dec" and is_plain and data.cells != 1)
         id_ = id_._replace(detail="dec" if is_decimal else "hex")
     replaced = {at["id"]: id_, at["data"]: data}
@@ -510,6 +512,8 @@ class FoundColumns(NamedTuple):
     evidence: str
     hint: Unit | None = None
     """The unit that such a header suggests."""
+    says_base: bool = False
+    """Whether the header says the number base of identifiers."""
 
 
 @lru_cache(maxsize=4)
@@ -526,7 +530,8 @@ def find_columns(head: tuple[str, ...]) -> FoundColumns | None:
                 values = [row for row in rows[number + 1 :] if len(row) > at and _is_id(row[at])]
                 if columns[-1].role == "data" and any(len(row) > len(cells) + 1 for row in values):
                     columns = (*columns[:-1], Column("data", "", 0))  # it spreads over columns without a name
-                return FoundColumns(refine(columns, values), delimiter, HEADER, _hint(cells))
+                says_base = any(each.role == "id" and each.detail for each in columns)
+                return FoundColumns(refine(columns, values), delimiter, HEADER, _hint(cells), says_base)
         values = [row for row in rows if len(row) > 1]
         values = values[:-1] if len(values) > 3 else values  # the last one may be cut
         for skipped in range(min(10, len(values))):

@@ -90,6 +90,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "(1436509052.249713) can0 123#11223344", "https://github.com/linux-can/can-utils (candump -L)",
         "s", standard_digits=3, by_value=False, marks_errors=True, times="absolute"),
     Row("candump", (
+        r"(?:\((?P<time>[^()]*)\) )?(?P<dir>[RT]X)(?P<channel>\d) (?P<id>[0-9A-F]{1,8}) (?:\[(?P<length>\d)\]|\[(?P<fd_length>\d\d)\]){data}",
         r"(?:\((?P<time>[^()]*)\) )?(?P<channel>(?=\S*[A-Z]|\d{1,2}\s)[^\s()\[\]#<>]+) (?:(?P<dir>[RT]X) (?:[B-] [E-] )?)?(?P<id>[0-9A-F]{1,8}) "
         r"(?:\[(?P<length>\d)\]|\[(?P<fd_length>\d\d)\]|\{(?P<dlc>\d{1,2})\})"
         r"(?: (?P<is_remote>remote)| (?:[0-9A-F]{2} )*(?P<is_error>ERRORFRAME)|{data})",),
@@ -129,7 +130,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"{id} (?:0|(?P<is_remote>1)) {length}{data}",),
         "> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", "https://canlab.cz (PP2CAN)", is_strict=True),
     Row("canboat", (
-        r"(?:(?P<n>\d+)[\s,;:)]+)?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
+        r"(?:(?P<n>\d+)(?:[\s,;:)]+|;\w+;))?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
         r"(?P<destination>\d{1,3}),(?P<length>\d{1,3})(?P<data>(?:,[0-9A-F]{2})*),?\s*$",),
         "2011-04-25-10:16:41.791,5,130311,4,255,8,24,c0,2f,6f,31,c1,1b,7d",
         "https://github.com/canboat/canboat (analyzer, plain format)", delimiter=","),
@@ -147,7 +148,9 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         ), "A000057.055 09FF7 0FF00 3F9FDCFFFFFFFFFF", "https://actisense.com (N2K ASCII)", standard_digits=3),
     Row("usb-can", (
         r"(?P<n>\d+) (?P<dir>Receive|Send|Rx|Tx)\w* (?P<time>0x[0-9A-F]{1,8}|\d+:\d+:\d+(?:[.:]\d+)*|\d+(?:\.\d+)?) {id} (?:Data|(?P<is_remote>Remote))(?: Frame)? "
-        r"(?:(?P<is_standard>Stand\w*|Std)|(?P<is_extended>Ext\w*))(?: Frame)? (?P<length>0x[0-9A-F]{1,2}|\d{1,2})(?=\s|$){data}",),
+        r"(?:(?P<is_standard>Stand\w*|Std)|(?P<is_extended>Ext\w*))(?: Frame)? (?P<length>0x[0-9A-F]{1,2}|\d{1,2})(?=\s|$){data}",
+        r"(?P<n>\d+) (?P<dir>Receive|Send) (?P<time>0x[0-9A-F]{1,8}|\d+:\d+:\d+(?:[.:]\d+)*|\d+(?:\.\d+)?) (?:Data|(?P<is_remote>Remote)) Frame "
+        r"(?:(?P<is_standard>Stand\w*)|(?P<is_extended>Ext\w*)) Frame {id} (?P<length>\d{1,2})(?=\s|$){data}"),
         "1 Receive 0x003A7F02 0x00000123 Data Standard 0x08 x| 01 02 03 04 05 06 07 08",
         "https://www.zhcxgd.com (USB-CAN Tool)", hint="100us", is_strict=True),
     Row("brackets", (
@@ -161,7 +164,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"{seconds} Timestamp:\s*[\d.]+ ID: {id}(?P<flags>(?: [SXREF])*) DLC: (?P<dlc>\d{1,2}){data}",
         r"(?:(?:T|TS|Time(?:stamp)?)\s*[:=]\s*{time},? )?(?:(?:Standard|Extended) )?(?:CAN\s*)?ID"
         r"\s*[:=]\s*{id}\b,?(?P<flags>(?: (?!DLC?\b|LEN|Data)[\w-]+)*?) (?:(?:DLC?|LEN(?:GTH)?)"
-        r"\s*[:=]\s*(?P<dlc>\d{1,2}),?(?: Data\s*[:=])?|Data\s*[:=]){data}",),
+        r"\s*[:=]\s*(?P<dlc>\d{1,2}),?(?: Data\s*[:=])?|Data\s*[:=])(?:(?=.*\sChannel:\s*(?P<channel>\S+))|){data}",),
         "Timestamp: 1479121434.850202        ID: 0350    000    DLC: 8    05 28 84 66 6d 00 00 a2",
         "https://python-can.readthedocs.io (str(Message)); HCRL car-hacking dataset"),
     Row("crtd", (
@@ -431,7 +434,8 @@ def _extended(groups: dict[str, str], words: set[str]) -> bool | None:
 
 
 def _direction(groups: dict[str, str]) -> int:
-    return _DIRECTIONS.get(decode_cell(groups.get("dir", ""))[:1].lower(), 0)
+    said = next((word for word in groups.get("flags", "").split() if word.upper() in ("RX", "TX")), "")
+    return _DIRECTIONS.get(decode_cell(groups.get("dir", said))[:1].lower(), 0)
 
 
 def _length(groups: dict[str, str], *, fd: bool) -> int | str | None:
