@@ -278,7 +278,7 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     else:
         unit = _choose_unit(format, plain, time_unit, evidence, doubts)
         format.unit = unit or "s"
-        _set_times(format, frames, plain, doubts)
+        _set_times(format, frames, plain, doubts, is_relative=trial.times.kind == "deltas")
     found = find_columns(head.lines) if isinstance(format, CellFormat) and columns is None else None
     is_guess = format.row.is_loose or (found is not None and found.evidence != HEADER)
     _judge(format, frames, damaged, doubts, is_guess=is_guess)
@@ -363,8 +363,10 @@ def _possible(chosen: ChosenUnit) -> str:
     return f"possible: {units}, which time_unit= or --time-unit decides"
 
 
-def _set_times(format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps | None, doubts: list[str]) -> None:
-    """From when times count, by the first time stamps, unless the format says it."""
+def _set_times(
+    format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps | None, doubts: list[str], *, is_relative: bool
+) -> None:
+    """From when times count, by the first time stamps, unless the format or (`is_relative`) its header says it."""
     if plain is None:
         stamps = [stamp for each in frames if (stamp := read_time(each.text, each.fields.time)) is not None]
     else:
@@ -383,7 +385,12 @@ def _set_times(format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps |
     if is_ordered:
         format.is_divisible = False
     back = sum(after < before for before, after in pairwise(stamps))
-    if format.times.kind in ("absolute", "start") and not format.times.period_us and 4 * back > len(stamps) > 8:
+    if (
+        not is_relative
+        and format.times.kind in ("absolute", "start")
+        and not format.times.period_us
+        and 4 * back > len(stamps) > 8
+    ):
         doubts.append("times go back in more than a quarter of the lines")
 
 
