@@ -205,3 +205,11 @@ def test_directions_beside_channels_and_in_printed_messages_are_read(tmp_path: P
 def _written(path: Path, text: str) -> Path:
     path.write_text(text)
     return path
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_unit_does_not_replace_that_of_a_format(unit: str, tmp_path: Path) -> None:
+    text = "".join(f"(16673180{at}.388250) can0 123#1122\n" for at in range(10, 40))
+    log = log_of(tmp_path, text, time_unit=unit)
+    assert [each.at_us for each in log] == [each.at_us for each in log_of(tmp_path, text)]
+    assert log.detected.doubts == (f"times of the format log are in s, so that {unit} is not used",)

@@ -343,6 +343,9 @@ def _choose_unit(
 ) -> Unit | None:
     if stamps is None:
         return given
+    if given not in (None, format.row.unit) and format.row.name in ROWS and format.row.unit is not None:
+        doubts.append(f"times of the format {format.row.name} are in {format.row.unit}, so that {given} is not used")
+        given = None
     fixed = given or format.row.unit
     if fixed is not None:
         if not fits_a_bus(stamps, fixed):
