@@ -122,3 +122,94 @@ def test_the_command_says_what_a_log_is_taken_for(tmp_path: Path) -> None:
     assert "doubtful: the log does not say the unit of its times" in done.stderr
     done = CliRunner().invoke(decode, ["--dbc", str(HOUSE), str(tmp_path / "some.csv"), "--time-unit", "us"])
     assert "times in us" in done.stderr
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("head", [["Date", "Time", "ID", "DLC", "Data"], []])
+def test_a_date_and_its_clock_in_two_cells_are_one_time(separator: str, head: list[str], tmp_path: Path) -> None:
+    """Whatever separates them, with and without names; a date elsewhere is said to be unused."""
+    rows = [["2023-11-14", f"22:13:2{at}.250", f"{0x1A0 + at:X}", "2", f"11 2{at}"] for at in range(9)]
+    lines = [separator.join(row) for row in [head, *rows] if row]
+    log = log_of(tmp_path, "\n".join(lines))
+    assert [each.at_us for each in log] == [1_700_000_000_250_000 + 1_000_000 * at for at in range(9)]
+    assert not log.detected.doubts
+    assert log.format == "table" or log.detected.columns.startswith("date, time")
+    described = log_of(tmp_path, "\n".join(lines), columns="date, time, id, length, data")
+    assert [each.at_us for each in described] == [each.at_us for each in log]
+    apart = [separator.join([*row[1:], row[0]]) for row in [head, *rows] if row]
+    assert any("date in another column" in doubt for doubt in log_of(tmp_path, "\n".join(apart)).detected.doubts)
+
+
+@pytest.mark.parametrize("line", ["{at}.250000,{id},2,11,22", "{at}.250000 {id} 2 11 22", "{at}.250000 {id} 1122"])
+@pytest.mark.parametrize("ids", [(344, 658, 705), ("344", "1A0"), ("0x344",), ("0344",)])
+def test_identifiers_that_may_be_decimal_are_doubtful(line: str, ids: tuple[object, ...], tmp_path: Path) -> None:
+    """They are not if a letter, `0x` or a zero before them shows their base."""
+    text = "".join(line.format(at=at, id=ids[at % len(ids)]) + "\n" for at in range(30))
+    log = log_of(tmp_path, text, time_unit="s")
+    assert len(list(log)) == 30
+    assert any("decimal" in doubt for doubt in log.detected.doubts) == (ids == (344, 658, 705))
+
+
+def test_a_comment_behind_a_frame_is_no_damage_but_more_bytes_are(tmp_path: Path) -> None:
+    kept = [" FM tuner is off", " // on", " ; on", "\t\tKey turned", " R", ""]
+    log = log_of(tmp_path, "".join(f"(1.5) can0 123#1122{each}\n" for each in kept))
+    assert [each.frame.data for each in log] == [b"\x11\x22"] * len(kept)
+    cut = [" 33", " AB CD", " (1.6) can0 124#11", " can0 124#11"]
+    log = log_of(tmp_path, "(1.5) can0 123#1122\n" + "".join(f"(1.5) can0 123#1122{each}\n" for each in cut))
+    assert len(list(log)) == 1
+    assert log.skipped["damaged line"] == len(cut)
+
+
+@pytest.mark.parametrize("stamp", ["0x{:08X}", "{}"])
+@pytest.mark.parametrize("data", ["x| {}", "{}"])
+def test_frames_of_the_usb_can_tool(stamp: str, data: str, tmp_path: Path) -> None:
+    """Its times are in 0.1 ms, hexadecimal or decimal."""
+    lines = ["NO Direction Time Scale ID Format Type DLC Data"]
+    for at in range(20):
+        kind, number = ("Standard", 0x123) if at % 2 else ("Extended", 0x18FEE900)
+        word = "Receive" if at % 3 else "Send"
+        bytes_ = data.format("01 02 03")
+        lines.append(f"{at} {word} {stamp.format(100 * at)} 0x{number:08X} Data {kind} 0x03 {bytes_}")
+    log = log_of(tmp_path, "\n".join(lines))
+    assert [(each.at_us, each.frame, each.direction) for each in log] == [
+        (
+            10_000 * at,
+            Frame(0x123 if at % 2 else 0x18FEE900, b"\x01\x02\x03", extended=not at % 2),
+            "rx" if at % 3 else "tx",
+        )
+        for at in range(20)
+    ]
+    assert log.format == "usb-can"
+
+
+def test_an_ending_is_no_evidence_against_the_lines(tmp_path: Path) -> None:
+    text = "Index  Offset  Bus\n" + "".join(f"<{at}> 7 of 9 {at}\n" for at in range(9))
+    with pytest.raises(RecordingError, match="not recognised as a CAN log"):
+        read_log(_written(tmp_path / "some.log", text))
+    log = read_log(tmp_path / "some.log", "log")
+    assert not list(log)
+    assert log.detected.doubts
+
+
+def test_directions_beside_channels_and_in_printed_messages_are_read(tmp_path: Path) -> None:
+    """As Battery-Emulator and python-can write them."""
+    emulator = "".join(f"({at}.471) {word} 1A0 [2] 11 22\n" for at in range(20) for word in ("RX0", "TX1"))
+    found = [(each.direction, each.channel) for each in log_of(tmp_path, emulator)]
+    assert found == [("rx", "0"), ("tx", "1")] * 20
+    line = "Timestamp: 16630918{:02}.003547    ID: 0600    S {}                DL:  2    02 19    Channel: can0\n"
+    printed = "".join(line.format(at, word) for at in range(20) for word in ("Rx", "Tx"))
+    found = [(each.direction, each.channel) for each in log_of(tmp_path, printed)]
+    assert found == [("rx", "can0"), ("tx", "can0")] * 20
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_a_unit_does_not_replace_that_of_a_format(unit: str, tmp_path: Path) -> None:
+    text = "".join(f"(16673180{at}.388250) can0 123#1122\n" for at in range(10, 40))
+    log = log_of(tmp_path, text, time_unit=unit)
+    assert [each.at_us for each in log] == [each.at_us for each in log_of(tmp_path, text)]
+    assert log.detected.doubts == (f"times of the format log are in s, so that {unit} is not used",)

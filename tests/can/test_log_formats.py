@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 
 import can
 from genus.can import Decoding, Frame, LogBlock, LoggedFrame, load_dbc, read_log
-from genus.can._logs.detect import Head, detect, text_reader
+from genus.can._logs.detect import Head, detect, open_text
 from genus.can._logs.text_reader import TextReader
 from genus.errors import RecordingError
 from tests.can.log_writers import FD_CODES, START_US, WRITERS, Writer
@@ -75,7 +75,7 @@ def write(path: Path, text: str | bytes) -> Path:
 
 
 def reader_of(writer: Writer, text: bytes, **options: Any) -> TextReader:
-    return TextReader(text_reader(writer.format, Head.of(text)).format, **options)
+    return TextReader(open_text(writer.format, Head.of(text)).format, **options)
 
 
 def seen(block: LogBlock) -> tuple[list[tuple[int, LoggedFrame]], Counter[Any], Counter[str]]:
@@ -147,7 +147,7 @@ def test_columns_are_what_lines_are_in_many_logs(name: str, seed: int) -> None:
 def text_reader_or_none(raw: bytes) -> TextReader | None:
     """The reader of a CSV log; None if its header is damaged."""
     with suppress(RecordingError):
-        return text_reader("csv", Head.of(raw))
+        return TextReader(open_text("csv", Head.of(raw)).format)
     return None
 
 
@@ -238,7 +238,7 @@ SAMPLES: dict[str, tuple[str, str, list[tuple[float | None, str | None, Frame]]]
         "labelled",
         "Timestamp:        0.500000    ID:      123    S Rx                DL:  2    00 01      Channel: vcan0\n"
         "Timestamp:        0.600000    ID: 00000123    X Rx                DL:  0    \n",
-        [(0.5, None, frame(0x123, "0001")), (0.6, None, frame(0x123, "", EXT))],
+        [(0.5, "vcan0", frame(0x123, "0001")), (0.6, None, frame(0x123, "", EXT))],
     ),
     "a sketch": ("labelled", "ID: 0x123  DLC: 2  Data: 0x11 0x22\n", [(None, None, frame(0x123, "1122"))]),
     "TRC 1.0": (

@@ -399,3 +399,32 @@ def test_a_log_goes_into_a_lake_with_its_dbc_file(spark: SparkSession, car: Path
     ]
     assert len(matching) > 10
     assert lake.dead_letters().count() == reasons.total()
+
+
+def test_a_lake_says_what_is_doubtful_and_takes_the_unit_and_columns(
+    spark: SparkSession, car: Path, tmp_path: Path
+) -> None:
+    """A log whose unit of times is a guess, and one whose columns nothing shows."""
+    frames = list(read_log(_written(tmp_path / "drive.log", log_text(9, 60))))
+    doubtful, odd = tmp_path / "ticks.csv", tmp_path / "odd.txt"
+    rows = [(10 * at, f"{each.frame.id:08X}", each.frame.data) for at, each in enumerate(frames)]
+    doubtful.write_text("".join(f"{at},{name},{len(data)},{data.hex(',')}\n" for at, name, data in rows))
+    odd.write_text("".join(f"x {data.hex()} y {at} z {name}\n" for at, name, data in rows if data))
+    lake = Lake.create(spark, tmp_path / "lake")
+    done = lake.ingest(doubtful, dbc=car, identity="path")
+    assert any("unit of its times" in doubt for doubt in done.doubts[str(doubtful)])
+    assert not lake.ingest(doubtful, dbc=car, time_unit="ms", retry=True).doubts
+    with pytest.raises(LakeError, match="not recognised as a CAN log"):
+        lake.ingest(odd, dbc=car)
+    columns = "-, data, -, time:ms, -, id:hex"
+    read = CanLogs.of(load_dbc(car), "csv", columns=columns)
+    assert not read.doubts(str(odd))
+    done = lake.ingest(odd, dbc=car, columns=columns)
+    assert done.events + done.dead == sum(bool(data) for _, _, data in rows)
+    with pytest.raises(LakeError, match="is no unit of times"):
+        lake.ingest(odd, dbc=car, time_unit="h")
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

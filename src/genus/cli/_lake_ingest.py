@@ -84,6 +84,16 @@ def database_of(dbc: Path | None, truncated: bool, j1939: bool | None, nmea2000:
 @click.argument("words", metavar="LAKE FILE...", nargs=-1, shell_complete=complete_files)
 @takes_formats
 @click.option(
+    "--columns",
+    metavar="COLUMNS",
+    help='The columns of text CAN logs, such as "time:ms, id:hex, -, length, data"; - is a column to ignore.',
+)
+@click.option(
+    "--time-unit",
+    type=click.Choice(["s", "ms", "100us", "us", "ns"]),
+    help="What the times of CAN logs count, if they do not say it.",
+)
+@click.option(
     "--retry",
     is_flag=True,
     help="Try the dead letters of these files again: new types, a mended mapping.",
@@ -100,6 +110,8 @@ def ingest(
     identity: Literal["content", "path"],
     j1939: bool | None,
     nmea2000: bool,
+    columns: str | None,
+    time_unit: str | None,
     retry: bool,
     as_json: bool,
     spark: "SparkSession",
@@ -120,7 +132,7 @@ def ingest(
     path, sources = _lake_and_files(spark, words)
     lake = Lake(spark, path)
     before = lake.version
-    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=database)
+    files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=database, columns=columns)
     if not files:
         raise click.ClickException(f"{', '.join(sources)}: no files to ingest")
     with (
@@ -133,6 +145,8 @@ def ingest(
             mapping=mapping,
             dbc=database,
             unknown=unknown,
+            time_unit=time_unit,
+            columns=columns,
             identity=identity,
             retry=retry,
             progress=progress,
@@ -169,6 +183,8 @@ def _say_ingested(lake: "Lake", done: "IngestResult", reasons: list[tuple[str, i
     speed = f"{done.seconds:.1f} s ({rate(done.events, done.seconds)}, {sized(int(done.bytes / done.seconds))}/s)"
     amount = f"{counted(done.events, 'event')} from {counted(done.files, 'file')}, {sized(done.bytes)}, in {speed}"
     click.echo(f"{amount if done.files else 'nothing new'}{skipped}")
+    for path, doubts in done.doubts.items():
+        click.echo("\n".join(f"{path}: doubtful: {doubt}" for doubt in doubts), err=True)
     if done.dead:
         click.echo(f"{counted(done.dead, 'dead letter')}; `genus lake dead {lake.path}` shows them")
         _show_reasons(reasons, done.dead)

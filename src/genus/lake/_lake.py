@@ -155,6 +155,8 @@ class Lake(LakeTables):
         mapping: Mapping | PathLike | None = None,
         dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
+        time_unit: str | None = None,
+        columns: str | None = None,
         identity: Identity = "content",
         retry: bool = False,
         progress: ProgressHandler | None = None,
@@ -172,6 +174,9 @@ class Lake(LakeTables):
             dbc: For CAN logs: the DBC, ARXML, KCD or SYM file that describes the frames, or what `load_dbc` made of it,
                 such as with `truncated=True`. Its types are registered.
             unknown: What to do with CAN frames that the DBC file does not have: `"dead"` letters, or `"pass"` over.
+            time_unit: Of CAN logs, what plain numbers count that are times, such as `"ms"`; else each log shows it,
+                and `IngestResult.doubts` says where it does not.
+            columns: The columns of CAN logs in their order, such as `"time:ms, id:hex, -, length, data"`.
             identity: `"content"` ingests equal files once. `"path"` ingests every file, told apart by path, size and
                 time of change: for sensors whose files may be equal.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
@@ -184,7 +189,7 @@ class Lake(LakeTables):
         """
         if isinstance(sources, DataFrame):
             raise LakeError("ingest takes files; a DataFrame is added by lake.append(df, type_or_mapping)")
-        choose = FormatChooser(format, mapping, dbc, unknown)
+        choose = FormatChooser(format, mapping, dbc, unknown, time_unit, columns)
         return ingest(self, sources, choose, identity=identity, retry=retry, progress=progress)
 
     def find_sources(
@@ -194,9 +199,10 @@ class Lake(LakeTables):
         format: str | None = None,
         mapping: Mapping | PathLike | None = None,
         dbc: "PathLike | Dbc | None" = None,
+        columns: str | None = None,
     ) -> dict[str, int]:
         """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
-        return find_sources(self, sources, FormatChooser(format, mapping, dbc))
+        return find_sources(self, sources, FormatChooser(format, mapping, dbc, columns=columns))
 
     def append(
         self,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from genus.can._logs.fields import Packing
 from genus.can._logs.formats import HeaderLine, LineFormat, Row, decode_cell
-from genus.can._logs.times import UNITS, Unit, find_time, read_time
+from genus.can._logs.times import UNITS, Unit, find_time, read_date, read_time
 from genus.can._wire.frame import CLASSIC_BYTES
 from genus.errors import RecordingError
 
@@ -21,7 +21,7 @@ DELIMITERS = (",", ";", "\t", "|")
 ROWS_ENOUGH = 200
 """So many rows show what the columns are."""
 ROLES: Mapping[str, tuple[str, ...]] = {
-    "time": ("", *UNITS), "id": ("", "hex", "dec"), "data": ("", "hex", "dec", "base64"),
+    "time": ("", *UNITS), "date": ("",), "id": ("", "hex", "dec"), "data": ("", "hex", "dec", "base64"),
     "pgn": ("",), "priority": ("",), "source": ("",), "destination": ("",), "length": ("",), "dlc": ("",),
     "extended": ("",), "remote": ("",), "error": ("",), "fd": ("",), "kind": ("",), "channel": ("",), "dir": ("",),
     "-": ("",),
@@ -47,13 +47,16 @@ _NAMES = {
     "datapayload hexdata messagedata payloadhex dataashex rawpayload datafieldhex",
     "channel": "bus channel chan chn ch network interface iface buschannel bussrc busid busnumber channelid port "
     "canchannel canbus src",
-    "dir": "dir 传输方向 direction rxtx txrx transmitdirection tx",
+    "dir": "dir 传输方向 direction tr rxtx txrx transmitdirection tx",
     "fd": "edl fd isfd fdf canfd isfdframe",
 }
 _ROLES = {name: role for role, names in _NAMES.items() for name in names.split()}
 _BYTE = re.compile(r"(?:d|b|db|byte|data|databyte|datafield|databytes|payload|byted|dat)(\d{1,2})")
 _UNIT_NAMES: tuple[tuple[str, Unit], ...] = (("ns", "ns"), ("us", "us"), ("micro", "us"), ("ms", "ms"), ("milli", "ms"))
 _MICRO = re.compile(r"[\u00b5\u03bc]")
+_UNIT = re.compile(r"\s*[\[(/]\s*(s|sec|seconds|ms|msec|us|usec|\u00b5s|\u03bcs|ns|nsec)\s*[\])]?\s*$", re.IGNORECASE)
+"""A unit in brackets or behind a slash in the name of a column; the bracket at the end may have been cut."""
+_UNIT_LETTERS: Mapping[str, Unit] = {"s": "s", "m": "ms", "u": "us", "\u00b5": "us", "\u03bc": "us", "n": "ns"}
 
 
 class Column(NamedTuple):
@@ -62,9 +65,11 @@ class Column(NamedTuple):
     role: str
     detail: str = ""
     cells: int = 1
-    """Only data goes over several cells, a byte in each; 0 if to the end of the line."""
+    """Data may go over several cells, a byte in each; 0 if to the end of the line. A time over two has a date first."""
 
     def __str__(self) -> str:
+        if self.role == "time" and self.cells == 2:
+            return "date, time"
         return f"{self.role}:{self.detail}" if self.detail else self.role
 
 
@@ -88,6 +93,11 @@ def parse_columns(text: str) -> Columns:
             raise RecordingError(f"{word.strip()!r} is no column of a log; known: {known}")
         found.append(Column("id", "dec") if role == "pgn" else Column(role, detail))
     roles = [each.role for each in found if each.role != "-"]
+    if "date" in roles:
+        at = found.index(Column("date"))
+        if [each.role for each in found[at + 1 : at + 2]] != ["time"]:
+            raise RecordingError(f"columns {text!r}: a date needs its time right behind it")
+        found[at : at + 2] = [Column("time", "", 2)]
     if "id" not in roles or "data" not in roles or len(roles) != len(set(roles)):
         raise RecordingError(f"columns {text!r}: they need an id (or a pgn) and data, and each but - only once")
     if found[-1].role == "data":
@@ -144,7 +154,7 @@ def _pattern_of(column: Column, number: int, cell: str, value: str, at: str, is_
         full = rf'\s*"?{value}*?[0-9A-F]{value}*?"?\s*'
         return rf"(?:(?P<data>{full}(?:{at}{full}){{0,{column.cells - 1}}})|\s*)(?P<void>(?:{at}[\s\"]*){{0,{column.cells - 1}}})"
     inner = {
-        "time": rf"(?P<time>{value}+?)",
+        "time": rf"(?P<time>{value}+?)" if column.cells == 1 else rf"(?P<time>{value}+?\s*{at or ' '}\s*{value}+?)",
         "id": r"(?:0x)?(?P<id>\d{1,6})" if is_j1939 else r"(?:0x)?(?P<id>[0-9A-F]{1,16})(?:h|(?P<is_extended>x))?",
         "data": f"(?P<data>{cell})",
         "length": r"(?P<length>0x[0-9A-F]{1,2}|\d{0,3})",
@@ -208,7 +218,7 @@ def plain_name(text: str) -> str:
 
 def columns_of_header(cells: Sequence[str]) -> Columns | None:
     """The columns of a header; None if it has no identifier and no data, and so is none."""
-    names = [plain_name(cell) for cell in cells]
+    names = [plain_name(_UNIT.sub("", decode_cell(cell))) for cell in cells]
     roles: dict[str, int] = {}
     for number, name in enumerate(names):
         if name in _ROLES:
@@ -224,9 +234,12 @@ def columns_of_header(cells: Sequence[str]) -> Columns | None:
             else next((at for at, name in enumerate(names) if name[:4] == "time"), None)
         )
         roles |= {} if named is None else {"time": named}
-    details = {"id": "dec" if "dec" in names[roles["id"]] or names[roles["id"]] in ("addr", "address") else ""}
+    name = names[roles["id"]]
+    is_decimal = "dec" in name or name in ("addr", "address")
+    details = {"id": "dec" if is_decimal else "hex" if "hex" in name or "0x" in name else ""}
     if "time" in roles:
-        details["time"] = _unit_in(names[roles["time"]])
+        said = _UNIT.search(decode_cell(cells[roles["time"]]))
+        details["time"] = _UNIT_LETTERS[said[1][0].lower()] if said else _unit_in(names[roles["time"]])
     if count:
         roles["data"] = first_byte
     return _in_order(roles, details, len(names), count or 1)
@@ -297,11 +310,21 @@ def refine(columns: Columns, rows: Sequence[Sequence[str]]) -> Columns:
         data = data._replace(detail="dec")
     id_ = columns[at["id"]]
     is_plain = all(text.isdecimal() and (text[0] != "0" or text == "0") for text in ids)
-    if not (id_.detail == "dec" and all(text.isdecimal() for text in ids)):
+    if id_.detail != "hex" and not (id_.detail == "dec" and all(text.isdecimal() for text in ids)):
         is_decimal = _are_decimal_ids(ids) or (data.detail == "dec" and is_plain and data.cells != 1)
         id_ = id_._replace(detail="dec" if is_decimal else "hex")
     replaced = {at["id"]: id_, at["data"]: data}
-    return tuple(replaced.get(number, each) for number, each in enumerate(columns))
+    found = [replaced.get(number, each) for number, each in enumerate(columns)]
+    before, clock = at.get("time", 0) - 1, cells_before.get("time", 0)
+    if before >= 0 and columns[before].role == "-" and _have_dates(rows, clock):
+        found[before : before + 2] = [Column("time", "", 2)]
+    return tuple(found)
+
+
+def _have_dates(rows: Sequence[Sequence[str]], at: int) -> bool:
+    """Whether a column has clocks, and the one before it has their dates."""
+    values = [row[at - 1 : at + 1] for row in rows if len(row) > at]
+    return bool(values) and all(":" in clock and read_date(day) is not None for day, clock in values)
 
 
 def _byte_cells(row: Sequence[str], first: int, count: int, size: int) -> list[str]:
@@ -489,6 +512,8 @@ class FoundColumns(NamedTuple):
     evidence: str
     hint: Unit | None = None
     """The unit that such a header suggests."""
+    says_base: bool = False
+    """Whether the header says the number base of identifiers."""
 
 
 @lru_cache(maxsize=4)
@@ -505,7 +530,8 @@ def find_columns(head: tuple[str, ...]) -> FoundColumns | None:
                 values = [row for row in rows[number + 1 :] if len(row) > at and _is_id(row[at])]
                 if columns[-1].role == "data" and any(len(row) > len(cells) + 1 for row in values):
                     columns = (*columns[:-1], Column("data", "", 0))  # it spreads over columns without a name
-                return FoundColumns(refine(columns, values), delimiter, HEADER, _hint(cells))
+                says_base = any(each.role == "id" and each.detail for each in columns)
+                return FoundColumns(refine(columns, values), delimiter, HEADER, _hint(cells), says_base)
         values = [row for row in rows if len(row) > 1]
         values = values[:-1] if len(values) > 3 else values  # the last one may be cut
         for skipped in range(min(10, len(values))):
@@ -518,9 +544,3 @@ def _hint(cells: Sequence[str]) -> Unit | None:
     """SavvyCAN counts microseconds and does not say it."""
     names = [plain_name(cell) for cell in cells if plain_name(cell) != "dir"]
     return "us" if names[:5] == ["timestamp", "id", "extended", "bus", "len"] else None
-
-
-def unit_said(columns: Columns) -> Unit | None:
-    """The unit that the columns say."""
-    detail = next((each.detail for each in columns if each.role == "time"), "")
-    return detail if detail in UNITS else None

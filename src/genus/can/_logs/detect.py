@@ -5,6 +5,7 @@ judged: its unit of times by what a bus can carry, its columns by whether they c
 what was chosen, by which evidence, and what is doubtful.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -19,7 +20,6 @@ from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.headers import format_of
 from genus.can._logs.log_file import HARMLESS, NO_FRAME
 from genus.can._logs.text_block import BLANKS, without_colours
-from genus.can._logs.text_reader import TextReader
 from genus.can._logs.times import (
     FIRST_DATE_US,
     UNITS,
@@ -204,9 +204,9 @@ def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -
     return found
 
 
-def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFrame], int]:
-    """The frames of some lines, and how many lines are damaged."""
-    frames, damaged = list[_HeadFrame](), 0
+def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFrame], int, int]:
+    """The frames of some lines, how many lines are damaged, and how many are something else."""
+    frames, damaged, others = list[_HeadFrame](), 0, 0
     for text in lines:
         if format.read_header(text) is not None:
             continue
@@ -216,7 +216,20 @@ def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFram
             frames.append(_HeadFrame(text, fields, found))
         elif found not in (*HARMLESS, NO_FRAME, NMEA_PARTS):
             damaged += 1
-    return frames, damaged
+        else:
+            others += 1
+    return frames, damaged, others
+
+
+def format_by_ending(ending: str, start: bytes) -> str | None:
+    """The format of a log by the ending of its name; None if that is text and its lines contradict it."""
+    name = ENDINGS.get(ending)
+    if name is None or name not in TEXT_FORMATS:
+        return name
+    head = Head.of(start)
+    format = _new(name, head)
+    damaged = 0 if format is None else _read_head(format, head.lines)[1]
+    return name if damaged < 2 else None  # one line may be cut
 
 
 def _by_header(lines: Sequence[str]) -> str | None:
@@ -232,11 +245,6 @@ def _by_header(lines: Sequence[str]) -> str | None:
 
 
 # -- how a log of a format is read -------------------------------------------------------------------------------------
-
-
-def text_reader(name: str, head: Head, columns: str | None = None, time_unit: Unit | None = None) -> TextReader:
-    """The reader of a text format for a log with this head."""
-    return TextReader(open_text(name, head, columns, time_unit).format)
 
 
 def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit | None = None) -> Opened:
@@ -260,7 +268,7 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
         )
     if name == "kvaser" and columns is None and _is_decimal_kvaser(head.lines):
         trial.base = trial.data_base = format.base = format.data_base = 10
-    frames, damaged = _read_head(trial, head.lines)
+    frames, damaged, others = _read_head(trial, head.lines)
     plain = _plain_stamps(frames)
     evidence, doubts = list[str](), list[str]()
     is_said = format.row.unit or format.row.hint or time_unit
@@ -270,10 +278,14 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     else:
         unit = _choose_unit(format, plain, time_unit, evidence, doubts)
         format.unit = unit or "s"
-        _set_times(format, frames, plain, doubts)
+        _set_times(format, frames, plain, doubts, is_relative=trial.times.kind == "deltas")
     found = find_columns(head.lines) if isinstance(format, CellFormat) and columns is None else None
     is_guess = format.row.is_loose or (found is not None and found.evidence != HEADER)
     _judge(format, frames, damaged, doubts, is_guess=is_guess)
+    if not frames and others:
+        doubts.append(f"none of the first {len(head.lines)} lines is a data frame")
+    if columns is None and not (found is not None and found.says_base):
+        _judge_base(format, frames, doubts)
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
         evidence.insert(0, "the given columns" if found is None else found.evidence)
@@ -331,6 +343,9 @@ def _choose_unit(
 ) -> Unit | None:
     if stamps is None:
         return given
+    if given not in (None, format.row.unit) and format.row.name in ROWS and format.row.unit is not None:
+        doubts.append(f"times of the format {format.row.name} are in {format.row.unit}, so that {given} is not used")
+        given = None
     fixed = given or format.row.unit
     if fixed is not None:
         if not fits_a_bus(stamps, fixed):
@@ -339,7 +354,9 @@ def _choose_unit(
         return fixed
     chosen = choose_unit(stamps, format.row.hint)
     evidence.append(chosen.evidence)
-    if chosen.others or chosen.is_impossible:
+    if chosen.is_impossible:
+        doubts.append("in every unit of time, frames are closer together than a bus can carry them")
+    elif chosen.others:
         doubts.append(f"the log does not say the unit of its times; {_possible(chosen)}")
     return chosen.unit
 
@@ -349,8 +366,10 @@ def _possible(chosen: ChosenUnit) -> str:
     return f"possible: {units}, which time_unit= or --time-unit decides"
 
 
-def _set_times(format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps | None, doubts: list[str]) -> None:
-    """From when times count, by the first time stamps, unless the format says it."""
+def _set_times(
+    format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps | None, doubts: list[str], *, is_relative: bool
+) -> None:
+    """From when times count, by the first time stamps, unless the format or (`is_relative`) its header says it."""
     if plain is None:
         stamps = [stamp for each in frames if (stamp := read_time(each.text, each.fields.time)) is not None]
     else:
@@ -369,7 +388,12 @@ def _set_times(format: LineFormat, frames: Sequence[_HeadFrame], plain: Stamps |
     if is_ordered:
         format.is_divisible = False
     back = sum(after < before for before, after in pairwise(stamps))
-    if format.times.kind in ("absolute", "start") and not format.times.period_us and 4 * back > len(stamps) > 8:
+    if (
+        not is_relative
+        and format.times.kind in ("absolute", "start")
+        and not format.times.period_us
+        and 4 * back > len(stamps) > 8
+    ):
         doubts.append("times go back in more than a quarter of the lines")
 
 
@@ -408,6 +432,27 @@ def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
     return "deltas" if may_be_deltas and (is_constant or 5 * back >= max(len(pairs), 1)) else "start"
 
 
+GUESSED_BASE = (CSV, "table", "bare", "plain")
+"""Formats that do not say the number base of identifiers."""
+
+
+def _judge_base(format: LineFormat, frames: Sequence[_HeadFrame], doubts: list[str]) -> None:
+    """Add that identifiers may be decimal, if nothing shows that they are not."""
+    names = {each.text[max(each.fields.id[0] - 2, 0) : each.fields.id[1]].lower() for each in frames}
+    is_guess = format.row.name in GUESSED_BASE and format.base == 16
+    if is_guess and names and not any(map(_is_hexadecimal, names)):
+        doubts.append(f"identifiers may be decimal, and are read as hexadecimal; if that is wrong, {DESCRIBE}")
+
+
+def _is_hexadecimal(name: str) -> bool:
+    """Whether an identifier, with what is before it, has digits, zeros or a mark that decimal ones lack."""
+    digits = re.sub(r".*[^0-9a-z]", "", name)
+    return name.startswith("0x") or not digits.isdecimal() or digits.startswith("0") or len(digits) == 8
+
+
+_DATE = re.compile(r"(?<![\w.])(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})(?![\w.])")
+
+
 MANY = 20
 """So many frames must differ in what frames differ in."""
 
@@ -427,7 +472,9 @@ def _judge(
         roles = [each.role for each in format.columns]
         if "-" in roles[: roles.index("id")] and "time" not in roles:
             doubts.append(f"no column is taken for the time; if that is wrong, {DESCRIBE}")
-    if is_guess and ids and max(ids) < 0x10:
+    if frames and frames[0].fields.time.period_us and _DATE.search(frames[0].text):
+        doubts.append("times are clocks, and the date in another column is not used")
+    if is_guess and ids and max(ids) < 0x10 and (len(ids) > 1 or len(frames) < MANY):
         doubts.append(f"no identifier is greater than {max(ids):X}; if that is wrong, {DESCRIBE}")
     if not is_guess or len(frames) < MANY:
         return

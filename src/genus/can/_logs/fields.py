@@ -69,7 +69,7 @@ def read_fields(text: str, fields: Fields) -> Frame | str:
     """The frame of a line (as Latin-1 text), or the reason why there is none."""
     identifier = int(text[slice(*fields.id)], fields.base)
     if fields.address is not None:
-        identifier = j1939_identifier(identifier, *(int(text[slice(*span)]) for span in fields.address))
+        identifier = j1939_identifier(identifier, *(int(text[slice(*span)], fields.base) for span in fields.address))
     extended = is_extended(fields, identifier, fields.id[1] - fields.id[0])
     if identifier > (ID_MASK if extended else STANDARD_ID_MASK):
         return BAD_IDENTIFIER
@@ -134,7 +134,7 @@ _PREFIX = re.compile(rf"{_BETWEEN}*(?:b'|x\|)?", re.ASCII)
 _JOINED = re.compile(rf"{_BETWEEN}*(?:0x)?((?:[0-9A-F]{{2}})*)(?={_BETWEEN}|$)", re.ASCII | re.IGNORECASE)
 _BASE64 = re.compile(r"\s*\"?([A-Za-z0-9+/]*={0,2})", re.ASCII)
 _REST = re.compile(rf"{_BETWEEN}*", re.ASCII)
-_MORE = re.compile(rf"{_BETWEEN}*(?:0x)?[0-9A-F]{{2}}(?:{_BETWEEN}|$)", re.ASCII | re.IGNORECASE)
+_MORE = re.compile(rf"{_BETWEEN}*(?:0x)?[0-9A-F]{{1,2}}(?:{_BETWEEN}|$)", re.ASCII | re.IGNORECASE)
 
 
 class FoundBytes(NamedTuple):

@@ -41,6 +41,7 @@ _FIELDS = {
     "{data}": r"(?P<data>.*)",
     "{hex}": r"(?P<data>(?:[0-9A-F]{2}){0,64})",
     "{bytes}": r"(?P<data>(?: [0-9A-F]{2})*)",
+    "{comment}": r"(?: (?![0-9A-F]{2}\b)[A-Z/;][^#()]*)?",
 }
 
 
@@ -85,10 +86,11 @@ _TRC_OTHERS = (
 ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
     Row("log", (
         r"\(\s*(?P<time>\d{1,12}\.\d{1,9})\) (?P<channel>\S+) (?P<id>[0-9A-F]{3,8})#(?:(?P<is_remote>R)[0-9A-F]?|"
-        r"(?:#(?P<is_fd>[0-9A-F])|(?=(?:[0-9A-F]{2}){0,8}(?:_|\s|$))){hex})(?:_[9A-F])?(?: {R})?\s*$",),
+        r"(?:#(?P<is_fd>[0-9A-F])|(?=(?:[0-9A-F]{2}){0,8}(?:_|\s|$))){hex})(?:_[9A-F])?(?: {R})?{comment}\s*$",),
         "(1436509052.249713) can0 123#11223344", "https://github.com/linux-can/can-utils (candump -L)",
         "s", standard_digits=3, by_value=False, marks_errors=True, times="absolute"),
     Row("candump", (
+        r"(?:\((?P<time>[^()]*)\) )?(?P<dir>[RT]X)(?P<channel>\d) (?P<id>[0-9A-F]{1,8}) (?:\[(?P<length>\d)\]|\[(?P<fd_length>\d\d)\]){data}",
         r"(?:\((?P<time>[^()]*)\) )?(?P<channel>(?=\S*[A-Z]|\d{1,2}\s)[^\s()\[\]#<>]+) (?:(?P<dir>[RT]X) (?:[B-] [E-] )?)?(?P<id>[0-9A-F]{1,8}) "
         r"(?:\[(?P<length>\d)\]|\[(?P<fd_length>\d\d)\]|\{(?P<dlc>\d{1,2})\})"
         r"(?: (?P<is_remote>remote)| (?:[0-9A-F]{2} )*(?P<is_error>ERRORFRAME)|{data})",),
@@ -105,7 +107,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
             (r"{seconds} (?:CANFD )?(?:CAN\s*)?\d+ \S+ (?:Rx|TxRq|Tx)\b", DAMAGED_LINE),
             (r"{seconds} \S", NO_FRAME)), times="start"),
     Row("trc", (
-        r"(?P<n>\d+)\)? (?P<time>\d+:\d+:\d+[:.,]\d+|\d+(?:[.,]\d+)?) (?:(?:(?P<channel>\d+) )?{dir} )?(?!FFFFFFFF)"
+        r"(?P<n>\d+)(?:\)|(?=\s+\d+:)) (?P<time>\d+:\d+:\d+[:.,]\d+|\d+(?:[.,]\d+)?) (?:(?:(?P<channel>\d+) )?{dir} )?(?!FFFFFFFF)"
         r"(?P<id>[0-9A-F]{3,8})(?P<is_extended>x)?(?: -)? {dlc}(?: (?P<is_remote>RTR)|{data})",),
         "     1)      1059.9  Rx         0300  7  00 00 00 00 04 00 00",
         "https://www.peak-system.com/produktcd/Pdf/English/PEAK_CAN_TRC_File_Format.pdf", "ms", others=_TRC_OTHERS,
@@ -128,7 +130,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"{id} (?:0|(?P<is_remote>1)) {length}{data}",),
         "> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", "https://canlab.cz (PP2CAN)", is_strict=True),
     Row("canboat", (
-        r"(?:(?P<n>\d+)[\s,;:)]+)?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
+        r"(?:(?P<n>\d+)(?:[\s,;:)]+|;\w+;))?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
         r"(?P<destination>\d{1,3}),(?P<length>\d{1,3})(?P<data>(?:,[0-9A-F]{2})*),?\s*$",),
         "2011-04-25-10:16:41.791,5,130311,4,255,8,24,c0,2f,6f,31,c1,1b,7d",
         "https://github.com/canboat/canboat (analyzer, plain format)", delimiter=","),
@@ -141,6 +143,16 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"(?P<time>\d\d:\d\d:\d\d\.\d+) {R} (?P<id>[0-9A-F]{8}){bytes}\s*$",),
         "17:33:21.107 R 19F51323 01 02 03 04 05 06 07 08",
         "https://www.yachtd.com/downloads/ydnu02.pdf (appendix E, RAW)", standard_digits=3),
+    Row("actisense", (
+        r"A(?P<hhmmss>\d{6,7}\.\d+) (?P<source>[0-9A-F]{2})(?P<destination>[0-9A-F]{2})(?P<priority>[0-7]) (?P<id>[0-9A-F]{5}) {hex}\s*$",
+        ), "A000057.055 09FF7 0FF00 3F9FDCFFFFFFFFFF", "https://actisense.com (N2K ASCII)", standard_digits=3),
+    Row("usb-can", (
+        r"(?P<n>\d+) (?P<dir>Receive|Send|Rx|Tx)\w* (?P<time>0x[0-9A-F]{1,8}|\d+:\d+:\d+(?:[.:]\d+)*|\d+(?:\.\d+)?) {id} (?:Data|(?P<is_remote>Remote))(?: Frame)? "
+        r"(?:(?P<is_standard>Stand\w*|Std)|(?P<is_extended>Ext\w*))(?: Frame)? (?P<length>0x[0-9A-F]{1,2}|\d{1,2})(?=\s|$){data}",
+        r"(?P<n>\d+) (?P<dir>Receive|Send) (?P<time>0x[0-9A-F]{1,8}|\d+:\d+:\d+(?:[.:]\d+)*|\d+(?:\.\d+)?) (?:Data|(?P<is_remote>Remote)) Frame "
+        r"(?:(?P<is_standard>Stand\w*)|(?P<is_extended>Ext\w*)) Frame {id} (?P<length>\d{1,2})(?=\s|$){data}"),
+        "1 Receive 0x003A7F02 0x00000123 Data Standard 0x08 x| 01 02 03 04 05 06 07 08",
+        "https://www.zhcxgd.com (USB-CAN Tool)", hint="100us", is_strict=True),
     Row("brackets", (
         r"(?:[(\[]?{time}[)\]]? )?(?:(?P<channel>[a-z]\w*) )?(?:{dir} )?<(?:0x)?(?P<id>[0-9A-F]{1,8})> \[(?P<length>\d{1,2})\]"
         r"{data}",),
@@ -152,7 +164,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         r"{seconds} Timestamp:\s*[\d.]+ ID: {id}(?P<flags>(?: [SXREF])*) DLC: (?P<dlc>\d{1,2}){data}",
         r"(?:(?:T|TS|Time(?:stamp)?)\s*[:=]\s*{time},? )?(?:(?:Standard|Extended) )?(?:CAN\s*)?ID"
         r"\s*[:=]\s*{id}\b,?(?P<flags>(?: (?!DLC?\b|LEN|Data)[\w-]+)*?) (?:(?:DLC?|LEN(?:GTH)?)"
-        r"\s*[:=]\s*(?P<dlc>\d{1,2}),?(?: Data\s*[:=])?|Data\s*[:=]){data}",),
+        r"\s*[:=]\s*(?P<dlc>\d{1,2}),?(?: Data\s*[:=])?|Data\s*[:=])(?:(?=.*\sChannel:\s*(?P<channel>\S+))|){data}",),
         "Timestamp: 1479121434.850202        ID: 0350    000    DLC: 8    05 28 84 66 6d 00 00 a2",
         "https://python-can.readthedocs.io (str(Message)); HCRL car-hacking dataset"),
     Row("crtd", (
@@ -161,7 +173,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         others=((rf"{_STAMP} \d*[A-Z]{{1,3}}\d*\b", NO_FRAME),)),
     Row("hash", (
         r"(?:[(\[]?{time}[)\]]? |cansend )?(?:(?P<channel>\w[\w.:-]*) )?(?P<id>[0-9A-F]{3}|[0-9A-F]{8})#(?:(?P<is_remote>R)[0-9A-F]?|"
-        r"(?:#(?P<is_fd>[0-9A-F]))?{hex})(?: (?:{R}|[01]))?\s*$",),
+        r"(?:#(?P<is_fd>[0-9A-F]))?{hex})(?: (?:{R}|[01]))?{comment}\s*$",),
         "1479121434.5 can0 123#11223344", "cansend, published datasets", standard_digits=3, by_value=False, is_loose=True),
     Row("slcan", (
         rf"(?:\(?{{time}}\)?[\s,;]+)?(?-i:t)(?P<id>[0-9A-F]{{3}})(?P<dlc>[0-8])(?P<data>{_COUNTED})(?P<stamp>[0-9A-F]{{4}})?\s*$",
@@ -324,7 +336,9 @@ class LineFormat:
         time = find_time(text, found.span("time"), self.unit) if groups.get("time") else TimeFields()
         if time is None:
             return NoFrame(DAMAGED_LINE)
-        if "stamp" in groups and not time.parts:  # milliseconds within a minute
+        if "hhmmss" in groups:
+            time = _digits_of_clock(found)
+        elif "stamp" in groups and not time.parts:  # milliseconds within a minute
             time = TimeFields((TimePart(found.span("stamp"), 1000, base=16),), period_us=60_000_000)
         words = _words(groups)
         if "is_remote" in groups or "R" in words or flag(groups.get("remote")):
@@ -341,7 +355,7 @@ class LineFormat:
         self, text: str, found: re.Match[str], groups: dict[str, str], time: TimeFields, words: set[str]
     ) -> Fields | NoFrame:
         row = self.row
-        base = 16 if "is_hex" in groups else 10 if "source" in groups else self.base
+        base = 16 if "is_hex" in groups else 10 if "source" in groups and "hhmmss" not in groups else self.base
         if base == 10 and not groups["id"].isdecimal():
             return NoFrame(DAMAGED_LINE, time)
         fd = "is_fd" in groups or "fd_length" in groups or "F" in words or bool(flag(groups.get("fd")))
@@ -393,6 +407,14 @@ class LineFormat:
         return data
 
 
+def _digits_of_clock(found: re.Match[str]) -> TimeFields:
+    """The time in hours, minutes, seconds and their fraction without colons; hours do not begin again."""
+    start, dot, end = found.start("hhmmss"), found.string.index(".", found.start("hhmmss")), found.end("hhmmss")
+    spans = ((start, dot - 4), (dot - 4, dot - 2), (dot - 2, dot), (dot + 1, end))
+    parts = [TimePart(span, each * 1_000_000) for span, each in zip(spans, (3600, 60, 1), strict=False)]
+    return TimeFields((*parts, TimePart(spans[-1], 1_000_000, 10 ** (end - dot - 1), True)))
+
+
 def _words(groups: dict[str, str]) -> set[str]:
     """Letters that say what a frame is: `X`, `S`, `R`, `E`, `F`."""
     words = groups.get("flags", "").upper().split()
@@ -412,7 +434,8 @@ def _extended(groups: dict[str, str], words: set[str]) -> bool | None:
 
 
 def _direction(groups: dict[str, str]) -> int:
-    return _DIRECTIONS.get(decode_cell(groups.get("dir", ""))[:1].lower(), 0)
+    said = next((word for word in groups.get("flags", "").split() if word.upper() in ("RX", "TX")), "")
+    return _DIRECTIONS.get(decode_cell(groups.get("dir", said))[:1].lower(), 0)
 
 
 def _length(groups: dict[str, str], *, fd: bool) -> int | str | None:

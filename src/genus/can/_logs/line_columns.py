@@ -100,7 +100,9 @@ class LineReader(ABC):
         fields = self._fields
         found, is_valid = self._number(fields.id, fields.base)
         if fields.address is not None:
-            (priority, ok), (source, is_source), (to, is_to) = (self._number(span, 10) for span in fields.address)
+            (priority, ok), (source, is_source), (to, is_to) = (
+                self._number(span, fields.base) for span in fields.address
+            )
             is_valid = is_valid & ok & is_source & is_to & (priority < 8) & (source < 256) & (to < 256)
             is_valid &= found <= 0x3FFFF
             found = np.where((found >> 8 & 0xFF) < 240, found | to, found) << 8 | priority << 26 | source

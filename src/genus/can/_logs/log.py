@@ -16,7 +16,17 @@ from typing import TypeAlias
 import numpy as np
 
 from genus.can._logs.blf import read_blf
-from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Detected, Head, Opened, find, open_text
+from genus.can._logs.detect import (
+    FORMATS,
+    HEAD_BYTES,
+    TEXT_FORMATS,
+    Detected,
+    Head,
+    Opened,
+    find,
+    format_by_ending,
+    open_text,
+)
 from genus.can._logs.formats import LineFormat
 from genus.can._logs.frames import LogBlock, LoggedFrame
 from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
@@ -25,7 +35,7 @@ from genus.can._logs.packing import COMPRESSED_ENDINGS, file_and_member
 from genus.can._logs.pcap import read_pcap
 from genus.can._logs.sqlite_log import read_sqlite
 from genus.can._logs.text_reader import TextReader
-from genus.can._logs.times import UNITS, KindOfTimes, Unit
+from genus.can._logs.times import KindOfTimes, Unit, unit_of
 from genus.errors import RecordingError
 
 Reader: TypeAlias = Callable[[LogFile], Iterator[LogBlock]]
@@ -136,9 +146,6 @@ class CanLog:
             self._skipped.note(reason, f"line {lines + 1 + int(np.searchsorted(feeds, position - at))}")
 
 
-_UNIT_OF: Mapping[str, Unit] = MappingProxyType({unit: unit for unit in UNITS})
-
-
 def read_log(
     path: str | os.PathLike[str],
     format: str | None = None,
@@ -165,10 +172,8 @@ def read_log(
     """
     if format is not None and format not in FORMATS:
         raise RecordingError(f"{path}: {format!r} is no format of CAN logs; known: {', '.join(FORMATS)}")
-    if time_unit is not None and time_unit not in UNITS:
-        raise RecordingError(f"{path}: {time_unit!r} is no unit of times; known: {', '.join(UNITS)}")
     try:
-        found = _find(path, format, columns, None if time_unit is None else _UNIT_OF[time_unit])
+        found = _find(path, format, columns, None if time_unit is None else unit_of(time_unit))
     except RecordingError as problem:
         raise RecordingError(f"{path}: {problem}") from None
     except OSError as problem:
@@ -188,7 +193,7 @@ def _find(
     if not isinstance(found, Detected):
         assert found.detected.format is not None
         return found if time_unit is None else open_text(found.detected.format, Head.of(start), None, time_unit)
-    name = found.format or ENDINGS.get(log_ending(path))
+    name = found.format or format_by_ending(log_ending(path), start)
     if name is None:
         raise RecordingError(f"it is not recognised as a CAN log: {found.tried}")
     if name not in TEXT_FORMATS:

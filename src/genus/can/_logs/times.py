@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.can._logs.log_file import LAST_US
+from genus.errors import RecordingError
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
@@ -23,6 +24,14 @@ UNITS: dict[Unit, tuple[int, int]] = {
     "s": (SECOND_US, 1), "ms": (1000, 1), "100us": (100, 1), "us": (1, 1), "ns": (1, 1000)
 }  # fmt: skip
 """By unit: how many microseconds it is, as a fraction."""
+
+
+def unit_of(name: str) -> Unit:
+    """The unit of a name; RecordingError if it is none."""
+    for unit in UNITS:
+        if unit == name:
+            return unit
+    raise RecordingError(f"{name!r} is no unit of times; known: {', '.join(UNITS)}")
 
 
 class TimePart(NamedTuple):
@@ -50,7 +59,7 @@ class TimeFields(NamedTuple):
 _NUMBER = re.compile(r"(-?)(\d{1,19})(?:[.,](\d{1,9})(\d{1,9})?)?", re.ASCII)
 _HEX_NUMBER = re.compile(r"0[xX]([0-9A-Fa-f]{1,8})", re.ASCII)
 _CLOCK = re.compile(
-    r"(?:(?P<date>\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4})[T_ -]+)?(?:(?P<h>\d{1,3}):)?(?P<m>\d{1,2}):(?P<s>\d{1,2})"
+    r"(?:(?P<date>\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4})[T_\s,;|-]+)?(?:(?P<h>\d{1,3}):)?(?P<m>\d{1,2}):(?P<s>\d{1,2})"
     r"(?:[.,:](?P<f>\d{1,9})(?:\.(?P<g>\d))?)?(?:Z|(?P<zone>[+-]\d{2}:?\d{2}))?",
     re.ASCII,
 )
@@ -275,7 +284,7 @@ def choose_unit(stamps: Stamps, hint: Unit | None = None) -> ChosenUnit:
     ranked = sorted(possible, key=lambda unit: possible[unit])
     best = ranked[0]
     doubt = DOUBT if stamps.decimals > 4 or _is_date(stamps, best) else DOUBT + 1
-    others = tuple(unit for unit in ranked[1:] if possible[unit] < possible[best] + doubt)
+    others = tuple(unit for unit in ranked[1:] if best != hint and possible[unit] < possible[best] + doubt)
     if not stamps.decimals and not _is_date(stamps, best) and best != hint:
         others = others or tuple(ranked[1:2])  # plain integers may count anything
     return ChosenUnit(best, f"{_rate(stamps, span, best):,.4g} frames/s", others)

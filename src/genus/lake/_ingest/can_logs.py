@@ -24,12 +24,23 @@ from genus.can._dbc.long_columns import LONG_POSITION, LongColumns
 from genus.can._dbc.long_messages import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._j1939.reassembly import Incomplete
-from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, detect, text_reader
+from genus.can._logs.cells import parse_columns
+from genus.can._logs.detect import (
+    ENDINGS,
+    FORMATS,
+    HEAD_BYTES,
+    TEXT_FORMATS,
+    Head,
+    Opened,
+    detect,
+    open_text,
+)
 from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock
 from genus.can._logs.log import BINARY_READERS, log_ending
 from genus.can._logs.log_file import LONGEST_LINE, LogFile, SkippedRecords, head_of
 from genus.can._logs.packing import looks_like_utf_16, packing_of
 from genus.can._logs.text_reader import TextReader
+from genus.can._logs.times import Unit, unit_of
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
@@ -53,11 +64,29 @@ class CanLogs(msgspec.Struct, frozen=True):
     """The name of the log format, such as `log` (`candump -L`), `asc`, `csv` or `blf`."""
     unknown: Unknown = "dead"
     """What happens to frames that belong to no message: they become dead letters, or are left out."""
+    time_unit: Unit | None = None
+    """What plain numbers count that are times; None if each log shows it."""
+    columns: str | None = None
+    """A description of the columns of text logs, instead of the format."""
 
     @classmethod
-    def of(cls, dbc: Dbc, log: str, *, unknown: Unknown = "dead") -> "CanLogs":
+    def of(
+        cls,
+        dbc: Dbc,
+        log: str,
+        *,
+        unknown: Unknown = "dead",
+        time_unit: str | None = None,
+        columns: str | None = None,
+    ) -> "CanLogs":
         """Logs in one log format of the bus that a DBC file describes; tasks get its messages, not the file."""
-        return cls(_messages_of(dbc), log, unknown)
+        try:
+            unit = None if time_unit is None else unit_of(time_unit)
+            if columns is not None:
+                parse_columns(columns)
+        except RecordingError as problem:
+            raise LakeError(str(problem)) from None
+        return cls(_messages_of(dbc), log, unknown, unit, columns)
 
     def __post_init__(self) -> None:
         if self.unknown not in ("dead", "pass"):
@@ -89,12 +118,22 @@ class CanLogs(msgspec.Struct, frozen=True):
         if self.log not in TEXT_FORMATS:
             return None
         try:
-            reader = text_reader(self.log, Head.of(_head(path)))
+            reader = TextReader(self._open(path).format)
         except RecordingError as problem:
             return DeadLetter.of(-1, str(problem), "byte 0")
         if reader.times == "none":
             reader.format.times.start_us = changed_us(path)
         return reader
+
+    def _open(self, path: str) -> Opened:
+        return open_text(self.log, Head.of(_head(path)), self.columns, self.time_unit)
+
+    def doubts(self, path: str) -> tuple[str, ...]:
+        """What may be wrong about how a log is read; see `genus.can.read_log`."""
+        try:
+            return self._open(path).detected.doubts if self.log in TEXT_FORMATS else ()
+        except RecordingError:
+            return ()  # reading it makes a dead letter
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
         reader = self._reader(split.path)
@@ -132,7 +171,7 @@ def _messages_of(dbc: Dbc) -> tuple[MessageLayout, ...]:
 def find_log_format(path: str) -> str:
     """The name of a log's format, by its content, or else its ending; LakeError if it is none that is known."""
     detected = detect(_head(path))
-    found = detected.format or ENDINGS.get(log_ending(path))
+    found = detected.format or ENDINGS.get(log_ending(path))  # damage is no error, but dead letters
     if found is None:
         raise LakeError(f"{path}: it is not recognised as a CAN log: {detected.tried}")
     return found

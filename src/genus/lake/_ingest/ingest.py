@@ -59,6 +59,8 @@ class IngestResult(msgspec.Struct, frozen=True):
     """Version of the lake afterwards."""
     duplicates: Mapping[str, str] = {}
     """Skipped files that have the content of another file, and the path of that one."""
+    doubts: Mapping[str, tuple[str, ...]] = {}
+    """Of ingested CAN logs that do not show how they are read, what may be wrong: the unit of times, the columns."""
 
 
 def ingest(
@@ -90,6 +92,7 @@ def ingest(
         if again := [_again(lake, file, before) for file, before in found if before is not None and before.dead]:
             made.append(_commit(lake, again))
     ingested = [source for each in made for source in each.sources]
+    formats = {each.path: each.format for each in wanted}
     return IngestResult(
         files=len(ingested),
         skipped=len(given) - len(ingested),
@@ -99,6 +102,9 @@ def ingest(
         seconds=time.monotonic() - began,
         version=lake.version,
         duplicates={path: twin for each in made for path, twin in each.duplicates.items()},
+        doubts={
+            path: doubts for path in (each.path for each in ingested) if (doubts := choose.doubts(formats[path], path))
+        },
     )
 
 

@@ -74,11 +74,20 @@ class FormatChooser:
     mapping: Mapping | PathLike | None = None
     dbc: "PathLike | Dbc | None" = None
     unknown: Unknown = "dead"
+    time_unit: str | None = None
+    columns: str | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """What tasks need: the layouts of the messages of a DBC file, not the file."""
         found = {"_mapping": self._mapping, "_dbc": None, "_logs": self._logs}
-        return {"format": self.format, "mapping": None, "dbc": None, "unknown": self.unknown, **found}
+        return {
+            "format": self.format,
+            "mapping": None,
+            "dbc": None,
+            "unknown": self.unknown,
+            "columns": self.columns,
+            **found,
+        }
 
     @cached_property
     def _mapping(self) -> Mapping | None:
@@ -100,7 +109,13 @@ class FormatChooser:
             return None
         from genus.lake._ingest.can_logs import CanLogs  # needs cantools, an extra
 
-        return CanLogs.of(self._dbc, "log", unknown=self.unknown)
+        return CanLogs.of(self._dbc, "log", unknown=self.unknown, time_unit=self.time_unit, columns=self.columns)
+
+    def doubts(self, format: Format, path: str) -> tuple[str, ...]:
+        """What may be wrong about how a CAN log is read; empty for other files."""
+        if self._logs is None or not isinstance(format, type(self._logs)):
+            return ()
+        return format.doubts(path)
 
     @property
     def types(self) -> tuple[type, ...]:
@@ -131,7 +146,8 @@ class FormatChooser:
                 raise LakeError(f"{path}: a CAN log needs a DBC file that describes its frames; give one (dbc=, --dbc)")
             from genus.lake._ingest.can_logs import find_log_format  # needs cantools, an extra
 
-            return msgspec.structs.replace(self._logs, log=self.format or find_log_format(path))
+            log = self.format or ("csv" if self.columns is not None else find_log_format(path))
+            return msgspec.structs.replace(self._logs, log=log)
         mapping = self._mapping or Mapping()
         if ending in ("json", "jsonl", "ndjson"):
             return JsonLines(mapping)
