@@ -159,8 +159,7 @@ class SoftAnalysis:
             shift = after + message.latest + reach * self.conditions.tolerance
             for rival in rivals:
                 spare = shift - rival.urgency
-                is_known = spare >= 0 or rival.owner < 0  # frames of others do not become more urgent
-                step = after + (rival.period - (spare + rival.jitter) % rival.period if is_known else -spare)
+                step = after + (rival.period - (spare + rival.jitter) % rival.period if spare >= 0 else -spare)
                 if step < found:
                     found = step
         return min(found, end)
