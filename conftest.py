@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 from doctest import ELLIPSIS
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,7 @@ def worlds_account_for_their_events() -> Iterator[None]:
 
     close = World.close
 
+    @wraps(close)
     def close_and_check(world: World) -> None:
         close(world)
         sums = {each.channel: (each.published, each.accounted) for each in world.channels()}

@@ -213,3 +213,12 @@ def test_a_unit_does_not_replace_that_of_a_format(unit: str, tmp_path: Path) -> 
     log = log_of(tmp_path, text, time_unit=unit)
     assert [each.at_us for each in log] == [each.at_us for each in log_of(tmp_path, text)]
     assert log.detected.doubts == (f"times of the format log are in s, so that {unit} is not used",)
+
+
+def test_columns_that_no_line_has_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("".join(f"{at * 10},{0x100 + at % 4:X},2,11,22\n" for at in range(20)))
+    with pytest.raises(RecordingError, match="none of the first 20 lines has the columns"):
+        read_log(path, columns="time:ms, id:hex, length, -, -, -, -, -, data")
+    with pytest.raises(RecordingError, match="contradict the unit of times 'ms'"):
+        read_log(path, columns="time:us, id:hex, length, data", time_unit="ms")

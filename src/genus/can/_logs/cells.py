@@ -86,7 +86,7 @@ def parse_columns(text: str) -> Columns:
     ['time:ms', 'id:hex', '-', 'data']
     """
     found = []
-    for word in text.split(","):
+    for word in str(text).split(","):
         role, _, detail = word.strip().partition(":")
         if role not in ROLES or detail not in ROLES[role]:
             known = ", ".join(f"{name}[:{'|'.join(more[1:])}]" if more[1:] else name for name, more in ROLES.items())
@@ -183,7 +183,7 @@ class CellFormat(LineFormat):
         name = cells[self._id] if self._id < len(cells) else ""
         if any(letter.isdigit() for letter in name) or _is_hex(name):
             return None
-        is_header = not self._has_begun or columns_of_header(cells) is not None
+        is_header = not self.has_begun or columns_of_header(cells) is not None
         return HeaderLine() if is_header else None
 
 

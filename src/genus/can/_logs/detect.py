@@ -228,6 +228,8 @@ def format_by_ending(ending: str, start: bytes) -> str | None:
         return name
     head = Head.of(start)
     format = _new(name, head)
+    if format is not None:
+        format.has_begun = True
     damaged = 0 if format is None else _read_head(format, head.lines)[1]
     return name if damaged < 2 else None  # one line may be cut
 
@@ -260,6 +262,9 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
         RecordingError: It is no such log, or the columns are not known.
     """
     described = None if columns is None else parse_columns(columns)
+    said = next((each.detail for each in described or () if each.role == "time"), "")
+    if said and time_unit not in (None, said):
+        raise RecordingError(f"columns {columns!r} contradict the unit of times {time_unit!r}: leave one of them out")
     trial, format = (_new(name, head, described) for _ in range(2))
     if trial is None or format is None:
         raise RecordingError(
@@ -269,6 +274,11 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     if name == "kvaser" and columns is None and _is_decimal_kvaser(head.lines):
         trial.base = trial.data_base = format.base = format.data_base = 10
     frames, damaged, others = _read_head(trial, head.lines)
+    if columns is not None and head.lines and not frames:
+        raise RecordingError(
+            f"none of the first {len(head.lines)} lines has the columns {columns!r}: {head.lines[0]!r}"
+        )
+    format.has_begun = not frames  # without a frame behind it, no line is a title
     plain = _plain_stamps(frames)
     evidence, doubts = list[str](), list[str]()
     is_said = format.row.unit or format.row.hint or time_unit

@@ -305,7 +305,7 @@ class LineFormat:
         self.row, self.unit = row, unit
         self.times = LineTimes(row.times or "none")
         self.base, self.data_base = base, data_base or base
-        self._has_begun = False
+        self.has_begun = False
         self._marks_fd = any("is_fd" in pattern for pattern in row.patterns)
         self.patterns = [compiled(pattern) for pattern in row.patterns]
         self._others: Sequence[tuple[re.Pattern[str], str]] = [(compiled(text), reason) for text, reason in row.others]
@@ -318,7 +318,7 @@ class LineFormat:
 
     def read_header(self, text: str) -> HeaderLine | None:
         """Take what lines after it need from a header or comment, or a title before the first frame; else None."""
-        is_title = not self._has_begun and not any(letter.isdigit() for letter in text)
+        is_title = not self.has_begun and not any(letter.isdigit() for letter in text)
         is_header = self.row.headers and compiled(self.row.headers).match(text)
         return HeaderLine() if is_title or is_header or _COMMENT.match(text) else None
 
@@ -372,7 +372,7 @@ class LineFormat:
         fd = fd or (data.size > 8 and not self._marks_fd)
         if data.size > (64 if fd else 8):
             return NoFrame(LENGTHS_DISAGREE, time)
-        self._has_begun = True
+        self.has_begun = True
         is_whole = length is None or row.is_strict or found.re.pattern.endswith("$")
         used = [found.end(name) for name in groups if name not in ("data", "rest")]
         return Fields(
