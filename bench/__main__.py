@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
+from os import getloadavg
 from pathlib import Path
 from shutil import which
 from typing import Any, NamedTuple
@@ -124,18 +125,18 @@ def draw(times: dict[str, dict[str, float]], file: Path) -> None:
 def main(names: list[str]) -> None:
     """Measure the named tables, or all, and write each into the page when it is known."""
     known = [name for each in STEPS for name in each.tables]
+    if {"-h", "--help"} & set(names):
+        sys.exit(f"{__doc__}\nTables: {', '.join(known)}")
     if unknown := set(names) - set(known):
         sys.exit(f"there is no table {min(unknown)}; there are {', '.join(known)}")
     chosen = [each for each in STEPS if not names or set(each.tables) & set(names)]
     for number, each in enumerate(chosen, 1):
         print(f"measuring {', '.join(each.tables)} ({number} of {len(chosen)}) ...", file=sys.stderr, flush=True)
-        found = {
-            **each.measure(import_module(f"bench.{each.module}")),
-            "machine": f"Last measured on {datetime.now(UTC):%Y-%m-%d}: {machine()}.",
-        }
-        text = PAGE.read_text()
+        found = each.measure(import_module(f"bench.{each.module}"))
+        measured = f"Measured on {datetime.now(UTC):%Y-%m-%d} at a load of {getloadavg()[0]:.1f}."
+        text = write_block(PAGE.read_text(), "python -m bench machine", f"The machine: {machine()}.")
         for name, table in found.items():
-            text = write_block(text, f"python -m bench {name}", table)
+            text = write_block(text, f"python -m bench {name}", f"{table}\n\n{measured}")
         PAGE.write_text(text)
     print(f"wrote {PAGE}", file=sys.stderr)
 
