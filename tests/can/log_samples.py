@@ -387,8 +387,8 @@ def _yacht(look: Look, rows: Sequence[Row]) -> list[str]:
 
 def _pp2can(look: Look, rows: Sequence[Row]) -> list[str]:
     return [
-        f"> {row.channel} {_at(look, row)} {'Ex' if row.extended else 'St'} {_id(replace(look, prefix='0x'), row)} 0 {len(row.data)} {_bytes(look, row)}"
-        for row in rows
+        f"> {number} {_at(look, row)} {'Ex' if row.extended else 'St'} {_id(replace(look, prefix='0x'), row)} 0 {len(row.data)} {_bytes(look, row)}"
+        for number, row in enumerate(rows)
     ]
 
 
@@ -638,9 +638,9 @@ FORMS: tuple[Form, ...] = (
     ),
     Form(
         "PP2CAN", "PP2CAN's log",
-        "> 1 17:18:39.303:3000.00 St 0x197 0 4 64 E0 9E C0\n> 1 17:18:39.313:3000.00 St 0x197 0 4 65 E0 9E C0",
+        "> 0 17:18:39.303:3000.00 St 0x197 0 4 64 E0 9E C0\n> 1 17:18:39.313:3000.00 St 0x197 0 4 65 E0 9E C0",
         (_day("17:18:39.303", 0x197, "64E09EC0"), _day("17:18:39.313", 0x197, "65E09EC0")),
-        _pp2can, Look("pp2can"), {"clock": ("clock.3", "pp2can"), **_CASES}, "channel",
+        _pp2can, Look("pp2can"), {"clock": ("clock.3", "pp2can"), **_CASES}, "",
     ),
     Form(
         "words with labels", "healingtjx/bslbatt-bms-upgrade logs/can.log",

@@ -126,9 +126,9 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "https://www.kvaser.com/canlib-webhelp/ (CanKing)", "s", others=(
             (r"\d+ .*ErrorFrame {seconds}", ERROR_FRAME), (r".*logging|{seconds} Trigger", NO_FRAME)), times="start", headers=r"Chn\b|Channel\b|Logging\b|Kvaser\b|Date\b"),
     Row("pp2can", (
-        r"(?P<dir>[<>]) (?P<channel>\d+) (?P<time>\d+:\d+:\d+\.\d+)(?::\d+(?:\.\d+)?)? (?:(?P<is_standard>St)|(?P<is_extended>Ex))\w* "
+        r"[<>] \d+ (?P<time>\d+:\d+:\d+\.\d+)(?::\d+(?:\.\d+)?)? (?:(?P<is_standard>St)|(?P<is_extended>Ex))\w* "
         r"{id} (?:0|(?P<is_remote>1)) {length}{data}",),
-        "> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", "https://canlab.cz (PP2CAN)", is_strict=True),
+        "> 0 17:18:39.303:4446.00 St 0x197 0 4 64 E0 9E C0", "https://canlab.cz (PP2CAN); the first number counts lines", is_strict=True),
     Row("canboat", (
         r"(?:(?P<n>\d+)(?:[\s,;:)]+|;\w+;))?(?P<time>\d{4}-\d\d-\d\d[-T ]\d\d:\d\d:\d\d(?:[.,]\d+)?Z?),(?P<priority>\d),(?P<id>\d{1,6}),(?P<source>\d{1,3}),"
         r"(?P<destination>\d{1,3}),(?P<length>\d{1,3})(?P<data>(?:,[0-9A-F]{2})*),?\s*$",),
