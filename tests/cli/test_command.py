@@ -319,6 +319,6 @@ def test_an_interrupted_command_says_what_was_kept(folder: Path, monkeypatch: py
     Path("car.dbc").write_text(DBC)
     Path("drive.log").write_text("".join(f"(170000000{i}.000000) can0 100#F4310070\n" for i in range(5)))
     done = shell("can", "decode", "--dbc", "car.dbc", "drive.log", "-o", "drive.genus")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "interrupted; 2 events in drive.genus")
+    assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (130, "interrupted; 2 events in drive.genus")
     recording = read_recording("drive.genus")
     assert len(list(recording)) + recording.problems.total() == 2

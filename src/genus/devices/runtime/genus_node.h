@@ -139,8 +139,8 @@ typedef enum {
     GENUS_NOTICE_NOT_BOUND, /* `channel` or subject cannot be used; `count` is a genus_refusal */
     GENUS_NOTICE_WRONG_CATALOG,   /* `count` objects to `channel`; or events of `node` are others */
     GENUS_NOTICE_SENT,            /* event `reference` of `channel` was sent, at `time` */
-    GENUS_NOTICE_DEADLINE_MISSED, /* it was not sent by its deadline `time`; soft: it still will be */
-    GENUS_NOTICE_EXPIRED,         /* it expired at `time`; `count` 1 if it was on the wire, and sent */
+    GENUS_NOTICE_DEADLINE_MISSED, /* not sent by its deadline `time`; soft: it still will be */
+    GENUS_NOTICE_EXPIRED,         /* expired at `time`; `count` 1: on the wire then, and sent */
     GENUS_NOTICE_NOT_SENT,        /* it was given up after `count` attempts, or with the number */
     GENUS_NOTICE_EVENT_MISSING,   /* none of `etag` from `node` came by its deadline `time` */
     GENUS_NOTICE_EVENTS_LOST,     /* `count` events of `etag` from `node` did not come */
