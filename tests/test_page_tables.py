@@ -49,7 +49,7 @@ def test_headings_of_the_benchmarks_are_words_of_the_module_that_measures_them(s
 
 
 def test_the_table_of_logs_has_a_row_for_every_format() -> None:
-    lines = [cells(line) for line in read_blocks(BENCHMARKS)["python -m bench logs"].splitlines() if line]
+    lines = [cells(line) for line in read_blocks(BENCHMARKS)["python -m bench logs"].splitlines() if line[:1] == "|"]
     logs, mf4 = lines[: 2 + len(can_logs.FORMATS)], lines[2 + len(can_logs.FORMATS) :]
     assert (logs[0], mf4[0]) == (can_logs.HEADING, can_logs.MF4_HEADING)
     assert [line[0] for line in logs[2:]] == list(can_logs.FORMATS)
