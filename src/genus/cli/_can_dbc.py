@@ -17,7 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from genus.bus import RecordingWriter
-from genus.cli._events import as_text, takes_j1939
+from genus.cli._events import as_text, takes_j1939, takes_log_columns
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted
 from genus.filters import Subscription
@@ -193,16 +193,7 @@ def _mention_remarks(dbc: "Dbc", file: Path) -> None:
     metavar="FORMAT",
     help="The log's format, such as log, asc or csv, if its content does not show it.",
 )
-@click.option(
-    "--columns",
-    metavar="COLUMNS",
-    help='The columns of a text log, such as "time:ms, id:hex, -, length, data"; - is a column to ignore.',
-)
-@click.option(
-    "--time-unit",
-    type=click.Choice(["s", "ms", "100us", "us", "ns"]),
-    help="What the times of the log count, if it does not say it.",
-)
+@takes_log_columns
 @takes_j1939
 @TRUNCATED
 def decode(

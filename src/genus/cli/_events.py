@@ -71,6 +71,28 @@ def takes_j1939(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+LOG_OPTIONS = (
+    click.option(
+        "--columns",
+        metavar="COLUMNS",
+        help='The columns of a text log, such as "time:ms, id:hex, -, length, data"; - is a column to ignore.',
+    ),
+    click.option(
+        "--time-unit",
+        type=click.Choice(["s", "ms", "100us", "us", "ns"]),
+        help="What the times of a CAN log count, if it does not say it.",
+    ),
+)
+"""Options of commands that read CAN logs."""
+
+
+def takes_log_columns(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about the columns of a log to a command."""
+    for option in reversed(LOG_OPTIONS):
+        command = option(command)
+    return command
+
+
 def load_types(source: str) -> list[type]:
     """The event types and kinds of a module or file, or of the messages of a DBC file or the like.
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import GENUS_LAKE, complete_files
-from genus.cli._events import J1939_OPTIONS
+from genus.cli._events import J1939_OPTIONS, takes_log_columns
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, print_json, rate, sized
 from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark, reading_in, started, working
@@ -83,16 +83,7 @@ def database_of(dbc: Path | None, truncated: bool, j1939: bool | None, nmea2000:
 @click.command()
 @click.argument("words", metavar="LAKE FILE...", nargs=-1, shell_complete=complete_files)
 @takes_formats
-@click.option(
-    "--columns",
-    metavar="COLUMNS",
-    help='The columns of text CAN logs, such as "time:ms, id:hex, -, length, data"; - is a column to ignore.',
-)
-@click.option(
-    "--time-unit",
-    type=click.Choice(["s", "ms", "100us", "us", "ns"]),
-    help="What the times of CAN logs count, if they do not say it.",
-)
+@takes_log_columns
 @click.option(
     "--retry",
     is_flag=True,

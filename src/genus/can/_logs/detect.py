@@ -299,7 +299,7 @@ def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit
     shown = _columns_of(trial, frames)
     if isinstance(format, CellFormat):
         evidence.insert(0, "the given columns" if found is None else found.evidence)
-    else:
+    elif frames:
         evidence.insert(0, "the form of its lines")
     detected = Detected(format.row.name, len(frames), len(head.lines), "", shown, unit, tuple(evidence), tuple(doubts))
     return Opened(format, detected)
