@@ -13,7 +13,7 @@ from genus.codes import CompactPrimes, Divisor, encode_code
 LABELS = {
     1: "subtype test, `genus_code_is16`, in line",
     2: "subtype test, `genus_code_is16`, a function for each type",
-    3: "subtype test, `genus_code_below16`, constants from a table",
+    3: "subtype test, `genus_code_below16`, constants from a table, in line",
     4: "subtype test by division, as in the paper",
     5: "equality with a code, `genus_code_equal16`, in line",
     6: "equality of two wire forms, `genus_code_equal`, in line",
@@ -84,7 +84,7 @@ def tables(codes: list[int]) -> str:
             *(f"    {{{', '.join(map(str, encode_code(code)))}}}," for code in codes),
             "};\n\nstatic const genus_divisor16 divisors[TYPES] GENUS_ROM = {",
             *(
-                f"    {{{text}, {code}U, {d.low_bits}U}},"
+                f"    {{{d.low_bits}U, {text}, {code}U}},"
                 for code, d, text in zip(codes, divisors, constants, strict=True)
             ),
             "};\n",

@@ -40,6 +40,16 @@ static __attribute__((noinline)) void measure_equal_wire(const uint8_t *wire, ui
     measure_stop(same);
 }
 
+static __attribute__((noinline)) void measure_by_table(const uint8_t *wire, uint16_t size,
+                                                       const genus_divisor16 *type)
+{
+    bool answer;
+
+    measure_start();
+    answer = genus_code_below16(wire, size, type);
+    measure_stop(answer);
+}
+
 static void measure_pair(uint8_t type, uint8_t below)
 {
     const is_type is = (is_type)pgm_read_word(&tests[type]);
@@ -60,9 +70,7 @@ static void measure_pair(uint8_t type, uint8_t below)
     answer = is(frame, size);
     measure_stop(answer);
     measure_case(BY_TABLE);
-    measure_start();
-    answer = genus_code_below16(frame, size, &divisors[type]);
-    measure_stop(answer);
+    measure_by_table(frame, size, &divisors[type]);
     measure_case(BY_DIVISION);
     measure_start();
     answer = divide(frame, (uint8_t)size, code);

@@ -12,12 +12,14 @@
 #include <string.h>
 
 #define NODES 3
+#define LONGEST(size) (GENUS_WITH_SEGMENTS ? (size) : 8)
+#define HARD (GENUS_WITH_CALENDAR ? GENUS_QOS_HARD : GENUS_QOS_SOFT)
 
 static const genus_channel CHANNELS[] = {
-    {{1, 2, 3, 4, 5, 6, 7, 8}, 0x2010, 0, GENUS_QOS_HARD, false, 8, 0xC0FFEE, 20, 10000000, 0},
-    {{2, 2, 3, 4, 5, 6, 7, 8}, 0x2020, 2, GENUS_QOS_SOFT, false, 0, 0xC0FFEE, 100, 5000000, 20000000},
-    {{3, 2, 3, 4, 5, 6, 7, 8}, 0x2030, 0, GENUS_QOS_NONE, true, 40, 0xC0FFEE, 0, 0, 0},
-    {{4, 2, 3, 4, 5, 6, 7, 8}, 0x2050, 0, GENUS_QOS_HARD, false, 12, 0xC0FFEE, 9, 20000000, 0},
+    {{1, 2, 3, 4, 5, 6, 7, 8}, 0x2010, 0, HARD, false, 8, 0xC0FFEE, 20, 10000000, 0},
+    {{2, 2, 3, 4, 5, 6, 7, 8}, 0x2020, 2, GENUS_QOS_SOFT, false, LONGEST(0), 0xC0FFEE, 100, 5000000, 20000000},
+    {{3, 2, 3, 4, 5, 6, 7, 8}, 0x2030, 0, GENUS_QOS_NONE, true, LONGEST(40), 0xC0FFEE, 0, 0, 0},
+    {{4, 2, 3, 4, 5, 6, 7, 8}, 0x2050, 0, HARD, false, LONGEST(12), 0xC0FFEE, 9, 20000000, 0},
 };
 static const genus_slot SLOTS[] = {
     {0, 3, 0x2010, 1000000, 10000000, 562000, 191000, 20000, 382000, 1, 1, false, false},
@@ -94,6 +96,7 @@ static void on_notice(void *context, const genus_notice *notice)
     }
 }
 
+#if GENUS_WITH_LATE
 static void on_class(void *context, const uint8_t *answer, uint16_t size)
 {
     (void)context;
@@ -102,6 +105,7 @@ static void on_class(void *context, const uint8_t *answer, uint16_t size)
         sum += answer[i];
     }
 }
+#endif
 
 static uint8_t layout_byte(void *context, uint8_t channel, uint16_t index)
 {
@@ -135,14 +139,18 @@ static void set_up(void)
         config->channels = CHANNELS;
         config->channel_count = 4;
         config->slots = SLOTS;
-        config->slot_count = 4;
+        config->slot_count = GENUS_WITH_CALENDAR ? 4 : 0;
         config->subjects = SUBJECTS;
         config->subject_count = 2;
         config->blocks = BLOCKS;
         config->block_count = 3;
         config->known = KNOWN;
         config->known_count = 2;
-        config->calls = (genus_callbacks){load, on_event, on_notice, on_class, layout_byte, NULL};
+        config->calls = (genus_callbacks){.load = load, .on_event = on_event, .on_notice = on_notice};
+        config->calls.layout_byte = layout_byte;
+#if GENUS_WITH_LATE
+        config->calls.on_class = on_class;
+#endif
         config->context = &indices[i];
         memset(is_loaded[i], 0, sizeof is_loaded[i]);
         if (!genus_node_init(&nodes[i], config)) {

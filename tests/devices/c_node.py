@@ -30,6 +30,7 @@ from genus.can._node.troubles import (
     Expired,
     HardResumed,
     HardStopped,
+    MaybeSent,
     NotBound,
     NotSent,
     NumberLost,
@@ -67,8 +68,8 @@ NEVER = (1 << 63) - 1
 NO_CHANNEL = 0xFF
 NOTICES = (
     *("configured", "number lost", "number conflict", "no number free", "ready", "not bound", "wrong catalog"),
-    *("sent", "deadline missed", "expired", "not sent", "event missing", "events lost", "hard stopped"),
-    *("hard resumed", "error passive", "error active", "off the bus", "class unknown"),
+    *("sent", "deadline missed", "expired", "not sent", "maybe sent", "event missing", "events lost"),
+    *("hard stopped", "hard resumed", "error passive", "error active", "off the bus", "class unknown"),
 )
 """As `genus_notice_kind` numbers them."""
 DROPS = (
@@ -81,7 +82,7 @@ DROPS = (
         "hard, while the clock is not good enough",
         "too long",
     ),
-    "too many",
+    *("too many", "in several frames, at a node without segmentation"),
 )
 """As `genus_drops` has them."""
 CLOCK_DROPS = ("malformed", "own number", "not the master", "duplicate", "unpaired", "contradiction")
@@ -265,7 +266,7 @@ class CNode:
             return
         self._read_state(channel, known)
         event = self._events.get(reference)
-        if what in ("sent", "expired", "not sent"):
+        if what in ("sent", "expired", "not sent", "maybe sent"):
             self._events.pop(reference, None)
         trouble: Trouble | None = None
         match what:
@@ -275,6 +276,8 @@ class CNode:
                 trouble = Expired(known.name, event, time, sent=bool(count))
             case "not sent" if event is not None:
                 trouble = NotSent(known.name, event, count)
+            case "maybe sent" if event is not None:
+                trouble = MaybeSent(known.name, event)
             case "not bound":
                 trouble = NotBound(known.name, f"reason {count}")
             case "wrong catalog":
@@ -467,10 +470,10 @@ class CNode:
 
     def tx_counts(self, cls: type) -> TxCounts:
         """The counters of a channel."""
-        found = (c_uint32 * 6)()
+        found = (c_uint32 * 7)()
         self._library.station_counts(self._handle, self._numbers[cls], found)
-        published, sent, missed, expired, failed, replaced = found
-        return TxCounts(published, sent, missed, expired, 0, failed, replaced)
+        published, sent, missed, expired, failed, replaced, unknown = found
+        return TxCounts(published, sent, missed, expired, failed=failed, replaced=replaced, unknown=unknown)
 
     def dropped(self) -> Counter[str]:
         """What was dropped, by reason."""

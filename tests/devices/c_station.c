@@ -52,11 +52,13 @@ static void on_notice(void *context, const genus_notice *notice)
                     notice->time);
 }
 
+#if GENUS_WITH_LATE
 static void on_class(void *context, const uint8_t *answer, uint16_t size)
 {
     const station *const self = context;
     self->on_class(size, answer);
 }
+#endif
 
 static uint32_t random_below(void *context, uint32_t range)
 {
@@ -99,7 +101,9 @@ station *station_new(uint64_t uid, int number, int is_synchronised, uint32_t bit
     config->calls.load = load;
     config->calls.on_event = on_event;
     config->calls.on_notice = on_notice;
+#if GENUS_WITH_LATE
     config->calls.on_class = on_class;
+#endif
     config->calls.random = random_below;
     config->calls.layout_byte = layout_byte;
     config->context = self;
@@ -283,9 +287,15 @@ int station_publish(station *self, int channel, int etag, const uint8_t *payload
                                    now);
 }
 
+#if GENUS_WITH_CALENDAR
 int64_t station_global_time(const station *self, int64_t local) { return genus_node_global_time(&self->node, local); }
 int64_t station_local_time(const station *self, int64_t global) { return genus_node_local_time(&self->node, global); }
 int64_t station_precision(const station *self, int64_t now) { return genus_node_precision(&self->node, now); }
+#else /* no global time */
+int64_t station_global_time(const station *self, int64_t local) { (void)self; return local; }
+int64_t station_local_time(const station *self, int64_t global) { (void)self; return global; }
+int64_t station_precision(const station *self, int64_t now) { (void)self; (void)now; return 0; }
+#endif
 
 int station_number(const station *self) { return self->node.number; }
 int station_channel_state(const station *self, int channel) { return self->node.channels[channel].state; }
@@ -317,10 +327,10 @@ int station_waiting(const station *self)
     return found;
 }
 
-/* published, sent, missed, expired, failed, replaced */
+/* published, sent, missed, expired, failed, replaced, unknown */
 void station_counts(const station *self, int channel, uint32_t *counts)
 {
-    memcpy(counts, &self->node.channels[channel].counts, 6 * sizeof *counts);
+    memcpy(counts, &self->node.channels[channel].counts, 7 * sizeof *counts);
 }
 
 /* Those of genus_drops, in its order. */
@@ -350,7 +360,12 @@ void station_clock_drops(const station *self, uint32_t *drops)
 void station_segment_drops(const station *self, uint32_t *drops)
 {
     for (int i = 0; i < GENUS_SEGMENT_RESULTS; i++) {
+#if GENUS_WITH_SEGMENTS
         drops[i] = self->node.segments.of[i];
+#else
+        (void)self;
+        drops[i] = 0;
+#endif
     }
 }
 

@@ -16,6 +16,8 @@ from genus import Event, Subscription
 from genus.can import PayloadCodec
 from genus.catalog import Catalog
 from genus.devices import Firmware, generate
+from genus.model import BytesType, TextType, UInt8
+from genus.targets.c._compiler import Member
 
 from .toolchain import WARNINGS
 
@@ -23,6 +25,8 @@ COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (gcc or clang) on this machine")
 
 OK, NOT_WANTED, UNKNOWN_TYPE, MALFORMED = range(4)
+WILD = 0xEE
+"""The status where a handler got an absent attribute that was neither zero nor an empty text of the payload."""
 LARGEST = 70_000
 
 
@@ -95,23 +99,41 @@ def harness_source(firmware: Firmware) -> str:
     for handler in program.handlers:
         for family in program.families_of(handler):
             is_encoded = family in program.published_families
-            again = f"encode_{family.label}(event);" if is_encoded else "(void)event;"
+            again = f"encode_{family.label}(event);" if is_encoded else ""
             handlers.append(
                 f"void {program.handler_name(handler, family)}(const {program.name}_{family.label} *event)\n"
-                f"{{ hits[{handler.number}]++; {again} }}"
+                f"{{ hits[{handler.number}]++; check_{family.label}(event); {again} }}"
             )
+    checks = [
+        "\n".join(
+            [
+                f"static void check_{family.label}(const {program.name}_{family.label} *event) {{ (void)event;",
+                *(
+                    f"  if (!genus_has(event->present, {member.number}U) && {_is_left(member)}) {{ is_wild = true; }}"
+                    for member in family.layout.held
+                ),
+                "}",
+            ]
+        )
+        for family in program.received_families
+    ]
     encoders = [
         f"static void encode_{family.label}(const {program.name}_{family.label} *event) {{ uint16_t etag = 0U;\n"
         f"  again_size = {program.name}_{family.label}_encode(event, sequence, again, sizeof again, &etag);\n"
         f"  again_etag = etag; }}"
         for family in program.published_families
+        if family in program.received_families
     ]
     return "\n".join(
         [
             f'#include "{program.name}.h"',
             f"static uint8_t hits[{max(1, len(program.handlers))}];",
             "static uint8_t again[4096]; static uint16_t again_size; static uint16_t again_etag;",
-            "static uint8_t sequence;",
+            "static uint8_t sequence; static const uint8_t *given; static bool is_wild;",
+            "static void poison(void) {",
+            "  volatile uint8_t stack[4096]; for (int i = 0; i < 4096; i++) { stack[i] = 0xA5U; } (void)stack[0];",
+            "}",
+            *checks,
             *encoders,
             *handlers,
             "long run(const uint8_t *records, long count, uint8_t *out);",
@@ -122,7 +144,9 @@ def harness_source(firmware: Firmware) -> str:
             "    const uint16_t size = (uint16_t)(records[2] | (records[3] << 8));",
             "    records += 4; memset(hits, 0, sizeof hits); again_size = 0U;",
             "    sequence = (size > 0U) ? genus_sequence_of(records) : 0U;",
-            f"    const genus_status status = {program.name}_receive(etag, records, size); *out++ = (uint8_t)status;",
+            "    given = records; is_wild = false; poison();",
+            f"    const genus_status status = {program.name}_receive(etag, records, size);",
+            f"    *out++ = is_wild ? {WILD}U : (uint8_t)status;",
             f"    memcpy(out, hits, {len(program.handlers)}U); out += {len(program.handlers)};",
             "    out[0] = (uint8_t)again_size; out[1] = (uint8_t)(again_size >> 8);",
             "    memcpy(out + 2, again, again_size); out += 2 + again_size; records += size;",
@@ -132,6 +156,13 @@ def harness_source(firmware: Firmware) -> str:
             "",
         ]
     )
+
+
+def _is_left(member: Member) -> str:
+    """A test in C whether a member has something that was left in memory."""
+    if isinstance(member.type, TextType | BytesType):
+        return f"((event->{member.name}.size != 0U) || (event->{member.name}.bytes != given))"
+    return f"(event->{member.name} != 0)"
 
 
 @cache
@@ -152,3 +183,11 @@ def device_of(
     """A device with numbered subscriptions; what it cannot test is left to the caller."""
     named = [(f"s{number}", subscription) for number, subscription in enumerate(subscriptions)]
     return Device(generate(catalog, named, residual=True, **given), *options)
+
+
+def declare(name: str, *names: str) -> type[Event]:
+    """A class with these attributes, which may be absent."""
+    metaclass: Any = type(Event)
+    namespace = {"__annotations__": dict.fromkeys(names, UInt8 | None), "__module__": __name__}
+    made: type[Event] = metaclass(name, (Event,), namespace)
+    return made

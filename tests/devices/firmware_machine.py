@@ -63,6 +63,8 @@ void machine_wake(int64_t now);
 void machine_wake(int64_t now) { genus_node_wake(&node, now); }
 uint32_t machine_hits(int handler);
 uint32_t machine_hits(int handler) { return hits[handler]; }
+uint32_t machine_segmented(void);
+uint32_t machine_segmented(void) { return node.drops.segmented; }
 uint32_t machine_notices(int kind);
 uint32_t machine_notices(int kind) { return notices[kind]; }
 """

@@ -3,14 +3,17 @@
 The protocol fixes what both send, when, and under which identifiers; and which events they deliver.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
+from typing import Any
 
 from genus.bus._qos import QoS
 from genus.can._machine import Call, Load, Output
 from genus.can._node.node import Node
 from genus.can._node.reports import Report
 from genus.can._plan.calendar import Slot
+from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import (
     Announce,
     Claim,
@@ -24,15 +27,18 @@ from genus.can._protocol.messages import (
     RefusalReason,
     Restart,
     Supply,
+    parse_message,
 )
 from genus.can._protocol.time_service import follow_up_frame, sync_frame
-from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Identifier, Priority, ProtocolEtag
+from genus.can._wire.frame import BROKER_NODE, PRIORITY_SHIFT, Frame, Identifier, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
+from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog
 from genus.errors import BusError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event
+from tests.devices.c_library import LARGE
 from tests.devices.c_node import CNode
 
 Sent = tuple[int, int | None, bytes]
@@ -67,7 +73,10 @@ class Lockstep:
         slots: Iterable[Slot] = (),
         synchronised: bool = True,
         seed: int = 0,
+        options: tuple[str, ...] = LARGE,
+        takes: Callable[[Event], bool] = lambda event: True,
     ) -> None:
+        """`takes` says which events a C node with these options delivers of those that the Python node does."""
         slots = tuple(slots)
         self.events: dict[str, list[Event]] = {"python": [], "c": []}
         self.mailboxes: list[Frame | None] = [None, None]
@@ -85,7 +94,7 @@ class Lockstep:
             synchronised=synchronised,
             masterable=False,
             seed=seed,
-            on_event=self.events["python"].append,
+            on_event=lambda event: self.events["python"].append(event) if takes(event) else None,
         )
         self.python.rx.agrees = None  # the C node does not compare signatures, nor read catalogs
         self.python._membership.questions.ask_catalog = lambda now: None  # type: ignore[method-assign]
@@ -102,6 +111,7 @@ class Lockstep:
             synchronised=synchronised,
             seed=seed,
             on_event=self.events["c"].append,
+            options=options,
         )
 
     def _send_once(self, frame: Frame) -> None:
@@ -213,6 +223,9 @@ class Lockstep:
             raise Disagreement(f"{what} at {now}:\npython {sent[0]}\nc      {sent[1]}")
         if self.events["python"] != self.events["c"]:
             raise Disagreement(f"{what} at {now}: delivered {self.events}")
+        for cls, channel in self.python.tx.channels.items():
+            if channel.counts != self.c.tx_counts(cls):
+                raise Disagreement(f"{what} at {now}: {cls} {channel.counts}, {self.c.tx_counts(cls)}")
         if self.python.number != self.c.number:
             raise Disagreement(f"{what} at {now}: numbers {self.python.number}, {self.c.number}")
         times = [(node.time.global_time(now), node.time.precision(now)) for node in (self.python, self.c)]
@@ -379,3 +392,117 @@ class RandomBus:
 
     def _etag(self) -> int:
         return self.random.choice(self._etags)
+
+
+# -- late classes ------------------------------------------------------------------------------------------------------
+
+
+class LateBus:
+    """State: a C node that was built before some classes were registered, and a bus with a broker around it.
+
+    Every event has a number of its own, as `number` of its class; those that reach the program are in `delivered`.
+    """
+
+    def __init__(
+        self, seed: int, catalog: Catalog, subscription: Subscription, late: Sequence[type[Event]], buffer: int
+    ) -> None:
+        self.random, self.catalog, self.late = Random(seed), catalog, late
+        self.now = 1_000
+        self.arrived: dict[int, tuple[type[Event], int]] = {}
+        """Class and time of the events that came, by number."""
+        self.delivered: list[int] = []
+        self.delivered_at: dict[int, int] = {}
+        self._sequences: Counter[int] = Counter()
+        self._answers: list[tuple[int, list[Frame]]] = []
+        self._index = CatalogIndex(catalog)
+        self.node = CNode(
+            0x1234,
+            timing=Timing(500_000),
+            catalog=catalog,
+            number=5,
+            seed=seed,
+            knows=self._knows,
+            on_event=self._deliver,
+            options=(*LARGE, f"-DGENUS_LATE_BYTES={buffer}"),
+        )
+        self.node.start(self.now)
+        self.node.subscribe(subscription, self.now)
+        for cls in late:
+            self.node.receive(Announce(7, catalog.etag(cls), QosClass.NONE, False, 8, 0).frame(), self.now)
+        self._settle()
+
+    def _deliver(self, event: Any) -> None:
+        self.delivered.append(event.number)
+        self.delivered_at[event.number] = self.now
+
+    def _knows(self, etag: int) -> bool:
+        name = self.catalog.type_of(etag)
+        return name is not None and self.catalog.etag(name).to_bytes(2, "big") in {
+            each[:2] for each in self.node.classes
+        }
+
+    @property
+    def waiting(self) -> int:
+        """How many events neither reached the program nor were dropped."""
+        return len(self.arrived) - len(self.delivered) - self.node.dropped()["unknown class"]
+
+    def step(self) -> None:
+        """Let some time pass, and then something happen."""
+        random = self.random
+        self.pass_time(random.choice((1_000_000, 20_000_000, 300_000_000, 700_000_000, 4_000_000_000)))
+        drawn = random.random()
+        if drawn < 0.7:
+            self._publish(random.choice(self.late))
+        elif drawn < 0.72:
+            self.node.receive(Claim(self.node.number or 5, 1).frame(), self.now)
+        elif drawn < 0.8:
+            self.node.receive(NumberGrant(0x1234, 5).frame(), self.now)
+        elif drawn < 0.85:
+            self.node.receive(Heartbeat(random.randrange(9), random.randrange(9)).frame(), self.now)
+        self._settle()
+
+    def pass_time(self, span: int) -> None:
+        """Let time pass, with the timers and answers that are due."""
+        end = self.now + span
+        while True:
+            answer = min((due for due, _ in self._answers), default=end)
+            self.now = max(self.now, min(end, answer, self.node.wake_at or end))
+            if self._answers and answer <= self.now:
+                _, frames = self._answers.pop([due for due, _ in self._answers].index(answer))
+                for frame in frames:
+                    self.node.receive(frame, self.now)
+            elif (self.node.wake_at or end + 1) <= self.now:
+                self.node.wake(self.now)
+            elif self.now >= end:
+                return
+            self._settle()
+
+    def _publish(self, cls: type[Event]) -> None:
+        number = len(self.arrived)
+        fields: dict[str, Any] = {"number": number, "note": self.random.choice((None, 1))}
+        codec = PayloadCodec.of(cls, self.catalog.vector(cls), self.catalog.tagged_attributes(cls))
+        etag = self.catalog.etag(cls)
+        bits, payload = codec.encode(cls(**fields), self._sequences[etag])
+        self._sequences[etag] += 1
+        self.arrived[number] = cls, self.now
+        self.node.receive(Frame(Identifier(Priority.NONE, 7, etag | bits).pack(), payload), self.now)
+
+    def _settle(self) -> None:
+        """Run what the node calls, send what it loads, and answer what it asks, mostly."""
+        while outputs := self.node.take():
+            for output in outputs:
+                if isinstance(output, Call):
+                    output.handler(*output.arguments)
+                elif isinstance(output, Load) and output.frame is not None and self.random.random() < 0.9:
+                    self.node.sent(output.frame, self.now)
+                    self._answer(output.frame)
+
+    def _answer(self, frame: Frame) -> None:
+        asked = parse_message(frame)
+        if not isinstance(asked, Question) or asked.kind is not QuestionKind.CLASS or self.random.random() < 0.3:
+            return
+        found = self._index.answer(asked) if self.random.random() < 0.7 else b""
+        data = bytes((asked.node, asked.number, asked.kind)) + found
+        identifier = Identifier(Priority.NONE, BROKER_NODE, ProtocolEtag.ANSWER).pack()
+        frames = [Frame(identifier, piece) for piece in split_payload(data, len(self.arrived) % 32)]
+        self._answers.append((self.now + self.random.choice((2_000_000, 400_000_000, 900_000_000)), frames))

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator
+from copy import copy
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
@@ -51,6 +52,12 @@ class Digit(Enum):
 
 Many = Enum("Many", {f"V{number}": number for number in range(300)})  # type: ignore[misc]
 """More choices than a byte has."""
+WIDER = {
+    '"reverse"]': '"reverse", "neutral", "sport"]',
+    "[1, 2]": "[1, 2, 0, -3]",
+    "298, 299]": "298, 299, 300, 301]",
+}
+"""The last choices in the text of a catalog, and more of them than the classes have."""
 
 PLAIN: tuple[Any, ...] = (
     bool, Int8, UInt8, Int16, UInt16, Int32, UInt32, int, float, Float32, str, bytes, datetime, timedelta, Gear, Digit,
@@ -69,7 +76,10 @@ _NUMBERS = count()
 
 
 class RandomSystem:
-    """Types, events and subscriptions of one system; the same for the same seed."""
+    """Types, events and subscriptions of one system; the same for the same seed.
+
+    Of an odd one the catalog has more choices than the classes.
+    """
 
     def __init__(self, seed: int, *, bounds: bool = True) -> None:
         self.random = random.Random(seed)
@@ -82,6 +92,12 @@ class RandomSystem:
             self._add_family(number)
         self.catalog = Catalog()
         self.catalog.register(*self.kinds, *self.types)
+        if seed % 2:
+            text = self.catalog.text()
+            for own, wider in WIDER.items():
+                text = text.replace(own, wider)
+            self.catalog = Catalog.parse(text)
+            self.catalog.register(*self.kinds, *self.types)
 
     def _kind(self, name: str) -> type:
         metaclass: Any = type(Kind)
@@ -98,15 +114,12 @@ class RandomSystem:
         self.types += made
 
     def _declare(self, name: str, base: type[Event], fields: dict[str, Any], *, tag: bool = False) -> type[Event]:
-        optional = [name for name, note in fields.items() if type(None) in getattr(note, "__args__", ())]
+        optional = [name for name, note in fields.items() if _is_optional(note)]
         names = [*optional, "place", "time"]
         tagged = self.random.sample(names, min(len(names), self.random.choice([0, 0, 1, 2]))) if tag else []
         options: dict[str, Any] = {"tagged": tuple(tagged)} if tagged else {}
         kinds = [kind for kind in self.kinds if self.random.random() < 0.3 and not issubclass(base, kind)]
-        metaclass: Any = type(Event)
-        namespace = {"__annotations__": fields, "__module__": __name__}
-        made: type[Event] = metaclass(f"D{self._number}{name}", (base, *kinds), namespace, **options)
-        return made
+        return _make(f"D{self._number}{name}", (base, *kinds), fields, __name__, **options)
 
     def _fields(self, family: int, prefix: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -124,11 +137,52 @@ class RandomSystem:
         chosen = [each for each in own if self.random.random() < 0.2 and "parts" not in each.name]
         return {each.name: _without_none(notes[each.name]) for each in chosen}
 
+    # -- growth ------------------------------------------------------------------------------------------------------
+
+    def grow(self) -> "RandomSystem":
+        """The same system later: types have gained attributes, of their family's vector and new ones; more types came.
+
+        `types` are other classes of the same names, and late ones; the catalog is this one's with what is new.
+        """
+        later = copy(self)
+        later.random = random.Random(self.random.random())
+        made: dict[type, type[Event]] = {Event: Event}
+        for cls in self.types:
+            fields = {**cls.__annotations__, **later._gained(cls)}
+            kinds = tuple(base for base in cls.__bases__[1:])
+            options = {"tagged": tuple(self.catalog.tagged_attributes(cls))} if cls.__bases__[0] is Event else {}
+            made[cls] = _make(cls.__name__, (made[cls.__bases__[0]], *kinds), fields, f"{__name__}.later", **options)
+        later.types = list(made.values())[1:]
+        for number in range(later.random.randint(1, 3)):
+            base = later.random.choice(later.types)
+            fields = {**later._fields(0, f"late{number}"), **later._narrowed(base)}
+            later.types.append(later._declare(f"Late{number}", base, fields))
+        later.types.append(_make(f"D{self._number}Pure", (Event, self.kinds[0]), {}, f"{__name__}.later"))
+        later.catalog = Catalog.parse(self.catalog.text())
+        later.catalog.register(*later.types)
+        return later
+
+    def _gained(self, cls: type[Event]) -> dict[str, Any]:
+        """Optional attributes that a class gained: some that other types of its family have, some that are new."""
+        own = {each.name for each in attributes(cls)}
+        family = [each for each in self.types if vector(each).scope == vector(cls).scope]
+        notes = {field.name: field.type for each in family for field in msgspec.structs.fields(each)}
+        found = {name: notes[name] for name in sorted(notes.keys() - own) if self.random.random() < 0.4}
+        if self.random.random() < 0.5:
+            found[f"gained_{cls.__name__}"] = self.random.choice(self._annotations)
+        return {name: note if _is_optional(note) else note | None for name, note in found.items()}
+
     # -- events ------------------------------------------------------------------------------------------------------
 
     def events(self, number: int) -> list[Event]:
         """Valid events of random types."""
         return list(self._events(number))
+
+    def wider_events(self, number: int) -> list[Event]:
+        """Events with all choices of the catalog, which the classes need not have, and without their bounds."""
+        wider = copy(self)
+        wider.types = [self.catalog.declare(cls.__name__, generated=True) for cls in self.types]
+        return wider.events(number)
 
     def _events(self, number: int) -> Iterator[Event]:
         while number:
@@ -161,9 +215,17 @@ class RandomSystem:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     def subscriptions(self, number: int) -> list[Subscription]:
-        """One that takes everything of each family, and random ones."""
+        """One that takes everything of each family, one that takes all with a choice, and random ones."""
         roots = [cls for cls in self.types if cls.__bases__[0] is Event]
-        return [*(rebuild(root) for root in roots), *(self._subscription() for _ in range(number))]
+        chosen: dict[tuple[str, str], type[Event]] = {}
+        for cls in self.types:
+            names = [each.name for each in attributes(cls) if isinstance(each.type, ChoiceType)]
+            chosen = {(vector(cls).scope, name): cls for name in names} | chosen
+        return [
+            *(rebuild(root) for root in roots),
+            *(rebuild(cls, has=[name]) for (_, name), cls in chosen.items()),
+            *(self._subscription() for _ in range(number)),
+        ]
 
     def _subscription(self) -> Subscription:
         asked: Any = self.random.choice([*self.types, *self.types, Event, *self.kinds])
@@ -197,7 +259,16 @@ class RandomSystem:
         return etag, bytes(raw)
 
 
+def _make(name: str, bases: tuple[type, ...], fields: dict[str, Any], module: str, **options: Any) -> type[Event]:
+    metaclass: Any = type(Event)
+    made: type[Event] = metaclass(name, bases, {"__annotations__": fields, "__module__": module}, **options)
+    return made
+
+
 def _without_none(annotation: Any) -> Any:
     args = [part for part in getattr(annotation, "__args__", ()) if part is not type(None)]
-    is_union = type(None) in getattr(annotation, "__args__", ())
-    return args[0] if is_union else annotation
+    return args[0] if _is_optional(annotation) else annotation
+
+
+def _is_optional(annotation: Any) -> bool:
+    return type(None) in getattr(annotation, "__args__", ())

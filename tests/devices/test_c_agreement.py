@@ -1,17 +1,18 @@
 """The C node does what the Python node does: on the same bus, and with the same inputs, frame by frame."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from genus import Catalog, Maybe, Subscription, UInt8, UInt16
 from genus.can import PATTERNS, PreparedSystem, Scenario, ScenarioRun, World
 from genus.can._machine import Call, Load
 from genus.can._node.node import Node
 from genus.can._plan import System, load_system, parse_system
-from genus.can._protocol.messages import QosClass, Supply
+from genus.can._protocol.messages import Claim, QosClass, Supply
 from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.fault_text import parse_fault
 from genus.can._wire.frame import Frame, subject_uid
@@ -21,8 +22,8 @@ from genus.model import Event, name_of
 from genus.testing._systems import random_system
 from tests.can.fault_table.row import Setting
 from tests.devices.c_library import LARGE, node_library
-from tests.devices.c_node import CNode, c_stations
-from tests.devices.lockstep import Lockstep, RandomBus
+from tests.devices.c_node import DROPS, CNode, c_stations
+from tests.devices.lockstep import LateBus, Lockstep, RandomBus
 
 SETTING = Setting(load_system(Path(__file__).parents[2] / "examples" / "crossing.toml"), 1, False)
 TYPED, SLOTS = SETTING.prepared.typed, SETTING.prepared.plan.calendar.slots
@@ -274,8 +275,13 @@ def test_a_recorded_trace_gives_the_same_frames_and_events(name: str, monkeypatc
 
 # -- random buses ------------------------------------------------------------------------------------------------------
 
+OPTIONS = {
+    "calendar": "-DGENUS_WITH_CALENDAR=0",
+    "segmentation": "-DGENUS_WITH_SEGMENTS=0",
+    "late": "-DGENUS_WITH_LATE=0",
+}
 CHANNELS = SETTING.system.channels
-ETAGS = [channel.etag for channel in CHANNELS]
+ETAGS = {channel.event: TYPED.catalog.etag(TYPED.stand_ins[channel.event].cls) for channel in CHANNELS}
 
 
 def supply_of(channel: Any) -> Supply:
@@ -285,17 +291,35 @@ def supply_of(channel: Any) -> Supply:
     )
 
 
-def check_random_bus(name: str, seed: int, steps: int, *, planned: bool, synchronised: bool) -> Lockstep:
-    """Feed both nodes with what a random bus does; raises at the first difference."""
+def check_random_bus(
+    name: str,
+    seed: int,
+    steps: int,
+    *,
+    planned: bool,
+    synchronised: bool,
+    without: Collection[str] = (),
+    until: Callable[[Lockstep], bool] = lambda pair: False,
+) -> Lockstep:
+    """Feed both nodes with what a random bus does, for some steps or until something is so.
+
+    Raises at the first difference.
+
+    Without segmentation the C node delivers no event of a channel that segments, and without a calendar hard events
+    when they come, as a Python node without a plan.
+    """
+    segmented = {channel.event for channel in CHANNELS if channel.size > 8} if "segmentation" in without else set()
     pair = Lockstep(
         0x1234_5678_0000_0000 | seed,
         timing=SETTING.system.bus.timing,
         catalog=TYPED.catalog,
         name=name,
         number=SETTING.number(name) if planned else None,
-        slots=SLOTS,
-        synchronised=synchronised,
+        slots=() if "calendar" in without else SLOTS,
+        synchronised=synchronised and "calendar" not in without,
         seed=seed,
+        options=(*LARGE, *(OPTIONS[feature] for feature in without)),
+        takes=lambda event: name_of(type(event)) not in segmented,
     )
     pair.start(1_000)
     own = [TYPED.stand_ins[channel.event] for channel in CHANNELS if channel.node == name]
@@ -305,12 +329,15 @@ def check_random_bus(name: str, seed: int, steps: int, *, planned: bool, synchro
     for event in dict.fromkeys(channel.event for channel in CHANNELS if name in channel.subscribers or seed % 2):
         if TYPED.stand_ins[event] not in own:  # a C node does not deliver its own events to itself
             pair.subscribe(TYPED.stand_ins[event].cls, 3_000)
-    bus = RandomBus(pair, f"{seed} {name} {planned} {synchronised}", ETAGS, [supply_of(each) for each in CHANNELS])
+    etags = [*ETAGS.values(), *(20 * [ETAGS[event] for event in segmented])]
+    bus = RandomBus(pair, f"{seed} {name} {planned} {synchronised}", etags, [supply_of(each) for each in CHANNELS])
 
     def publish(random: Random) -> Event:
         return random.choice(own).make(random.randrange(200))
 
     for _ in range(steps):
+        if until(pair):
+            break
         bus.step(publish if own else None)
     return pair
 
@@ -325,6 +352,72 @@ def test_random_frames_timers_and_errors_make_no_difference(name: str, planned: 
     ]
     assert sum(pair.compared for pair in pairs) >= 2400
     assert sum(pair.loaded for pair in pairs) > 100
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_hard_event_may_have_been_sent_if_it_was_in_a_mailbox_when_the_number_was_lost(seed: int) -> None:
+    pair = check_random_bus(
+        "head-east", seed, 3000, planned=True, synchronised=True, until=lambda pair: pair.mailboxes[0] is not None
+    )
+    assert pair.python.number is not None
+    pair.receive(Claim(pair.python.number, pair.python.uid - 9).frame(), pair.now + 1_000)
+    assert pair.python.number is None
+    assert pair.c.notices["maybe sent"] == sum(each.counts.unknown for each in pair.python.tx.channels.values()) == 1
+
+
+WITHOUT = [
+    ("camera", ["calendar"]),
+    ("head-east", ["segmentation"]),
+    ("loop-north", ["late"]),
+    ("tram", ["segmentation", "calendar", "late"]),
+]
+
+
+@pytest.mark.parametrize(("name", "without"), WITHOUT)
+def test_a_node_without_some_features_does_all_else_in_the_same_way(name: str, without: list[str]) -> None:
+    pairs = [check_random_bus(name, seed, 600, planned=True, synchronised=True, without=without) for seed in (1, 2)]
+    assert sum(pair.loaded for pair in pairs) > 50
+    if "segmentation" in without:
+        assert sum(pair.c.dropped()[DROPS[-1]] for pair in pairs) > 5
+
+
+class Vessel(Event, tagged=("note",)):
+    number: UInt16
+    note: Maybe[UInt8] = None
+
+
+class Tank(Vessel): ...
+
+
+class Drum(Vessel):
+    litres: Maybe[UInt8] = None
+
+
+@pytest.mark.parametrize("buffer", [0, 2, 8])
+def test_the_first_event_of_a_late_class_waits_for_the_answer_and_none_comes_twice_or_out_of_order(buffer: int) -> None:
+    """Answers come, are negative or lost, numbers are lost: events are delivered in order, or counted, or one waits.
+
+    One of 3 to 5 bytes does not fit a buffer of 2. None is delivered more than 10 s after it came.
+    """
+    catalog = Catalog()
+    catalog.register(Vessel, Tank, Drum)
+    kept = 0
+    for seed in range(12):
+        bus = LateBus(seed, catalog, Subscription(Vessel), (Tank, Drum), buffer)
+        for _ in range(60):
+            before = len(bus.delivered)
+            bus.step()
+            assert 0 <= bus.waiting <= 1
+            kept += bus.waiting
+            for number in bus.delivered[before:]:
+                assert bus.delivered_at[number] - bus.arrived[number][1] <= 10_000_000_000
+        for cls in bus.late:
+            numbers = [number for number in bus.delivered if bus.arrived[number][0] is cls]
+            assert numbers == sorted(set(numbers))
+        bus.pass_time(60_000_000_000)
+        assert bus.waiting == 0
+        assert bus.delivered, "a class was learnt"
+    assert (kept > 50) is (buffer == 8)
 
 
 @pytest.mark.slow

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from bench.node_sizes import BOARD, FD_ROW, PAGE, PROCESSORS, WITHOUT, code, firmware, measure, rows
+from bench.page import cells
 from genus import Catalog, Event, Subscription
 from genus.devices import generate
 from genus.testing import run_command
 from tests.can.fault_table import ROWS
 from tests.devices.c_faults import ROWS_OF_NODES
 from tests.devices.c_library import node_sources
-from tests.devices.c_sizes import PAGE, STUBS, TARGETS, code, firmware, measure
 from tests.devices.toolchain import RUNTIME, WARNINGS, need, run
 
 COMPILERS = {
@@ -37,7 +38,11 @@ def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> N
     options = [*WARNINGS, *COMPILERS[compiler]]
     for source in node_sources():
         run([need(compiler), *options, "-c", source, "-o", str(tmp_path / "node.o")])
-    run([need(compiler), *options, "-DGENUS_WITH_CALENDAR=0", "-fsyntax-only", *node_sources()])
+    macros = {"calendar": "GENUS_WITH_CALENDAR", "segmentation": "GENUS_WITH_SEGMENTS", "late": "GENUS_WITH_LATE"}
+    for without in WITHOUT[1:]:
+        left_out = [f"-D{macros[feature]}=0" for feature in without]
+        run([need(compiler), *options, *left_out, "-fsyntax-only", *node_sources()])
+    run([need(compiler), *options, "-DGENUS_LATE_BYTES=0", "-DGENUS_DATA_BYTES=64", "-fsyntax-only", *node_sources()])
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -46,7 +51,7 @@ def test_the_firmware_of_the_page_compiles_without_a_warning(compiler: str, tmp_
     source.write_text(code("c"))
     generated = [path for path in firmware().write(tmp_path / "firmware") if path.suffix == ".c"]
     options = [*WARNINGS, *COMPILERS[compiler], f"-I{tmp_path / 'firmware'}", "-c"]
-    for each in (source, STUBS, *generated):
+    for each in (source, BOARD, *generated):
         run([need(compiler), *options, str(each), "-o", str(tmp_path / "firmware.o")])
 
 
@@ -85,13 +90,15 @@ def test_the_commands_of_the_page_generate_what_its_python_generates(
 
 
 def test_a_table_that_does_not_fit_stops_the_compiler_as_the_page_says(tmp_path: Path) -> None:
-    """The `#error` of the page, for a firmware that subscribes to five types."""
+    """The `#error` of the page, for a firmware that subscribes to five types, with the settings of another one."""
     classes = [make_type(f"Type{number}") for number in range(5)]
     catalog = Catalog()
     catalog.register(*classes)
     made = generate(catalog, {f"on{number}": Subscription(each) for number, each in enumerate(classes)}, name="plant")
     made.with_node().write(tmp_path)
     compile_ = [need("gcc"), "-std=c99", "-fsyntax-only", str(tmp_path / "plant_node.c")]
+    run(compile_)
+    (tmp_path / "genus_settings.h").write_text(firmware().node_settings)
     done = subprocess.run(compile_, capture_output=True, text=True)
     assert done.returncode != 0
     assert code("text").splitlines()[-1] in done.stderr
@@ -131,11 +138,20 @@ def test_the_page_shows_all_rows_of_the_fault_table_that_are_about_nodes() -> No
     assert [(int(number), fault) for number, fault in shown] == [(n, ROWS[n].fault) for n in ROWS_OF_NODES]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if "no" in n else ()) for n in TARGETS])
-def test_the_firmware_is_about_as_large_as_the_page_says(name: str, tmp_path: Path) -> None:
-    need(f"{TARGETS[name][0]}-gcc")
+ROWS_OF_SIZES = [pytest.param(name, marks=() if name == "nothing" else pytest.mark.slow) for name in rows()]
+
+
+@pytest.mark.parametrize("name", ROWS_OF_SIZES)
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_the_firmware_is_about_as_large_as_the_page_says(name: str, processor: str, tmp_path: Path) -> None:
+    need(f"{PROCESSORS[processor][0]}-gcc")
     row = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {name} |"))
-    shown = [int(cell.replace(",", "")) for cell in row.split("|")[2:6]]
-    state, flash, empty, ram = measure(name, tmp_path)
-    for documented, measured in zip(shown, (state, ram, flash, empty), strict=True):
+    first = 1 + 3 * list(PROCESSORS).index(processor)
+    shown = [int(cell.replace(",", "")) for cell in cells(row)[first : first + 3]]
+    for documented, measured in zip(shown, measure(processor, rows()[name], tmp_path), strict=True):
         assert abs(documented - measured) <= 0.03 * measured
+
+
+def test_the_firmware_of_a_plan_with_can_fd_compiles_as_it_is_generated(tmp_path: Path) -> None:
+    sources = [str(path) for path in rows()[FD_ROW].write(tmp_path) if path.suffix == ".c"]
+    run([need("gcc"), *WARNINGS, f"-I{tmp_path}", "-fsyntax-only", *sources])

@@ -28,9 +28,19 @@ def harness(compiler: str, *options: str) -> str:
     return str(build(path, [FUZZ, *node_sources()], ["-g", *SANITIZERS, *options]))
 
 
-@pytest.mark.parametrize(("seed", "options"), [(1, ()), (2, ()), (3, ("-DGENUS_DATA_BYTES=64",))])
+WITHOUT = ("-DGENUS_WITH_CALENDAR=0", "-DGENUS_WITH_SEGMENTS=0", "-DGENUS_WITH_LATE=0")
+
+
+@pytest.mark.parametrize(("seed", "options"), [(1, ()), (2, WITHOUT), (3, ("-DGENUS_DATA_BYTES=64",))])
 def test_a_hundred_thousand_frames_are_received_without_a_report(seed: int, options: tuple[str, ...]) -> None:
     assert run([harness("gcc", *options), "100000", str(seed)]).startswith("100000 frames, ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [WITHOUT[:1], WITHOUT[1:2], WITHOUT[2:], ("-DGENUS_LATE_BYTES=0",), WITHOUT[:2]])
+def test_nodes_without_some_features_are_as_safe(options: tuple[str, ...]) -> None:
+    for compiler in ("gcc", "clang"):
+        assert run([harness(compiler, *options), "100000", "11"]).startswith("100000 frames, ")
 
 
 @pytest.mark.slow

@@ -1,12 +1,12 @@
 """`generate`: what is written, what is refused and why, and that it compiles everywhere without a warning."""
 
+import ctypes
 import math
 import re
 import shutil
 import subprocess
 import sys
 from datetime import timedelta
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from .compiled import (
     UNKNOWN_TYPE,
     Device,
     build,
+    declare,
     device_of,
     frame_of,
     harness_source,
@@ -88,7 +89,7 @@ def test_no_floating_point_heap_or_recursion_is_in_the_code() -> None:
 
 def test_write_gives_the_files_that_compile_together(tmp_path: Path) -> None:
     names = {path.name for path in road_firmware().write(tmp_path / "new" / "folder", harness=True)}
-    assert names == {"road.h", "road.c", "road_fuzz.c", *RUNTIME}
+    assert names == {"road.h", "road.c", "road_fuzz.c", "road_README.md", *RUNTIME}
     assert all((tmp_path / "new" / "folder" / name).stat().st_size for name in names)
 
 
@@ -96,7 +97,7 @@ def test_every_file_of_the_runtime_is_written(tmp_path: Path) -> None:
     names = {path.name for path in road_firmware().with_node().write(tmp_path)}
     folder = Path(__file__).parents[2] / "src/genus/devices/runtime"
     assert (
-        names - {"road.h", "road.c", "road_node.h", "road_node.c"}
+        names - {"road.h", "road.c", "road_node.h", "road_node.c", "road_README.md"}
         == {path.name for path in folder.iterdir()}
         == {*RUNTIME, *NODE}
     )
@@ -130,133 +131,6 @@ def test_it_compiles_without_a_warning(compiler: str, codec: str, tmp_path: Path
         assert done.returncode == 0, done.stderr[:3000]
 
 
-# -- names -------------------------------------------------------------------------------------------------------------
-
-
-@needs_compiler
-def test_names_of_attributes_and_types_may_be_words_of_c() -> None:
-    class Switch(Event):
-        int: Maybe[UInt8] = None
-        register: Maybe[UInt8] = None
-        double_: Maybe[UInt8] = None
-        bool: Maybe[UInt8] = None
-        größe: Maybe[UInt8] = None
-        type: Maybe[UInt8] = None
-
-    catalog = Catalog()
-    catalog.register(Switch)
-    asked = [Subscription.parse("Switch where int == 1 and größe == 2 and type == 3 and register == 4", [Switch])]
-    device = device_of(asked, catalog, publish=[Switch], name="class_", late=0)
-    event = Switch(int=1, größe=2, type=3, register=4)
-    assert device.receive([frame_of(event, catalog)])[0][:2] == (OK, (0,))
-
-
-@needs_compiler
-def test_choices_whose_names_collide_in_c_have_different_constants() -> None:
-    class Sign(Enum):
-        A = "a-b"
-        B = "a b"
-        C = "a_b"
-        D = "*/"
-
-    class Panel(Event):
-        sign: Sign
-
-    catalog = Catalog()
-    catalog.register(Panel)
-    asked = [Subscription.parse(f"Panel where sign == {text!r}", [Panel]) for text in ("a-b", "a b", "a_b", "*/")]
-    device = device_of(asked, catalog)
-    assert [device.receive([frame_of(Panel(sign=sign), catalog)])[0][1] for sign in Sign] == [(0,), (1,), (2,), (3,)]
-
-
-def declare(name: str, *names: str) -> type[Event]:
-    """A class with these attributes, which may be absent."""
-    metaclass: Any = type(Event)
-    namespace = {"__annotations__": dict.fromkeys(names, UInt8 | None), "__module__": __name__}
-    made: type[Event] = metaclass(name, (Event,), namespace)
-    return made
-
-
-HEADERS = [
-    "NULL",
-    "INT8_MAX",
-    "PORTB",
-    "SREG",
-    "F",
-    "B0",
-    "EOF",
-    "errno",
-    "unix",
-    "typeof",
-    "near",
-    "uint8_t",
-    "genus_text",
-    "requires",
-    "concept",
-    "co_await",
-]
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_names_of_attributes_may_be_macros_of_headers(compiler: str, tmp_path: Path) -> None:
-    """Those of <avr/io.h>, for one, are in capitals."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
-    cls = declare("Chip", *HEADERS)
-    catalog = Catalog()
-    catalog.register(cls)
-    where = " and ".join(f"{name} == 1" for name in HEADERS)
-    made = generate(catalog, {"a": Subscription(cls, where=where)}, publish=[cls])
-    files = [path for path in made.write(tmp_path) if path.suffix == (".h" if compiler == "g++" else ".c")]
-    flags = ["-std=c++20"] if compiler == "g++" else WARNINGS
-    for source in files:
-        command = [compiler, *flags, *COMPILERS[compiler], "-fsyntax-only", str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr[:3000]
-
-
-@needs_compiler
-@pytest.mark.parametrize("codec", ["table", "straight"])
-def test_names_of_types_and_handlers_may_be_those_of_what_is_generated(codec: Any) -> None:
-    """`Type.loop` and the type `Loop` have one macro, `Receive` and the function that receives one name, and so on."""
-    types = [
-        declare("Loop", "lane"),
-        declare("Type", "loop", "x"),
-        declare("X", "y"),
-        declare("Type_x", "y"),
-        declare("A", "b_c"),
-        declare("A_B", "x", "c"),
-        declare("Receive", "x"),
-        declare("Family", "x"),
-        declare("Deliver", "x"),
-        declare("Filters", "x"),
-        declare("Learn", "x"),
-        declare("Wanted", "bytes"),
-        declare("On_near", "x"),
-        declare("Loop_encode", "x"),
-    ]
-    catalog = Catalog()
-    catalog.register(*types)
-    numbered = ((f"s{number}", Subscription(cls)) for number, cls in enumerate(types))
-    asked = [("near", Subscription(Event)), ("near_x", Subscription(types[2])), *numbered]
-    device = Device(generate(catalog, asked, codec=codec, publish=types, late=2 if codec == "table" else 0))
-    for cls in types:
-        frame = frame_of(cls(), catalog)
-        wanted = tuple(number for number, (_, each) in enumerate(asked) if each.matches(cls()))
-        assert device.receive([frame])[0] == (OK, wanted, frame[1])
-
-
-def test_a_harness_for_fuzzers_reads_attributes_whose_names_differ_in_case_only() -> None:
-    cls = declare("Cased", "speed", "Speed")
-    catalog = Catalog()
-    catalog.register(cls)
-    made = generate(catalog, {"a": Subscription(cls)})
-    for member in made._program.families["Cased"].layout.held:
-        name, number = member.name, member.number
-        read = f"if (genus_has(event->present, {number}U)) {{\n        sink = (uint8_t)event->{name};"
-        assert read in made.harness() or name in ("source", "place")
-
-
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
@@ -276,7 +150,7 @@ def test_float_arithmetic_is_refused_unless_the_handler_tests_it() -> None:
     made = generate(road_catalog(), asked, residual=True)
     assert str(made.filters[0].residual) == "Loop where speed * 3.6 > 100.0"
     assert "/* The handler must still test: Loop where speed * 3.6 > 100.0 */" in made.header
-    assert "(e->lane >= 2)" in made.source
+    assert "(e->lane >= 2U)" in made.source
 
 
 def test_what_is_wrong_is_refused_with_the_reason() -> None:
@@ -392,7 +266,7 @@ def test_attributes_that_are_not_kept_are_checked_and_skipped(codec: str) -> Non
 @needs_compiler
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_bounds_are_checked_though_their_attributes_are_not_kept(codec: str) -> None:
-    """Also where another family has the same name without a bound, and where the class has fewer choices."""
+    """Also where another family has the same name without a bound. A choice that the class lacks is no violation."""
 
     class Valve(Event):
         level: Annotated[int, msgspec.Meta(ge=0, le=255)]
@@ -411,9 +285,33 @@ def test_bounds_are_checked_though_their_attributes_are_not_kept(codec: str) -> 
     python = PayloadCodec.of(Valve, grown.vector(Valve))
     payloads = [bytes.fromhex(f"00 {level:016x} {choice:02x} 07") for level in (255, 256) for choice in (2, 3)]
     statuses = [status for status, _, _ in device.receive((grown.etag(Valve), payload) for payload in payloads)]
-    assert statuses == [OK, MALFORMED, MALFORMED, MALFORMED]
+    assert statuses == [OK, OK, MALFORMED, MALFORMED]
     decoded = [python.decode(0, payload) for payload in payloads]
-    assert [isinstance(event, Event) and not unread_values(event) for event in decoded] == [True, False, False, False]
+    assert [isinstance(event, Event) and "level" not in unread_values(event) for event in decoded] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+
+
+@needs_compiler
+@pytest.mark.parametrize("optional", [False, True])
+def test_a_choice_that_the_class_lacks_is_not_published(optional: bool) -> None:
+    """Also one that is required, whose presence bit a program need not set. The family need not be received."""
+    metaclass: Any = type(Event)
+    note = road.Category | None if optional else road.Category
+    cls = metaclass("Valve", (Event,), {"__annotations__": {"category": note}, "__module__": __name__})
+    catalog = Catalog()
+    catalog.register(cls, road.Lamp)
+    grown = Catalog.parse(catalog.text().replace('"motorcycle"]', '"motorcycle", "tram"]'))
+    device = device_of([Subscription(road.Lamp)], grown, publish=[cls], keep=["category", "on"], name="x")
+    assert "X_TYPE_VALVE = 0," in device.firmware.header
+    events, payload = [bytes([0, present, choice]) for present in (0, 1) for choice in (2, 3)], bytes(8)
+    encode = device._library.x_valve_encode
+    encode.restype = ctypes.c_uint16
+    sizes = [encode(event, 0, payload, len(payload), ctypes.byref(ctypes.c_uint16())) for event in events]
+    assert [size > 0 for size in sizes] == ([True, True, True, False] if optional else [True, False, True, False])
 
 
 @needs_compiler
@@ -504,6 +402,23 @@ def test_codes_of_more_than_64_bits_are_tested_below_subscribed_types() -> None:
             assert device.code_wanted(encode_code(catalog.code(cls))) == ((0,) if asked.accepts(cls) else ())
     with pytest.raises(DeviceError, match=f"the code of a subscribed type has {max(widths)} bits"):
         generate(catalog, {"a": Subscription(widths[max(widths)])})
+
+
+@needs_compiler
+@pytest.mark.parametrize("codec", ["table", "straight"])
+def test_codes_with_many_factors_of_two_are_tested_in_tables(codec: Any) -> None:
+    """A chain of types has the powers of two, of which the tenth and later ones do not fit a divisor of 16 bits."""
+    metaclass: Any = type(Event)
+    types: list[type[Event]] = [declare("Chain", "level")]
+    for number in range(12):
+        types.append(metaclass(f"Chain{number}", (types[-1],), {"__module__": __name__}))
+    catalog = Catalog()
+    catalog.register(*types)
+    assert 9 < (catalog.code(types[-1]) & -catalog.code(types[-1])).bit_length() < 16
+    device = device_of([Subscription(cls) for cls in types[-4:]], catalog, codec=codec)
+    for cls in types:
+        wanted = tuple(number for number, asked in enumerate(types[-4:]) if issubclass(cls, asked))
+        assert device.code_wanted(encode_code(catalog.code(cls))) == wanted
 
 
 @needs_compiler

@@ -94,7 +94,8 @@ def divisor_rows(asked: Sequence[Question], width: int) -> Iterator[str]:
     for _, code, own in asked:
         made = Divisor.of(code if own == width else 1, width)
         constants, own_code = [made.inverse, made.limit], code if own == width else 1
-        values = [own_code, made.low_bits, *constants] if width == 8 else [*constants, own_code, made.low_bits]
+        orders = {8: [own_code, made.low_bits, *constants], 16: [made.low_bits, *constants, own_code]}
+        values = orders.get(width, [*constants, own_code, made.low_bits])
         yield ", ".join(f"{value}{suffix}" for value in values)
 
 
@@ -114,7 +115,7 @@ def expected_answer(wire: bytes, code: int, width: int) -> int:
 def test_codes_of_all_widths(simulator: Simulator, tmp_path: Path) -> None:
     """Whole and damaged codes up to eleven bytes, by the constants of every width and by bytes."""
     fitting = [(w, c, width) for w, c, width in questions(2000) if width and len(w) <= WIRE and code_size(c) < WIRE]
-    asked = fitting[:400]
+    asked = [(w, c, width) for w, c, width in fitting if width != 16 or Divisor.of(c, 16).low_bits <= 255][:400]
     (tmp_path / "questions.h").write_text(question_tables(asked))
     sources = [SOURCES / "codes_on_avr.c", RUNTIME / "genus_code.c"]
     run = simulator.run(compile_firmware(tmp_path / "codes.elf", sources))

@@ -2,12 +2,13 @@
 
 import ctypes
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from genus import Event, Hard, Maybe, NonReal, UInt8
+from genus import Event, Hard, Maybe, NonReal, Soft, UInt8
 from genus.can import Plan, load_system, parse_system, plan
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
@@ -43,24 +44,24 @@ def road_catalog() -> Catalog:
     return catalog
 
 
-def road_firmware(catalog: Catalog) -> Firmware:
+def road_firmware(catalog: Catalog, late_buffer: int | None = None) -> Firmware:
     asked = {
         "trucks": Subscription(road.Loop, where="category == 'truck' and speed > 30"),
         "near": Subscription(road.Roadside, where="place startswith 'A8'"),
     }
-    made = generate(catalog, asked, name="road", publish=[road.Lamp])
+    made = generate(catalog, asked, name="road", publish=[road.Lamp], late_buffer=late_buffer)
     return made.with_node([DeviceChannel(road.Lamp, "soft:20ms")])
 
 
 class Bus:
     """A broker, a Python node and a firmware on one simulated bus."""
 
-    def __init__(self, firmware: Firmware, catalog: Catalog) -> None:
+    def __init__(self, firmware: Firmware, catalog: Catalog, definitions: str = PUBLISH) -> None:
         self.simulation = Simulation(Timing(500_000), seed=5)
         self.simulation.add_host(BROKER_NODE, lambda: Broker(7, catalog, MemoryStore(), seed=1))
         self.events: list[Event] = []
         self.python = Node(0x99, timing=self.simulation.timing, catalog=catalog, seed=1, on_event=self.events.append)
-        self.device = FirmwareMachine(firmware, 0x11, PUBLISH)
+        self.device = FirmwareMachine(firmware, 0x11, definitions)
         self.hosts = [
             self.simulation.add_host(1, lambda: self.python),
             self.simulation.add_host(2, lambda: self.device),
@@ -74,10 +75,14 @@ class Bus:
 
 
 @needs_compiler
-def test_a_firmware_receives_publishes_and_learns_a_new_type() -> None:
-    """The refit of a road: a class that was registered after the firmware was made reaches its handlers."""
+@pytest.mark.parametrize(("late_buffer", "first"), [(None, 0), (64, 1)])
+def test_a_firmware_receives_publishes_and_learns_a_new_type(late_buffer: int | None, first: int) -> None:
+    """The refit of a road: a class that was registered after the firmware was made reaches its handlers.
+
+    Its first event has more bytes than a frame, which is what the buffer has if nothing is said.
+    """
     catalog = road_catalog()
-    firmware = road_firmware(catalog)
+    firmware = road_firmware(catalog, late_buffer)
 
     class RefitLoop(road.Loop):
         axles: UInt8
@@ -104,9 +109,81 @@ def test_a_firmware_receives_publishes_and_learns_a_new_type() -> None:
     truck = RefitLoop(lane=2, category=road.Category.TRUCK, speed=40.0, axles=5, weight=7.5)
     bus.hosts[0].call(lambda now: bus.python.publish(truck, now))
     bus.run(1000)
+    assert bus.device.hits(0) == 1 + first, "asked of the broker and learnt at the first, which waits if it fits"
     bus.hosts[0].call(lambda now: bus.python.publish(truck, now))
     bus.run(50)
-    assert bus.device.hits(0) == 2, "asked of the broker and learnt at the first, delivered from the second on"
+    assert bus.device.hits(0) == 2 + first
+
+
+@pytest.mark.parametrize(
+    ("late", "late_buffer", "codec", "message"),
+    [
+        (4, 5000, "table", "late_buffer is 5000; an event has 1 to 4096 bytes, and 0 keeps none"),
+        (0, 8, "table", "the device learns no types: late is 0"),
+        (4, 8, "straight", "the device learns no types: straight code knows no types but its own; use tables"),
+    ],
+)
+def test_a_buffer_that_is_not_used_is_refused(late: int, late_buffer: int, codec: Any, message: str) -> None:
+    asked = {"lit": Subscription(road.Lamp)}
+    with pytest.raises(DeviceError, match=message):
+        generate(road_catalog(), asked, name="road", late=late, late_buffer=late_buffer, codec=codec)
+
+
+def test_features_that_are_needed_cannot_be_left_out(tmp_path: Path) -> None:
+    (tmp_path / "bus.toml").write_text(SYSTEM)
+    planned = plan(load_system(tmp_path / "bus.toml"))
+    catalog = road_catalog()
+    lit = {"lit": Subscription(road.Lamp)}
+    sends = generate(catalog, {}, name="road", publish=[road.ConfidentLoop, road.Loop])
+    receives = generate(catalog, lit, name="road")
+    with pytest.raises(
+        DeviceError, match="ConfidentLoop is sent in a slot, so the node cannot do without the calendar"
+    ):
+        sends.with_node(plan=planned, station="gate", without=["calendar"])
+    with pytest.raises(DeviceError, match="Lamp is received in a slot"):
+        receives.with_node([], plan=planned, station="gate", without=["calendar"])
+    with pytest.raises(DeviceError, match="ConfidentLoop has events of up to 9 bytes, and a frame has 8, so the node"):
+        sends.with_node(plan=planned, station="gate", without=["segmentation"])
+    with pytest.raises(
+        DeviceError, match=r"Loop has events of up to \d+ bytes, and a frame has 8, so the node cannot do"
+    ):
+        generate(catalog, {"all": Subscription(road.Loop)}, name="road").with_node(without=["segmentation"])
+    both = generate(catalog, lit, name="road", publish=[road.Lamp])  # it sends longer events than it receives
+    with pytest.raises(DeviceError, match="Lamp has events of any length, and a frame has 8, so the node cannot do"):
+        both.with_node([DeviceChannel(road.Lamp, "none", ("place",))], without=["segmentation"])
+    both.with_node([DeviceChannel(road.Lamp, "none")], without=["segmentation"])
+    with pytest.raises(
+        DeviceError, match="a node cannot do without 'late'; it can without segmentation, calendar and, by"
+    ):
+        receives.with_node(without=["late"])  # type: ignore[list-item]
+    receives.with_node([], plan=planned, station="gate", without=["segmentation"])
+    fd = plan(parse_system(SYSTEM.replace("[bus]", '[bus]\ndata_bitrate = "4M"')))
+    sends.with_node(plan=fd, station="gate", without=["segmentation"])
+
+
+@needs_compiler
+def test_a_firmware_without_features_receives_and_publishes_and_counts_what_it_cannot_take() -> None:
+    catalog = road_catalog()
+    made = generate(catalog, {"lit": Subscription(road.Lamp)}, name="road", publish=[road.Lamp], late=0)
+    bus = Bus(made.with_node([DeviceChannel(road.Lamp, "soft:20ms")], without=["calendar", "segmentation"]), catalog)
+    bus.hosts[0].call(lambda now: bus.python.announce(road.Lamp, Soft("20ms"), now))
+    bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(road.Lamp), now))
+    bus.run(1000)
+    bus.hosts[0].call(lambda now: bus.python.publish(road.Lamp(on=False), now))
+    bus.hosts[1].call(lambda now: bus.device.library.publish_lamp(1, ctypes.c_int64(now)))
+    bus.run(50)
+    assert road.Lamp(on=True) in bus.events
+    assert (bus.device.hits(0), bus.device.library.machine_segmented()) == (1, 0)
+
+    reader = generate(catalog, {"lit": Subscription(road.Lamp)}, name="road", late=0)
+    long = Bus(reader.with_node(without=["calendar", "segmentation"]), catalog, definitions="")
+    long.hosts[0].call(lambda now: long.python.announce(road.Lamp, Soft("20ms"), now, carries=("place",)))
+    long.run(1000)
+    for number in range(5):
+        lamp = road.Lamp(on=True, place=f"A8/{number}")
+        long.hosts[0].call(partial(long.python.publish, lamp))
+        long.run(50)
+    assert (long.device.hits(0), long.device.library.machine_segmented()) == (0, 5)
 
 
 def test_the_tables_of_a_station_come_from_a_plan(tmp_path: Path) -> None:
@@ -167,8 +244,7 @@ def test_a_hard_channel_of_a_plan_keeps_its_slot(data: str, tmp_path: Path) -> N
     slots = planned.calendar.slots
     catalog = road_catalog()
     made = generate(catalog, {"lit": Subscription(road.Lamp)}, name="road", publish=[road.ConfidentLoop, road.Loop])
-    options = ["-DGENUS_DATA_BYTES=64"] if data else []
-    device = FirmwareMachine(made.with_node(plan=planned, station="gate"), 0x11, CONFIDENT, options)
+    device = FirmwareMachine(made.with_node(plan=planned, station="gate"), 0x11, CONFIDENT)
     simulation = Simulation(planned.system.bus.timing, seed=3)
     heard: list[tuple[int, Event]] = []
     numbers = {slot.node: slot.number for slot in slots}
@@ -245,16 +321,6 @@ def test_more_blocks_than_a_node_counts_are_refused() -> None:
         generate(catalog, asked, name="all").with_node()
 
 
-@needs_compiler
-def test_channels_of_types_with_like_names_have_macros_of_their_own() -> None:
-    fast = [META(name, (Event,), {"__module__": __name__}) for name in ("FastGate", "Fast_Gate")]
-    catalog = Catalog()
-    catalog.register(*fast)
-    made = generate(catalog, {}, name="gates", publish=fast).with_node()
-    assert "#define GATES_CHANNEL_FAST_GATE 0U\n#define GATES_CHANNEL_FAST_GATE_2 1U" in made.node_header
-    FirmwareMachine(made, 0x11)
-
-
 def test_channels_that_cannot_be_are_refused() -> None:
     made = road_firmware(road_catalog())
     with pytest.raises(DeviceError, match="Loop is not published by road"):
@@ -321,6 +387,14 @@ def test_the_command_writes_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     publish = ("--publish", "Loop", "--publish", "ConfidentLoop")
     planned = run_command(*asked, *publish, "--system", "bus.toml", "--station", "gate")
     assert planned.returncode == 0, planned.stderr
+    short = ("--without", "calendar, late", "--explain", "--no-runtime")
+    small = run_command(*asked[:5], "small", *asked[6:], "--publish", "Lamp=soft:20ms", *short)
+    assert small.returncode == 0, small.stderr
+    assert "node: without calendar, late" in small.stdout
+    settings = (tmp_path / "small" / "genus_settings.h").read_text()
+    assert "#define GENUS_WITH_CALENDAR 0 " in settings
+    assert "#define GENUS_WITH_LATE 0 " in settings
+    assert "#define GENUS_WITH_SEGMENTS 1 " in settings
     for wrong, message in (
         (["--system", "bus.toml"], "go together"),
         (["--station", "gate"], "go together"),
@@ -334,6 +408,10 @@ def test_the_command_writes_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--system", "bus.toml", "--station", "porch"], "the plan has no station 'porch'"),
         (["--publish", "Lamp=soft"], "lacks its deadline"),
         (["--publish", "Truck=none"], "'Truck' is not in the catalog"),
+        (["--without", "calender"], "a node cannot do without 'calender'; it can without segmentation, calendar"),
+        (["--without", "segmentation"], "so the node cannot do without segmentation"),
+        (["--without", "late", "--late", "2"], "--late 2 and --without late contradict each other"),
+        (["--without", "late", "--late-buffer", "8"], "the device learns no types"),
     ):
         done = run_command(*asked, *publish, *wrong)
         assert done.returncode in (1, 2)

@@ -11,14 +11,14 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.devices._estimate import Estimate
     from genus.devices._firmware import NODE, RUNTIME, Firmware, generate, runtime_file
-    from genus.devices._node_tables import DeviceChannel
+    from genus.devices._node_tables import DeviceChannel, NodeFeature
 
-__all__ = ["NODE", "RUNTIME", "DeviceChannel", "Estimate", "Firmware", "generate", "runtime_file"]
+__all__ = ["NODE", "RUNTIME", "DeviceChannel", "Estimate", "Firmware", "NodeFeature", "generate", "runtime_file"]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
         _estimate="Estimate",
-        _node_tables="DeviceChannel",
+        _node_tables="DeviceChannel NodeFeature",
         _firmware="NODE RUNTIME Firmware generate runtime_file",
     )

@@ -9,6 +9,7 @@ import msgspec
 from genus.can._wire.values import is_implied
 from genus.errors import DeviceError
 from genus.model import (
+    Attribute,
     AttributeType,
     BytesType,
     ChoiceType,
@@ -35,8 +36,7 @@ def bounded_attributes(cls: type[Event], vector: Vector) -> set[str]:
     return {
         name
         for name, own in vector.pair(attributes(cls)).items()
-        if _has_fewer_choices(own.type, vector.find(name).type)
-        or any(is_bound(meta, vector.find(name).type) for meta in metas(notes[own.name]))
+        if any(is_bound(meta, vector.find(name).type) for meta in metas(notes[own.name]))
     }
 
 
@@ -61,21 +61,51 @@ def checks_of(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -
         )
     annotations: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(cls)}
     for name, own in vector.pair(attributes(cls)).items():
-        agreed = vector.find(name).type
-        if name not in members or isinstance(agreed, OpaqueType):
+        if name not in members or isinstance(vector.find(name).type, OpaqueType):
             continue
-        for condition in _attribute_checks(f"{name_of(cls)}.{name}", own.type, members[name], annotations[own.name]):
-            absent = [present(members[name].number, False)] if own.optional else []
-            found = any_of_these([*absent, condition])
+        for condition in _attribute_checks(f"{name_of(cls)}.{name}", members[name], annotations[own.name]):
+            found = _if_present(own, members[name], condition)
             if not found.always:
                 yield found
 
 
-def _attribute_checks(label: str, own: AttributeType, member: Member, annotation: object) -> Iterator[Condition]:
-    if isinstance(own, ChoiceType) and isinstance(member.type, ChoiceType) and _has_fewer_choices(own, member.type):
-        indexes = merge((member.type.values.index(value),) * 2 for value in own.values)
-        code = within(f"e->{member.name}", "uint16_t", indexes, (0, len(member.type.values) - 1))
-        yield ALWAYS if code is None else test(code)
+class FewerChoices(msgspec.Struct, frozen=True):
+    """A kept attribute of which a class has fewer choices than the catalog.
+
+    A received value that the class does not have leaves the attribute absent, as a value does that is newer than the
+    firmware; a device does not publish it.
+    """
+
+    member: Member
+    is_own: Condition
+    """That a value is one of the class."""
+    is_valid: Condition
+    """That an event may be published: as `is_own`, or the attribute is optional and absent."""
+
+
+def fewer_choices(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[FewerChoices]:
+    """The kept attributes of which a class has fewer choices than the catalog."""
+    for name, own in vector.pair(attributes(cls)).items():
+        member = members.get(name)
+        if member is not None and _has_fewer_choices(own.type, member.type):
+            is_own = _own_choice(own.type, member)
+            yield FewerChoices(member, is_own, _if_present(own, member, is_own))
+
+
+def _if_present(own: Attribute, member: Member, condition: Condition) -> Condition:
+    """A condition on an attribute; an optional one may also be absent."""
+    return any_of_these([*([present(member.number, False)] if own.optional else []), condition])
+
+
+def _own_choice(own: AttributeType, member: Member) -> Condition:
+    assert isinstance(own, ChoiceType)
+    assert isinstance(member.type, ChoiceType)
+    indexes = merge((member.type.values.index(value),) * 2 for value in own.values)
+    code = within(f"e->{member.name}", "uint16_t", indexes, (0, len(member.type.values) - 1))
+    return ALWAYS if code is None else test(code)
+
+
+def _attribute_checks(label: str, member: Member, annotation: object) -> Iterator[Condition]:
     for meta in metas(annotation):
         if is_bound(meta, member.type):
             yield from _meta_checks(label, member, meta)

@@ -1,12 +1,12 @@
 """The header that is generated for a device: types, events, handlers and functions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Handler, Program
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
-from genus.targets.c._names import distinct, identifier
+from genus.targets.c._names import Named, refuse_clashes
 
 WIDTH = 100
 
@@ -27,6 +27,40 @@ def write_header(program: Program) -> str:
         "#endif",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def check_names(program: Program) -> None:
+    """Raise DeviceError if two things of a header have the same name, with what to rename."""
+    refuse_clashes(_names(program))
+    for family in program.families.values():
+        refuse_clashes(
+            Named(member.name, f"{family.name}.{name}", _RENAME_ATTRIBUTE)
+            for name, member in family.layout.members.items()
+        )
+
+
+_RENAME_TYPE = "rename a type, or subscribe to fewer of them"
+_RENAME_ATTRIBUTE = "rename an attribute (Renamed), or leave it out (keep, --keep)"
+_RENAME_MEMBER = "rename a member of the Enum"
+_NAME_VALUES = "give the class (-t) with an Enum whose members have names of your own"
+_RENAME_HANDLER = "give a subscription another name (NAME: SUBSCRIPTION)"
+
+
+def _names(program: Program) -> Iterator[Named]:
+    for cls in program.classes:
+        yield Named(program.type_name(cls), f"the type {cls.name}", _RENAME_TYPE)
+    for family in program.families.values():
+        yield Named(f"{program.name}_{family.label}", f"the family {family.name}", _RENAME_TYPE)
+        for name in family.layout.members:
+            yield Named(program.attribute_name(family, name), f"{family.name}.{name}", _RENAME_ATTRIBUTE)
+        for name, choices in family.choices.items():
+            for each in choices:
+                what = f"{each.member or repr(each.value)} of {family.name}.{name}"
+                remedy = _RENAME_MEMBER if each.member else _NAME_VALUES
+                yield Named(program.choice_name(family, name, each), what, remedy)
+    for handler in program.handlers:
+        for function in handler.functions.values():
+            yield Named(function, f"the subscription {handler.filter.subscription}", _RENAME_HANDLER)
 
 
 def comment(text: str, indent: str = "") -> str:
@@ -78,56 +112,47 @@ def _type_numbers(program: Program) -> str:
 
 
 def _families(program: Program) -> Iterator[str]:
-    """The attributes and the struct of each family; no macro has the name of another, or of a type."""
-    taken = {f"{program.prefix}_{name}" for name in ("H", "FILTERS", "WANTED_BYTES", "LATE")}
-    taken |= {program.type_name(each) for each in program.classes}
+    """The attributes and the struct of each family."""
     for family in program.families.values():
-        macros = list(_macros(program, family))
-        names = distinct((name for name, _ in macros), taken)
-        taken.update(names)
-        yield _family(program, family, [(name, number) for name, (_, number) in zip(names, macros, strict=True)])
+        yield _family(program, family)
 
 
-def _macros(program: Program, family: DeviceFamily) -> Iterator[tuple[str, int]]:
-    """The constants of attributes, with the numbers of their presence bits, and of choices, with their indexes."""
-    prefix = f"{program.prefix}_{family.label.upper()}"
-    for member in family.layout.members.values():
-        yield f"{prefix}_{member.name.upper()}", member.number
-    yield from _choices(prefix, family)
-
-
-def _family(program: Program, family: DeviceFamily, macros: Iterable[tuple[str, int]]) -> str:
-    prefix = f"{program.prefix}_{family.label.upper()}"
+def _family(program: Program, family: DeviceFamily) -> str:
     members = family.layout.members
-    numbers = [f"#define {name} {number}U" for name, number in macros]
+    numbers = [f"#define {program.attribute_name(family, name)} {member.number}U" for name, member in members.items()]
     texts = {each.name: each.unit for each in family.layout.vector}
     held = [
-        f"    {c_type(member.type)} {member.name}; {comment(_member_text(member.type, texts[name]))}"
+        f"    {c_type(member.type)} {member.name}; "
+        + comment(_member_text(member.type, texts[name], program.attribute_name(family, name)))
         for name, member in members.items()
         if member in family.layout.held
     ]
+    about = f"An event of the family {family.name}; for handlers, what it does not carry is 0 or empty."
     struct = [
-        f"{comment(f'An event of the family {family.name}.')}\ntypedef struct {{",
+        f"{comment(about)}\ntypedef struct {{",
         "    uint8_t type;",
         f"    uint8_t present[{family.layout.presence_bytes}];",
         *held,
         f"}} {program.name}_{family.label};",
     ]
+    prefix = f"{program.prefix}_{family.label.upper()}"
     what = comment(f"Attributes of {family.name}: genus_has(event->present, {prefix}_...), and genus_set.")
-    return "\n".join([what, *numbers, "", *struct])
+    return "\n".join([what, *numbers, "", *_choices(program, family), *struct])
 
 
-def _member_text(type_: AttributeType, unit: str | None) -> str:
-    return describe_type(type_) + (f", {unit}" if unit else "")
+def _member_text(type_: AttributeType, unit: str | None, constant: str) -> str:
+    choices = f", {constant}_..." if isinstance(type_, ChoiceType) else ""
+    return describe_type(type_) + choices + (f", {unit}" if unit else "")
 
 
-def _choices(prefix: str, family: DeviceFamily) -> Iterator[tuple[str, int]]:
-    """The constants of choices, with their indexes."""
-    for member in family.layout.members.values():
-        if isinstance(member.type, ChoiceType):
-            names = distinct([identifier(str(value)).upper() for value in member.type.values])
-            for index, name in enumerate(names):
-                yield f"{prefix}_{member.name.upper()}_{name.lstrip('_') or '_'}", index
+def _choices(program: Program, family: DeviceFamily) -> Iterator[str]:
+    """The constants of choices, with their indexes, and their values as comments."""
+    for name, choices in family.choices.items():
+        yield comment(f"Values of {family.name}.{name}, as their indexes in the catalog.")
+        for index, each in enumerate(choices):
+            value = repr(each.value) if isinstance(each.value, int) else f"'{each.value}'"
+            yield f"#define {program.choice_name(family, name, each)} {index}U {comment(value)}"
+        yield ""
 
 
 def _handlers(program: Program) -> Iterator[str]:
@@ -183,6 +208,7 @@ def _code_functions(name: str, program: Program) -> Iterator[str]:
             " * malformed, of a family that this device does not know, or all places are taken. */\n"
             f"#define {program.prefix}_LATE {program.late}U\n"
             f"bool {name}_learn(const uint8_t *answer, uint16_t size);\n"
+            "/* Forget all of them. */\n"
             f"void {name}_forget(void);"
         )
 

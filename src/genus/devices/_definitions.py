@@ -1,6 +1,6 @@
 """The source that is generated for a device, from its parts."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from genus.devices._codes import write_code_wanted, write_divisors, write_filters
 from genus.devices._declarations import class_list, comment
@@ -10,6 +10,7 @@ from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Program
 from genus.devices._straight import write_decoders
 from genus.devices._tables import write_tables
+from genus.targets.c._condition import Condition
 
 
 def write_source(program: Program) -> str:
@@ -36,6 +37,8 @@ def _receiving(program: Program) -> Iterator[str]:
     if program.straight:
         yield from write_decoders(program)
     for family in program.received_families:
+        if program.has_fewer_choices(family):
+            yield _drop_choices(program, family)
         yield write_deliver(program, family)
         yield write_receive_family(program, family)
     yield write_type_of(program)
@@ -47,29 +50,70 @@ def _receiving(program: Program) -> Iterator[str]:
         yield write_learn(program)
 
 
+def _drop_choices(program: Program, family: DeviceFamily) -> str:
+    """The function that leaves out choices which the class of a received event does not have."""
+    classes = [each for each in program.classes_of(family) if each.choices]
+    return "\n".join(
+        [
+            comment(f"Leave out choices that the type does not have: {class_list(classes)}."),
+            f"static void drop_choices_{family.label}({program.name}_{family.label} *e)",
+            "{",
+            "    switch (e->type) {",
+            *(line for each in classes for line in _choices_case(program, each)),
+            "    default:",
+            "        break;",
+            "    }",
+            "}",
+        ]
+    )
+
+
+def _choices_case(program: Program, cls: DeviceClass) -> Iterator[str]:
+    yield f"    case {program.type_name(cls)}:"
+    for each in cls.choices:
+        yield f"        if (!({each.is_own.code()})) {{"
+        yield f"            genus_clear(e->present, {each.member.number}U);"
+        yield f"            e->{each.member.name} = 0U;"
+        yield "        }"
+    yield "        break;"
+
+
 def _checks(program: Program) -> Iterator[str]:
-    """One function per family whose classes have bounds."""
+    """Functions that test events: the bounds of classes, and the choices of events that are published."""
     for family in program.families.values():
-        checked = [each for each in program.classes_of(family) if each.checks]
-        if checked:
-            cases = [line for each in checked for line in _check_case(program, each)]
-            yield "\n".join(
-                [
-                    comment(f"Whether an event keeps the bounds of its type: {class_list(checked)}."),
-                    f"static bool keeps_bounds_{family.label}(const {program.name}_{family.label} *e)",
-                    "{",
-                    "    switch (e->type) {",
-                    *cases,
-                    "    default:",
-                    "        return true;",
-                    "    }",
-                    "}",
-                ]
-            )
+        bounds = [(each, each.checks) for each in program.classes_of(family)]
+        yield from _check(program, family, "keeps_bounds", "Whether an event keeps the bounds of its type", bounds)
+        choices = [(each, [own.is_valid for own in each.choices]) for each in program.published_classes(family)]
+        yield from _check(program, family, "has_choices", "Whether the type of an event has its choices", choices)
 
 
-def _check_case(program: Program, cls: DeviceClass) -> list[str]:
-    tests = "\n               && ".join(f"({check.code()})" for check in cls.checks)
+def _check(
+    program: Program,
+    family: DeviceFamily,
+    name: str,
+    purpose: str,
+    conditions: Iterable[tuple[DeviceClass, Sequence[Condition]]],
+) -> Iterator[str]:
+    """A function that tests the conditions of each class, if there are any."""
+    tested = [(cls, found) for cls, found in conditions if found]
+    if tested:
+        yield "\n".join(
+            [
+                comment(f"{purpose}: {class_list([cls for cls, _ in tested])}."),
+                f"static bool {name}_{family.label}(const {program.name}_{family.label} *e)",
+                "{",
+                "    switch (e->type) {",
+                *(line for cls, found in tested for line in _check_case(program, cls, found)),
+                "    default:",
+                "        return true;",
+                "    }",
+                "}",
+            ]
+        )
+
+
+def _check_case(program: Program, cls: DeviceClass, conditions: Iterable[Condition]) -> list[str]:
+    tests = "\n               && ".join(f"({condition.code()})" for condition in conditions)
     return [f"    case {program.type_name(cls)}:", f"        return {tests};"]
 
 
@@ -77,19 +121,15 @@ def _encoder(program: Program, family: DeviceFamily) -> str:
     name, label = program.name, family.label
     cases = [
         line
-        for each in program.classes_of(family)
-        if each.name in program.published
+        for each in program.published_classes(family)
         for line in (
             f"    case {program.type_name(each)}:",
             f"        *etag = 0x{each.etag:04X}U;",
             "        break;",
         )
     ]
-    bounds = (
-        [f"    if (!keeps_bounds_{label}(event)) {{", "        return 0U;", "    }"]
-        if program.has_checks(family)
-        else []
-    )
+    checks = [f"!keeps_bounds_{label}(event)"] if program.has_checks(family) else []
+    checks += [f"!has_choices_{label}(event)"] if any(c.choices for c in program.published_classes(family)) else []
     return "\n".join(
         [
             f"uint16_t {name}_{label}_encode(const {name}_{label} *event, uint8_t sequence, uint8_t *payload,",
@@ -102,7 +142,7 @@ def _encoder(program: Program, family: DeviceFamily) -> str:
             "    default:",
             "        return 0U;",
             "    }",
-            *bounds,
+            *(line for check in checks for line in (f"    if ({check}) {{", "        return 0U;", "    }")),
             "    of_class.required = required[event->type];",
             "    of_class.declared = declared[event->type];",
             "    of_class.in_ram = false;",

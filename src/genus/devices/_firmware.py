@@ -9,15 +9,17 @@ from typing import Literal
 import msgspec
 
 from genus.can._plan.admission import Plan
+from genus.can._plan.system import LONGEST_EVENT
 from genus.catalog import Catalog
-from genus.devices._declarations import write_header
+from genus.devices._declarations import check_names, write_header
 from genus.devices._definitions import write_source
 from genus.devices._estimate import Estimate, estimate
 from genus.devices._harness import write_harness
 from genus.devices._layout import MOST_NUMBERS, DeviceFamily, choose_types, make_classes, make_families
-from genus.devices._node_code import write_node_header, write_node_source
-from genus.devices._node_tables import DeviceChannel, channels_of, check_station, make_tables
+from genus.devices._node_code import write_node_header, write_node_source, write_settings
+from genus.devices._node_tables import DeviceChannel, NodeFeature, channels_of, check_station, make_tables
 from genus.devices._program import Handler, Program
+from genus.devices._readme import write_readme
 from genus.errors import DeviceError, did_you_mean
 from genus.filters._subscription import Subscription
 from genus.model import name_of
@@ -25,12 +27,13 @@ from genus.targets import c, can
 from genus.targets.c import CFilter, conforming_types
 from genus.targets.c._compiler import Constants
 from genus.targets.c._layout import EventLayout
-from genus.targets.c._names import distinct, identifier, snake_case
+from genus.targets.c._names import identifier, snake_case
 from genus.targets.can._masks import condense
 
 RUNTIME = ("genus_port.h", "genus_event.h", "genus_event.c", "genus_test.c", "genus_code.h", "genus_code.c")
 """The files of the runtime that generated code needs."""
 NODE = (
+    "genus_settings.h",
     "genus_frame.h",
     "genus_segments.h",
     "genus_segments.c",
@@ -47,9 +50,11 @@ NODE = (
     "genus_receiver.c",
     "genus_questions.c",
     "genus_errors.c",
-    "genus_no_calendar.c",
 )
 """The files of the CAN node."""
+_FILES_OF = {"calendar": ("genus_calendar.c", "genus_clock.c"), "late": ("genus_questions.c",)}
+"""The files that are not needed without a feature."""
+SETTINGS = "genus_settings.h"
 
 Codec = Literal["table", "straight"]
 
@@ -67,8 +72,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
     """The generated C of a device; made by `generate`.
 
     `header` and `source` are the texts of NAME.h and NAME.c, and `node_header` and `node_source`, which `with_node`
-    makes, those of NAME_node.h and NAME_node.c. `left_out` are types that subscriptions accept and that
-    have no event tag, so that they are not on a CAN bus.
+    makes, those of NAME_node.h and NAME_node.c, with `node_settings`, that of genus_settings.h. `left_out` are types
+    that subscriptions accept and that have no event tag, so that they are not on a CAN bus.
     """
 
     name: str
@@ -82,6 +87,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
     _banks: int | None = None
     node_header: str = ""
     node_source: str = ""
+    node_settings: str = ""
+    _without: frozenset[str] = frozenset()
 
     def explain(self) -> str:
         """What is tested where, what is left to the program, and the flash and RAM it takes, as text."""
@@ -93,6 +100,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         lines.append(f"  controller: {len(program.filters)} acceptance filters")
         lines += [f"    {pair}" for pair in program.filters]
         lines += [f"  left out: {', '.join(self.left_out)}, which have no event tags"] if self.left_out else []
+        lines += [f"  node: without {', '.join(sorted(self._without))}"] if self._without else []
         lines += [f"  {line}" for line in str(self.estimate).splitlines()]
         return "\n".join([*lines, *(made.explain() for made in self.filters)])
 
@@ -112,8 +120,11 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         plan: Plan | None = None,
         station: str | None = None,
         bitrate: int = 500_000,
+        without: Collection[NodeFeature] = (),
     ) -> "Firmware":
         """The same with the tables of a CAN node, `NAME_node.h` and `NAME_node.c`, which `write` then writes, too.
+
+        `genus_settings.h` has the features and capacities of the node, with CAN FD if the plan has it.
 
         Args:
             channels: The channels of published types. Without it, those of the station in the plan; without a plan, all
@@ -121,9 +132,12 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             plan: The plan of the bus, with the slots of hard channels, the station's number and the bit rate.
             station: The name of this node in the plan.
             bitrate: Bits per second of a bus without a plan.
+            without: Features to leave out: `segmentation` (events in several frames, sent or received), `calendar`
+                (hard channels and global time). Types that are learnt are left out by `late=0` of `generate`.
 
         Raises:
-            DeviceError: A channel's type is not published, the plan lacks the station, or a hard channel has no slot.
+            DeviceError: A channel's type is not published, the plan lacks the station, a hard channel has no slot, or a
+                channel or a subscription needs what is left out.
         """
         if (plan is None) is not (station is None):
             raise DeviceError("a plan and the name of this station in it go together: give both plan and station")
@@ -131,9 +145,15 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             check_station(plan, station)
         channels = self._channels(plan, station) if channels is None else channels
         asked = [made.subscription for made in self.filters]
-        tables = make_tables(self._program, self._catalog, asked, channels, plan, station, bitrate, self._banks)
-        header, source = write_node_header(self._program, tables), write_node_source(self._program, tables)
-        return msgspec.structs.replace(self, node_header=header, node_source=source)
+        program = self._program
+        tables = make_tables(program, self._catalog, asked, channels, plan, station, bitrate, self._banks, without)
+        return msgspec.structs.replace(
+            self,
+            node_header=write_node_header(program, tables),
+            node_source=write_node_source(program, tables),
+            node_settings=write_settings(program, tables, runtime_file(SETTINGS)),
+            _without=tables.without | ({"late"} if not program.learns else set()),
+        )
 
     def _channels(self, plan: Plan | None, station: str | None) -> list[DeviceChannel]:
         """The channels of a station in a plan, which are those of all published types; without one, as none."""
@@ -144,11 +164,16 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             raise DeviceError(f"{', '.join(missing)} is published, but the plan has no channel of {station!r} for it")
         return planned
 
+    def _readme(self, names: Iterable[str]) -> str:
+        """What is in a folder with these files, which need the runtime in any case."""
+        sources = sorted(name for name in {*names, *RUNTIME} if name.endswith(".c"))
+        return write_readme(self._program, sources, self.estimate, self.node_header)
+
     def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, harness: bool = False) -> list[Path]:
         """Write the header and the source into a folder, with the runtime and, if asked, a harness for fuzzers.
 
-        After `with_node`, also those of the node. The folder is made if it is missing. Files of the same names are
-        replaced. Returns the files.
+        NAME_README.md says what to compile and to provide. After `with_node`, also the files of the node. The folder is
+        made if it is missing. Files of the same names are replaced. Returns the files.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -157,7 +182,10 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             texts |= {name: runtime_file(name) for name in RUNTIME}
         if self.node_header:
             texts |= {f"{self.name}_node.h": self.node_header, f"{self.name}_node.c": self.node_source}
-            texts |= {name: runtime_file(name) for name in NODE if runtime}
+            unused = {name for feature in self._without for name in _FILES_OF.get(feature, ())}
+            texts |= {name: runtime_file(name) for name in NODE if runtime and name not in unused}
+            texts[SETTINGS] = self.node_settings
+        texts[f"{self.name}_README.md"] = self._readme(texts)
         if harness:
             texts[f"{self.name}_fuzz.c"] = self.harness()
         for name, text in texts.items():
@@ -179,6 +207,7 @@ def generate(
     keep: Collection[str] | None = None,
     codec: Codec = "table",
     late: int = 4,
+    late_buffer: int | None = None,
     banks: int | None = None,
     residual: bool = False,
 ) -> Firmware:
@@ -193,6 +222,8 @@ def generate(
         codec: `table` reads payloads by tables, so that types that are registered later can be learnt; `straight`
             generates code for each type, which is quicker and knows no others.
         late: How many types can be learnt while the device runs; with straight code none.
+        late_buffer: Bytes in which the node keeps the first event of such a type until the broker's answer comes; an
+            event that is longer is lost, as all are with 0. Without it, as many as the data of a frame.
         banks: How many acceptance filters the controller has; without it, as many as are exact.
         residual: Leave what a device cannot test to the handlers, instead of refusing it.
 
@@ -212,7 +243,7 @@ def generate(
     >>> "void road_on_left(const road_loop *event);" in made.header
     True
     """
-    _check_options(name, codec, late)
+    _check_options(name, codec, late, late_buffer)
     named = _named(subscriptions)
     asked = [subscription for _, subscription in named]
     published = [each if isinstance(each, str) else name_of(each) for each in publish]
@@ -229,7 +260,8 @@ def generate(
     _check_residuals(named, filters, residual)
     program = Program(
         name=name,
-        banner=f"Generated by Genus from a catalog of {len(catalog.types)} types: do not edit.",
+        banner=f"Generated by Genus from a catalog of {len(catalog.types)} types: do not edit. "
+        "SPDX-License-Identifier: Apache-2.0",
         families=families,
         classes=tuple(make_classes(types, catalog, families, classes)),
         handlers=tuple(_handlers(name, named, filters, families, catalog)),
@@ -238,6 +270,7 @@ def generate(
         constants=constants,
         straight=codec == "straight",
         late=0 if codec == "straight" else late,
+        late_buffer=late_buffer,
     )
     return _write(program, filters, left_out, catalog, banks)
 
@@ -246,6 +279,7 @@ def _write(
     program: Program, filters: tuple[CFilter, ...], left_out: Sequence[str], catalog: Catalog, banks: int | None
 ) -> Firmware:
     """The firmware of a program; DeviceError if it could not publish or receive what is asked."""
+    check_names(program)
     _check_publishable(program)
     _check_receivable(program)
     source = write_source(program)
@@ -262,7 +296,7 @@ def _write(
     )
 
 
-def _check_options(name: str, codec: str, late: int) -> None:
+def _check_options(name: str, codec: str, late: int, late_buffer: int | None) -> None:
     if identifier(name) != name or not name.islower():
         raise DeviceError(
             f"{name!r} is no prefix for C; use lower-case letters, digits and _, not beginning with a digit"
@@ -273,6 +307,11 @@ def _check_options(name: str, codec: str, late: int) -> None:
         raise DeviceError(f"codec is {codec!r}; it is table or straight")
     if not 0 <= late <= 32:
         raise DeviceError(f"late is {late}; a device keeps 0 to 32 classes that it learns")
+    if late_buffer is not None and not 0 <= late_buffer <= LONGEST_EVENT:
+        raise DeviceError(f"late_buffer is {late_buffer}; an event has 1 to {LONGEST_EVENT} bytes, and 0 keeps none")
+    if late_buffer and (late == 0 or codec == "straight"):
+        why = "late is 0" if late == 0 else "straight code knows no types but its own; use tables"
+        raise DeviceError(f"late_buffer is {late_buffer}, but the device learns no types: {why}")
 
 
 def _check_published(published: Iterable[str], catalog: Catalog) -> None:
@@ -285,16 +324,15 @@ def _check_published(published: Iterable[str], catalog: Catalog) -> None:
 def _named(
     subscriptions: Mapping[str, Subscription] | Iterable[tuple[str, Subscription]],
 ) -> list[tuple[str, Subscription]]:
-    """Subscriptions with the names of their handlers in C; one without a name of its own gets a number."""
+    """Subscriptions with the names of their handlers in C; one without a name of its own gets that of its types."""
     pairs = list(subscriptions.items() if isinstance(subscriptions, Mapping) else subscriptions)
     given = [label for label, asked in pairs if label != str(asked)]
     if twice := sorted({label for label in given if given.count(label) > 1}):
         raise DeviceError(f"two subscriptions are named {', '.join(twice)}; each has a handler of its own name")
-    plain = [
-        f"subscription_{number}" if label == str(asked) else snake_case(label)
-        for number, (label, asked) in enumerate(pairs, 1)
+    return [
+        (snake_case("_".join(map(name_of, asked.types)) if label == str(asked) else label), asked)
+        for label, asked in pairs
     ]
-    return list(zip(distinct(plain), (asked for _, asked in pairs), strict=True))
 
 
 def _compile(
@@ -329,16 +367,12 @@ def _handlers(
     families: Mapping[str, DeviceFamily],
     catalog: Catalog,
 ) -> Iterable[Handler]:
-    labels = [family.label for family in families.values()]
-    taken = {f"{name}_{label}{end}" for label in labels for end in ("", "_encode")}
     for number, ((label, asked), made) in enumerate(zip(named, filters, strict=True)):
         matching = [family for family, found in made.tests.items() if not found.condition.never]
         base = f"{name}_on_{label}"
         plain = [base if len(matching) == 1 else f"{base}_{families[family].label}" for family in matching]
-        functions = distinct(plain, taken)
-        taken.update(functions)
         codes = {name_of(cls): catalog.code(cls) for cls in asked.types}
-        yield Handler(number, dict(zip(matching, functions, strict=True)), made, codes)
+        yield Handler(number, dict(zip(matching, plain, strict=True)), made, codes)
 
 
 def _acceptance(subscriptions: list[Subscription], catalog: Catalog, banks: int | None) -> tuple[can.Pair, ...]:

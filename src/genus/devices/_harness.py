@@ -22,7 +22,7 @@ def write_harness(program: Program) -> str:
 
 
 def _reader(program: Program, family: DeviceFamily) -> str:
-    """A function that reads each byte of an event's texts, and encodes the event again where it can be published."""
+    """A function that reads all of an event, absent or not, and encodes it again where it can be published."""
     event = f"{program.name}_{family.label}"
     lines = list(_reads(family))
     again = family in program.published_families
@@ -42,14 +42,13 @@ def _reader(program: Program, family: DeviceFamily) -> str:
 def _reads(family: DeviceFamily) -> Iterator[str]:
     yield "    sink = event->type;"
     for member in family.layout.held:
-        yield f"    if (genus_has(event->present, {member.number}U)) {{"
         if isinstance(member.type, TextType | BytesType):
-            yield f"        for (uint16_t i = 0U; i < event->{member.name}.size; i++) {{"
-            yield f"            sink = event->{member.name}.bytes[i];"
-            yield "        }"
+            yield f"    sink = (uint8_t)memcmp(event->{member.name}.bytes, event, 0U);"
+            yield f"    for (uint16_t i = 0U; i < event->{member.name}.size; i++) {{"
+            yield f"        sink = event->{member.name}.bytes[i];"
+            yield "    }"
         else:
-            yield f"        sink = (uint8_t)event->{member.name};"
-        yield "    }"
+            yield f"    sink = (uint8_t)event->{member.name};"
 
 
 def _handlers(program: Program) -> Iterator[str]:

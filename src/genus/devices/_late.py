@@ -1,6 +1,6 @@
 """Classes that a device learns while it runs, and functions that read what is known of any class."""
 
-from genus.devices._codes import is_below
+from genus.devices._codes import above_variable, is_below
 from genus.devices._declarations import comment
 from genus.devices._layout import DeviceFamily
 from genus.devices._program import Program
@@ -40,7 +40,7 @@ def _load_class(program: Program) -> str:
     first = len(program.classes)
     late = [
         f"of_class->required = late[type - {first}U].required;",
-        f"of_class->declared = late[type - {first}U].declared;",
+        "of_class->declared = NULL;",
         "of_class->in_ram = true;",
         "return;",
     ]
@@ -50,7 +50,7 @@ def _load_class(program: Program) -> str:
             "{",
             *_if_late(program, late),
             "    of_class->required = required[type];",
-            "    of_class->declared = declared[type];",
+            "    of_class->declared = NULL; /* only to write */",
             "    of_class->in_ram = false;",
             "}",
         ]
@@ -83,7 +83,6 @@ def late_table(program: Program) -> str:
             "    uint8_t family;",
             "    uint8_t tag_bits;",
             f"    uint8_t required[{program.mask_bytes}];",
-            f"    uint8_t declared[{program.mask_bytes}];",
             f"    uint8_t wanted[{program.wanted_bytes}];",
             "} late_class;",
             "",
@@ -123,6 +122,7 @@ def write_learn(program: Program) -> str:
             "    uint16_t code;",
             "    uint16_t count;",
             "    uint16_t etag;",
+            *above_variable(program),
             "",
             "    (void)memset(&found, 0, sizeof found);",
             "    if (size < 2U) {",
@@ -138,10 +138,11 @@ def write_learn(program: Program) -> str:
             "    if ((uint16_t)(size - code - 4U) < (uint32_t)count * 2U) {",
             "        return false;",
             "    }",
+            "    find_above(&answer[2], code, is_above);",
             *_late_families(program, families),
             "    found.etag = etag;",
             f"    (void){program.name}_code_wanted(&answer[2], code, found.wanted);",
-            *_copy_masks(),
+            *_copy_mask(),
             *place,
             "    if (place == NULL) {",
             "        return false;",
@@ -158,11 +159,10 @@ def write_learn(program: Program) -> str:
     )
 
 
-def _copy_masks() -> list[str]:
+def _copy_mask() -> list[str]:
     return [
         "    for (uint16_t i = 0U; (i < (uint16_t)sizeof found.required) && (i < count); i++) {",
         "        found.required[i] = answer[code + 4U + i];",
-        "        found.declared[i] = answer[code + 4U + count + i];",
         "    }",
     ]
 
@@ -173,9 +173,8 @@ def _late_families(program: Program, families: list[DeviceFamily]) -> list[str]:
     for number, family in enumerate(families):
         if family.name == name_of(Event):
             continue  # every type is below it, but one that is not known may have a vector of its own
-        test = is_below(program, family.name, "&answer[2]", "code")
         lines += [
-            f"    {'} else ' if lines else ''}if ({test}) {{",
+            f"    {'} else ' if lines else ''}if ({is_below(program, family.name)}) {{",
             f"        found.family = {number}U;",
             f"        found.tag_bits = {len(family.tagged)}U;",
         ]

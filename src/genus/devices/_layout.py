@@ -6,13 +6,13 @@ import msgspec
 
 from genus.can._wire.payload import PayloadField, fields_of
 from genus.catalog import Catalog
-from genus.devices._bounds import bounded_attributes, checks_of
+from genus.devices._bounds import FewerChoices, bounded_attributes, checks_of, fewer_choices
 from genus.errors import DeviceError, did_you_mean
 from genus.filters._subscription import Subscription
-from genus.model import Event
+from genus.model import ChoiceType, Event, attributes, is_generated
 from genus.targets.c._condition import Condition
 from genus.targets.c._layout import EventLayout, tested_attributes
-from genus.targets.c._names import distinct, snake_case
+from genus.targets.c._names import constant_name, snake_case
 
 MOST_ATTRIBUTES = 255
 """The most attributes of a family that a device keeps."""
@@ -40,6 +40,8 @@ class DeviceClass(msgspec.Struct, frozen=True):
     """Its attributes in the order of the vector."""
     checks: tuple[Condition, ...]
     """What its events must satisfy besides what the codec checks; one condition for each bound."""
+    choices: tuple[FewerChoices, ...]
+    """The attributes of which it has fewer choices than the catalog."""
 
     def mask(self, of: str) -> bytes:
         """The attributes it has ("declared") or requires ("required"), the first in the highest bit."""
@@ -49,6 +51,18 @@ class DeviceClass(msgspec.Struct, frozen=True):
         return number.to_bytes(size, "big")
 
 
+class Choice(msgspec.Struct, frozen=True):
+    """A value of a choice: `member` is the member of the Enum that has it, `Category.TRUCK`, "" without a class."""
+
+    value: str | int
+    member: str = ""
+
+    @property
+    def label(self) -> str:
+        """The end of its constant in C."""
+        return constant_name(self.member.rpartition(".")[2] or self.value)
+
+
 class DeviceFamily(msgspec.Struct, frozen=True):
     """One family of a device: `label` is its name in C, and `tagged` its tagged attributes, the highest bit first."""
 
@@ -56,6 +70,8 @@ class DeviceFamily(msgspec.Struct, frozen=True):
     label: str
     tagged: tuple[str, ...]
     code: int
+    choices: Mapping[str, tuple["Choice", ...]]
+    """The values of its kept choices by attribute, in the order of the catalog."""
 
     @property
     def name(self) -> str:
@@ -72,25 +88,21 @@ class DeviceFamily(msgspec.Struct, frozen=True):
         return len(self.tagged) - 1 - self.tagged.index(attribute) if attribute in self.tagged else None
 
 
-_USED_LABELS = frozenset(
-    [
-        *("receive", "filters", "learn", "forget", "code_wanted", "configure", "start"),
-        *("deliver", "decode", "keeps_bounds", "read_type"),
-    ]
-)
-"""What generated functions are called: with the prefix of the program, or before the label of a family."""
+_USED_LABELS = frozenset(["receive", "filters", "learn", "forget", "code_wanted", "configure", "start", "attributes"])
+_USED_WORDS = frozenset(["channel", "decode", "deliver", "drop_choices", "family", "has_choices", "keeps_bounds"])
+_USED_WORDS |= {"late", "node", "on", "publish", "read_type", "receive", "type", "wanted"}
+"""What generated names are, or begin with, after the prefix of the program or before the label of a family."""
 
 
 def family_label(name: str) -> str:
-    """The name of a family in C, which is not that of a function.
+    """The name of a family in C, which is not that of anything else that is generated.
 
     >>> family_label("ConfidentLoop"), family_label("Receive"), family_label("Loop_encode"), family_label("PublishLoop")
-    ('confident_loop', 'receive_', 'loop_encode_', 'type_publish_loop')
+    ('confident_loop', 'family_receive', 'family_loop_encode', 'family_publish_loop')
     """
     label = snake_case(name)
-    if label.startswith("publish_"):
-        return f"type_{label}"
-    return f"{label}_" if label in _USED_LABELS or label.endswith("_encode") else label
+    is_used = label in _USED_LABELS or any(f"{label}_".startswith(f"{word}_") for word in _USED_WORDS)
+    return f"family_{label}" if is_used or label.endswith("_encode") else label
 
 
 def choose_types(
@@ -125,7 +137,6 @@ def make_families(
 ) -> dict[str, DeviceFamily]:
     """The families of some types; DeviceError if `keep` has a name that none of them has, or one keeps too much."""
     names = list(dict.fromkeys(catalog.vector(name).scope for name in types))
-    labels = distinct([family_label(name) for name in names])
     tested = {name for subscription in subscriptions for name in tested_attributes(subscription)}
     unknown = set(keep or ()) - {each.name for name in names for each in catalog.vector(name)}
     if unknown:
@@ -133,7 +144,7 @@ def make_families(
         hint = did_you_mean(min(unknown), known)
         raise DeviceError(f"cannot keep {', '.join(sorted(unknown))}: {hint}the families have {', '.join(known)}")
     found = {}
-    for name, label in zip(names, labels, strict=True):
+    for name in names:
         vector = catalog.vector(name)
         bounded = (bounded_attributes(classes[each], vector) for each in types if catalog.vector(each).scope == name)
         kept = None if keep is None else set(keep).union(*bounded)
@@ -147,17 +158,38 @@ def make_families(
                 f"family {name} has {len(layout.members)} attributes, and a device keeps {MOST_ATTRIBUTES} at most; "
                 f"choose some, at least {', '.join(sorted(tested)) or 'one'}"
             )
-        found[name] = DeviceFamily(layout, label, catalog.tagged_attributes(name), catalog.code(name))
+        found[name] = DeviceFamily(
+            layout,
+            family_label(name),
+            catalog.tagged_attributes(name),
+            catalog.code(name),
+            _choices(layout, [catalog.declare(each) for each in catalog.types if catalog.vector(each).scope == name]),
+        )
     return found
+
+
+def _choices(layout: EventLayout, classes: Iterable[type[Event]]) -> dict[str, tuple[Choice, ...]]:
+    """The kept choices, with the members of the first class that names them; a catalog alone has no such names."""
+    members: dict[tuple[str, str | int], str] = {}
+    for cls in classes:
+        for name, own in layout.vector.pair(attributes(cls)).items():
+            enum = own.type.enum if isinstance(own.type, ChoiceType) else None
+            if enum is not None and not is_generated(enum):
+                for member in enum:
+                    members.setdefault((name, member.value), f"{enum.__name__}.{member.name}")
+    return {
+        name: tuple(Choice(value, members.get((name, value), "")) for value in member.type.values)
+        for name, member in layout.members.items()
+        if isinstance(member.type, ChoiceType)
+    }
 
 
 def make_classes(
     types: Sequence[str], catalog: Catalog, families: Mapping[str, DeviceFamily], classes: Mapping[str, type[Event]]
 ) -> list[DeviceClass]:
     """The classes of a device, numbered in order; DeviceError for a bound that it cannot check."""
-    labels = distinct([snake_case(name) for name in types])
     found = []
-    for number, (name, label) in enumerate(zip(types, labels, strict=True)):
+    for number, name in enumerate(types):
         cls = classes[name]
         family = families[catalog.vector(name).scope]
         fields = tuple(fields_of(cls, catalog.vector(name), family.tagged))
@@ -166,13 +198,14 @@ def make_classes(
             DeviceClass(
                 name,
                 number,
-                label,
+                snake_case(name),
                 catalog.etag(name),
                 len(family.tagged),
                 family.name,
                 catalog.code(name),
                 fields,
                 checks,
+                tuple(fewer_choices(cls, family.layout.vector, family.layout.members)),
             )
         )
     return found

@@ -1,7 +1,9 @@
 """The header and the source of a node's tables, with functions that connect the node and the generated code."""
 
+import re
 from collections.abc import Iterable
 
+from genus.codes import code_size
 from genus.devices._declarations import comment
 from genus.devices._layout import DeviceClass
 from genus.devices._node_tables import ChannelRow, NodeTables, SlotRow
@@ -28,7 +30,7 @@ def write_node_header(program: Program, tables: NodeTables) -> str:
         f"void {name}_configure(genus_config *config);",
         "/* Announce all channels, subscribe to all subjects, and join the bus. */\n"
         f"void {name}_start(genus_node *node, genus_time now);",
-        *(_publish_declaration(program, row) + ";" for row in tables.channels),
+        *(f"{_publish_comment(row)}\n{_publish_declaration(program, row)};" for row in tables.channels),
         "#ifdef __cplusplus\n}\n#endif",
         "#endif",
     ]
@@ -40,7 +42,7 @@ def write_node_source(program: Program, tables: NodeTables) -> str:
     parts = [
         f"/* {program.banner} */",
         f'#include "{program.name}_node.h"',
-        _capacities(tables),
+        _capacities(program, tables),
         *(_layout(number, row) for number, row in enumerate(tables.channels)),
         _table("genus_channel", "channels", (_channel_row(row) for row in tables.channels)),
         _table("genus_slot", "slots", map(_slot_row, tables.slots)),
@@ -68,24 +70,69 @@ def _filters(program: Program, tables: NodeTables) -> str:
     return "\n".join([declaration, *rows, "};"])
 
 
-def _capacities(tables: NodeTables) -> str:
-    """Errors of the preprocessor where the node has less room than the tables need."""
-    others = [row.largest for row in tables.channels if _QOS[row.qos_class] != "GENUS_QOS_HARD"]
-    needed = {
+def _needed(program: Program, tables: NodeTables) -> dict[str, int]:
+    """The least that the settings must be for the tables."""
+    others = [row.largest for row in tables.channels if not _is_hard(row)]
+    is_long = any(row.largest == 0 or row.largest > tables.data_bytes for row in tables.channels)
+    return {
         "GENUS_WITH_CALENDAR": int(bool(tables.slots)),
-        "GENUS_EVENT_BYTES": max(others, default=0),
+        "GENUS_WITH_SEGMENTS": int(is_long),
+        "GENUS_WITH_LATE": int(program.learns),
+        "GENUS_DATA_BYTES": tables.data_bytes,
         "GENUS_CHANNELS": len(tables.channels),
         "GENUS_SUBJECTS": len(tables.subjects),
         "GENUS_SLOTS": len(tables.slots),
         "GENUS_HARD_BYTES": tables.hard_bytes,
+        "GENUS_EVENT_BYTES": max(others, default=0),
     }
-    frames = 64 if tables.timing.data_bitrate else 8
-    wrong = f'#if GENUS_DATA_BYTES != {frames}\n#error "compile all files with -DGENUS_DATA_BYTES={frames}"\n#endif\n'
-    return wrong + "\n".join(
-        f'#if {name} < {count}\n#error "compile all files with -D{name}={count} or more"\n#endif'
-        for name, count in needed.items()
+
+
+def _is_hard(row: ChannelRow) -> bool:
+    return _QOS[row.qos_class] == "GENUS_QOS_HARD"
+
+
+def _capacities(program: Program, tables: NodeTables) -> str:
+    """Errors of the preprocessor where the node has less than the tables need."""
+    return "\n".join(
+        f"#if {name} {'!=' if name == 'GENUS_DATA_BYTES' else '<'} {count}\n"
+        f'#error "{name} must be {count}: genus_settings.h is that of another firmware, or -D{name} is wrong"\n#endif'
+        for name, count in _needed(program, tables).items()
         if count
     )
+
+
+def write_settings(program: Program, tables: NodeTables, template: str) -> str:
+    """The settings of the runtime with what a node needs; `template` is the file with the defaults."""
+    needed, data_bytes = _needed(program, tables), tables.data_bytes
+    is_short = "segmentation" in tables.without
+    buffer = data_bytes if program.late_buffer is None else program.late_buffer
+    found = {
+        **{name: max(1, needed[name]) for name in ("GENUS_CHANNELS", "GENUS_SUBJECTS", "GENUS_SLOTS")},
+        "GENUS_WITH_CALENDAR": int("calendar" not in tables.without),
+        "GENUS_WITH_SEGMENTS": int(not is_short),
+        "GENUS_WITH_LATE": needed["GENUS_WITH_LATE"],
+        "GENUS_DATA_BYTES": data_bytes,
+        "GENUS_LATE_BYTES": buffer if program.learns else 0,
+    }
+    least = {
+        "GENUS_HARD_BYTES": needed["GENUS_HARD_BYTES"],
+        "GENUS_EVENT_BYTES": needed["GENUS_EVENT_BYTES"],
+        "GENUS_ANSWER_BYTES": _answer_bytes(program),
+    }
+    if is_short:
+        found["GENUS_EVENT_BYTES"] = data_bytes
+
+    def replace(line: re.Match[str]) -> str:
+        name, default = line[1], int(line[2])
+        return f"#define {name} {found.get(name, max(default, least.get(name, 0)))}"
+
+    return re.sub(r"^#define (GENUS_\w+) (\d+)", replace, template, flags=re.MULTILINE)
+
+
+def _answer_bytes(program: Program) -> int:
+    """The longest answer about a class of a received family, with room for types and attributes to come."""
+    code = max((code_size(each.code) for each in program.classes), default=0)
+    return 9 + (code + 4) + 2 * (program.mask_bytes + 4)
 
 
 def _layout(number: int, row: ChannelRow) -> str:
@@ -146,7 +193,7 @@ def _calls(program: Program, tables: NodeTables) -> list[str]:
         "static bool on_event(void *context, const genus_received *event)\n{\n    (void)context;\n"
         + (f"    return {receive};\n}}" if is_received else "    (void)event;\n    return true;\n}")
     ]
-    if program.late and is_received:
+    if program.learns:
         lines.append(
             "static void on_class(void *context, const uint8_t *answer, uint16_t size)\n{\n    (void)context;\n"
             f"    (void){program.name}_learn(answer, size);\n}}"
@@ -188,7 +235,7 @@ def _configure(program: Program, tables: NodeTables) -> str:
     for name, (counter, count) in arrays.items():
         lines += [f"    config->{name} = {name};", f"    config->{counter} = {count}U;"] if count else []
     lines.append("    config->calls.on_event = on_event;")
-    lines += ["    config->calls.on_class = on_class;"] if program.late and program.handlers else []
+    lines += ["    config->calls.on_class = on_class;"] if program.learns else []
     lines += ["    config->calls.layout_byte = layout_byte;"] if tables.channels else []
     return "\n".join([*lines, "}"])
 
@@ -202,6 +249,10 @@ def _start(program: Program, tables: NodeTables) -> str:
 
 def _class_of(program: Program, row: ChannelRow) -> DeviceClass:
     return next(each for each in program.classes if each.name == row.name)
+
+
+def _publish_comment(row: ChannelRow) -> str:
+    return comment(f"Publish a {row.name}; GENUS_PUBLISH_TOO_LONG also if it is not valid. `options` may be NULL.")
 
 
 def _publish_declaration(program: Program, row: ChannelRow) -> str:
@@ -219,10 +270,9 @@ def _publish(program: Program, row: ChannelRow) -> str:
     label = program.families[cls.family].label
     return "\n".join(
         [
-            comment(f"Publish a {row.name}; GENUS_PUBLISH_TOO_LONG also if it is not valid. `options` may be NULL."),
             _publish_declaration(program, row),
             "{",
-            "    uint8_t payload[GENUS_EVENT_BYTES];",
+            f"    uint8_t payload[{'GENUS_HARD_BYTES' if _is_hard(row) else 'GENUS_EVENT_BYTES'}];",
             "    uint16_t etag = 0U;",
             "    uint16_t size = 0U;",
             "",

@@ -1,7 +1,8 @@
 """The tables of a CAN node in C: channels, slots, subjects and blocks, from a catalog and a plan."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -12,8 +13,9 @@ from genus.can._plan.admission import Plan
 from genus.can._plan.calendar import Slot
 from genus.can._plan.system import BusSpec, ChannelSpec
 from genus.can._protocol.messages import signed_subject
-from genus.can._wire.frame import subject_uid
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, subject_uid
 from genus.can._wire.length import Timing, padded_size
+from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog
 from genus.devices._program import Program
 from genus.errors import BusError, DeviceError, SpanError
@@ -24,6 +26,9 @@ from genus.targets.can import Pair, fit_bank
 
 MOST_ROWS = 254
 """The largest number of rows in a table of the node in C."""
+NodeFeature: TypeAlias = Literal["segmentation", "calendar"]
+"""What a node can do without; types that are learnt are left out by `late=0`."""
+NODE_FEATURES: tuple[NodeFeature, ...] = ("segmentation", "calendar")
 
 
 class DeviceChannel(msgspec.Struct, frozen=True):
@@ -92,6 +97,13 @@ class NodeTables(msgspec.Struct, frozen=True):
     """The acceptance filters of the controller, with that of the middleware's messages."""
     hard_bytes: int = 0
     """The longest payload in a slot that the node sends or receives in."""
+    without: frozenset[NodeFeature] = frozenset()
+    """Features that are left out."""
+
+    @property
+    def data_bytes(self) -> int:
+        """The most data of an event's frame."""
+        return FD_BYTES if self.timing.data_bitrate else CLASSIC_BYTES
 
 
 def check_station(plan: Plan, station: str) -> None:
@@ -128,9 +140,18 @@ def make_tables(
     station: str | None,
     bitrate: int,
     banks: int | None,
+    without: Collection[NodeFeature] = (),
 ) -> NodeTables:
-    """The tables of a node; DeviceError if the plan lacks the station, or a hard channel does not fit a slot of it."""
+    """The tables of a node.
+
+    DeviceError if the plan lacks the station, a hard channel does not fit a slot of it, or what is left out is needed.
+    """
     _check_plan(plan, station)
+    if unknown := sorted(set(without) - set(NODE_FEATURES)):
+        known = ", ".join(NODE_FEATURES)
+        raise DeviceError(
+            f"a node cannot do without {unknown[0]!r}; it can without {known} and, by late = 0, late types"
+        )
     bus = BusSpec(timing=Timing(bitrate)) if plan is None else plan.system.bus
     rows = tuple(_channel_row(each, program, catalog, bus) for each in channels)
     _check_once(rows)
@@ -148,9 +169,39 @@ def make_tables(
         known=tuple((each.name, each.etag, signed_subject(subject_uid(each.name))) for each in program.classes),
         filters=_filters(program, catalog, subscriptions, banks),
         hard_bytes=max((_slot_bytes(each, rows, plan, bus) for each in slots), default=0),
+        without=frozenset(without),
     )
     _check_counts(made)
+    _check_without(made, program, catalog, plan)
     return made
+
+
+def _check_without(tables: NodeTables, program: Program, catalog: Catalog, plan: Plan | None) -> None:
+    """Raise DeviceError if a feature is left out that a channel or a subscription needs."""
+    if "calendar" in tables.without and tables.slots:
+        slot = tables.slots[0].slot
+        verb = "received" if tables.slots[0].channel is None else "sent"
+        raise DeviceError(f"{slot.event} is {verb} in a slot, so the node cannot do without the calendar")
+    if "segmentation" in tables.without:
+        sent = ((row.name, row.largest or None) for row in tables.channels)
+        for name, size in (*sent, *_received_sizes(program, catalog, plan)):
+            if size is None or size > tables.data_bytes:
+                how = "of any length" if size is None else f"of up to {size} bytes"
+                raise DeviceError(
+                    f"{name} has events {how}, and a frame has {tables.data_bytes}, so the node cannot do without "
+                    "segmentation"
+                )
+
+
+def _received_sizes(program: Program, catalog: Catalog, plan: Plan | None) -> Iterator[tuple[str, int | None]]:
+    """The longest events of received types: those of the plan, or with all attributes of their own."""
+    wanted = [each.name for each in program.classes if any(program.wanted(each))]
+    if plan is not None:
+        yield from ((spec.event, spec.size) for spec in plan.system.channels if spec.event in wanted)
+        return
+    for name in wanted:
+        codec = PayloadCodec.of(catalog.declare(name), catalog.vector(name), catalog.tagged_attributes(name))
+        yield name, codec.max_size_carrying()
 
 
 def _check_once(rows: Iterable[ChannelRow]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from genus.devices._layout import DeviceClass, DeviceFamily
+from genus.devices._layout import Choice, DeviceClass, DeviceFamily
 from genus.targets.c import CFilter, CTest
 from genus.targets.c._compiler import Constants
 from genus.targets.can import Pair
@@ -38,6 +38,13 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     constants: Constants
     straight: bool
     late: int
+    late_buffer: int | None = None
+    """Bytes for the event that waits for its class; None: those of a frame."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it can learn types while it runs."""
+        return bool(self.late and self.handlers)
 
     @property
     def prefix(self) -> str:
@@ -69,9 +76,25 @@ class Program(msgspec.Struct, frozen=True, eq=False):
         """The constant in C for a class."""
         return f"{self.prefix}_TYPE_{cls.label.upper()}"
 
+    def attribute_name(self, family: DeviceFamily, attribute: str) -> str:
+        """The constant in C for the presence bit of a kept attribute."""
+        return f"{self.prefix}_{family.label.upper()}_{family.layout.members[attribute].name.upper()}"
+
+    def choice_name(self, family: DeviceFamily, attribute: str, choice: Choice) -> str:
+        """The constant in C for a value of a choice."""
+        return f"{self.attribute_name(family, attribute)}_{choice.label}"
+
     def has_checks(self, family: DeviceFamily) -> bool:
         """Whether a class of a family has bounds to check."""
         return any(each.checks for each in self.classes_of(family))
+
+    def has_fewer_choices(self, family: DeviceFamily) -> bool:
+        """Whether a class of a family has fewer choices of an attribute than the catalog."""
+        return any(each.choices for each in self.classes_of(family))
+
+    def published_classes(self, family: DeviceFamily) -> list[DeviceClass]:
+        """The classes of a family that the device publishes."""
+        return [each for each in self.classes_of(family) if each.name in self.published]
 
     def classes_of(self, family: DeviceFamily) -> list[DeviceClass]:
         """The classes of a family."""

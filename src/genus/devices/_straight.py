@@ -29,10 +29,10 @@ def write_decoders(program: Program) -> Iterator[str]:
 
 
 def _with_equal_attributes(classes: Sequence[DeviceClass]) -> list[list[DeviceClass]]:
-    """Classes of a family that have and require the same attributes: their payloads are read by the same code."""
-    found: dict[tuple[bytes, bytes], list[DeviceClass]] = {}
+    """Classes of a family that require the same attributes: their payloads are read by the same code."""
+    found: dict[bytes, list[DeviceClass]] = {}
     for each in classes:
-        found.setdefault((each.mask("required"), each.mask("declared")), []).append(each)
+        found.setdefault(each.mask("required"), []).append(each)
     return list(found.values())
 
 
@@ -80,8 +80,8 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
         [
             _signature(program, family, f"read_type_{cls.label}"),
             "{",
-            "    const uint8_t *end = payload + size;",
-            "    const uint8_t *at = payload + 1;",
+            "    const uint8_t *end = &payload[size];",
+            "    const uint8_t *at = &payload[1];",
             *(f"    uint8_t b{number} = 0U;" for number in range(last + 1)),
             *(["    genus_text text;"] if any("&text" in line for line in values) else []),
             *(["    uint16_t count;"] if any("&count" in line for line in values) else []),
@@ -99,8 +99,12 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
 
 
 def _required_presence(family: DeviceFamily, parts: Sequence[Part]) -> Iterator[str]:
-    """The presence bits that all events of the class have."""
-    bits = sum(1 << member.number for field, _, member in parts if member is not None and field.required)
+    """The presence bits that all events of the class have: a choice may be newer than the firmware."""
+    bits = sum(
+        1 << member.number
+        for field, attribute, member in parts
+        if member is not None and field.required and not isinstance(attribute.type, ChoiceType)
+    )
     for byte in range(family.layout.presence_bytes):
         yield f"    e->present[{byte}] = 0x{bits >> 8 * byte & 0xFF:02X}U;"
 
@@ -153,7 +157,7 @@ def _fixed_size(part: Part) -> int | None:
         case TextType() | BytesType() | OpaqueType():
             return None
         case ChoiceType(values):
-            return 1 if len(values) <= 255 and part[0].declared else None
+            return 1 if len(values) <= 255 else None
     return 8
 
 
@@ -168,12 +172,13 @@ def _read_group(group: Sequence[Part]) -> list[str]:
         tagged = [f"if ((etag & 0x{f.mask:X}U) == 0U) {{ return false; }}" for f, *_ in group if f.mask]
         return _indent([*tagged, *lines])
     bits = "etag" if field.byte is None else f"b{field.byte}"
-    return _indent([f"if (({bits} & 0x{field.mask:02X}U) != 0U) {{", *_indent([*lines, *_set_present(group[0])]), "}"])
+    is_set = isinstance(group[0][1].type, ChoiceType)
+    present = [] if is_set else _set_present(group[0][2])
+    return _indent([f"if (({bits} & 0x{field.mask:02X}U) != 0U) {{", *_indent([*lines, *present]), "}"])
 
 
-def _set_present(part: Part) -> list[str]:
-    field, _, member = part
-    if member is None or not field.declared:
+def _set_present(member: Member | None) -> list[str]:
+    if member is None:
         return []
     byte, bit = divmod(member.number, 8)
     return [f"e->present[{byte}] = (uint8_t)(e->present[{byte}] | 0x{1 << bit:02X}U);"]
@@ -181,17 +186,27 @@ def _set_present(part: Part) -> list[str]:
 
 def _read_value(part: Part) -> list[str]:
     """Statements that read one value, whose bytes are there if it has a fixed size."""
-    field, attribute, member = part
-    kept = f"e->{member.name}" if member is not None and field.declared else None
+    _, attribute, member = part
+    kept = f"e->{member.name}" if member is not None else None
     size = _fixed_size(part)
     if size is None:
         return _read_counted(part, kept)
-    lines: list[str] = []
-    if field.declared:
-        lines += _refusals(attribute)
-    if kept is not None:
+    lines = _refusals(attribute)
+    if isinstance(attribute.type, ChoiceType):
+        lines += _keep_choice(part, "*at", "uint8_t")
+    elif kept is not None:
         lines += _load(attribute, kept, size)
-    return [*lines, f"at += {size};"]
+    return [*lines, f"at = &at[{size}];"]
+
+
+def _keep_choice(part: Part, index: str, ctype: str) -> list[str]:
+    """Statements that keep a choice; one that is newer than the firmware is absent."""
+    _, attribute, member = part
+    assert isinstance(attribute.type, ChoiceType)
+    if member is None:
+        return []
+    lines = [f"e->{member.name} = ({ctype}){index};", *_set_present(member)]
+    return [f"if ({index} < {len(attribute.type.values)}U) {{", *_indent(lines), "}"]
 
 
 def _refusals(attribute: Attribute) -> list[str]:
@@ -200,8 +215,8 @@ def _refusals(attribute: Attribute) -> list[str]:
             test = "*at > 1U"
         case TimeType():
             test = "!genus_is_time(at)"
-        case ChoiceType(values):
-            test = f"*at >= {len(values)}U"
+        case ChoiceType():
+            test = "*at == 255U"
         case _:
             return []
     return [f"if ({test}) {{", "    return false;", "}"]
@@ -218,12 +233,10 @@ def _load(attribute: Attribute, target: str, size: int) -> list[str]:
 
 
 def _read_counted(part: Part, kept: str | None) -> list[str]:
-    field, attribute, _ = part
+    _, attribute, _ = part
     failed = ["if (at == NULL) {", "    return false;", "}"]
     if isinstance(attribute.type, ChoiceType):
-        test = f"(at == NULL) || (count >= {len(attribute.type.values)}U)" if field.declared else "at == NULL"
-        store = [f"{kept} = ({'uint8_t' if len(attribute.type.values) <= 255 else 'uint16_t'})count;"] if kept else []
-        return ["at = genus_read_count(at, end, &count);", f"if ({test}) {{", "    return false;", "}", *store]
-    read = "genus_read_text" if isinstance(attribute.type, TextType) and field.declared else "genus_read_bytes"
+        return ["at = genus_read_count(at, end, &count);", *failed, *_keep_choice(part, "count", "uint16_t")]
+    read = "genus_read_text" if isinstance(attribute.type, TextType) else "genus_read_bytes"
     target = kept if kept is not None and not isinstance(attribute.type, OpaqueType) else "text"
     return [f"at = {read}(at, end, &{target});", *failed]

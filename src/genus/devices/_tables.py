@@ -25,7 +25,8 @@ def write_tables(program: Program) -> Iterator[str]:
             yield _vector_table(program, family)
     if any(map(program.needs_table, program.families.values())):
         yield _mask_table("required", "What all events of each type carry.", program)
-        yield _mask_table("declared", "What events of each type may carry.", program)
+    if program.published:
+        yield _mask_table("declared", "What is written of the events of each type.", program)
     if program.handlers:
         rows = [(hex_bytes(program.wanted(each)), each.name) for each in program.classes]
         yield format_rows(
@@ -73,7 +74,7 @@ def _kind(attribute: Attribute) -> str:
 
 
 def _mask_table(of: str, text: str, program: Program) -> str:
-    rows = [(hex_bytes(each.mask(of)), each.name) for each in program.classes]
+    rows = [(hex_bytes(each.mask(of).ljust(program.mask_bytes, b"\0")), each.name) for each in program.classes]
     return format_rows(f"static const uint8_t {of}[{len(rows)}][{program.mask_bytes}]", text, rows)
 
 

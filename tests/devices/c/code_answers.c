@@ -37,8 +37,7 @@ static int by_constants(const uint8_t *wire, uint16_t size, unsigned width, uint
                         uint64_t low_bits, uint64_t inverse, uint64_t limit)
 {
     const genus_divisor8 divisor8 = {(uint8_t)code, (uint8_t)low_bits, (uint8_t)inverse, (uint8_t)limit};
-    const genus_divisor16 divisor16 = {(uint16_t)inverse, (uint16_t)limit, (uint16_t)code,
-                                       (uint16_t)low_bits};
+    const genus_divisor16 divisor16 = {(uint8_t)low_bits, (uint16_t)inverse, (uint16_t)limit, (uint16_t)code};
     const genus_divisor32 divisor32 = {(uint32_t)inverse, (uint32_t)limit, (uint32_t)code,
                                        (uint32_t)low_bits};
     const genus_divisor64 divisor64 = {inverse, limit, code, low_bits};
@@ -47,10 +46,9 @@ static int by_constants(const uint8_t *wire, uint16_t size, unsigned width, uint
     if (width == 8U) {
         answer = genus_code_below8(wire, size, &divisor8);
     } else if (width == 16U) {
-        answer = genus_code_below16(wire, size, &divisor16);
-        if (answer != genus_code_is16(wire, size, (uint16_t)code, (uint16_t)low_bits, (uint16_t)inverse,
-                                      (uint16_t)limit)) {
-            answer = 2;
+        answer = genus_code_is16(wire, size, (uint16_t)code, (uint16_t)low_bits, (uint16_t)inverse, (uint16_t)limit);
+        if ((low_bits <= 0xFFU) && (answer != genus_code_below16(wire, size, &divisor16))) {
+            answer = 2; /* the generator gives types with more low bits wider divisors */
         }
     } else if (width == 32U) {
         answer = genus_code_below32(wire, size, &divisor32);

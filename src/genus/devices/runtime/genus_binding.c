@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The binding protocol (COSMIC, FAMOUSO): event tags for the subjects of a node, and its
  * announcements.
  *
@@ -287,8 +288,7 @@ void genus_binding_join(genus_node *node)
 /* Bind a channel: at the broker, or by the tables alone. */
 void genus_binding_bind_channel(genus_node *node, uint8_t channel)
 {
-    const uint16_t largest = node->config->channels[channel].largest;
-    node->channels[channel].is_segmented = (largest == 0U) || (largest > GENUS_DATA_BYTES);
+    node->channels[channel].is_segmented = genus_needs_segments(&node->config->channels[channel]);
     if (node->needs_broker) {
         genus_binding_ask(node, (uint8_t)(GENUS_SUBJECTS + channel));
     } else {
@@ -351,7 +351,8 @@ static uint8_t why_not(const genus_node *node, uint8_t channel, uint16_t etag, u
     if ((spec->etag != 0U) && (spec->etag != etag)) {
         reason = (uint8_t)GENUS_REFUSED_ETAG;
     } else if ((qos != UNANNOUNCED) &&
-               ((qos != spec->qos) || (node->channels[channel].is_segmented && !is_segmented))) {
+               ((qos != spec->qos) || (!GENUS_WITH_SEGMENTS && is_segmented) ||
+                (node->channels[channel].is_segmented && !is_segmented))) {
         reason = (uint8_t)GENUS_REFUSED_CLASS;
     } else {
         /* it can */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Slots of the calendar.
  *
  * A slot of the node takes the latest event from a buffer at the latest ready time, and sends it
@@ -122,12 +123,6 @@ static void load(genus_node *node, const genus_frame *frame)
     node->config->calls.load(node->config->context, GENUS_TIME_TRIGGERED, frame);
 }
 
-static uint16_t frame_count(const genus_node *node, uint8_t slot)
-{
-    const uint8_t channel = slot_of(node, slot)->channel;
-    return node->channels[channel].is_segmented ? genus_segment_count(node->slots[slot].size) : 1U;
-}
-
 /* The frame of the event in a slot that is being sent. */
 static void current_frame(const genus_node *node, uint8_t slot, genus_frame *frame)
 {
@@ -174,8 +169,8 @@ static void settle(genus_node *node, uint8_t slot)
     }
 }
 
-void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload,
-                          uint16_t size, uint16_t reference)
+static void write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload,
+                  uint16_t size, uint16_t reference)
 {
     const genus_slot *const spec = slot_of(node, slot);
     genus_slot_use *const use = &node->slots[slot];
@@ -195,6 +190,42 @@ void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const u
     } else {
         /* nothing waited */
     }
+}
+
+/* Whether a sporadic event comes too soon after the last; the gap allows for the errors of clocks.
+ */
+static bool is_too_soon(genus_node *node, uint8_t channel)
+{
+    genus_tx_channel *const state = &node->channels[channel];
+    const genus_slot *const slot = slot_of(node, state->slot);
+    const genus_time instant = genus_node_global_time(node, node->now);
+    const genus_time since = instant - state->published_at;
+    if (!slot->is_sporadic) {
+        return false;
+    }
+    if (state->has_published_at && (since >= 0) && (since < (slot->period_ns - slot->gap_ns))) {
+        return true;
+    }
+    state->has_published_at = true;
+    state->published_at = instant;
+    return false;
+}
+
+genus_publish_result genus_calendar_publish(genus_node *node, uint8_t channel, uint16_t etag,
+                                            const uint8_t *payload, uint16_t size,
+                                            uint16_t reference)
+{
+    const uint8_t slot = node->channels[channel].slot;
+    if ((size > GENUS_HARD_BYTES) ||
+        (genus_frame_count(&node->channels[channel], size) > slot_of(node, slot)->frames)) {
+        return GENUS_PUBLISH_TOO_LONG;
+    }
+    if (is_too_soon(node, channel)) {
+        return GENUS_PUBLISH_TOO_SOON;
+    }
+    write(node, slot, etag, payload, size, reference);
+    node->channels[channel].counts.published++;
+    return GENUS_PUBLISHED;
 }
 
 static bool allows(const genus_node *node, uint8_t slot)
@@ -288,7 +319,8 @@ static void frame_sent(genus_node *node, uint8_t slot)
     const uint8_t channel = slot_of(node, slot)->channel;
     use->position++;
     use->attempts = 0U;
-    if (use->position < frame_count(node, slot)) {
+    if (use->position <
+        genus_frame_count(&node->channels[slot_of(node, slot)->channel], use->size)) {
         if (!use->is_closed) {
             load_current(node, slot);
         }
@@ -527,12 +559,22 @@ void genus_calendar_join(genus_node *node, uint8_t slot)
 
 void genus_calendar_leave(genus_node *node, uint8_t slot)
 {
-    if (node->slots[slot].size != 0U) {
-        give_up(node, slot);
+    const uint8_t channel = slot_of(node, slot)->channel;
+    genus_slot_use *const use = &node->slots[slot];
+    abandon(node, slot);
+    if (use->size != 0U) {
+        if ((use->position + 1U) < genus_frame_count(&node->channels[channel], use->size)) {
+            give_up(node, slot);
+        } else { /* the last frame may be on the wire */
+            use->size = 0U;
+            genus_channel_commit(node, channel);
+            node->channels[channel].counts.unknown++;
+            genus_tell(node, GENUS_NOTICE_MAYBE_SENT, channel, use->reference, 0U, node->now);
+        }
     }
-    node->slots[slot].is_joined = false;
-    node->slots[slot].phase = PHASE_IDLE;
-    node->slots[slot].next_size = 0U;
+    use->settle_at = GENUS_NEVER;
+    use->is_joined = false;
+    use->phase = PHASE_IDLE;
 }
 
 /* Receive in the slots of other nodes whose events are wanted. */

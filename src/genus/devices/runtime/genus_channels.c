@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The channels that a node publishes: announcing, publishing, and the counters, reports and
  * signatures of them. */
 #include "genus_node_parts.h"
@@ -98,41 +99,6 @@ void genus_node_withdraw(genus_node *node, uint8_t channel, genus_time now)
 
 /* -- publishing -------------------------------------------------------------------------------- */
 
-/* Whether a sporadic event comes too soon after the last; the gap allows for the errors of clocks.
- */
-static bool is_too_soon(genus_node *node, uint8_t channel)
-{
-    genus_tx_channel *const state = &node->channels[channel];
-    const genus_slot *const slot = &node->config->slots[state->slot];
-    const genus_time instant = genus_node_global_time(node, node->now);
-    const genus_time since = instant - state->published_at;
-    if (!slot->is_sporadic) {
-        return false;
-    }
-    if (state->has_published_at && (since >= 0) && (since < (slot->period_ns - slot->gap_ns))) {
-        return true;
-    }
-    state->has_published_at = true;
-    state->published_at = instant;
-    return false;
-}
-
-static genus_publish_result publish_hard(genus_node *node, uint8_t channel, uint16_t etag,
-                                         const uint8_t *payload, uint16_t size, uint16_t reference)
-{
-    const uint8_t slot = node->channels[channel].slot;
-    const uint16_t frames = node->channels[channel].is_segmented ? genus_segment_count(size) : 1U;
-    if ((size > GENUS_HARD_BYTES) || (frames > node->config->slots[slot].frames)) {
-        return GENUS_PUBLISH_TOO_LONG;
-    }
-    if (is_too_soon(node, channel)) {
-        return GENUS_PUBLISH_TOO_SOON;
-    }
-    genus_calendar_write(node, slot, etag, payload, size, reference);
-    node->channels[channel].counts.published++;
-    return GENUS_PUBLISHED;
-}
-
 static void set_deadline(genus_node *node, genus_outgoing *event,
                          const genus_publish_options *options)
 {
@@ -192,13 +158,13 @@ genus_publish_result genus_node_publish(genus_node *node, uint8_t channel, uint1
         return GENUS_PUBLISH_NOT_READY;
     }
     state = &node->channels[channel];
-    if ((size == 0U) || (!state->is_segmented && (size > GENUS_DATA_BYTES))) {
+    if ((size == 0U) || (!genus_is_segmented(state) && (size > GENUS_DATA_BYTES))) {
         return GENUS_PUBLISH_TOO_LONG;
     }
     full = (uint16_t)(state->etag | (etag & ((1U << node->config->channels[channel].width) - 1U)));
     node->now = now;
     if (state->slot != GENUS_NO_CHANNEL) {
-        result = publish_hard(node, channel, full, payload, size, given->reference);
+        result = genus_calendar_publish(node, channel, full, payload, size, given->reference);
     } else {
         result = publish_queued(node, channel, full, payload, size, given);
     }
@@ -212,7 +178,7 @@ void genus_event_data(const genus_tx_channel *channel, const uint8_t *payload, u
                       uint16_t position, genus_frame *frame)
 {
     genus_set_fd(frame, GENUS_FD);
-    if (channel->is_segmented) {
+    if (genus_is_segmented(channel)) {
         frame->size = genus_segment(payload, size, channel->transfer, position, frame->data);
     } else {
         frame->size = genus_padded_size((uint8_t)size);

@@ -1,6 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "genus_clock.h"
 
 #include <string.h>
+
+#if GENUS_WITH_CALENDAR
 
 #define PPB ((genus_time)1000000000)
 #define STABLE_NS ((genus_time)1000000000)
@@ -542,3 +545,5 @@ bool genus_clock_wake(genus_clock *clock, genus_time now)
     clock->told_master = clock->master;
     return (clock->is_synchronised != was_synchronised) || (clock->master != told);
 }
+
+#endif

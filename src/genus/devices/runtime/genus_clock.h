@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Global time at a node that follows the time service (docs/can-time.md), with a bound on its
  * error.
  *
@@ -15,18 +16,7 @@
 extern "C" {
 #endif
 
-#ifndef GENUS_CLOCK_SAMPLES
-#define GENUS_CLOCK_SAMPLES                                                                        \
-    8 /* at least 2; the rate is measured between the oldest and the newest */
-#endif
-#ifndef GENUS_CLOCK_MASTERS
-#define GENUS_CLOCK_MASTERS 3 /* senders of SYNC that are remembered */
-#endif
-#ifndef GENUS_CLOCK_FORMERS
-#define GENUS_CLOCK_FORMERS 2 /* former masters whose time other nodes may still use */
-#endif
-
-#define GENUS_CLOCK_CONFIRMATIONS 3 /* consistent samples that overrule the known time */
+#define GENUS_CLOCK_CONFIRMATIONS 3U /* consistent samples that overrule the known time */
 #define GENUS_UNBOUNDED ((genus_time)1 << 62)
 
 /* What is assumed of the clocks of a bus; the same at all nodes. */

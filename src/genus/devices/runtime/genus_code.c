@@ -1,13 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "genus_code.h"
 
 #include <string.h>
-
-/* Rare paths, which in line would cost the common one the saving of registers. */
-#ifdef __GNUC__
-#define GENUS_OUT_OF_LINE __attribute__((noinline))
-#else
-#define GENUS_OUT_OF_LINE
-#endif
 
 uint16_t genus_code_size(const uint8_t *wire, uint16_t size)
 {
@@ -138,34 +132,6 @@ bool genus_code_below8(const uint8_t *wire, uint16_t size, const genus_divisor8 
 {
     return genus_code_is8(wire, size, genus_rom_u8(&type->code), genus_rom_u8(&type->low_bits),
                           genus_rom_u8(&type->inverse), genus_rom_u8(&type->limit));
-}
-
-/* What `genus_code_below16` does with codes that have other lengths than two. */
-static GENUS_OUT_OF_LINE bool below16(const uint8_t *wire, uint16_t size,
-                                      const genus_divisor16 *type)
-{
-    bool below = false;
-
-    if ((size > 1U) && (wire[0] == 1U)) {
-        below = (wire[1] != 0U) &&
-                genus_divides16(wire[1], genus_rom_u16(&type->low_bits),
-                                genus_rom_u16(&type->inverse), genus_rom_u16(&type->limit));
-    } else {
-        below = genus_code_below_number(wire, size, genus_rom_u16(&type->code));
-    }
-    return below;
-}
-
-bool genus_code_below16(const uint8_t *wire, uint16_t size, const genus_divisor16 *type)
-{
-    if ((size > 2U) && (wire[0] == 2U)) {
-        const uint16_t code = genus_code_join(wire[1], wire[2]);
-        return ((code & genus_rom_u16(&type->low_bits)) == 0U) &&
-               ((uint16_t)((unsigned)code * genus_rom_u16(&type->inverse)) <=
-                genus_rom_u16(&type->limit)) &&
-               (wire[1] != 0U);
-    }
-    return below16(wire, size, type);
 }
 
 /* The bytes of a code of at most `limit` of them as a number; 0 if it is longer or malformed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a node knows of its controller's errors, and how it recovers from them.
  *
  * A controller that is error passive may be too late for a slot that is not planned for that, so a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The payload codec by tables. The format is on the page "The wire format" of the documentation. */
 #include "genus_event.h"
 
@@ -30,7 +31,7 @@ void genus_copy_number(void *to, const void *from, uint8_t size)
         target[i] = source[i];
     }
 #else
-    target += size;
+    target = &target[size];
     for (i = 0U; i < size; i++) {
         target--;
         *target = source[i];
@@ -61,13 +62,13 @@ const uint8_t *genus_read_count(const uint8_t *at, const uint8_t *end, uint16_t 
     }
     *count = *at;
     if (*at < LONG_COUNT) {
-        return at + 1;
+        return &at[1];
     }
     if ((end - at) < 3) {
         return NULL;
     }
     *count = (uint16_t)(((uint16_t)at[1] << 8) | at[2]);
-    return at + 3;
+    return &at[3];
 }
 
 const uint8_t *genus_read_bytes(const uint8_t *at, const uint8_t *end, genus_text *member)
@@ -80,7 +81,7 @@ const uint8_t *genus_read_bytes(const uint8_t *at, const uint8_t *end, genus_tex
     }
     member->bytes = start;
     member->size = size;
-    return start + size;
+    return &start[size];
 }
 
 const uint8_t *genus_read_text(const uint8_t *at, const uint8_t *end, genus_text *member)
@@ -150,7 +151,7 @@ static bool letter_form(uint8_t first, uint8_t *more, uint8_t *low, uint8_t *hig
 bool genus_is_utf8(const genus_text *text)
 {
     const uint8_t *at = text->bytes;
-    const uint8_t *end = (text->size == 0U) ? at : (at + text->size); /* an empty text may have no bytes at all */
+    const uint8_t *end = (text->size == 0U) ? at : &at[text->size]; /* an empty text may have no bytes at all */
 
     while (at < end) {
         const uint8_t first = *at;
@@ -177,19 +178,17 @@ bool genus_is_utf8(const genus_text *text)
 }
 
 static const uint8_t *read_choice(const uint8_t *at, const uint8_t *end, uint8_t kind, uint16_t choices,
-                                  bool is_declared, void *member)
+                                  void *member, bool *is_known)
 {
     uint16_t index = 0U;
     const uint8_t *next = genus_read_count(at, end, &index);
 
-    if ((next == NULL) || !is_declared) {
-        return next;
-    }
-    if ((index >= choices) || ((kind == (uint8_t)GENUS_CHOICE8) && ((next - at) > 1))) {
+    if ((next == NULL) || ((kind == GENUS_CHOICE8) && ((next - at) > 1))) {
         return NULL; /* a list of at most 255 has indexes of one byte */
     }
-    if (member != NULL) {
-        if (kind == (uint8_t)GENUS_CHOICE8) {
+    *is_known = index < choices;
+    if (*is_known && (member != NULL)) {
+        if (kind == GENUS_CHOICE8) {
             *(uint8_t *)member = (uint8_t)index;
         } else {
             *(uint16_t *)member = index;
@@ -198,38 +197,36 @@ static const uint8_t *read_choice(const uint8_t *at, const uint8_t *end, uint8_t
     return next;
 }
 
-static const uint8_t *read_number(const uint8_t *at, const uint8_t *end, uint8_t kind, bool is_declared, void *member)
+static const uint8_t *read_number(const uint8_t *at, const uint8_t *end, uint8_t kind, void *member)
 {
-    const uint8_t size = (uint8_t)((kind == (uint8_t)GENUS_BOOL) ? 1U : ((kind == (uint8_t)GENUS_TIME) ? 8U : kind));
+    const uint8_t size = (uint8_t)((kind == GENUS_BOOL) ? 1U : ((kind == GENUS_TIME) ? 8U : kind));
 
     if ((end - at) < size) {
         return NULL;
     }
-    if (is_declared && (((kind == (uint8_t)GENUS_BOOL) && (*at > 1U)) ||
-                        ((kind == (uint8_t)GENUS_TIME) && !genus_is_time(at)))) {
+    if (((kind == GENUS_BOOL) && (*at > 1U)) || ((kind == GENUS_TIME) && !genus_is_time(at))) {
         return NULL;
     }
     if (member != NULL) {
         genus_copy_number(member, at, size);
     }
-    return at + size;
+    return &at[size];
 }
 
-const uint8_t *genus_read(const uint8_t *at, const uint8_t *end, uint8_t kind, uint16_t choices, bool is_declared,
-                          void *member)
+const uint8_t *genus_read(const uint8_t *at, const uint8_t *end, uint8_t kind, uint16_t choices, void *member,
+                          bool *is_known)
 {
     genus_text text;
     const uint8_t *next;
 
-    if (kind <= (uint8_t)GENUS_TIME) {
-        return read_number(at, end, kind, is_declared, member);
+    if (kind <= GENUS_TIME) {
+        return read_number(at, end, kind, member);
     }
-    if (kind <= (uint8_t)GENUS_CHOICE16) {
-        return read_choice(at, end, kind, choices, is_declared, member);
+    if (kind <= GENUS_CHOICE16) {
+        return read_choice(at, end, kind, choices, member, is_known);
     }
-    next = (is_declared && (kind == (uint8_t)GENUS_TEXT)) ? genus_read_text(at, end, &text)
-                                                          : genus_read_bytes(at, end, &text);
-    if ((next != NULL) && (member != NULL) && (kind != (uint8_t)GENUS_OPAQUE)) {
+    next = (kind == GENUS_TEXT) ? genus_read_text(at, end, &text) : genus_read_bytes(at, end, &text);
+    if ((next != NULL) && (member != NULL) && (kind != GENUS_OPAQUE)) {
         *(genus_text *)member = text;
     }
     return next;
@@ -242,27 +239,33 @@ static inline uint8_t mask_byte(const genus_class *of_class, const uint8_t *mask
 
 /* Read the value of an attribute, and set its presence bit if the event has a member for it. */
 static const uint8_t *decode_value(const genus_attribute *attribute, const uint8_t *at, const uint8_t *end,
-                                   bool is_declared, uint8_t *event, uint8_t *present, uint8_t bit)
+                                   uint8_t *event, uint8_t *present, uint8_t bit)
 {
     const uint8_t kind = genus_rom_u8(&attribute->kind);
+    const uint8_t *next;
     uint8_t *member = NULL;
+    bool is_known = true;
 
-    if (is_declared && ((kind & GENUS_KEPT) != 0U)) {
-        member = event + genus_rom_u16(&attribute->offset);
-        *present = (uint8_t)(*present | bit);
-        if (kind == (GENUS_KEPT | 1U)) { /* one byte, the most frequent, without a call */
-            *member = (at < end) ? *at : 0U;
-            return (at < end) ? at + 1 : NULL;
-        }
+    if ((kind & GENUS_KEPT) != 0U) {
+        member = &event[genus_rom_u16(&attribute->offset)];
     }
-    return genus_read(at, end, (uint8_t)(kind & ~GENUS_KEPT), genus_rom_u16(&attribute->choices), is_declared, member);
+    if (kind == (GENUS_KEPT | 1U)) { /* one byte, the most frequent, without a call */
+        *member = (at < end) ? *at : 0U;
+        next = (at < end) ? at + 1 : NULL;
+    } else {
+        next = genus_read(at, end, (uint8_t)(kind & ~GENUS_KEPT), genus_rom_u16(&attribute->choices), member, &is_known);
+    }
+    if ((member != NULL) && is_known) {
+        *present = (uint8_t)(*present | bit);
+    }
+    return next;
 }
 
 /* The loop is written for processors with few registers: bits move through bytes, nothing is shifted by a variable. */
 bool genus_decode(const genus_family *family, const genus_class *of_class, uint16_t etag, const uint8_t *payload,
                   uint16_t size, void *event, uint8_t *present)
 {
-    const uint8_t *const end = payload + size;
+    const uint8_t *const end = &payload[size];
     const uint8_t *const first = genus_skip_header(payload, end, GENUS_FIRST_FOLLOWS);
     const uint8_t *at = first;
     const uint8_t *header = payload;
@@ -271,8 +274,7 @@ bool genus_decode(const genus_family *family, const genus_class *of_class, uint1
     uint8_t kept = 1U;     /* the presence bit in the event */
     uint8_t bits = 0U;     /* those of the header that are not used yet, highest first, and a 1 behind them */
     uint8_t required = 0U; /* a byte of what the class requires, */
-    uint8_t declared = 0U; /* of what it declares, */
-    uint8_t mask = 0U;     /* and the bit of the attribute in both */
+    uint8_t mask = 0U;     /* and the bit of the attribute in it */
     uint8_t byte = 0U;     /* the next one of these; a vector has at most 2048 attributes */
     uint16_t left;
 
@@ -288,7 +290,6 @@ bool genus_decode(const genus_family *family, const genus_class *of_class, uint1
         if (mask == 0U) {
             mask = 0x80U;
             required = mask_byte(of_class, of_class->required, byte);
-            declared = mask_byte(of_class, of_class->declared, byte);
             byte++;
         }
         if (tag_bit != GENUS_UNTAGGED) {
@@ -299,7 +300,7 @@ bool genus_decode(const genus_family *family, const genus_class *of_class, uint1
         } else if ((required & mask) != 0U) {
             is_present = true;
         } else {
-            if ((bits == 0x80U) && ((header + 1) < first)) {
+            if ((bits == 0x80U) && (&header[1] < first)) {
                 header++;
                 bits = (uint8_t)(((unsigned)*header << 1) | 1U);
             }
@@ -309,7 +310,7 @@ bool genus_decode(const genus_family *family, const genus_class *of_class, uint1
             }
         }
         if (is_present) {
-            at = decode_value(attribute, at, end, (declared & mask) != 0U, (uint8_t *)event, presence, kept);
+            at = decode_value(attribute, at, end, (uint8_t *)event, presence, kept);
             if (at == NULL) {
                 return false;
             }
@@ -341,7 +342,7 @@ static bool write_number(writer *out, const void *member, uint8_t size)
         return false;
     }
     genus_copy_number(out->at, member, size);
-    out->at += size;
+    out->at = &out->at[size];
     out->left = (uint16_t)(out->left - size);
     return true;
 }
@@ -361,7 +362,7 @@ static bool write_bytes(writer *out, const genus_text *text)
     if (text->size > 0U) {
         (void)memcpy(out->at, text->bytes, text->size);
     }
-    out->at += text->size;
+    out->at = &out->at[text->size];
     out->left = (uint16_t)(out->left - text->size);
     return true;
 }
@@ -378,7 +379,7 @@ static bool write_value(writer *out, uint8_t kind, uint16_t choices, const uint8
         return write_number(out, member, 8U) && genus_is_time(start);
     case GENUS_CHOICE8:
     case GENUS_CHOICE16:
-        index = (kind == (uint8_t)GENUS_CHOICE8) ? *member : *(const uint16_t *)(const void *)member;
+        index = (kind == GENUS_CHOICE8) ? *member : *(const uint16_t *)(const void *)member;
         return (index < choices) && write_count(out, index);
     case GENUS_TEXT:
         return genus_is_utf8((const genus_text *)(const void *)member) &&
@@ -411,7 +412,7 @@ static bool write_header(const genus_family *family, const genus_class *of_class
     const genus_attribute *attribute = family->attributes;
     uint8_t *byte = out->at;
     uint8_t *last = out->at;
-    uint8_t *end = out->at + out->left;
+    uint8_t *end = &out->at[out->left];
     uint8_t bit = FIRST_BIT;
     uint8_t number = 0U;
     uint16_t i;
@@ -443,13 +444,15 @@ static bool write_header(const genus_family *family, const genus_class *of_class
                 *byte = (uint8_t)(*byte | bit);
             }
             bit >>= 1;
+        } else {
+            /* what the class requires has no bit */
         }
     }
     for (byte = out->at; byte < last; byte++) {
         *byte = (uint8_t)(*byte | ((byte == out->at) ? GENUS_FIRST_FOLLOWS : GENUS_NEXT_FOLLOWS));
     }
     out->left = (uint16_t)(end - last - 1);
-    out->at = last + 1;
+    out->at = &last[1];
     return true;
 }
 
@@ -473,7 +476,7 @@ uint16_t genus_encode(const genus_family *family, const genus_class *of_class, c
 
         if (is_written(of_class, present, kind, i, number) &&
             !write_value(&out, (uint8_t)(kind & ~GENUS_KEPT), genus_rom_u16(&attribute->choices),
-                         (const uint8_t *)event + genus_rom_u16(&attribute->offset))) {
+                         &((const uint8_t *)event)[genus_rom_u16(&attribute->offset)])) {
             return 0U;
         }
         number = (uint8_t)(number + (((kind & GENUS_KEPT) != 0U) ? 1U : 0U));

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Genus on small devices: values of events, the payload codec by tables, and the tests of subscriptions.
  *
  * Integers only: a float is kept as its bits and compared by its key, a signed integer of the same order. Texts point
@@ -26,29 +27,28 @@ typedef struct {
     uint32_t mask;
 } genus_filter;
 
-/* A text in UTF-8, or bytes. They belong to the payload and are valid as long as it is. */
+/* A text in UTF-8, or bytes. They belong to the payload and are valid as long as it is. One that a received event does
+ * not carry is empty: `size` is 0, and `bytes` is the payload, never NULL. */
 typedef struct {
     const uint8_t *bytes;
     uint16_t size;
 } genus_text;
 
 /* How a value is written: 1, 2, 4 and 8 are integers and floats of as many bytes. */
-typedef enum {
-    GENUS_BOOL = 9,
-    GENUS_TIME = 10,
-    GENUS_CHOICE8 = 11,  /* the member has 8 bits */
-    GENUS_CHOICE16 = 12, /* the member has 16 bits */
-    GENUS_TEXT = 13,
-    GENUS_BYTES = 14,
-    GENUS_OPAQUE = 15 /* skipped; only its presence is kept */
-} genus_kind;
+#define GENUS_BOOL 9U
+#define GENUS_TIME 10U
+#define GENUS_CHOICE8 11U  /* the member has 8 bits */
+#define GENUS_CHOICE16 12U /* the member has 16 bits */
+#define GENUS_TEXT 13U
+#define GENUS_BYTES 14U
+#define GENUS_OPAQUE 15U /* skipped; only its presence is kept */
 
 #define GENUS_KEPT 0x80U     /* with a kind: it has a presence bit in the event, and a member unless it is opaque */
 #define GENUS_UNTAGGED 0xFFU /* no presence bit in the event tag */
 
 /* One attribute of a family's vector; in flash. */
 typedef struct {
-    uint8_t kind;     /* a size or a genus_kind, and GENUS_KEPT */
+    uint8_t kind;     /* a size or one of these, and GENUS_KEPT */
     uint8_t tag_bit;  /* the number of its bit in the event tag, or GENUS_UNTAGGED */
     uint16_t offset;  /* of its member in the event */
     uint16_t choices; /* how many a choice has */
@@ -64,11 +64,12 @@ typedef struct {
 /* A class of a family: bit 7 - i % 8 of byte i / 8 is for attribute i of the vector. */
 typedef struct {
     const uint8_t *required; /* what all its events carry */
-    const uint8_t *declared; /* what its events may carry, the required ones included */
+    const uint8_t *declared; /* what is written of its events, the required ones included; not used to read */
     bool in_ram;             /* a class that was learnt from the broker; others are in flash */
 } genus_class;
 
-/* Read a payload into an event; false if it is malformed. `present` are the presence bits of the event. */
+/* Read a payload into an event; false if it is malformed. `present` are the presence bits of the event. Every attribute
+ * of the vector is read, also one that the class got after the firmware was made. */
 bool genus_decode(const genus_family *family, const genus_class *of_class, uint16_t etag, const uint8_t *payload,
                   uint16_t size, void *event, uint8_t *present);
 
@@ -89,6 +90,12 @@ static inline void genus_set(uint8_t *present, uint8_t number)
     present[number / 8U] = (uint8_t)(present[number / 8U] | (1U << (number % 8U)));
 }
 
+/* Say that an event does not carry the attribute with this number. */
+static inline void genus_clear(uint8_t *present, uint8_t number)
+{
+    present[number / 8U] = (uint8_t)(present[number / 8U] & (uint8_t)~(1U << (number % 8U)));
+}
+
 /* The sequence number, 0 to 7, of a payload that is not empty. */
 static inline uint8_t genus_sequence_of(const uint8_t *payload)
 {
@@ -97,10 +104,11 @@ static inline uint8_t genus_sequence_of(const uint8_t *payload)
 
 /* -- parts of payloads, for generated code ---------------------------------------------------------------------- */
 
-/* Functions that read give the place after the value, NULL if it is cut short or refused. `member` may be NULL. */
+/* Functions that read give the place after the value, NULL if it is cut short or refused. `member` may be NULL.
+ * `is_known` becomes false for a choice that is newer than the firmware: its attribute is then absent. */
 const uint8_t *genus_skip_header(const uint8_t *at, const uint8_t *end, uint8_t follows);
-const uint8_t *genus_read(const uint8_t *at, const uint8_t *end, uint8_t kind, uint16_t choices, bool is_declared,
-                          void *member);
+const uint8_t *genus_read(const uint8_t *at, const uint8_t *end, uint8_t kind, uint16_t choices, void *member,
+                          bool *is_known);
 const uint8_t *genus_read_count(const uint8_t *at, const uint8_t *end, uint16_t *count);
 const uint8_t *genus_read_bytes(const uint8_t *at, const uint8_t *end, genus_text *member);
 const uint8_t *genus_read_text(const uint8_t *at, const uint8_t *end, genus_text *member);

@@ -1,10 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* CAN frames of Genus: 29-bit identifiers of 8 bits priority, 7 bits node, 14 bits event tag. The
  * layout is that of docs/wire.md. Frames of 11-bit identifiers are not for this runtime.
  *
- * With -DGENUS_DATA_BYTES=64 the bus is CAN FD: events are in FD frames with bit rate switch, and
- * the middleware's messages in classic ones. */
+ * With GENUS_DATA_BYTES 64 the bus is CAN FD: events are in FD frames with bit rate switch, and the
+ * middleware's messages in classic ones. */
 #ifndef GENUS_FRAME_H
 #define GENUS_FRAME_H
+
+#include "genus_settings.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,9 +18,6 @@ extern "C" {
 #endif
 
 #define GENUS_FRAME_BYTES 8U
-#ifndef GENUS_DATA_BYTES
-#define GENUS_DATA_BYTES 8 /* the most data of an event's frame: 8, or 64 with CAN FD */
-#endif
 #if (GENUS_DATA_BYTES != 8) && (GENUS_DATA_BYTES != 64)
 #error "GENUS_DATA_BYTES is 8, or 64 with CAN FD"
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A node's membership of a bus: the configuration protocol (COSMIC, FAMOUSO), which gives it a
  * number, the claims with which it defends the number, and messages of others about its channels.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "genus_node.h"
 
 #include "genus_node_parts.h"
@@ -96,74 +97,31 @@ genus_time genus_node_precision(const genus_node *node, genus_time now)
     return node->config->is_synchronised ? genus_clock_precision(&node->clock, now) : 0;
 }
 
+void genus_clock_begin(genus_node *node)
+{
+    genus_clock_init(&node->clock, &node->config->clock);
+}
+
 /* The state of the clock may have changed: slots may start, or must stop. */
-static void check_clock(genus_node *node)
+void genus_clock_check(genus_node *node)
 {
     if (node->config->is_synchronised && genus_clock_wake(&node->clock, node->now)) {
         genus_calendar_watch(node);
     }
 }
 
-static genus_time clock_wake_at(const genus_node *node)
+genus_time genus_clock_next(const genus_node *node)
 {
     return node->config->is_synchronised ? genus_clock_wake_at(&node->clock) : GENUS_NEVER;
 }
 
-static void receive_time(genus_node *node, const genus_frame *frame)
+void genus_clock_frame(genus_node *node, const genus_frame *frame)
 {
     if (node->config->is_synchronised) {
         genus_clock_receive(&node->clock, frame, node->number, node->now);
-        check_clock(node);
+        genus_clock_check(node);
         genus_calendar_watch(node);
     }
-}
-
-static void init_clock(genus_node *node)
-{
-    genus_clock_init(&node->clock, &node->config->clock);
-}
-
-#else /* a node without a calendar needs no global time */
-
-genus_time genus_node_global_time(const genus_node *node, genus_time local)
-{
-    (void)node;
-    return local;
-}
-
-genus_time genus_node_local_time(const genus_node *node, genus_time global)
-{
-    (void)node;
-    return global;
-}
-
-genus_time genus_node_precision(const genus_node *node, genus_time now)
-{
-    (void)node;
-    (void)now;
-    return GENUS_UNBOUNDED;
-}
-
-static void check_clock(genus_node *node)
-{
-    (void)node;
-}
-
-static genus_time clock_wake_at(const genus_node *node)
-{
-    (void)node;
-    return GENUS_NEVER;
-}
-
-static void receive_time(genus_node *node, const genus_frame *frame)
-{
-    (void)node;
-    (void)frame;
-}
-
-static void init_clock(genus_node *node)
-{
-    (void)node;
 }
 
 #endif
@@ -197,10 +155,13 @@ static bool is_channel_valid(const genus_node *node, uint8_t index)
     if ((channel->qos > GENUS_QOS_HARD) || (channel->width > 14U)) {
         return false;
     }
+    if (!GENUS_WITH_SEGMENTS && genus_needs_segments(channel)) {
+        return false;
+    }
     if (channel->qos != GENUS_QOS_HARD) {
         return slot == GENUS_NO_CHANNEL;
     }
-    frames = (channel->largest > GENUS_DATA_BYTES) ? genus_segment_count(channel->largest) : 1U;
+    frames = genus_needs_segments(channel) ? genus_segment_count(channel->largest) : 1U;
     return (slot != GENUS_NO_CHANNEL) && (channel->largest > 0U) &&
            (channel->largest <= GENUS_HARD_BYTES) && (frames <= node->config->slots[slot].frames);
 }
@@ -223,7 +184,7 @@ static bool are_blocks_valid(const genus_config *config)
 
 static bool do_tables_fit(const genus_config *config)
 {
-    const uint8_t slots = (GENUS_WITH_CALENDAR != 0) ? GENUS_SLOTS : 0U;
+    const uint8_t slots = GENUS_WITH_CALENDAR ? GENUS_SLOTS : 0U;
     return (config->channel_count <= GENUS_CHANNELS) && (config->slot_count <= slots) &&
            (config->subject_count <= GENUS_SUBJECTS);
 }
@@ -271,8 +232,8 @@ bool genus_node_init(genus_node *node, const genus_config *config)
     node->recovery_frames = 4U;
     init_channels(node);
     genus_layout_clear(node);
-    init_clock(node);
-    genus_transfer_init(&node->answer, node->answer_buffer, (uint16_t)sizeof node->answer_buffer);
+    genus_clock_begin(node);
+    genus_questions_begin(node);
     return true;
 }
 
@@ -294,7 +255,7 @@ void genus_node_start(genus_node *node, genus_time now)
 {
     enter(node, now);
     node->is_up = true;
-    check_clock(node);
+    genus_clock_check(node);
     genus_membership_start(node);
     leave(node);
 }
@@ -329,7 +290,7 @@ static void receive(genus_node *node, const genus_frame *frame)
     if (etag >= GENUS_RESERVED_ETAGS) {
         genus_receiver_event(node, frame);
     } else if ((etag == GENUS_ETAG_SYNC) || (etag == GENUS_ETAG_FOLLOW_UP)) {
-        receive_time(node, frame);
+        genus_clock_frame(node, frame);
     } else if (etag == GENUS_ETAG_REPORT) {
         genus_receiver_report(node, frame);
     } else if (etag == GENUS_ETAG_ANNOUNCE) {
@@ -414,7 +375,7 @@ void genus_node_bus_on(genus_node *node, genus_time now)
     enter(node, now);
     node->is_off = false;
     genus_errors_check(node);
-    check_clock(node);
+    genus_clock_check(node);
     genus_membership_claim(node);
     node->queue.is_changed = true;
     leave(node);
@@ -430,7 +391,7 @@ genus_time genus_node_wake_at(const genus_node *node)
         at = genus_earlier(at, genus_binding_wake_at(node));
         at = genus_earlier(at, genus_questions_wake_at(node));
         at = genus_earlier(at, node->layout_at);
-        at = genus_earlier(at, clock_wake_at(node));
+        at = genus_earlier(at, genus_clock_next(node));
         at = genus_earlier(at, genus_calendar_wake_at(node));
         at = genus_earlier(at, node->report_at);
         at = genus_earlier(at, node->recovery_at);
@@ -449,8 +410,8 @@ void genus_node_wake(genus_node *node, genus_time now)
         }
         genus_questions_wake(node);
         genus_layout_wake(node);
-        if (clock_wake_at(node) <= now) {
-            check_clock(node);
+        if (genus_clock_next(node) <= now) {
+            genus_clock_check(node);
         }
         genus_calendar_wake(node);
         genus_reports_wake(node);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A node of a Genus CAN bus, as a machine without I/O: frames and times in, frames and calls out.
  *
  * It claims a number (or gets one from the broker), binds and announces its channels, publishes
@@ -11,11 +12,11 @@
  *   - a request for an event tag that no broker answered is repeated when a broker is heard again;
  *   - it has no driver queue: the driver has two mailboxes that can be loaded again at any time.
  *
- * All state is in one `genus_node`, whose capacities are macros below. Nothing is allocated,
- * nothing blocks. A driver calls the inputs with readings of one clock that is never set back, in
- * nanoseconds (0 to 2^60), from one context (an interrupt or the main loop, not both at once). It
- * calls `genus_node_wake` when `genus_node_wake_at` has come, with all frames before that received.
- * Callbacks may call `genus_node_publish`, and no other input. */
+ * All state is in one `genus_node`, whose features and capacities are macros of genus_settings.h.
+ * Nothing is allocated, nothing blocks. A driver calls the inputs with readings of one clock that
+ * is never set back, in  nanoseconds (0 to 2^60), from one context (an interrupt or the main loop,
+ * not both at once). It  calls `genus_node_wake` when `genus_node_wake_at` has come, with all
+ * frames before that received.  Callbacks may call `genus_node_publish`, and no other input. */
 #ifndef GENUS_NODE_H
 #define GENUS_NODE_H
 
@@ -27,48 +28,15 @@
 extern "C" {
 #endif
 
-/* -- capacities -------------------------------------------------------------------------------- */
-
-#ifndef GENUS_CHANNELS
-#define GENUS_CHANNELS 4 /* that the node publishes */
-#endif
-#ifndef GENUS_SUBJECTS
-#define GENUS_SUBJECTS 4 /* types that it subscribes to */
-#endif
-#ifndef GENUS_WITH_CALENDAR
-#define GENUS_WITH_CALENDAR 1 /* 0: neither hard channels nor global time, in half the flash */
-#endif
-#ifndef GENUS_SLOTS
-#define GENUS_SLOTS 4 /* of the calendar that it sends or receives in */
-#endif
-#ifndef GENUS_EVENTS
-#define GENUS_EVENTS 6 /* soft and other events that wait */
-#endif
-#ifndef GENUS_EVENT_BYTES
-#define GENUS_EVENT_BYTES 64 /* the longest payload of these, and of one that is received */
-#endif
-#ifndef GENUS_HARD_BYTES
-#define GENUS_HARD_BYTES 16 /* the longest payload of a hard event */
-#endif
-#ifndef GENUS_PUBLISHERS
-#define GENUS_PUBLISHERS 8 /* pairs of a node and an event tag that it receives from */
-#endif
-#ifndef GENUS_TRANSFERS
-#define GENUS_TRANSFERS 2 /* events in several frames that are received at once */
-#endif
-#ifndef GENUS_QUESTIONS
-#define GENUS_QUESTIONS 2 /* late classes that are asked for at once */
-#endif
-#ifndef GENUS_ANSWER_BYTES
-#define GENUS_ANSWER_BYTES 64 /* the longest answer about a late class, with 5 bytes around it */
-#endif
+/* -- capacities that follow from those of genus_settings.h ------------------------------------- */
 
 #define GENUS_REQUESTS (GENUS_SUBJECTS + GENUS_CHANNELS)
 /* A claim twice, four requests, questions, an answer and an empty report; three messages of every
  * channel. */
-#define GENUS_MESSAGES ((4 * GENUS_CHANNELS) + GENUS_QUESTIONS + 9)
-#define GENUS_REPLACED 4
-#define GENUS_LAYOUTS 4 /* questions for layouts that wait; nodes repeat those that are dropped */
+#define GENUS_MESSAGES                                                                             \
+    ((4U * GENUS_CHANNELS) + ((GENUS_WITH_LATE != 0) ? GENUS_QUESTIONS : 0U) + 9U)
+#define GENUS_REPLACED 4U
+#define GENUS_LAYOUTS 4U /* questions for layouts that wait; nodes repeat those that are dropped */
 #define GENUS_NO_CHANNEL 0xFFU
 
 /* The mailboxes of the controller: hard frames, and all others. The frame that would win is sent
@@ -142,6 +110,7 @@ typedef enum {
     GENUS_NOTICE_DEADLINE_MISSED, /* not sent by its deadline `time`; soft: it still will be */
     GENUS_NOTICE_EXPIRED,         /* expired at `time`; `count` 1: on the wire then, and sent */
     GENUS_NOTICE_NOT_SENT,        /* it was given up after `count` attempts, or with the number */
+    GENUS_NOTICE_MAYBE_SENT,      /* hard, and being sent when the number or channel was given up */
     GENUS_NOTICE_EVENT_MISSING,   /* none of `etag` from `node` came by its deadline `time` */
     GENUS_NOTICE_EVENTS_LOST,     /* `count` events of `etag` from `node` did not come */
     GENUS_NOTICE_HARD_STOPPED, /* the clock is not good enough for slots; `time` is its precision */
@@ -189,9 +158,11 @@ typedef struct {
     bool (*on_event)(void *context, const genus_received *event);
     /* What a publisher or subscriber has to know; may be NULL. */
     void (*on_notice)(void *context, const genus_notice *notice);
+#if GENUS_WITH_LATE
     /* The broker's answer to a question for a class (docs/can-protocols.md); may be NULL: none is
      * asked. */
     void (*on_class)(void *context, const uint8_t *answer, uint16_t size);
+#endif
     /* A byte of the layout of a channel, as it is sent; NULL without layouts. */
     uint8_t (*layout_byte)(void *context, uint8_t channel, uint16_t index);
     /* A random number below `range`; NULL: a generator of the node, seeded with its uid. */
@@ -224,12 +195,11 @@ typedef struct {
 
 /* -- state ------------------------------------------------------------------------------------- */
 
-typedef enum {
-    GENUS_STATE_IDLE,
-    GENUS_STATE_BINDING,
-    GENUS_STATE_READY,
-    GENUS_STATE_REFUSED
-} genus_state;
+/* Of a channel. */
+#define GENUS_STATE_IDLE 0U
+#define GENUS_STATE_BINDING 1U
+#define GENUS_STATE_READY 2U
+#define GENUS_STATE_REFUSED 3U
 
 typedef struct {
     uint32_t published;
@@ -238,6 +208,7 @@ typedef struct {
     uint32_t expired;
     uint32_t failed;
     uint32_t replaced; /* hard events that a newer one replaced before their slot */
+    uint32_t unknown;  /* of which it is not known whether they were sent */
 } genus_tx_counts;
 
 /* State: a channel of this node. */
@@ -372,8 +343,17 @@ typedef struct {
     genus_transfer transfer;
     uint16_t etag;
     uint8_t node; /* 0 if unused */
-    uint8_t buffer[GENUS_EVENT_BYTES + GENUS_PADDING_BYTES + 2];
+    uint8_t buffer[GENUS_EVENT_BYTES + GENUS_PADDING_BYTES + 2U];
 } genus_reassembly;
+
+/* State: the first event of a class that is asked for, until the answer comes. */
+typedef struct {
+    genus_time at;
+    uint16_t etag;
+    uint16_t size; /* 0: none */
+    uint8_t node;
+    uint8_t payload[(GENUS_LATE_BYTES > 0U) ? GENUS_LATE_BYTES : 1U];
+} genus_kept;
 
 /* State: a question for a late class. */
 typedef struct {
@@ -389,7 +369,7 @@ typedef struct {
 typedef struct {
     uint32_t malformed;
     uint32_t unknown_etag;   /* not of a block that it wants */
-    uint32_t unknown_class;  /* the program does not know the class */
+    uint32_t unknown_class;  /* the program does not know the class, nor could it be learnt */
     uint32_t wrong_catalog;  /* of a publisher that signed another type */
     uint32_t unknown_format; /* the publisher did not say yet whether it segments */
     uint32_t repeated;
@@ -398,6 +378,7 @@ typedef struct {
     uint32_t unsynchronised; /* hard, while the clock is not good enough */
     uint32_t too_long;       /* hard, longer than GENUS_HARD_BYTES */
     uint32_t too_many;       /* of a publisher, or a message, for which there was no room */
+    uint32_t segmented;      /* in several frames, at a node without GENUS_WITH_SEGMENTS */
 } genus_drops;
 
 /* State: a node. Programs may read `number`, `channels[i].state`, counters and drops. */
@@ -417,9 +398,20 @@ typedef struct {
     genus_tx_channel channels[GENUS_CHANNELS];
     genus_request requests[GENUS_REQUESTS];
     genus_publisher publishers[GENUS_PUBLISHERS];
+#if GENUS_WITH_SEGMENTS
     genus_reassembly reassemblies[GENUS_TRANSFERS];
-    genus_question questions[GENUS_QUESTIONS];
     genus_segment_counts segments;
+#endif
+#if GENUS_WITH_LATE
+    genus_question questions[GENUS_QUESTIONS];
+    genus_transfer answer;
+    genus_segment_counts answer_segments;
+    uint8_t answer_buffer[GENUS_ANSWER_BYTES];
+    uint8_t next_question;
+#if GENUS_LATE_BYTES > 0
+    genus_kept kept;
+#endif
+#endif
     genus_drops drops;
     /* configuration */
     genus_time retry_at;
@@ -442,11 +434,7 @@ typedef struct {
     bool has_announced_all;
     bool has_asked_broker; /* a broker was heard since one is needed */
     bool has_asked_all;
-    /* questions and answers */
-    genus_transfer answer;
-    genus_segment_counts answer_segments;
-    uint8_t answer_buffer[GENUS_ANSWER_BYTES];
-    uint8_t next_question;
+    /* answers */
     uint8_t layouts[GENUS_LAYOUTS]; /* channels whose layout was asked for, in order */
     uint8_t layouts_waiting;
     uint16_t layout_position;
@@ -541,11 +529,13 @@ void genus_node_wake(genus_node *node, genus_time now);
 
 /* -- time -------------------------------------------------------------------------------------- */
 
+#if GENUS_WITH_CALENDAR
 /* Global time at a reading of the node's clock, the reading at a global time, and a bound on the
  * error. */
 genus_time genus_node_global_time(const genus_node *node, genus_time local);
 genus_time genus_node_local_time(const genus_node *node, genus_time global);
 genus_time genus_node_precision(const genus_node *node, genus_time now);
+#endif
 
 #ifdef __cplusplus
 }

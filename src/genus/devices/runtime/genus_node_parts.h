@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of a node need of each other; not for programs. One part for each of these files.
  */
 #ifndef GENUS_NODE_PARTS_H
@@ -56,6 +57,22 @@ void genus_event_data(const genus_tx_channel *channel, const uint8_t *payload, u
                       uint16_t position, genus_frame *frame);
 void genus_message_sent(genus_node *node, const genus_message *message);
 
+/* Whether an event of a channel may be longer than a frame. */
+static inline bool genus_needs_segments(const genus_channel *channel)
+{
+    return (channel->largest == 0U) || (channel->largest > GENUS_DATA_BYTES);
+}
+
+static inline bool genus_is_segmented(const genus_tx_channel *channel)
+{
+    return GENUS_WITH_SEGMENTS && channel->is_segmented;
+}
+
+static inline uint16_t genus_frame_count(const genus_tx_channel *channel, uint16_t size)
+{
+    return genus_is_segmented(channel) ? genus_segment_count(size) : 1U;
+}
+
 /* -- genus_queue.c ----------------------------------------------------------------------------- */
 
 uint32_t genus_queue_add(genus_node *node, const genus_frame *frame, uint8_t kind, uint8_t index,
@@ -94,8 +111,14 @@ void genus_layout_sent(genus_node *node);
 void genus_layout_wake(genus_node *node);
 void genus_layout_clear(genus_node *node);
 
-/* -- genus_calendar.c -------------------------------------------------------------------------- */
+/* -- genus_calendar.c, and what takes its place in a node without it ---------------------------- */
 
+#if GENUS_WITH_CALENDAR
+
+void genus_clock_begin(genus_node *node);
+void genus_clock_check(genus_node *node);
+genus_time genus_clock_next(const genus_node *node);
+void genus_clock_frame(genus_node *node, const genus_frame *frame);
 uint8_t genus_calendar_slot_of(const genus_node *node, uint8_t channel);
 void genus_calendar_join(genus_node *node, uint8_t slot);
 void genus_calendar_leave(genus_node *node, uint8_t slot);
@@ -103,14 +126,73 @@ void genus_calendar_receive_in(genus_node *node);
 void genus_calendar_watch(genus_node *node);
 genus_time genus_calendar_wake_at(const genus_node *node);
 void genus_calendar_wake(genus_node *node);
-void genus_calendar_write(genus_node *node, uint8_t slot, uint16_t etag, const uint8_t *payload,
-                          uint16_t size, uint16_t reference);
+genus_publish_result genus_calendar_publish(genus_node *node, uint8_t channel, uint16_t etag,
+                                            const uint8_t *payload, uint16_t size,
+                                            uint16_t reference);
 void genus_calendar_sent(genus_node *node, const genus_frame *frame);
 void genus_calendar_failed(genus_node *node, const genus_frame *frame);
 bool genus_calendar_has_receivers(const genus_node *node, uint16_t etag, bool *is_periodic);
 void genus_calendar_keep(genus_node *node, const genus_received *event, uint16_t base);
 bool genus_calendar_promises(const genus_node *node);
 bool genus_calendar_has_senders(const genus_node *node);
+
+#else
+
+/* Hard events of others are delivered when they come. */
+static inline void genus_clock_begin(genus_node *node) { (void)node; }
+static inline void genus_clock_check(genus_node *node) { (void)node; }
+static inline genus_time genus_clock_next(const genus_node *node)
+{
+    (void)node; return GENUS_NEVER;
+}
+static inline void genus_clock_frame(genus_node *node, const genus_frame *frame)
+{
+    (void)node; (void)frame;
+}
+static inline uint8_t genus_calendar_slot_of(const genus_node *node, uint8_t channel)
+{
+    (void)node; (void)channel; return GENUS_NO_CHANNEL;
+}
+static inline void genus_calendar_join(genus_node *node, uint8_t slot) { (void)node; (void)slot; }
+static inline void genus_calendar_leave(genus_node *node, uint8_t slot) { (void)node; (void)slot; }
+static inline void genus_calendar_receive_in(genus_node *node) { (void)node; }
+static inline genus_time genus_calendar_wake_at(const genus_node *node)
+{
+    (void)node; return GENUS_NEVER;
+}
+static inline void genus_calendar_wake(genus_node *node) { (void)node; }
+static inline void genus_calendar_sent(genus_node *node, const genus_frame *frame)
+{
+    (void)node; (void)frame;
+}
+static inline void genus_calendar_failed(genus_node *node, const genus_frame *frame)
+{
+    (void)node; (void)frame;
+}
+static inline void genus_calendar_keep(genus_node *node, const genus_received *event, uint16_t base)
+{
+    (void)node; (void)event; (void)base;
+}
+static inline bool genus_calendar_promises(const genus_node *node) { (void)node; return true; }
+static inline bool genus_calendar_has_senders(const genus_node *node) { (void)node; return false; }
+
+static inline bool genus_calendar_has_receivers(const genus_node *node, uint16_t etag,
+                                                bool *is_periodic)
+{
+    (void)node; (void)etag;
+    *is_periodic = false;
+    return false;
+}
+
+static inline genus_publish_result genus_calendar_publish(genus_node *node, uint8_t channel,
+                                                          uint16_t etag, const uint8_t *payload,
+                                                          uint16_t size, uint16_t reference)
+{
+    (void)node; (void)channel; (void)etag; (void)payload; (void)size; (void)reference;
+    return GENUS_PUBLISH_NOT_READY;
+}
+
+#endif
 
 /* -- genus_errors.c -----------------------------------------------------------------------------
  */
@@ -156,14 +238,55 @@ void genus_receiver_set_format(genus_node *node, uint16_t etag, bool is_segmente
 bool genus_receiver_wants(const genus_node *node, uint16_t etag);
 void genus_receiver_deliver(genus_node *node, const genus_received *event);
 
-/* -- genus_questions.c ------------------------------------------------------------------------- */
+/* -- genus_questions.c, and what takes its place in a node without it --------------------------- */
 
-void genus_questions_ask(genus_node *node, uint16_t etag);
+#if GENUS_WITH_LATE
+
+void genus_questions_begin(genus_node *node);
+bool genus_questions_keep(genus_node *node, const genus_received *event);
 void genus_questions_join(genus_node *node);
 void genus_questions_leave(genus_node *node);
 void genus_questions_refresh(genus_node *node);
 void genus_questions_answer(genus_node *node, const genus_frame *frame);
 genus_time genus_questions_wake_at(const genus_node *node);
 void genus_questions_wake(genus_node *node);
+
+#else
+
+static inline void genus_questions_begin(genus_node *node) { (void)node; }
+static inline bool genus_questions_keep(genus_node *node, const genus_received *event)
+{
+    (void)node; (void)event; return false;
+}
+static inline void genus_questions_join(genus_node *node) { (void)node; }
+static inline void genus_questions_leave(genus_node *node) { (void)node; }
+static inline void genus_questions_refresh(genus_node *node) { (void)node; }
+static inline void genus_questions_answer(genus_node *node, const genus_frame *frame)
+{
+    (void)node; (void)frame;
+}
+static inline genus_time genus_questions_wake_at(const genus_node *node)
+{
+    (void)node; return GENUS_NEVER;
+}
+static inline void genus_questions_wake(genus_node *node) { (void)node; }
+
+#endif
+
+#if GENUS_WITH_LATE && (GENUS_LATE_BYTES > 0)
+
+void genus_questions_offer(genus_node *node);
+void genus_questions_distrust(genus_node *node, uint8_t sender, uint16_t etag, uint8_t width);
+
+#else
+
+static inline void genus_questions_offer(genus_node *node) { (void)node; }
+static inline void genus_questions_distrust(genus_node *node, uint8_t sender, uint16_t etag,
+                                            uint8_t width)
+{
+    (void)node; (void)sender; (void)etag; (void)width;
+}
+
+#endif
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Genus on small devices: what differs between processors. Tables lie in flash where that is a memory of its own. */
 #ifndef GENUS_PORT_H
 #define GENUS_PORT_H
@@ -37,6 +38,25 @@ static inline void genus_rom_copy(void *to, const void *from, size_t size)
     (void)memcpy_P(to, from, size);
 }
 
+/* A member of a packed struct behind the one that was read before: `at` moves on by itself. */
+static inline uint8_t genus_rom_next_u8(const void **at, const uint8_t *member)
+{
+    uint8_t value;
+
+    (void)member;
+    __asm__("lpm %0, Z+" : "=r"(value), "+z"(*at));
+    return value;
+}
+
+static inline uint16_t genus_rom_next_u16(const void **at, const uint16_t *member)
+{
+    uint16_t value;
+
+    (void)member;
+    __asm__("lpm %A0, Z+\n\tlpm %B0, Z+" : "=r"(value), "+z"(*at));
+    return value;
+}
+
 #else
 #define GENUS_ROM
 #define GENUS_BY_COMPARISON
@@ -63,6 +83,18 @@ static inline uint32_t genus_rom_u32(const void *at)
 static inline void genus_rom_copy(void *to, const void *from, size_t size)
 {
     (void)memcpy(to, from, size);
+}
+
+static inline uint8_t genus_rom_next_u8(const void **at, const uint8_t *member)
+{
+    (void)at;
+    return *member;
+}
+
+static inline uint16_t genus_rom_next_u16(const void **at, const uint16_t *member)
+{
+    (void)at;
+    return *member;
 }
 #endif
 

@@ -1,10 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Questions for late classes: types that were registered after the firmware was built.
  *
  * The broker is asked what class an event tag is, four times, and not again for a while after that,
- * unless another broker or catalog is heard of. Answers come in segments, one at a time. */
+ * unless another broker or catalog is heard of. Answers come in segments, one at a time. The first
+ * event of such a class is kept meanwhile, if there is room for it. */
 #include "genus_node_parts.h"
 
 #include <string.h>
+
+#if GENUS_WITH_LATE
 
 #define QUESTION_FREE 0U
 #define QUESTION_ASKED 1U
@@ -45,18 +49,19 @@ static void send_question(genus_node *node, genus_question *question)
     question->message = genus_queue_send(node, &frame);
 }
 
-/* Ask the broker what class an event tag is, unless that was done lately. */
-void genus_questions_ask(genus_node *node, uint16_t etag)
+/* Ask the broker what class an event tag is, unless that was done lately; whether an answer may
+ * come. */
+static bool ask(genus_node *node, uint16_t etag)
 {
     genus_question *place = NULL;
     uint8_t index;
     if (node->config->calls.on_class == NULL) {
-        return;
+        return false;
     }
     for (index = 0U; index < GENUS_QUESTIONS; index++) {
         genus_question *const each = &node->questions[index];
         if ((each->state != QUESTION_FREE) && (each->etag == etag)) {
-            return;
+            return (each->state == QUESTION_ASKED) && (node->number != 0U);
         }
         if (each->state == QUESTION_FREE) {
             place = each;
@@ -74,6 +79,93 @@ void genus_questions_ask(genus_node *node, uint16_t etag)
             send_question(node, place);
         }
     }
+    return (place != NULL) && (node->number != 0U);
+}
+
+/* -- the event that waits ---------------------------------------------------------------------- */
+
+#if GENUS_LATE_BYTES > 0
+
+/* Offer the event that waits to the program again. So that none of its class overtakes it, this is
+ * done before every other event. */
+void genus_questions_offer(genus_node *node)
+{
+    genus_kept *const kept = &node->kept;
+    genus_received event;
+    if (kept->size == 0U) {
+        return;
+    }
+    event.etag = kept->etag;
+    event.node = kept->node;
+    event.size = kept->size;
+    event.payload = kept->payload;
+    if ((node->now - kept->at) > ANSWER_TIMEOUT_NS) {
+        kept->size = 0U;
+        node->drops.unknown_class++;
+    } else if (node->config->calls.on_event(node->config->context, &event)) {
+        kept->size = 0U;
+    } else {
+        /* it waits on */
+    }
+}
+
+/* A question has ended: what still waits for its answer is dropped. */
+static void settle(genus_node *node, uint16_t etag)
+{
+    genus_questions_offer(node);
+    if ((node->kept.size != 0U) && (node->kept.etag == etag)) {
+        node->kept.size = 0U;
+        node->drops.unknown_class++;
+    }
+}
+
+/* A publisher signed another type than this firmware knows: none of its events is delivered. */
+void genus_questions_distrust(genus_node *node, uint8_t sender, uint16_t etag, uint8_t width)
+{
+    genus_kept *const kept = &node->kept;
+    if ((kept->size != 0U) && (kept->node == sender) &&
+        ((kept->etag >> width) == (etag >> width))) {
+        kept->size = 0U;
+        node->drops.wrong_catalog++;
+    }
+}
+
+/* Ask for the class of an event; returns whether the event is kept until the answer comes. */
+bool genus_questions_keep(genus_node *node, const genus_received *event)
+{
+    genus_kept *const kept = &node->kept;
+    if (!ask(node, event->etag) || (kept->size != 0U) || (event->size > GENUS_LATE_BYTES)) {
+        return false;
+    }
+    kept->at = node->now;
+    kept->etag = event->etag;
+    kept->node = event->node;
+    kept->size = event->size;
+    (void)memcpy(kept->payload, event->payload, event->size);
+    return true;
+}
+
+#else
+
+static void settle(genus_node *node, uint16_t etag)
+{
+    (void)node;
+    (void)etag;
+}
+
+bool genus_questions_keep(genus_node *node, const genus_received *event)
+{
+    (void)ask(node, event->etag);
+    return false;
+}
+
+#endif
+
+/* -- questions --------------------------------------------------------------------------------- */
+
+void genus_questions_begin(genus_node *node)
+{
+    genus_transfer_init(&node->answer, node->answer_buffer, (uint16_t)sizeof node->answer_buffer);
 }
 
 void genus_questions_leave(genus_node *node)
@@ -85,6 +177,7 @@ void genus_questions_leave(genus_node *node)
         if (each->state == QUESTION_ASKED) {
             each->attempts = 0U;
             each->retry_at = GENUS_NEVER;
+            settle(node, each->etag);
         }
     }
 }
@@ -125,6 +218,7 @@ static void hand_over(genus_node *node, const uint8_t *answer, uint16_t size)
                 node->config->calls.on_class(node->config->context, &answer[GENUS_ANSWER_HEADER],
                                              (uint16_t)(size - GENUS_ANSWER_HEADER));
             }
+            settle(node, etag);
             return;
         }
     }
@@ -183,7 +277,10 @@ void genus_questions_wake(genus_node *node)
         } else {
             const uint16_t etag = each->etag;
             rest(node, each);
+            settle(node, etag);
             genus_tell_about(node, GENUS_NOTICE_CLASS_UNKNOWN, 0U, etag, 0U, node->now);
         }
     }
 }
+
+#endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The event-triggered transmit queue of a node: everything that is not sent by the calendar.
  *
  * Soft events go earliest deadline first: the one with the least slack is in the mailbox, under a
@@ -10,7 +11,7 @@
 
 static uint16_t frame_count(const genus_node *node, const genus_outgoing *event)
 {
-    return node->channels[event->channel].is_segmented ? genus_segment_count(event->size) : 1U;
+    return genus_frame_count(&node->channels[event->channel], event->size);
 }
 
 /* The next serial number; 0 is that of nothing. */
@@ -115,7 +116,7 @@ static void rank(genus_node *node, genus_outgoing *event)
 {
     const uint16_t left = (uint16_t)(frame_count(node, event) - event->position);
     uint8_t last = (uint8_t)event->size;
-    if (node->channels[event->channel].is_segmented) {
+    if (genus_is_segmented(&node->channels[event->channel])) {
         last = genus_last_segment(event->size);
     }
     node->queue.last_order++;

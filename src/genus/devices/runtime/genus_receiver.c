@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The receiving side of a node: from a frame to an event, and what was lost. */
 #include "genus_node_parts.h"
 
@@ -190,6 +191,8 @@ static void tell_lost(genus_node *node, uint8_t sender, uint16_t etag, uint32_t 
 
 /* -- events ------------------------------------------------------------------------------------ */
 
+#if GENUS_WITH_SEGMENTS
+
 static bool is_older(const genus_reassembly *one, const genus_reassembly *other)
 {
     const bool is_idle = !one->transfer.is_open && other->transfer.is_open;
@@ -221,11 +224,40 @@ static genus_reassembly *reassembly_of(genus_node *node, uint8_t sender, uint16_
     return found;
 }
 
+/* Receive a segment; true if it was the last one, and the event is whole. */
+static bool assemble(genus_node *node, const genus_frame *frame, genus_received *event)
+{
+    genus_transfer *const transfer = &reassembly_of(node, event->node, event->etag)->transfer;
+    const bool is_whole =
+        genus_transfer_receive(transfer, frame->data, frame->size, node->now, REASSEMBLY_NS,
+                               &node->segments) == GENUS_SEGMENT_COMPLETE;
+    event->size = transfer->size;
+    event->payload = transfer->buffer;
+    return is_whole;
+}
+
+#else
+
+/* An event in several frames is dropped, and counted by its first one. */
+static bool assemble(genus_node *node, const genus_frame *frame, genus_received *event)
+{
+    (void)event;
+    if (genus_is_first_segment(frame)) {
+        node->drops.segmented++;
+    }
+    return false;
+}
+
+#endif
+
+/* An event of a class that the program does not know is kept if there is room for it, until the
+ * broker says what class it is; it is offered again before any other one. */
 void genus_receiver_deliver(genus_node *node, const genus_received *event)
 {
-    if (!node->config->calls.on_event(node->config->context, event)) {
+    genus_questions_offer(node);
+    if (!node->config->calls.on_event(node->config->context, event) &&
+        !genus_questions_keep(node, event)) {
         node->drops.unknown_class++;
-        genus_questions_ask(node, event->etag);
     }
 }
 
@@ -273,14 +305,8 @@ void genus_receiver_event(genus_node *node, const genus_frame *frame)
         node->drops.unknown_format++;
         return;
     }
-    if (from->segmented == 1) {
-        genus_transfer *const transfer = &reassembly_of(node, event.node, etag)->transfer;
-        if (genus_transfer_receive(transfer, frame->data, frame->size, node->now, REASSEMBLY_NS,
-                                   &node->segments) != GENUS_SEGMENT_COMPLETE) {
-            return;
-        }
-        event.size = transfer->size;
-        event.payload = transfer->buffer;
+    if ((from->segmented == 1) && !assemble(node, frame, &event)) {
+        return;
     }
     if (event.size == 0U) {
         node->drops.empty++;
@@ -353,6 +379,7 @@ void genus_receiver_signature(genus_node *node, const genus_frame *frame)
     from = publisher_of(node, sender, base_of(block, etag));
     is_wrong = is_contradiction(node, from->etag, &frame->data[2]);
     if (is_wrong && !from->is_wrong) {
+        genus_questions_distrust(node, sender, from->etag, block->width);
         genus_tell_about(node, GENUS_NOTICE_WRONG_CATALOG, sender, from->etag, 0U, node->now);
     }
     from->is_wrong = is_wrong;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "genus_segments.h"
 
 #include <string.h>

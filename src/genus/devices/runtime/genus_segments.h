@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Segmentation of payloads that are longer than a frame, as docs/wire.md says.
  *
  * The splitter keeps nothing: it makes any segment of a payload from the payload alone. A receiver
@@ -14,7 +15,13 @@ extern "C" {
 #endif
 
 /* With CAN FD, an event of 8 bytes or more in segments has so many bytes of padding, at most. */
-#define GENUS_PADDING_BYTES (GENUS_FD ? 16 : 0)
+#define GENUS_PADDING_BYTES (GENUS_FD ? 16U : 0U)
+
+/* Whether a frame is the first of an event in segments. */
+static inline bool genus_is_first_segment(const genus_frame *frame)
+{
+    return (frame->size > 0U) && ((frame->data[frame->size - 1U] & 0x80U) != 0U);
+}
 
 /* A byte of a payload that is not in RAM as a whole, for example of a table in flash. */
 typedef uint8_t (*genus_byte_at)(const void *source, uint16_t index);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The tests of subscriptions: texts, floats by their keys, and arithmetic of integers that knows its limits. */
 #include "genus_event.h"
 

@@ -97,7 +97,7 @@ def compile(
     c: Loop has place where lane > 1 and speed > 30.0
       type: Loop, by the event tag
       attributes: ((e->present[0] & 0x04U) != 0U)
-      contents: ((e->present[0] & 0x60U) == 0x60U) && (e->lane >= 2) && genus_within32(genus_key32(e->speed), \
+      contents: ((e->present[0] & 0x60U) == 0x60U) && (e->lane >= 2U) && genus_within32(genus_key32(e->speed), \
 1106247681L, 2139095040L)
       residual: nothing
       flash: about 76 bytes for these tests; RAM: none

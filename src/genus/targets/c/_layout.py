@@ -12,7 +12,7 @@ from genus.filters._subscription import Subscription
 from genus.model import OpaqueType, Vector
 from genus.model._vector import hidden_names
 from genus.targets.c._compiler import Member
-from genus.targets.c._names import c_name, distinct
+from genus.targets.c._names import c_name
 
 
 class EventLayout(msgspec.Struct, frozen=True):
@@ -26,11 +26,7 @@ class EventLayout(msgspec.Struct, frozen=True):
     def of(cls, vector: Vector, keep: Collection[str] | None = None) -> Self:
         """The layout of a family's events; `keep` are the attributes to keep, all without it."""
         kept = [each for each in vector if keep is None or each.name in keep]
-        names = distinct([c_name(each.name) for each in kept])
-        members = {
-            each.name: Member(number, name, each.type)
-            for number, (each, name) in enumerate(zip(kept, names, strict=True))
-        }
+        members = {each.name: Member(number, c_name(each.name), each.type) for number, each in enumerate(kept)}
         return cls(vector, members)
 
     @property

@@ -1,7 +1,15 @@
-"""Names of attributes, types and subscriptions as identifiers of C."""
+"""Names of attributes, types, values and subscriptions as identifiers of C.
+
+A name in C depends on nothing but what it names: two that become equal are refused, never told apart by a number.
+"""
 
 import re
+import unicodedata
 from collections.abc import Iterable
+
+import msgspec
+
+from genus.errors import DeviceError
 
 _WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -53,18 +61,55 @@ def snake_case(text: str) -> str:
     return parted.lower()
 
 
-def distinct(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """The names, with a number after those that occurred before or are taken.
+def constant_name(value: str | int) -> str:
+    """The value of a choice, or the name of a member of an Enum, as the end of a constant: words in capitals.
 
-    >>> distinct(["a", "b", "a", "a_2", "c"], taken=["c"])
-    ['a', 'b', 'a_2', 'a_2_2', 'c_2']
+    Signs become words, as does what is left of a value without letters; other marks only separate words.
+
+    >>> [constant_name(value) for value in ("truck", "e-bike", "_auto", -3, "-3", "3", "> 5 %", "n/a (off)", "", "-")]
+    ['TRUCK', 'E_BIKE', 'AUTO', 'MINUS_3', 'MINUS_3', '3', 'GREATER_THAN_5_PERCENT', 'N_A_OFF', 'EMPTY', 'HYPHEN_MINUS']
     """
-    used, found = set(taken), []
-    for name in names:
-        chosen, number = name, 1
-        while chosen in used:
-            number += 1
-            chosen = f"{name}_{number}"
-        used.add(chosen)
-        found.append(chosen)
-    return found
+    text = re.sub(r"(?<![^\W_])-(?=\d)", " MINUS ", str(value))
+    spelled = _words("".join(_spell(letter) for letter in text))
+    return spelled or _words(" ".join(_sign_name(letter) for letter in text)) or "EMPTY"
+
+
+def _spell(letter: str) -> str:
+    """A letter or digit of ASCII as it is, a sign by its name, another letter by its code point, a mark as a gap."""
+    if letter.isascii() and letter.isalnum():
+        return letter
+    category = unicodedata.category(letter)
+    if category[0] == "S" or letter in "%&*#@":
+        return f" {_sign_name(letter)} "
+    return " " if category[0] in "PZ" or letter.isspace() else f" U{ord(letter):04X}"
+
+
+def _sign_name(letter: str) -> str:
+    return unicodedata.name(letter, f"U{ord(letter):04X}").removesuffix(" SIGN")
+
+
+def _words(text: str) -> str:
+    return "_".join(re.findall("[A-Z0-9]+", text.upper()))
+
+
+class Named(msgspec.Struct, frozen=True):
+    """What has a name in C, and what its author can do if something else has that name, too."""
+
+    name: str
+    what: str
+    remedy: str
+
+
+def refuse_clashes(found: Iterable[Named]) -> None:
+    """Raise DeviceError if two things have the same name.
+
+    >>> refuse_clashes([Named("A_2", "the value 2", "rename it"), Named("A_2", "the attribute a_2", "leave it out")])
+    Traceback (most recent call last):
+    genus.errors.DeviceError: the value 2 and the attribute a_2 are both A_2 in C: rename it, or leave it out
+    """
+    known: dict[str, Named] = {}
+    for each in found:
+        other = known.setdefault(each.name, each)
+        if other is not each:
+            remedies = ", or ".join(dict.fromkeys((other.remedy, each.remedy)))
+            raise DeviceError(f"{other.what} and {each.what} are both {each.name} in C: {remedies}")

@@ -11,7 +11,7 @@ from genus.targets.c._intervals import Interval, Intervals
 INT32: Interval = int_range(32, True)
 INT64: Interval = (INT64_MIN, INT64_MAX)
 
-_SUFFIXES = {"uint16_t": "U", "int32_t": "L", "uint32_t": "UL"}
+_SUFFIXES = {"uint8_t": "U", "uint16_t": "U", "int32_t": "L", "uint32_t": "UL"}
 _LIMITS = {-(2**15): "INT16_MIN", -(2**31): "INT32_MIN", INT64_MIN: "INT64_MIN"}
 
 
@@ -71,7 +71,7 @@ def integer(value: int, ctype: str) -> str:
     """A constant as an integer of a type in C; negative ones in parentheses.
 
     >>> integer(3, "uint8_t"), integer(3, "uint32_t"), integer(-(2**63), "int64_t"), integer(-4, "int64_t")
-    ('3', '3UL', 'INT64_MIN', '(-INT64_C(4))')
+    ('3U', '3UL', 'INT64_MIN', '(-INT64_C(4))')
     """
     if value in _LIMITS and ctype.startswith("int"):
         return _LIMITS[value]
@@ -89,7 +89,7 @@ def within(code: str, ctype: str, parts: Intervals, span: Interval) -> str | Non
     """A test whether an integer of a span is in one of some intervals; None if it always is. `parts` is not empty.
 
     >>> within("x", "uint8_t", ((0, 2), (4, 255)), (0, 255)), within("x", "uint8_t", ((4, 255),), (0, 255))
-    ('(x != 3)', '(x >= 4)')
+    ('(x != 3U)', '(x >= 4U)')
     """
     if parts == (span,):
         return None

@@ -1,0 +1,97 @@
+"""The README of a folder of generated C: what to compile, what to provide, what it takes, and where it leaves MISRA."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from genus.devices._estimate import Estimate
+from genus.devices._program import Program
+
+DEVIATIONS = {
+    "2.3": "Types for features that were left out stay in the headers.",
+    "2.4": "As 2.3; and the enum of types has no tag, as only its constants are used.",
+    "2.5": "Constants of attributes, values and capacities are for the program, which may not use all.",
+    "2.7": "What is given for another processor (`genus_port.h`) or a table is not used by all.",
+    "3.1": "A comment quotes its subscription, in which // divides.",
+    "5.9": "Static functions of different files have the same name; all of them are internal.",
+    "7.2": "INT64_MIN and the like of <stdint.h>.",
+    "8.7": "Functions are for the program, or for generated code of other catalogs.",
+    "8.9": "Tables lie at file scope, in flash, also if one function reads them.",
+    "9.3": "A short initializer of zeros.",
+    "10.1": "Constants of times are shifted and divided signed integers of 64 bits, none of them negative.",
+    "10.4": "An unsigned number meets a signed one of 64 bits, which has room for it.",
+    "10.6": "The result of a comparison, 1 or 0, is kept in an int.",
+    "10.7": "The length of a frame is computed in the width of the event's.",
+    "10.8": "Differences of pointers, and results that fit, are converted to the width of a size.",
+    "11.5": "Members are found by offset, through `void *` or bytes; they are aligned, as their struct is.",
+    "12.1": "Sums in a conditional expression, and divisions of sizes, have no parentheses of their own.",
+    "14.2": "A loop over the bytes of a header changes them through its pointer.",
+    "15.5": "A test that fails returns at once: every path stays short, and nothing has to be released.",
+    "18.4": "Two pointers into one payload are subtracted, to see how much is left.",
+    "19.2": "A union joins two bytes on AVR, where a shift takes ten cycles (`genus_code_join`).",
+    "21.14": "Four bytes of a frame are compared with zeros, which are written as a text.",
+}
+"""Rules of MISRA C:2012 that generated code or the runtime does not follow, as cppcheck sees them, with the reason."""
+
+
+def write_readme(program: Program, sources: Iterable[str], estimate: Estimate, node_header: str) -> str:
+    """The README; `sources` are the names of all files to compile, and `node_header` is "" without the node."""
+    node = bool(node_header)
+    parts = [
+        f"# {program.name}",
+        f"{program.banner}",
+        "## Compile",
+        f"C99, without heap, recursion or floating point. `main.c` is your program:\n\n```sh\n"
+        f"gcc -std=c99 -Os -I. main.c {' '.join(sources)} -o {program.name}\n```",
+        "Other compilers take the same files, as `avr-gcc -mmcu=atmega128rfa1`; with `-ffunction-sections` and "
+        "`-Wl,--gc-sections` the program has only what it uses.",
+        "## What you provide",
+        *_provided(program, node),
+        "## What you call",
+        f"All functions are declared, with comments, in `{program.name}.h`"
+        + (f", `{program.name}_node.h` and `genus_node.h`." if node else "."),
+        "\n".join(_called(program, node_header)),
+        "## Sizes",
+        f"Estimated for an 8-bit processor, without your handlers{' and without the node' if node else ''}:",
+        f"```text\n{estimate}\n```",
+        "## Licence",
+        "SPDX-License-Identifier: Apache-2.0, for all files of this folder.",
+        "## MISRA C:2012",
+        "cppcheck's addon reports these rules for generated code and the runtime, and no others; not all of them for "
+        "every catalog.",
+        "\n".join(["| rule | why |", "|---|---|", *(f"| {rule} | {why} |" for rule, why in DEVIATIONS.items())]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _provided(program: Program, node: bool) -> Iterator[str]:
+    declared = [
+        f"/* {str(handler.filter.subscription).replace('*/', '* /')} */\n"
+        f"void {program.handler_name(handler, family)}(const {program.name}_{family.label} *event);"
+        for handler in program.handlers
+        for family in program.families_of(handler)
+    ]
+    if declared:
+        yield "Handlers, which are called while a payload is received:"
+        yield "\n".join(["```c", *declared, "```"])
+    if node:
+        yield (
+            f"A driver of the CAN controller: after `{program.name}_configure(&config)`, set `config.uid` and "
+            "`config.calls.load`, which loads a mailbox; `config.calls.on_notice` hears of losses. `genus_node.h` has "
+            "what the driver calls."
+        )
+    if not declared and not node:
+        yield "Nothing: the functions below are all."
+
+
+def _called(program: Program, node_header: str) -> Iterator[str]:
+    name = program.name
+    if node_header:
+        yield f"* `{name}_configure`, `genus_node_init`, `{name}_start`; then what `genus_node.h` lists as inputs"
+        yield from (f"* `{each}`" for each in re.findall(rf"\b{name}_publish_\w+(?=\()", node_header))
+        return
+    if program.handlers:
+        yield f"* `{name}_receive(etag, payload, size)` with each payload that passed `{name}_filters`"
+    if program.learns:
+        yield f"* `{name}_learn(answer, size)` with the broker's answer about a type that is not known"
+    for family in program.published_families:
+        yield f"* `{name}_{family.label}_encode` for the payload of a {family.name}"
