@@ -1,10 +1,13 @@
 """The errors Genus raises, grouped by what the caller can do about them.
 
 Each also derives from the standard-library error it refines, so code that does not know Genus can catch it.
-Malformed bytes from a wire or a file never raise one of these into a handler: they are counted and dropped.
+Malformed bytes from a wire or a file never raise one of these into a handler: they are counted and dropped, with a
+reason (`Reasons`).
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 __all__ = [
     "BusError",
@@ -27,6 +30,7 @@ __all__ = [
     "NotRegistered",
     "PlanError",
     "QueueFull",
+    "Reasons",
     "RecordingError",
     "RequestRefused",
     "RequestTimeout",
@@ -177,6 +181,54 @@ class LakeDamaged(LakeError):
 
 class MappingError(LakeError):
     """A mapping of foreign records cannot be used; the message names file, table and key. Correct the file."""
+
+
+class Reasons(Counter[str]):
+    """How often something was refused, dropped or not read, by reason: a `Counter` with a bounded number of keys.
+
+    Reasons name types, attributes and values that others choose. So those after the first 200 are counted as one,
+    `other reasons`, and long ones are cut to 200 characters; the total is that of all.
+
+    >>> reasons = Reasons(f"unknown type {number}" for number in range(1000))
+    >>> len(reasons), reasons.total(), reasons["other reasons"]
+    (201, 1000, 800)
+    """
+
+    MOST: ClassVar = 200
+    LONGEST: ClassVar = 200
+    OTHER: ClassVar = "other reasons"
+
+    def add(self, reason: str, count: int = 1) -> bool:
+        """Count a reason; returns whether it is counted for the first time, so that it can be logged once."""
+        before = len(self)
+        self[reason] += count
+        return len(self) > before
+
+    def counted_as(self, reason: str) -> str:
+        """The key of a reason: itself, cut if it is long, or that of other reasons."""
+        if reason in self:
+            return reason
+        reason = reason[: self.LONGEST].encode("utf-8", "backslashreplace").decode()[: self.LONGEST]
+        return reason if reason in self or len(self) < self.MOST else self.OTHER
+
+    def __setitem__(self, reason: str, count: int) -> None:
+        key = self.counted_as(reason)
+        super().__setitem__(key, count if key == reason else self[key] + count)
+
+    def update(self, given: Mapping[str, int] | Iterable[str] | None = None, /, **more: Any) -> None:  # type: ignore[override]
+        """Add the counts of another counter, or count reasons one by one."""
+        for each in (given, more):
+            for reason, count in each.items() if isinstance(each, Mapping) else ((one, 1) for one in each or ()):
+                self[reason] += count
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """A number of things for a message.
+
+    >>> counted(1, "event"), counted(1234, "event"), counted(0, "dead letter")
+    ('1 event', '1,234 events', '0 dead letters')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ def test_they_are_said_with_the_attribute_that_may_have_replaced_them(
     assert recording.unread == {"Loop.speed": 2}
     assert not recording.problems
     line = (
-        "2 value(s) of Loop.speed were not read: the class has no attribute of that name; "
+        "2 values of Loop.speed were not read: the class has no attribute of that name; "
         "did velocity replace speed? Declare it with Renamed('speed')"
     )
     assert recording.unread.lines() == [line]

@@ -1,18 +1,25 @@
 """The index of a recording: reading from a time on gives what reading all of it gives from there."""
 
+import os
 import random
+import subprocess
+import sys
 from itertools import accumulate
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from genus import Event, Maybe
 from genus.bus import Recorded, Recording, RecordingWriter, read_recording
 from genus.bus._blocks import Block, blocks_in
 from genus.bus._codec import encode_event
-from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
+from genus.bus._frames import FIRST_FORMAT, FORMAT, FileBytes, FrameFormat
 from genus.bus._recording_index import FRAMES_PER_PLACE
+from genus.errors import RecordingError
 from genus.model import Unit
 
 
@@ -67,6 +74,77 @@ def test_reading_from_a_time_gives_what_is_there_from_it_on(path: Path, form: Fr
     recording = read_recording(path, [Step])
     for time_us in [-(10**9), 0, *rest.sample(range(max(times)), 20), max(times), max(times) + 1]:
         assert list(recording.read_from(time_us)) == later(recording, time_us)
+
+
+@pytest.mark.parametrize("what", ["index", "all", "from"])
+@pytest.mark.parametrize("form", [None, FORMAT], ids=["blocks", "frames"])
+@given(st.integers(0, 12), st.floats(0, 1), st.booleans())
+def test_a_file_that_is_cut_while_it_is_read_is_an_error(
+    form: FrameFormat | None, what: str, reads: int, share: float, is_open: bool
+) -> None:
+    """Whenever it is cut, and wherever: mapped to memory it would end the process."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path, left = Path(folder) / "steps.genus", [reads]
+        patch.setattr("genus.bus._frames.READ_AHEAD", 2000)
+        write(path, [number * 1000 for number in range(400)], form)
+        if is_open:  # it was not closed, so that there is no index in it
+            os.truncate(path, path.stat().st_size - 50)
+        recording = read_recording(path, [Step])
+        size, read = path.stat().st_size, FileBytes._read
+
+        def read_and_cut(data: FileBytes, start: int, length: int) -> bytes:
+            left[0] -= 1
+            if left[0] == 0:
+                os.truncate(path, int(size * share))
+            return read(data, start, length)
+
+        patch.setattr(FileBytes, "_read", read_and_cut)
+        is_cut = False
+        try:
+            if what == "index":
+                recording.index()
+            else:
+                list(recording if what == "all" else recording.read_from(200_000))
+        except RecordingError as problem:
+            is_cut = "was cut to" in str(problem)
+        assert left[0] < reads or not reads, "the bytes are those of this reader"
+        assert not is_cut or left[0] <= 0
+
+
+CUT = """
+import sys
+from genus import Event, Maybe
+from genus.bus import read_recording
+from genus.errors import RecordingError
+class Step(Event):
+    number: int
+    load: Maybe[bytes] = None
+while True:
+    try:
+        recording = read_recording(sys.argv[1], [Step])
+        recording.index()
+        print(sum(1 for _ in recording), flush=True)
+    except RecordingError:
+        print("error", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_reads_survives_whatever_is_cut(path: Path) -> None:
+    """Another process reads all the time while the file is cut and written again, 300 times."""
+    write(path, [number * 1000 for number in range(20_000)])
+    content, rest = path.read_bytes(), random.Random(7)
+    with subprocess.Popen([sys.executable, "-c", CUT, str(path)], stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        try:
+            for _ in range(300):
+                os.truncate(path, rest.randrange(len(content)))
+                path.write_bytes(content)
+                if rest.random() < 0.2:
+                    assert reader.stdout.readline().strip()
+            assert reader.poll() is None
+        finally:
+            reader.kill()
 
 
 def test_the_index_says_what_a_recording_has(path: Path) -> None:

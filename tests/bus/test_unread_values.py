@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe, UInt8, UInt16, Unit, check, read_recording
 from genus.bus import RecordingWriter
-from genus.bus._attribute_map import MOST_LABELS, OTHER_VALUES, UnreadValues, units_of
+from genus.bus._attribute_map import UnreadValues, units_of
 from genus.bus._codec import EventDecoder, Recorded, Rejected, UnitsStated, encode_event
 from genus.errors import EventError
 from genus.model._unread import UnreadSlot, unread_types, unread_values
@@ -252,10 +252,10 @@ def test_the_first_of_each_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_names_that_others_choose_take_bounded_memory() -> None:
     unread = UnreadValues()
     reader = PayloadReader(OLD, unread)
-    for number in range(2 * MOST_LABELS):
+    for number in range(2 * UnreadValues.MOST):
         reader.read(PACK({"lane": 1, "category": "car", f"x{number}" + "y" * 10_000: b"z" * 10_000}))
-    assert len(unread) == MOST_LABELS + 1
-    assert unread[OTHER_VALUES] == MOST_LABELS
+    assert len(unread) == UnreadValues.MOST + 1
+    assert unread[UnreadValues.OTHER] == UnreadValues.MOST
     texts = [*unread, *unread.reasons.values(), *unread.examples.values()]
     assert sum(map(len, texts)) < 500 * len(unread)
 

@@ -228,12 +228,13 @@ def test_a_calendar_of_other_bit_rates_is_refused(types: Path, planned: Timing, 
         node.announce(Reading, Hard(period="50ms", omissions=1), 0)
 
 
-def test_the_node_in_c_says_with_which_frames_it_must_be_compiled(types: Path) -> None:
+def test_the_node_in_c_is_generated_for_the_frames_of_the_plan(types: Path) -> None:
     for line, size in (('data_bitrate = "2M"', 64), ("", 8)):
         found = plan(parse_system(HARD.format(line, types)))
-        source = generate(catalog(), publish=[Reading]).with_node(plan=found, station="a").node_source
-        assert f'#if GENUS_DATA_BYTES != {size}\n#error "compile all files with -DGENUS_DATA_BYTES={size}"' in source
-        assert ("config->data_bit_ns = 500U;" in source) is bool(line)
+        made = generate(catalog(), publish=[Reading]).with_node(plan=found, station="a")
+        assert f"\n#define GENUS_DATA_BYTES {size}U /*" in made.node_settings
+        assert f"#if GENUS_DATA_BYTES != {size}\n#error" in made.node_source, "settings of another firmware are refused"
+        assert ("config->data_bit_ns = 500U;" in made.node_source) is bool(line)
 
 
 def test_interfaces_without_can_fd_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -429,7 +429,10 @@ def test_a_frame_counts_as_sent_when_the_controller_returned_it(virtual: Callabl
             beacons.publish(Beacon(number=number))
         assert [inbox.get(5).number for _ in range(200)] == list(range(200))
         assert eventually(lambda: one.traffic().link["sent"] >= 202)
-        assert "echoes ignored" not in one.traffic().link
+        link = one.traffic().link
+        assert link.get("echoes ignored", 0) <= link.get(
+            "never confirmed", 0
+        )  # only what a busy machine returns too late
 
 
 def test_an_interface_that_does_not_confirm_warns_and_refuses_deadlines(

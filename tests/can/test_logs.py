@@ -584,7 +584,8 @@ def test_unknown_identifiers_are_counted_one_by_one_up_to_a_number(tmp_path: Pat
     decoding = Decoding(load_dbc(HOUSE), log_of(tmp_path, lines))
     assert list(decoding) == []
     assert decoding.rejected["unknown identifier"] == 2999, "200 is known, but too short"
-    assert len(decoding.unknown_ids) == 1000
+    assert len(decoding.unknown_ids) == 1001
+    assert decoding.unknown_ids.total() == 2999
 
 
 def run(*arguments: object) -> Result:

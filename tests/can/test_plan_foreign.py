@@ -26,7 +26,7 @@ from genus.can import (
 )
 from genus.can._plan.interference import Message
 from genus.can._plan.system_file import EventTypes
-from genus.can._plan.toml_table import TomlTable
+from genus.can._plan.toml_table import PlanTable
 from genus.cli import genus
 from genus.errors import PlanError
 from genus.testing._systems import random_system
@@ -301,7 +301,7 @@ def typed(tmp_path: Path) -> Path:
 
 
 def codec_of(path: Path, event: str) -> PayloadCodec:
-    found = EventTypes.load("types.py", path.parent, TomlTable("bus", {})).codec(event)
+    found = EventTypes.load("types.py", path.parent, PlanTable("bus", {})).codec(event)
     assert found is not None
     return found
 

@@ -16,13 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from genus import Event, Float32, Maybe, UInt8
-from genus.bus import RecordingWriter, read_recording
+from genus.bus import RecordingWriter, _frames, read_recording
 from genus.bus._blocks import HEADER
 from genus.bus._codec import EventDecoder, Recorded, encode_event
 from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
 from genus.catalog import Catalog
 from genus.errors import RecordingError
-from genus.lake._ingest import recordings
 from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
 from genus.lake._ingest.recordings import Recordings
 from genus.model import Attribute, OpaqueType, attributes, check, name_of
@@ -217,7 +216,7 @@ def test_every_split_size_gives_the_same_blocks(
     path: Path, types: Types, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """The events that replay gives, each at its own position, and what was lost once, for any cuts; also if compressed,
-    and if a file can only be read piece by piece."""
+    and if a file is read in small pieces."""
     for seed in range(block * 8, block * 8 + 8):
         chance = random.Random(f"blocks/{seed}")
         path.unlink(missing_ok=True)
@@ -239,8 +238,7 @@ def test_every_split_size_gives_the_same_blocks(
         for target in (1, 13, 100, chance.randrange(1, len(data) + 1)):
             assert read(path, types, target) == whole, f"seed {seed}, target {target}"
         with monkeypatch.context() as patch:
-            patch.setattr(recordings, "_descriptor", lambda _: None)
-            patch.setattr(recordings, "PIECE", 50)
+            patch.setattr(_frames, "READ_AHEAD", 50)
             assert read(path, types, 100) == whole
 
 

@@ -277,8 +277,8 @@ def test_a_small_server_tests_the_type_and_the_receiver_the_rest(catalog: Path) 
             device.set(loop, {5: lane})
             assert wait_for(lambda lane=lane: sums(one, "received") == lane + 1)  # type: ignore[misc]
         assert wait_for(lambda: heard.lanes() == [3, 4, 5])
-        assert one.traffic().link["observations whose server tests less than where"] == 1
-        assert one.traffic().link["observations whose server tests less than masks"] == 1
+        assert one.traffic().link["observations whose `where` is tested here"] == 1
+        assert one.traffic().link["observations whose attributes are tested here"] == 1
         assert "residual: CoapLoop where lane > 2" in link_of(one).explain()
 
 

@@ -15,7 +15,7 @@ from genus.codes import encode_path_segment
 from genus.testing import DatagramProxy
 
 from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, CoapRoadside, Heard, client, free_port, server, wait_for
-from .test_coap_bad_input import GET, POST, PUT, URI_QUERY, Raw, raw_client, segment, uint
+from .test_coap_bad_input import GET, POST, PUT, URI_QUERY, Raw, payload_of, raw_client, segment, uint
 from .test_coap_interop import Device, SmallResource
 
 BLOCK2, OBSERVE = 23, 6
@@ -139,7 +139,7 @@ def test_an_observer_by_hand_gets_growing_numbers_and_resets_an_end(catalog: Pat
             notification = raw.sock.recv(1000)
             assert notification[0] >> 4 & 3 == 0, "confirmable"
             numbers.append(notification[4 + (notification[0] & 15) + 1])
-            assert cbor2.loads(notification.partition(b"\xff")[2]) == {5: float(watts)}
+            assert cbor2.loads(payload_of(notification)) == {5: float(watts)}
             raw.send(b"\x60\x00" + notification[2:4])
         assert numbers == sorted(set(numbers))
         hub.publish(CoapLamp(watts=9.0))

@@ -49,7 +49,7 @@ def test_events_are_protected_both_ways(tmp_path: Path) -> None:
             assert [lane for lane in up.lanes() if lane >= 100] == list(range(100, 120))
         with pytest.raises(BusError, match=r"4\.01 Unauthorized; give credentials=FILE"):
             client(port)
-        assert sums(hub, "refused: requests must be protected") > 0
+        assert sums(hub, "refused: a request without the protection") > 0
 
 
 @needs_oscore

@@ -198,9 +198,8 @@ def test_two_declarations_that_contradict_each_other_are_refused_and_told_with_t
         with pytest.raises(BusError, match=r"CoapOther.*level"):
             two.publish(elsewhere("CoapOther", level="str")(depth=2, level="much"))
         assert wait_for(lambda: len(heard) == 1)
-        refused = [name for name in hub.traffic().link if name.startswith("refused: ")]
-        assert len(refused) == 1
-        assert "level" in refused[0]
+        assert hub.traffic().link["refused: types that cannot be added to the catalog"] == 1
+        assert "level" in link_of(hub).examples()["types that cannot be added to the catalog"].detail
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------

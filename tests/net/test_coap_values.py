@@ -203,7 +203,8 @@ def test_the_names_of_values_that_are_not_read_are_bounded() -> None:
 def test_numbers_from_the_future_are_left_out_and_counted() -> None:
     unread = UnreadValues()
     assert reader(unread).read({5: True, 77: "new"}) == CoapEverything(flag=True)
-    assert dict(unread) == {"CoapEverything.77": 1}
+    assert dict(unread) == {"CoapEverything.unknown attributes": 1}
+    assert "number 77" in unread.reasons["CoapEverything.unknown attributes"]
 
 
 def test_a_value_that_cannot_be_read_back_is_refused_before_it_is_sent() -> None:

@@ -77,7 +77,7 @@ def test_what_follows_a_failure_is_delivered_and_failures_count(
 
     wait_for(is_heard)
     assert set(receiver.payloads) == {b"good"}
-    assert listener.counters()["failed: ValueError"] == 1
-    assert listener.counters()["failed: RecursionError"] >= 10
+    assert listener.counters()["failed: an error of the receiver (ValueError)"] == 1
+    assert listener.counters()["failed: an error of the receiver (RecursionError)"] >= 10
     speaker.declare("@genus/r/here/later")
     wait_for(lambda: "@genus/r/here/later" in receiver.tokens)

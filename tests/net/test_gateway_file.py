@@ -82,7 +82,7 @@ def test_a_file_says_all_that_a_program_can_say(file: Path) -> None:
             'export = ["GateLop"]',
             "export: no event type is called GateLop; did you",
         ),
-        ('export = ["GateLoop"]', 'export = "GateLoop"', "export is 'GateLoop'; it must be a list of texts"),
+        ('export = ["GateLoop"]', 'export = "GateLoop"', "export must be a list of texts, not 'GateLoop'"),
         ("text > 1", "txt > 1", "wants: .*txt"),
         ('"soft:20ms:100ms"', '"quick"', "quality: 'quick' is none of"),
         ('"10/min newest"', '"10/fortnight"', "rate: '10/fortnight' is no rate"),
@@ -92,7 +92,7 @@ def test_a_file_says_all_that_a_program_can_say(file: Path) -> None:
         ("[5, 6]", "[500]", "node numbers from 1 to 126"),
         ('name = "city"', 'name = "road"', "two sides are named 'road'"),
         ('address = "local:"\nexport', "export", r"\[\[side\]\] 1: address is missing"),
-        ('name = "pair"', "name = 3", "name is 3; it must be a text"),
+        ('name = "pair"', "name = 3", "name must be a text, not 3"),
         ('name = "pair"', "name = ", "city.toml"),
     ],
 )

@@ -323,6 +323,7 @@ def test_while_a_side_is_not_connected_events_wait_on_disk_in_order(tmp_path: Pa
         far.link.connected(True)
         eventually(lambda: gateway.status().sides[1].waiting == 0)
         road.publish(NetLoop(number=301))
+        eventually(lambda: gateway.status().sides[1].crossed == 301)
         network.deliver()
         assert collected == list(range(302))
         assert gateway.status().sides[1].lost == 0

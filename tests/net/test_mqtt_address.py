@@ -91,3 +91,17 @@ def test_without_the_extra_the_error_says_how_to_install_it() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.startswith("mqtt: addresses need the package mqtt5: pip install ")
+
+
+def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
+    """What is on a command line, others see."""
+    file = tmp_path / "password"
+    file.write_text("p@ss word\n")
+    options = parse_mqtt_address(f"//ann@h/city?password_file={file}")
+    assert options.password is not None
+    assert (options.username, options.password.text) == ("ann", "p@ss word")
+    for wrong in (f"//ann:x@h?password_file={file}", f"//h?password_file={file}"):
+        with pytest.raises(BusError, match="password_file is for"):
+            parse_mqtt_address(wrong)
+    with pytest.raises(BusError, match="cannot be read"):
+        parse_mqtt_address(f"//ann@h?password_file={file}.none")

@@ -738,3 +738,21 @@ def test_of_several_classes_with_one_name_the_one_that_is_subscribed_to_is_meant
             city.run()
     assert [type(event) for event in got["first"]] == [first, first]
     assert [type(event) for event in got["second"]] == [second]
+
+
+def test_channels_that_are_announced_are_seen_by_others_until_they_are_withdrawn(city: City) -> None:
+    here, there = city.bus(), city.bus()
+    uid = link_of(here).uid.hex()
+    first, second = here.channel(SeaTide, NonReal(priority=1)), here.channel(SeaTide, NonReal(priority=1))
+    for channel in (first, second):
+        channel.announce()
+    link_of(there).announced()
+    city.run()
+    assert link_of(there).announced() == [(uid, "SeaTide", "none:1")]
+    assert link_of(here).announced() == []
+    first.cancel()
+    city.run()
+    assert link_of(there).announced() == [(uid, "SeaTide", "none:1")]
+    second.cancel()
+    city.run()
+    assert link_of(there).announced() == []

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Maybe
-from genus.errors import MappingError
+from genus.errors import MappingError, Reasons
 from genus.records import ForeignTopics, Message, Rejected, read_mapping
 from genus.records._payload import DEEPEST, decode_json, depth_of, limit_problem
-from genus.records._rejected import MOST_REASONS, OTHER, Rejections
+from genus.records._rejected import Rejections
 from tests.examples import examples
 
 
@@ -250,10 +250,10 @@ def test_unknown_fields_are_counted_by_name_and_logged_once_and_do_not_reject_a_
         "not read: Climate.update",
         "not read: Climate.unheard",
     ]
-    for number in range(3 * MOST_REASONS):
+    for number in range(3 * Reasons.MOST):
         reader.read("zigbee2mqtt/a", json.dumps({"battery": 9, f"field {number}": 1}).encode())
-    assert len(reader.unread) == MOST_REASONS + 1
-    assert sum(reader.unread.values()) == 6 + 3 * MOST_REASONS
+    assert len(reader.unread) == Reasons.MOST + 1
+    assert sum(reader.unread.values()) == 6 + 3 * Reasons.MOST
     assert reader.counters == {}
 
 
@@ -304,11 +304,11 @@ def test_attributes_of_a_topic_are_its_own_and_come_before_those_of_all_topics()
 
 def test_the_number_of_reasons_is_bounded() -> None:
     kept = Rejections()
-    for number in range(3 * MOST_REASONS):
+    for number in range(3 * Reasons.MOST):
         kept.add(f"reason {number}", "t", b"\xff" * 400)
-    assert len(kept.counts) == MOST_REASONS + 1
-    assert kept.counts[OTHER] == 2 * MOST_REASONS
-    assert len(kept.examples[OTHER].payload) == 200
+    assert len(kept.counts) == Reasons.MOST + 1
+    assert kept.counts[Reasons.OTHER] == 2 * Reasons.MOST
+    assert len(kept.examples[Reasons.OTHER].payload) == 200
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from genus.bus._folder_recorder import FolderRecorder, LandingFolder, record_to_folder
     from genus.bus._parse_event import parse_event
     from genus.bus._recorder import Recorder, record
-    from genus.bus._recording import Recording, read_recording, replay
+    from genus.bus._recording import Excerpt, Recording, read_recording, replay
     from genus.bus._recording_index import RecordingIndex
     from genus.bus._recording_writer import RecordingWriter
     from genus.bus._refusals import Refusals, Refused, WhenInvalid
@@ -44,6 +44,7 @@ __all__ = [
     "Delivery",
     "ErrorHandler",
     "EventChannel",
+    "Excerpt",
     "Flavour",
     "FolderRecorder",
     "Handler",
@@ -95,7 +96,7 @@ if not TYPE_CHECKING:
         _folder_recorder="FolderRecorder LandingFolder record_to_folder",
         _parse_event="parse_event",
         _recorder="Recorder record",
-        _recording="Recording read_recording replay",
+        _recording="Excerpt Recording read_recording replay",
         _recording_index="RecordingIndex",
         _recording_writer="RecordingWriter",
         _refusals="Refusals Refused WhenInvalid",

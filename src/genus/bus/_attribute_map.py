@@ -9,15 +9,14 @@ together with that unit, as an extension of msgpack: who can read the attribute,
 number of a value of an enumeration, if it came by number and the catalog here does not have the value.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
-from genus.errors import EventError, did_you_mean
+from genus.errors import EventError, Reasons, counted, did_you_mean
 from genus.model import (
     Attribute,
     BytesType,
@@ -43,11 +42,8 @@ IN_UNIT = 0x75
 """The code of the extension with a unit and a value in it."""
 AT_NUMBER = 0x6E
 """The code of the extension with the number of a value in its enumeration."""
-MOST_LABELS = 500
-"""Names of values that are told apart; others choose what arrives."""
-OTHER_VALUES = "other values"
 SHOWN = 200
-"""The most characters of a name or a reason, and bytes of an example."""
+"""The most bytes of an example."""
 NO_ATTRIBUTE = "the class has no attribute of that name"
 
 NIL = msgspec.Raw(b"\xc0")
@@ -71,35 +67,36 @@ _decode_in_unit = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw]).decode
 _decode_units = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
-class UnreadValues(Counter[str]):
+class UnreadValues(Reasons):
     """The number of values that a class cannot read, by type and name, such as `Loop.speed`.
 
     `reasons` says why, and for some which attribute may have replaced them; `examples` has the last value of each, in
-    msgpack. With `is_logged`, the first of each is logged.
+    msgpack. With `is_logged`, the first value of a type is logged for each reason.
     """
+
+    OTHER: ClassVar = "other values"
 
     def __init__(self, counts: Mapping[str, int] | Iterable[str] = (), *, is_logged: bool = False) -> None:
         super().__init__(counts)
         self.reasons: dict[str, str] = {}
         self.examples: dict[str, bytes] = {}
         self._is_logged = is_logged
+        self._logged = Reasons()
 
-    def add(self, type_name: str, name: str, value: bytes, why: Callable[[], str]) -> None:
+    def note(self, type_name: str, name: str, value: bytes, why: Callable[[], str]) -> None:
         """Count a value; `why` is asked for the reason when there was none before of that name."""
-        label = f"{type_name}.{name[:SHOWN]}"
-        if label not in self and len(self) >= MOST_LABELS:
-            label = OTHER_VALUES
-        self[label] += 1
+        label = self.counted_as(f"{type_name}.{name}")
         self.examples[label] = value[:SHOWN]
-        if label not in self.reasons:
-            self.reasons[label] = "they have too many names" if label is OTHER_VALUES else why()[: 2 * SHOWN]
-            if self._is_logged:
-                _log_unread(label, self.reasons[label])
+        if self.add(label):
+            reason = self.reasons[label] = "they have too many names" if label == self.OTHER else why()[: 2 * SHOWN]
+            if self._is_logged and self._logged.add(f"{type_name}: {reason}"):
+                _log_unread(label, reason)
 
     def lines(self) -> list[str]:
         """What was not read, a line for each name."""
         return [
-            f"{count} value(s) of {label} were not read: {self.reasons.get(label, NO_ATTRIBUTE)}"
+            f"{counted(count, 'value')} of {label} {'was' if count == 1 else 'were'} not read: "
+            f"{self.reasons.get(label, NO_ATTRIBUTE)}"
             for label, count in self.most_common()
         ]
 
@@ -129,6 +126,11 @@ class MapReader:
         """Whether values have other units than in the class."""
         return bool(self._converters)
 
+    @property
+    def renames(self) -> set[str]:
+        """The attributes that had other names."""
+        return set(self._renamed.values())
+
     def _find_converters(self) -> Iterable[tuple[str, Convert]]:
         for name, unit in self._units.items():
             attribute = self._own.get(self._renamed.get(name, name))
@@ -157,7 +159,7 @@ class MapReader:
 
     def _count(self, kept: Mapping[str, msgspec.Raw], refused: Mapping[str, str], event: Event) -> None:
         for name, value in kept.items():
-            self._unread.add(name_of(self.type), name, bytes(value), partial(self._why, name, value, refused, event))
+            self._unread.note(name_of(self.type), name, bytes(value), partial(self._why, name, value, refused, event))
 
     def _why(self, name: str, value: msgspec.Raw, refused: Mapping[str, str], event: Event) -> str:
         if name in refused:

@@ -8,11 +8,11 @@ has the unit of each attribute.
 Encoding and decoding accept the values that `genus.check` accepts, and no others.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Annotated
+from typing import Annotated, Any, Union
 
 import msgspec
 
@@ -26,6 +26,7 @@ from genus.model._check import (
     invalid_decoded_finders_in,
     invalid_finders,
 )
+from genus.model._declared import declared_types
 from genus.model._plain import encodable_value
 from genus.model._unread import unread_types, with_unread
 
@@ -94,6 +95,16 @@ def encoding_problem(event: Event) -> str:
     return f"{name_of(type(event))} cannot be encoded" if name is None else describe_invalid(event, name).reason
 
 
+def _excerpt_decoder(reader: MapReader, wanted: frozenset[str]) -> Callable[[bytes], list[list[object]]]:
+    """Decodes arrays of arrays of maps to objects with some of the attributes; those that are absent are None."""
+    types = {field.name: field.type for field in msgspec.structs.fields(reader.type)}
+    if reader.renames & wanted:
+        return lambda array: []
+    fields: list[Any] = [(name, Union[types[name], None] if name in types else None, None) for name in sorted(wanted)]  # noqa: UP007
+    excerpt = msgspec.defstruct("Excerpt", fields, gc=False)
+    return msgspec.msgpack.Decoder(list[list[excerpt]]).decode  # type: ignore[valid-type]
+
+
 class EventDecoder:
     """Decodes packets of the given types and their subtypes, or of all declared types.
 
@@ -124,6 +135,7 @@ class EventDecoder:
         """By type: what decodes events of the class and units here."""
         self._lists: dict[str, Callable[[bytes], list[list[Event]]]] = {}
         self._maps: dict[str, MapReader] = {}
+        self._excerpts: dict[tuple[type, frozenset[str]], Callable[[bytes], list[list[object]]]] = {}
         self._units: dict[str, Mapping[str, str]] = {}
         self._unknown: set[str] = set()
         """Names that are not among the given types; without given ones, a type may be declared later."""
@@ -171,6 +183,38 @@ class EventDecoder:
         self.rejected += sum(isinstance(each, Rejected) for each in found)
         return found  # type: ignore[return-value]
 
+    def decode_some(
+        self,
+        name: str,
+        units: Mapping[str, str],
+        count: int,
+        array: bytes,
+        maps: Callable[[], Iterable[bytes | msgspec.Raw]],
+        wanted: frozenset[str],
+    ) -> "Sequence[object]":
+        """Decode as `decode_all`, but objects that have these attributes alone, which takes a third of the time.
+
+        Other attributes are not looked at. Where names or units differ from those of the class, they are whole events.
+        """
+        if self._units.get(name, NO_UNITS) != units:
+            self._use_units(name, units)
+        if array and (name in self._maps or self._find(name)):
+            reader = self._maps[name]
+            key = reader.type, wanted
+            if key not in self._excerpts:
+                self._excerpts[key] = _excerpt_decoder(reader, wanted)
+            try:
+                found = list(chain.from_iterable(self._excerpts[key](array))) if not reader.converts else []
+            except Exception:  # as in `decode_all`
+                found = []
+            if len(found) == count:
+                return found
+        return self.decode_all(name, units, count, array, maps)
+
+    def type_named(self, name: str) -> type[Event] | None:
+        """The class of a type; None if it is not among the given ones."""
+        return self._maps[name].type if name in self._maps or self._find(name) else None
+
     def _decode_event(self, name: str, body: bytes | msgspec.Raw) -> Event | Rejected:
         reader, decode = self._maps[name], self._decoders.get(name)
         if decode is not None:
@@ -212,7 +256,7 @@ class EventDecoder:
         """Prepare to read a type; whether it is known."""
         if name in self._unknown:
             return False
-        known = self._given if self._given is not None else subtypes(Event)
+        known = self._given if self._given is not None else declared_types(name)
         found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name] or self._find_stated(name)
         if not found:
             if self._given is not None and len(self._unknown) < MOST_UNKNOWN:

@@ -16,10 +16,13 @@ there, or the file ends there; frames before that place may be inside the packet
 confirms it, because the damage is larger, the next valid frame is taken, which may then be one from inside a packet.
 """
 
+import os
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
+
+from genus.errors import RecordingError
 
 FIELDS = struct.Struct("<II")
 """What follows the marker of a frame: length and checksum of the stored packet."""
@@ -31,6 +34,10 @@ MOST_VALUES = 100_000
 """The most values of a packet whose structure is followed."""
 INVERTED = 0xFFFFFFFF
 ESCAPE = b"\x00"
+
+
+READ_AHEAD = 1 << 17
+"""Bytes of a file that are read at once, if fewer are asked for."""
 
 
 class Octets(Protocol):
@@ -45,6 +52,61 @@ class Octets(Protocol):
 
     def rfind(self, what: bytes, /) -> int:
         """The last position of some bytes; -1 if they are not there."""
+
+
+class FileBytes:
+    """State: the bytes of a file, local or not, as they are asked for; some more are kept for the next question.
+
+    RecordingError if the file was cut since it was opened. Mapped to memory, it would then end the process (SIGBUS).
+
+    Args:
+        file: The file; whoever opened it closes it.
+        path: Its name, for errors.
+    """
+
+    def __init__(self, file: IO[bytes], path: object) -> None:
+        self._file, self._path = file, path
+        self._size = file.seek(0, os.SEEK_END)
+        self._start, self._kept = 0, b""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, end, _ = part.indices(self._size)
+        at = start - self._start
+        if end > start and (at < 0 or at + end - start > len(self._kept)):
+            self._kept = self._read(start, max(end - start, min(READ_AHEAD, self._size - start)))
+            self._start, at = start, 0
+        return self._kept[at : at + max(end - start, 0)]
+
+    def _read(self, start: int, size: int) -> bytes:
+        self._file.seek(start)
+        found = self._file.read(size)
+        if len(found) < size:
+            left = self._file.seek(0, os.SEEK_END)
+            raise RecordingError(f"{self._path} was cut to {left:,} bytes while it was read")
+        return found
+
+    def find(self, what: bytes, start: int = 0, end: int | None = None) -> int:
+        """The first position of some bytes in a range; -1 if they are not there."""
+        last = self._size if end is None else min(end, self._size)
+        for at in range(start, last, READ_AHEAD):
+            found = self[at : min(at + READ_AHEAD + len(what) - 1, last)].find(what)
+            if found != -1:
+                return at + found
+        return -1
+
+    def rfind(self, what: bytes) -> int:
+        """The last position of some bytes; -1 if they are not there."""
+        end = self._size
+        while end > 0:
+            start = max(end - READ_AHEAD, 0)
+            found = self[start : end + len(what) - 1].rfind(what)
+            if found != -1:
+                return start + found
+            end = start
+        return -1
 
 
 class Frame(NamedTuple):

@@ -105,9 +105,8 @@ class IndexBuilder:
         data: Octets,
         form: FrameFormat,
         progress: Callable[[int, int], object] | None = None,
-        check: Callable[[], object] = bool,
     ) -> RecordingIndex:
-        """The index of a file; `progress` is called with the bytes that were read and the total, `check` very often."""
+        """The index of a file; `progress` is called with the bytes that were read and the total."""
         size, reported = len(data), 0
         end_frames, end_bytes = 0, 0
         for frames, found in enumerate(frames_in(data, form)):
@@ -121,7 +120,6 @@ class IndexBuilder:
                 self._add(found)
             else:
                 self.damaged += 1
-            check()
         if progress is not None:
             progress(size, size)
         return self._finish(size)

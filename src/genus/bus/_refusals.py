@@ -9,7 +9,7 @@ import msgspec
 from genus.bus._bus import Bus
 from genus.bus._codec import encoding_problem
 from genus.bus._listener import Listener
-from genus.errors import BusError, EventError
+from genus.errors import BusError, EventError, Reasons
 from genus.filters import AllOf, Subscription
 from genus.model import Event
 
@@ -31,29 +31,29 @@ class Refusals(Mapping[str, Refused]):
         if invalid not in ("raise", "count"):
             raise BusError(f"invalid={invalid!r} is none of raise, count")
         self.invalid: WhenInvalid = invalid
-        self._found: dict[str, Refused] = {}
+        self._counts, self._last = Reasons(), dict[str, str]()
         self._lock = threading.Lock()
 
     def __getitem__(self, reason: str) -> Refused:
-        return self._found[reason]
+        return Refused(self._counts[reason], self._last[reason])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._found))
+        return iter(list(self._last))
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._last)
 
     @property
     def total(self) -> int:
         """How many events were refused in all."""
-        return sum(each.count for each in list(self._found.values()))
+        return self._counts.total()
 
-    def add(self, event: Event, problem: EventError) -> None:
-        """Count an event that was refused."""
-        reason = encoding_problem(event)
+    def add(self, reason: str, message: str) -> None:
+        """Count an event that was refused, with the message about it."""
         with self._lock:
-            before = self._found.get(reason)
-            self._found[reason] = Refused(before.count + 1 if before else 1, str(problem))
+            reason = self._counts.counted_as(reason)
+            self._counts[reason] += 1
+            self._last[reason] = message
 
 
 class RecordingListener(Listener[Any]):
@@ -70,7 +70,7 @@ class RecordingListener(Listener[Any]):
         """Count an event that cannot be recorded; returns the error if the publisher is to get it."""
         if not isinstance(problem, EventError):
             return super().failed(event, problem)
-        self._refused.add(event, problem)
+        self._refused.add(encoding_problem(event), str(problem))
         return problem if self.refuses else None
 
 

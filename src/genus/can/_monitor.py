@@ -23,6 +23,7 @@ from genus.can._spread import Spread
 from genus.can._wire.frame import RESERVED_ETAGS, UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog
+from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event
 from genus.model._types import micros_of_time
@@ -131,7 +132,7 @@ class Monitor:
     """Receives everything on a bus; without a catalog channels are named by their event tags."""
 
     def __init__(self, timing: Timing, catalog: Catalog | None = None, databases: "Databases | None" = None) -> None:
-        self.dropped: Counter[str] = Counter()
+        self.dropped = Reasons()
         self.nodes: dict[int, int] = {}
         """The uid behind each node number that was claimed."""
         self.heard: dict[int, int] = {}

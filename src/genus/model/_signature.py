@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from genus.model._declared import is_hidden
 from genus.model._event import Event
 from genus.model._vector import Attribute, Family, Vector
 
@@ -145,7 +146,7 @@ def subtypes(cls: C) -> Iterator[C]:
         current = stack.pop()
         if current not in seen:
             seen[current] = None
-            stack.extend(reversed(type.__subclasses__(current)))
+            stack.extend(each for each in reversed(type.__subclasses__(current)) if not is_hidden(each))
     return iter(seen)
 
 

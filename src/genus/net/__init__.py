@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from genus.net._grants_file import read_grants
     from genus.net._link.interest import WantText
     from genus.net._link.netlink import NetLink
-    from genus.net._link.presence import Participant
+    from genus.net._link.presence import AnnouncedChannel, Participant
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._open import open_coap, open_coaps, open_ipc, open_mqtt, open_mqtts, open_zenoh
     from genus.net._relay import Arrival, Relay, RelayLink, Want
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Abilities",
     "Allowed",
+    "AnnouncedChannel",
     "Arrival",
     "CloudEvent",
     "CloudEventReader",
@@ -96,7 +97,7 @@ if not TYPE_CHECKING:
         _link__interest="WantText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _link__netlink="NetLink",
-        _link__presence="Participant",
+        _link__presence="AnnouncedChannel Participant",
         _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
         _relay="Arrival Relay RelayLink Want",
         _sparkplug__infer="SparkplugTypes infer_sparkplug",

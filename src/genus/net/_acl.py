@@ -15,7 +15,7 @@ import msgspec
 from genus.net._link.control import LAST, NEW, QUEUE, ROOT
 from genus.targets.topics import MQTT, ZENOH, Dialect
 
-CONTROL = ("here", "want", "group", "tokens", "types", "beat", "lost", "late", "ping", "pong")
+CONTROL = ("here", "channel", "want", "group", "tokens", "types", "beat", "lost", "late", "ping", "pong")
 """Control keys that every participant sends and receives (`tokens`: on MQTT). Kept events, under `last`, and copies of
 events of new classes, under `new`, are granted as events are."""
 GATE = "gate"

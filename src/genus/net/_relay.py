@@ -38,6 +38,14 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
     is_forgotten: bool = False
 
 
+def passes(test: Callable[[Event], bool], event: Event) -> bool:
+    """Whether an event passes the test of a subscription; one that cannot be tested does."""
+    try:
+        return test(event)
+    except Exception:  # a value of an undeclared type: the subscriber's own test decides
+        return True
+
+
 class Relay(Protocol):
     """A gateway's access to one link."""
 

@@ -2,14 +2,13 @@
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 
-MOST_REASONS = 200
-"""Reasons beyond this number are counted as one: others choose what arrives."""
-OTHER, OTHER_FIELDS = "other reasons", "other fields"
+from genus.errors import Reasons
+
 _LOG = logging.getLogger("genus.records")
 SHOWN = 200
 """The most characters of an example."""
@@ -40,7 +39,7 @@ class Rejections:
     """State: how many messages were rejected for each reason, and the last example of each. Any thread may add."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._counts = Reasons()
         self._examples: dict[str, Example] = {}
         self._lock = threading.Lock()
 
@@ -56,36 +55,37 @@ class Rejections:
 
     def add(self, reason: str, topic: str = "", payload: bytes = b"", detail: str = "", count: int = 1) -> None:
         """Count messages that were rejected, and keep the last as the example."""
-        reason = _cut(reason)
         example = Example(_cut(topic), _cut(payload[: 4 * SHOWN].decode("utf-8", "backslashreplace")), _cut(detail))
         with self._lock:
-            if reason not in self._counts and len(self._counts) >= MOST_REASONS:
-                reason = OTHER
+            reason = self._counts.counted_as(reason)
             self._counts[reason] += count
             self._examples[reason] = example
+
+
+class FieldCounts(Reasons):
+    """How many values no attribute takes, by names such as `Climate.linkquality`."""
+
+    OTHER: ClassVar = "other fields"
 
 
 class UnreadFields:
     """State: how many values no attribute takes, by type and field. Each field is logged once. Any thread may add."""
 
     def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
+        self._counts = FieldCounts()
         self._lock = threading.Lock()
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """The numbers, by names such as `Climate.linkquality`."""
+        """The numbers, by type and field."""
         with self._lock:
             return dict(self._counts)
 
     def add(self, name: str) -> None:
         """Count a value that is not read."""
-        name = _cut(name)
         with self._lock:
-            is_new = name not in self._counts
-            if is_new and len(self._counts) >= MOST_REASONS:
-                name, is_new = OTHER_FIELDS, OTHER_FIELDS not in self._counts
-            self._counts[name] += 1
+            name = self._counts.counted_as(name)
+            is_new = self._counts.add(name)
         if is_new:
             _LOG.warning("not read: %s; map it, list it in ignore, or write unknown = 'reject'", name)
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 from genus.bus._codec import Recorded, Rejected
 from genus.bus._recording_writer import RecordingWriter
@@ -15,16 +16,22 @@ from genus.can._j1939.name import ClaimedNames
 from genus.can._logs.frames import LoggedFrame
 from genus.can._logs.log import CanLog, read_log
 from genus.can._wire.frame import CLASSIC_BYTES
+from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import name_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-IDS_KEPT = 1000
-"""How many unknown identifiers are counted one by one."""
 PROGRESS_EVERY = 1000
 
 Progress = Callable[[int], object]
 """Called with the number of bytes of the log that were read."""
+
+
+class UnknownIds(Reasons):
+    """How many frames have identifiers that no message has."""
+
+    MOST: ClassVar = 1000
+    OTHER: ClassVar = "other identifiers"
 
 
 @dataclass(slots=True)
@@ -39,10 +46,10 @@ class Decoding:
     """If given, only frames of this channel are decoded: a DBC file describes one bus, a log may have several."""
     events: Counter[str] = field(default_factory=Counter)
     """How many events of each type were yielded."""
-    rejected: Counter[str] = field(default_factory=Counter)
+    rejected: Reasons = field(default_factory=Reasons)
     """How many frames are no events, by reason."""
-    unknown_ids: Counter[str] = field(default_factory=Counter)
-    """How many frames belong to no message, by identifier (in hexadecimal), for the first 1000 identifiers."""
+    unknown_ids: Reasons = field(default_factory=UnknownIds)
+    """How many frames belong to no message, by identifier (in hexadecimal)."""
     unwanted: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     """How many records of the log are no data frames, by reason; known when the iteration has ended."""
@@ -50,7 +57,7 @@ class Decoding:
     """How many frames are parts of long messages (J1939), and no messages by themselves."""
     long_messages: int = 0
     """How many messages of several frames were put together; they are in events, rejected and unwanted too."""
-    incomplete: Counter[str] = field(default_factory=Counter)
+    incomplete: Reasons = field(default_factory=Reasons)
     """How many long messages are incomplete, and how many of their frames belong to none, by reason."""
     names: dict[str | None, ClaimedNames] = field(default_factory=dict)
     """The controllers that claimed addresses (J1939), by channel and address."""
@@ -65,8 +72,8 @@ class Decoding:
 
     def __iter__(self) -> Iterator[Recorded]:
         """The events, each with the time of its frame."""
-        self.events, self.rejected, self.unknown_ids, self.unwanted = Counter(), Counter(), Counter(), 0
-        self.skipped, self.parts, self.long_messages, self.incomplete, self.names = Counter(), 0, 0, Counter(), {}
+        self.events, self.rejected, self.unknown_ids, self.unwanted = Counter(), Reasons(), UnknownIds(), 0
+        self.skipped, self.parts, self.long_messages, self.incomplete, self.names = Counter(), 0, 0, Reasons(), {}
         self.origins = Counter()
         try:
             yield from self._decode()
@@ -117,7 +124,7 @@ class Decoding:
 
     def _reject(self, reason: str, identifier: str) -> None:
         self.rejected[reason] += 1
-        if reason == UNKNOWN_ID and (identifier in self.unknown_ids or len(self.unknown_ids) < IDS_KEPT):
+        if reason == UNKNOWN_ID:
             self.unknown_ids[identifier] += 1
 
 

@@ -3,7 +3,6 @@
 A log may have several buses, on which the same addresses send different messages, so each channel is reassembled alone.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 
 from genus.can._dbc.layout import MessageLayout
@@ -11,6 +10,7 @@ from genus.can._j1939.fast_packet import FastPackets
 from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA, pgn_of
 from genus.can._j1939.name import ClaimedNames
 from genus.can._j1939.reassembly import Incomplete, J1939Reassembler, LongMessage
+from genus.errors import Reasons
 
 INCOMPLETE = "long message incomplete: "
 """What is before the reason why a message is lost."""
@@ -29,7 +29,7 @@ class LongMessages:
     def __init__(
         self, messages: Iterable[MessageLayout], on_incomplete: Callable[[Incomplete], object] | None = None
     ) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts = Reasons()
         """How many messages are incomplete, and how many frames belong to none, by reason."""
         self.messages = 0
         """How many messages were put together."""

@@ -10,6 +10,7 @@ from genus.can._dbc import MessageLayout
 from genus.can._foreign.databases import Databases
 from genus.can._foreign.filters import Traffic, traffic_of
 from genus.can._wire.frame import Frame
+from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event
 
@@ -44,7 +45,7 @@ class ForeignReceiver:
         self.databases = databases
         self.received: Counter[str] = Counter()
         """Events by type."""
-        self.dropped: Counter[str] = Counter()
+        self.dropped = Reasons()
         """Frames by the reason why they are no events."""
         self.parts = 0
         """Frames that are parts of messages which are longer than a frame."""

@@ -12,7 +12,6 @@ shows that the driver is alive. Until something shows that, each further frame w
 cut off gets few frames that would be sent when it is back.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ from genus.can._live.received import EchoFilter, ErrorReport, StampClock
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, MAILBOXES, TIME_TRIGGERED, Accept, Call, Load, Machine
 from genus.can._wire.frame import NODE_MASK, Frame, arbitration_key
 from genus.can._wire.length import Timing
+from genus.errors import Reasons
 
 R = TypeVar("R")
 Filter: TypeAlias = tuple[int, int, bool]
@@ -95,7 +95,7 @@ class DriverPort:
     def __init__(self, machine: Machine, driver: Driver, profile: InterfaceProfile, timing: Timing) -> None:
         self.machine = machine
         self._timing = timing
-        self.counts: Counter[str] = Counter()
+        self.counts = Reasons()
         """Frames sent, received and ignored, and failures by reason."""
         self.confirmation = profile.confirmation
         self._profile = profile

@@ -4,7 +4,6 @@ import io
 import logging
 import mmap
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from genus.can._logs.packing import (
     plain_text,
     unpacked,
 )
-from genus.errors import RecordingError
+from genus.errors import Reasons, RecordingError
 
 PROBLEMS_KEPT = 100
 """How many problems are listed with their location; all are counted."""
@@ -49,7 +48,7 @@ CUT_SHORT = "file cut short"
 class SkippedRecords:
     """State: how many records of a log were skipped, by reason, and where the first damaged ones are."""
 
-    reasons: Counter[str] = field(default_factory=Counter)
+    reasons: Reasons = field(default_factory=Reasons)
     problems: list[str] = field(default_factory=list)
 
     def note(self, reason: str, location: str = "") -> None:

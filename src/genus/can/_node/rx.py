@@ -15,7 +15,7 @@ from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
 from genus.can._wire.segments import Reassembler
 from genus.catalog import Catalog
-from genus.errors import GenusError
+from genus.errors import GenusError, Reasons
 from genus.model import Event, name_of
 from genus.model._unread import unread_types, unread_values
 
@@ -47,7 +47,7 @@ class Receiver:
     ) -> None:
         self.interests: dict[Interest, None] = {}
         self.channels: dict[str, RxChannel] = {}
-        self.dropped: Counter[str] = Counter()
+        self.dropped = Reasons()
         self.unread = UnreadValues(is_logged=True)
         self._segmented: dict[tuple[int | None, int], bool] = {}
         """By publisher (None: all) and event tag."""
@@ -249,7 +249,7 @@ class Receiver:
             return
         if unread_types:
             for name, value in unread_values(event).items():
-                self.unread.add(channel.name, name, bytes(value), lambda: "the class here does not have it")
+                self.unread.note(channel.name, name, bytes(value), lambda: "the class here does not have it")
         if is_hard and channel.slot_receivers:
             self._keep_until_due(_of_node(channel.slot_receivers, node), event, identifier)
         else:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from genus.can._plan.system import ChannelSpec, System
 from genus.can._plan.system_file import EventTypes
-from genus.can._plan.toml_table import TomlTable
+from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import ID_MASK, PRIORITY_SHIFT, Priority
 from genus.can._wire.payload import PayloadCodec, PayloadField
 from genus.model import Attribute, ChoiceType, DurationType, Event, TimeType, attributes
@@ -104,7 +104,7 @@ def format_dbc(system: System) -> str:
     >>> [line for line in text.splitlines() if line.startswith("BO_ ")]
     ['BO_ 2680176768 occupancy: 8 loop_1']
     """
-    types = EventTypes.load(system.types, Path(system.source).parent, TomlTable(system.source, {}))
+    types = EventTypes.load(system.types, Path(system.source).parent, PlanTable(system.source, {}))
     nodes = _names(system.nodes)
     names = _names(channel.name for channel in system.channels)
     messages = [

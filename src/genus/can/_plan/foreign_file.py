@@ -9,7 +9,7 @@ import msgspec
 from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA, J1939Id
 from genus.can._j1939.transfer import PRIORITY as TRANSFER_PRIORITY
 from genus.can._plan.system import ForeignFrame
-from genus.can._plan.toml_table import TomlTable
+from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK
 from genus.errors import DbcError, PlanError
 from genus.model._span import format_nanoseconds
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _KEYS = ("name", "id", "size", "fd", "period", "jitter")
 
 
-def read_foreign_frames(root: TomlTable, bus: TomlTable, folder: Path, *, fd: bool) -> tuple[ForeignFrame, ...]:
+def read_foreign_frames(root: PlanTable, bus: PlanTable, folder: Path, *, fd: bool) -> tuple[ForeignFrame, ...]:
     """The frames that a system file names; PlanError if one cannot be read, or is CAN FD on a classic bus.
 
     Paths of databases are relative to a folder.
@@ -41,12 +41,12 @@ def foreign_entries(frame: ForeignFrame) -> Iterator[tuple[str, object]]:
     yield "jitter", format_nanoseconds(frame.jitter_ns)
 
 
-def _read_reserved(table: TomlTable) -> Iterator[ForeignFrame]:
+def _read_reserved(table: PlanTable) -> Iterator[ForeignFrame]:
     for text in table.texts("reserved"):
         yield ForeignFrame(name=f"reserved {text}", **_identifiers(table, "reserved", text))
 
 
-def _read_databases(table: TomlTable, folder: Path) -> Iterator[ForeignFrame]:
+def _read_databases(table: PlanTable, folder: Path) -> Iterator[ForeignFrame]:
     interval = table.span("foreign_interval")
     for text in table.texts("databases"):
         from genus.can._dbc import load_dbc  # it needs cantools, which is an extra
@@ -86,12 +86,8 @@ def _parts_of(message: "MessageLayout", file: str, interval_ns: int | None) -> F
     )
 
 
-def _read_foreign(root: TomlTable) -> Iterator[ForeignFrame]:
-    tables = root.entries.get("foreign", [])
-    if not isinstance(tables, list):
-        root.refuse("[foreign]", "is a single table; write [[foreign]], with two brackets, for every frame")
-    for number, entries in enumerate(tables, 1):
-        table = TomlTable(f"{root.location}: [[foreign]] {number}", entries, _KEYS)
+def _read_foreign(root: PlanTable) -> Iterator[ForeignFrame]:
+    for table in root.tables("foreign", _KEYS):
         table.require("id")
         identifiers = cast(str, table.text("id"))
         is_fd = table.flag("fd", False)
@@ -105,7 +101,7 @@ def _read_foreign(root: TomlTable) -> Iterator[ForeignFrame]:
         )
 
 
-def _identifiers(table: TomlTable, key: str, text: str) -> dict[str, Any]:
+def _identifiers(table: PlanTable, key: str, text: str) -> dict[str, Any]:
     try:
         first, last, extended = parse_identifiers(text)
     except PlanError as problem:

@@ -22,7 +22,7 @@ from genus.can._plan.system import (
     QosName,
     System,
 )
-from genus.can._plan.toml_table import TomlTable
+from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
@@ -42,7 +42,7 @@ class EventTypes:
         self._catalog = catalog
 
     @classmethod
-    def load(cls, module: str | None, folder: Path, table: TomlTable) -> Self:
+    def load(cls, module: str | None, folder: Path, table: PlanTable) -> Self:
         """The event types of a module, given by its dotted name or the path of its file."""
         if module is None:
             return cls({}, None)
@@ -79,11 +79,11 @@ class EventTypes:
             self._classes[event], self._catalog.vector(event), self._catalog.tagged_attributes(event)
         )
 
-    def own_size(self, event: str, table: TomlTable) -> int | None:
+    def own_size(self, event: str, table: PlanTable) -> int | None:
         """The most bytes of an event with all attributes of its own; None if it is not bounded."""
         return self._codec(event, table).max_size_carrying()
 
-    def size(self, event: str, table: TomlTable) -> int:
+    def size(self, event: str, table: PlanTable) -> int:
         """The most bytes of an event with all attributes of its own, and those of `Event` that it `carries`."""
         codec = self._codec(event, table)
         known = {attribute.name for attribute in attributes(self._classes[event])}
@@ -106,7 +106,7 @@ class EventTypes:
             if not field.required and field.name not in context and less is not None and less < size:
                 yield field.name, less
 
-    def _codec(self, event: str, table: TomlTable) -> PayloadCodec:
+    def _codec(self, event: str, table: PlanTable) -> PayloadCodec:
         assert self._catalog is not None
         if event not in self._classes:
             close = get_close_matches(event, self._classes, n=1)
@@ -146,7 +146,7 @@ _CHANNEL_KEYS = tuple(dict.fromkeys((*_COMMON_KEYS, *(key for keys in _CLASS_KEY
 class _ChannelDraft(NamedTuple):
     """A channel as it was read, before node numbers and event tags are assigned."""
 
-    table: TomlTable
+    table: PlanTable
     channel: ChannelSpec
     typed: bool
     """Whether its event is a type of the module."""
@@ -183,7 +183,7 @@ def parse_system(text: str, source: str = "system") -> System:
     [('occupancy', '0x4080', 160000)]
     """
     try:
-        root = TomlTable(source, tomllib.loads(text), ("bus", "channel", "nodes", "foreign"))
+        root = PlanTable(source, tomllib.loads(text), ("bus", "channel", "nodes", "foreign"))
     except tomllib.TOMLDecodeError as problem:
         raise PlanError(f"{source}: {problem}") from None
     root.require("bus")
@@ -191,7 +191,7 @@ def parse_system(text: str, source: str = "system") -> System:
     bus = _read_bus(table)
     types = EventTypes.load(table.text("types"), Path(source).parent, table)
     drafts = list(_read_channels(root, types))
-    given = TomlTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
+    given = PlanTable(f"{source}: [nodes]", root.entries.get("nodes", {}))
     nodes = _number_nodes(given, drafts)
     channels = tuple(channel.on_bus(bus) for channel in _number_channels(drafts, nodes, types))
     doubts = _doubtful_subscribers(drafts, given)
@@ -218,7 +218,7 @@ def _sizes_without(channels: Iterable[ChannelSpec], types: EventTypes, bus: BusS
     return found
 
 
-def _read_bus(table: TomlTable) -> BusSpec:
+def _read_bus(table: PlanTable) -> BusSpec:
     table.require("bitrate")
     rates = table.bitrate("bitrate"), table.bitrate("data_bitrate")
     spans = {f"{key}_ns": table.span(key, zero=key == "precision") for key in _BUS_SPANS}
@@ -234,13 +234,9 @@ def _read_bus(table: TomlTable) -> BusSpec:
         raise PlanError(f"{table.location}: {problem}") from None
 
 
-def _read_channels(root: TomlTable, types: EventTypes) -> Iterator[_ChannelDraft]:
-    tables = root.entries.get("channel", [])
-    if not isinstance(tables, list):
-        root.refuse("[channel]", "is a single table; write [[channel]], with two brackets, for every channel")
+def _read_channels(root: PlanTable, types: EventTypes) -> Iterator[_ChannelDraft]:
     seen: dict[str, int] = {}
-    for number, entries in enumerate(tables, 1):
-        table = TomlTable(f"{root.location}: [[channel]] {number}", entries, _CHANNEL_KEYS)
+    for number, table in enumerate(root.tables("channel", _CHANNEL_KEYS), 1):
         name = table.text("name") or table.text("event")
         if name is None:
             table.refuse("name", "is missing, and there is no event to take it from")
@@ -251,15 +247,15 @@ def _read_channels(root: TomlTable, types: EventTypes) -> Iterator[_ChannelDraft
         yield _read_channel(table, name, types)
 
 
-def _bus_table(location: str, entries: object) -> TomlTable:
-    table = TomlTable(location, entries)
+def _bus_table(location: str, entries: object) -> PlanTable:
+    table = PlanTable(location, entries)
     for key, why in _FRAME_FORMS.items():
         if key in table:
             table.refuse(key, why)
-    return TomlTable(location, entries, _BUS_KEYS)
+    return PlanTable(location, entries, _BUS_KEYS)
 
 
-def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDraft:
+def _read_channel(table: PlanTable, name: str, types: EventTypes) -> _ChannelDraft:
     table.require("node", "class", "period")
     qos_class = cast(QosName, table.one_of("class", QOS_NAMES))
     for key in table.entries:
@@ -290,14 +286,14 @@ def _read_channel(table: TomlTable, name: str, types: EventTypes) -> _ChannelDra
     return _ChannelDraft(table, channel, event is not None and bool(types))
 
 
-def _check_deadline(table: TomlTable, channel: ChannelSpec) -> None:
+def _check_deadline(table: PlanTable, channel: ChannelSpec) -> None:
     if channel.qos_class == "soft":
         table.require("deadline")
     if channel.expires_ns is not None and channel.expires_ns < (channel.deadline_ns or 0):
         table.refuse("expires", "is before the deadline")
 
 
-def _size(table: TomlTable, event: str | None, types: EventTypes) -> int:
+def _size(table: PlanTable, event: str | None, types: EventTypes) -> int:
     """The size in the file, or else the size of the event type."""
     if "size" in table:
         if "carries" in table:
@@ -317,7 +313,7 @@ def _size(table: TomlTable, event: str | None, types: EventTypes) -> int:
     return types.size(event, table)
 
 
-def _number_nodes(given: TomlTable, drafts: list[_ChannelDraft]) -> dict[str, int]:
+def _number_nodes(given: PlanTable, drafts: list[_ChannelDraft]) -> dict[str, int]:
     """Node numbers: those that are given, and for other names the free ones from 1 on, in their order."""
     numbers = {name: given.integer(name, 0, FIRST_NODE, LAST_NODE) for name in given.entries}
     if len(set(numbers.values())) < len(numbers):
@@ -335,7 +331,7 @@ def _number_nodes(given: TomlTable, drafts: list[_ChannelDraft]) -> dict[str, in
     return numbers
 
 
-def _doubtful_subscribers(drafts: list[_ChannelDraft], given: TomlTable) -> Iterator[str]:
+def _doubtful_subscribers(drafts: list[_ChannelDraft], given: PlanTable) -> Iterator[str]:
     """Warnings about subscribers that are probably misspelled: they publish nothing, and [nodes] does not list them.
 
     A node may only subscribe. Such a name is doubtful if it is much like another one, or if there is a list of nodes.

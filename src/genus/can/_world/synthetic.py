@@ -22,6 +22,7 @@ from genus.can._world.world import World
 from genus.catalog import Catalog
 from genus.errors import BusError, QueueFull
 from genus.model import Event, UInt8, UInt16, UInt32
+from genus.model._declared import hide_declared
 
 SHORTEST = 2
 """The header of an event and its number."""
@@ -117,6 +118,7 @@ def _declare(name: str, notes: dict[str, Any]) -> type[Event]:
     metaclass: Any = type(Event)
     namespace = {"__annotations__": notes, "__module__": __name__, "__doc__": f"Stands in for {name}."}
     made: type[Event] = metaclass(name.rpartition(".")[2], (Event,), namespace, name=name)
+    hide_declared(name, made)
     return made
 
 

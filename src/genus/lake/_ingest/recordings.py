@@ -13,14 +13,11 @@ does not have, and a required attribute that is missing, make a dead letter, whi
 whole once the catalog has grown; a row without the value would have to be found and replaced then.
 """
 
-import io
-import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from operator import attrgetter
-from typing import IO, Any, Literal, NamedTuple, Union
+from typing import Any, Literal, NamedTuple, Union
 
 import msgspec
 import numpy as np
@@ -32,7 +29,7 @@ from genus.bus._block_index import index_of
 from genus.bus._blocks import HEADER, block_at
 from genus.bus._codec import packet_of
 from genus.bus._formats import BLOCKS, find_format
-from genus.bus._frames import Frame, FrameFormat, Octets, frames_in
+from genus.bus._frames import FileBytes, Frame, FrameFormat, Octets, frames_in
 from genus.catalog._declare import annotation
 from genus.errors import EventError
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, Columns, DeadLetter, Split, TypePlan, Types
@@ -56,7 +53,6 @@ from genus.records._values import ValueFormat
 
 RUN = 10_000
 """Events that are decoded together, about."""
-PIECE = 1 << 22
 
 _open_packet = msgspec.msgpack.Decoder(tuple[str, Int64, msgspec.Raw]).decode
 
@@ -68,14 +64,16 @@ class Recordings(msgspec.Struct, frozen=True):
         """Cut a file at blocks that are at least `target` bytes apart; an older file is not cut."""
         cuts = [0]
         if size > target:
-            with open_input(path) as file, _whole(file) as data:
+            with open_input(path) as file:
+                data = FileBytes(file, path)
                 for offset in index_of(data)[0].offsets if find_format(data) is BLOCKS else ():
                     if offset >= cuts[-1] + target and block_at(data, offset) is not None:
                         cuts.append(offset)
         return [Split(path, start, end) for start, end in pairwise([*cuts, size])]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        with open_input(split.path) as file, _whole(file) as data:
+        with open_input(split.path) as file:
+            data = FileBytes(file, split.path)
             form = find_format(data)
             if form is None:
                 yield [DeadLetter.of(0, f"not a recording: it does not begin with {HEADER!r}", data[:RAW_LIMIT])]
@@ -86,65 +84,6 @@ class Recordings(msgspec.Struct, frozen=True):
             else:
                 yield from _read_blocks(data, split.start, split.end, waiting)
             yield from waiting.flush()
-
-
-# -- bytes of files ----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _whole(file: IO[bytes]) -> Iterator[Octets]:
-    """All bytes of a file, mapped to memory if it is a local one."""
-    size, descriptor = file.seek(0, io.SEEK_END), _descriptor(file)
-    if size == 0:
-        yield b""
-    elif descriptor is None:
-        yield FileBytes(file, size)
-    else:
-        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-            yield data
-
-
-def _descriptor(file: IO[bytes]) -> int | None:
-    """The descriptor of a local file; None for one of another file system."""
-    try:
-        return file.fileno()
-    except (OSError, AttributeError):
-        return None
-
-
-class FileBytes:
-    """The bytes of a file that is not mapped to memory, such as one of another file system, as they are asked for."""
-
-    def __init__(self, file: IO[bytes], size: int) -> None:
-        self._file, self._size = file, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, part: slice) -> bytes:
-        start, end, _ = part.indices(self._size)
-        self._file.seek(start)
-        return self._file.read(max(end - start, 0))
-
-    def find(self, what: bytes, start: int = 0, end: int | None = None) -> int:
-        """The first position of some bytes in a range; -1 if they are not there."""
-        last = self._size if end is None else min(end, self._size)
-        for at in range(start, last, PIECE):
-            found = self[at : min(at + PIECE + len(what) - 1, last)].find(what)
-            if found != -1:
-                return at + found
-        return -1
-
-    def rfind(self, what: bytes) -> int:
-        """The last position of some bytes; -1 if they are not there."""
-        end = self._size
-        while end > 0:
-            start = max(end - PIECE, 0)
-            found = self[start : end + len(what) - 1].rfind(what)
-            if found != -1:
-                return start + found
-            end = start
-        return -1
 
 
 # -- blocks and frames -------------------------------------------------------------------------------------------------

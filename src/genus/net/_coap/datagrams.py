@@ -2,29 +2,29 @@
 
 It finds what makes a message malformed, which is counted and rejected, and options whose length or number is not
 allowed. Those are for the server to answer: an elective one is ignored, a critical one is 4.02 (Bad Option).
-Behind it is aiocoap's message layer, which retransmits and recognises repeated requests. Here it counts what it cannot
+Behind it is aiocoap's message layer, which retransmits. Here it recognises repeated requests, counts what it cannot
 use, and tells senders when all that they sent to a receiver was acknowledged.
 """
 
 import asyncio
-import logging
 import socket
 from collections import Counter
 from typing import Any, NamedTuple
 
+import msgspec
 from aiocoap import Message
+from aiocoap.message import Direction
 from aiocoap.messagemanager import MessageManager
-from aiocoap.numbers.codes import EMPTY
+from aiocoap.numbers.codes import EMPTY, GET
 from aiocoap.numbers.constants import TransportTuning
-from aiocoap.numbers.types import CON, NON, RST
+from aiocoap.numbers.types import ACK, CON, NON, RST
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
 from genus.net._coap.address import CoapOptions
 
-log = logging.getLogger("genus.coap")
-LATENCY_S = 5.0
-"""The longest time that a datagram is on its way. Repeated requests are recognised for twice as long and more; RFC 7252
-proposes 100 s, in which a busy client has used all message numbers."""
+MOST_RECENT = 65_536
+"""The largest number of requests that are remembered: as many message numbers as there are. Of more, the oldest are
+forgotten."""
 
 VERSION = 1
 MOST_TOKEN = 8
@@ -32,35 +32,24 @@ CONFIRMABLE = 0
 PAYLOAD_MARKER = 0xFF
 _RESERVED_CLASSES = frozenset((1, 6, 7))
 
-_ANY = 65_804
 # fmt: off
-LENGTHS = {
-    1: (0, 8), 3: (1, 255), 4: (1, 8), 5: (0, 0), 6: (0, 3), 7: (0, 2), 8: (0, 255), 9: (0, 255), 11: (0, 255),
-    12: (0, 2), 14: (0, 4), 15: (0, 255), 16: (1, 1), 17: (0, 2), 20: (0, 255), 23: (0, 3), 27: (0, 3), 28: (0, 4),
-    35: (1, 1034), 39: (1, 255), 60: (0, 4), 252: (1, 40), 258: (0, 1), 292: (0, 8),
+KNOWN_CRITICAL = {
+    3: (1, 255), 7: (0, 2), 9: (0, 255), 11: (0, 255), 15: (0, 255), 17: (0, 2), 23: (0, 3), 27: (0, 3),
 }
 # fmt: on
-"""By number of an option: the shortest and the longest value."""
-REPEATABLE = frozenset((1, 4, 8, 11, 15, 20, 292))
+"""Critical options that a server here understands, and the least and the most bytes of their values; 9 is that of
+OSCORE, which is tested before."""
+REPEATABLE = frozenset((11, 15))
 TEXTS = frozenset((3, 8, 11, 15, 20, 35, 39))
-KNOWN_CRITICAL = frozenset((3, 7, 9, 11, 15, 17, 23, 27))
-"""Critical options that a server here understands; 9 is that of OSCORE, which is tested before."""
 OWN_OPTION = 65_052
 """The option of Genus: elective, safe to forward, and no part of cache keys; from the range for experiments."""
 
 
-class Header(NamedTuple):
-    """What is known of a datagram that is no message: enough to reject it."""
-
-    is_confirmable: bool
-    message_id: int
-
-
 class Malformed(NamedTuple):
-    """Why a datagram is no message, and its header if that can be read."""
+    """Why a datagram is no message, and its number if its sender waits for an acknowledgement."""
 
     reason: str
-    header: Header | None = None
+    number: int | None = None
 
 
 class WellFormed(NamedTuple):
@@ -74,7 +63,7 @@ def check_datagram(data: bytes) -> WellFormed | Malformed:
     """Whether a datagram is a message.
 
     >>> check_datagram(bytes.fromhex("40010001b34241"))
-    Malformed(reason='an option is cut off', header=Header(is_confirmable=True, message_id=1))
+    Malformed(reason='an option is cut off', number=1)
     >>> check_datagram(bytes.fromhex("40010001b24241"))
     WellFormed(code=1, bad_option=None)
     """
@@ -82,18 +71,18 @@ def check_datagram(data: bytes) -> WellFormed | Malformed:
         return Malformed("shorter than a header")
     if data[0] >> 6 != VERSION:
         return Malformed("another version of CoAP")
-    header = Header(data[0] >> 4 & 3 == CONFIRMABLE, int.from_bytes(data[2:4], "big"))
+    number = int.from_bytes(data[2:4], "big") if data[0] >> 4 & 3 == CONFIRMABLE else None
     length, code = data[0] & 0x0F, data[1]
     if length > MOST_TOKEN:
-        return Malformed(f"a token of more than {MOST_TOKEN} bytes", header)
+        return Malformed(f"a token of more than {MOST_TOKEN} bytes", number)
     if code == 0:
-        return WellFormed(0, None) if len(data) == 4 else Malformed("an empty message with content", header)
+        return WellFormed(0, None) if len(data) == 4 else Malformed("an empty message with content", number)
     if code >> 5 in _RESERVED_CLASSES:
-        return Malformed("a code of a reserved class", header)
+        return Malformed("a code of a reserved class", number)
     if len(data) < 4 + length:
-        return Malformed("a token that is cut off", header)
+        return Malformed("a token that is cut off", number)
     options = _read_options(data, 4 + length)
-    return Malformed(options, header) if isinstance(options, str) else WellFormed(code, _first_bad(options))
+    return Malformed(options, number) if isinstance(options, str) else WellFormed(code, _first_bad(options))
 
 
 def _read_options(data: bytes, at: int) -> list[tuple[int, bytes]] | str:
@@ -146,11 +135,10 @@ def _first_bad(options: list[tuple[int, bytes]]) -> int | None:
     """The first critical option that is unknown, doubled or of a wrong length."""
     seen: set[int] = set()
     for number, value in options:
-        least, most = LENGTHS.get(number, (0, _ANY))
-        is_wrong = not least <= len(value) <= most or (number in seen and number not in REPEATABLE)
-        seen.add(number)
-        if number % 2 and (is_wrong or number not in KNOWN_CRITICAL):
+        least, most = KNOWN_CRITICAL.get(number, (1, 0))
+        if number % 2 and (not least <= len(value) <= most or number in seen - REPEATABLE):
             return number
+        seen.add(number)
     return None
 
 
@@ -160,12 +148,60 @@ def _first_bad(options: list[tuple[int, bytes]]) -> int | None:
 class Tuning(TransportTuning):  # type: ignore[misc]
     """The times of retransmission, from an address."""
 
-    MAX_LATENCY = LATENCY_S
     reliability = True
 
     def __init__(self, options: CoapOptions) -> None:
         self.ACK_TIMEOUT = options.ack_timeout_s
         self.MAX_RETRANSMIT = options.retransmits
+
+
+class Recent(msgspec.Struct, gc=False):
+    """State: a request that may be repeated: the hash of its bytes, until when, and the response once there is one."""
+
+    hash: int
+    until: float
+    response: bytes = b""
+
+
+class RecentRequests:
+    """State: the requests that were received lately, by sender and message number (RFC 7252, section 4.5).
+
+    A copy has the bytes of the first. A request with other bytes and the same number is a new one, of a client that
+    uses its numbers again earlier than it may: one of 65,536 after 247 s, so at more than 265 requests a second.
+    """
+
+    def __init__(self, tuning: TransportTuning) -> None:
+        theirs = TransportTuning()  # senders may have the times of the RFC: 247 s, and 145 s if not confirmable
+        self._con_s = max(each.EXCHANGE_LIFETIME for each in (tuning, theirs))
+        self._non_s = max(each.MAX_TRANSMIT_SPAN + each.MAX_LATENCY for each in (tuning, theirs))
+        self._requests: dict[str, Recent] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def find(self, key: str, hash: int, now: float) -> Recent | None:
+        """The request that one repeats; None if it is a new one. The key has its sender and message number."""
+        found = self._requests.get(key)
+        return found if found is not None and found.hash == hash and now < found.until else None
+
+    def add(self, key: str, hash: int, is_confirmable: bool, now: float) -> None:
+        """Remember a new request."""
+        self._requests.pop(key, None)
+        self._requests[key] = Recent(hash, now + (self._con_s if is_confirmable else self._non_s))
+        while len(self) > MOST_RECENT or next(iter(self._requests.values())).until <= now:
+            del self._requests[next(iter(self._requests))]
+
+    def answer(self, key: str, response: Any) -> None:
+        """Remember the response to a request."""
+        found = self._requests.get(key)
+        if found is not None:
+            found.response = response.encode()
+
+
+def _key(message: Any) -> str:
+    """The other side and the number of a message; a text takes the least memory."""
+    host, port, _, scope = message.remote.sockaddr
+    return f"{host} {port} {scope} {message.mid}"
 
 
 class StrictManager(MessageManager):  # type: ignore[misc]
@@ -174,25 +210,50 @@ class StrictManager(MessageManager):  # type: ignore[misc]
     def __init__(self, token_manager: Any, tuning: Tuning, counts: Counter[str]) -> None:
         super().__init__(token_manager)
         self.tuning, self.counts = tuning, counts
+        self.recent, self.now = RecentRequests(tuning), self.loop.time
         self._progress = asyncio.Event()
 
     def dispatch_message(self, message: Any) -> None:
         """Take a message that was received."""
         message.transport_tuning = self.tuning
         if not _fits(message):
-            self.counts["rejected: a code that does not fit its type"] += 1
+            self.counts["rejected: a code that messages of its type do not have"] += 1
             return
         try:
             super().dispatch_message(message)
+        except asyncio.InvalidStateError:  # the response to a request that is given up in this moment
+            self.counts["responses to no request"] += 1
         except Exception:
             self.counts["rejected: a message that could not be handled"] += 1
-            log.exception("a message could not be handled: %r", message)
+            self.log.exception("a message could not be handled: %r", message)
 
-    def _deduplicate_message(self, message: Any) -> Any:
-        is_repeated = super()._deduplicate_message(message)
-        if is_repeated:
-            self.counts["repeated requests"] += 1
-        return is_repeated
+    def _deduplicate_message(self, message: Any) -> bool:
+        """Whether a request was received before; then it gets the same response, if there is one."""
+        if message.code == GET and message.opt.observe is None:
+            return False  # it changes nothing, so a copy is answered again, and nothing has to be remembered
+        request = _key(message), message.hash
+        found = self.recent.find(*request, self.now())
+        if found is None:
+            self.recent.add(*request, message.mtype is CON, self.now())
+            return False
+        self.counts["repeated requests"] += 1
+        if message.mtype is CON and found.response:
+            response = Message.decode(found.response, message.remote.as_response_address())
+            response.direction = Direction.OUTGOING
+            self._send_via_transport(response)
+        return True
+
+    def _store_response_for_duplicates(self, message: Any) -> None:
+        if message.mtype in (ACK, RST):  # others have a message number of this side
+            self.recent.answer(_key(message), message)
+
+    def _process_request(self, request: Any) -> None:
+        """Answer a request; if its token is that of one that waits for its answer, that one is given up."""
+        waiting = self._piggyback_opportunities.pop((request.remote, request.token), None)
+        if waiting is not None:
+            waiting[1].cancel()
+            self.counts["requests with a token that is in use"] += 1
+        super()._process_request(request)
 
     def _process_ping(self, message: Any) -> None:
         self.counts["pings"] += 1
@@ -205,18 +266,28 @@ class StrictManager(MessageManager):  # type: ignore[misc]
         return is_expected
 
     def _remove_exchange(self, message: Any) -> None:
-        super()._remove_exchange(message)
-        self._progress.set()
+        try:
+            super()._remove_exchange(message)
+        except Exception:  # aiocoap's own, if what is reset was given up before; what waits behind it must go on
+            self.counts["resets of requests that were given up"] += 1
+            if message.remote in self._backlogs:
+                self._continue_backlog(message.remote)
+        finally:
+            self._progress.set()
 
     def _retransmit(self, message: Any, timeout: float, retransmission_counter: int) -> None:
         self.counts["retransmissions"] += 1
-        super()._retransmit(message, timeout, retransmission_counter)
-        self._progress.set()
+        try:
+            super()._retransmit(message, timeout, retransmission_counter)
+        finally:
+            self._progress.set()
 
     def dispatch_error(self, error: Any, remote: Any) -> None:
         """Take an error of the network, as that nobody listens at a remote."""
-        super().dispatch_error(error, remote)
-        self._progress.set()
+        try:
+            super().dispatch_error(error, remote)
+        finally:
+            self._progress.set()
 
     def is_busy(self, remote: Any) -> bool:
         """Whether a message to a remote waits for its acknowledgement."""
@@ -280,12 +351,12 @@ class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
         except Exception:  # what the test has overlooked
             self._reject(Malformed("a message that cannot be decoded"), remote)
             return
-        message.bad_option = found.bad_option
+        message.bad_option, message.hash = found.bad_option, hash(data)
         self._ctx.dispatch_message(message)
 
     def _reject(self, found: Malformed, remote: Any) -> None:
         self._ctx.counts[f"rejected: {found.reason}"] += 1
-        if found.header is not None and found.header.is_confirmable:
-            reset = Message(code=EMPTY, _mtype=RST, _mid=found.header.message_id)
+        if found.number is not None:
+            reset = Message(code=EMPTY, _mtype=RST, _mid=found.number)
             reset.remote = remote.as_response_address()
             self.send(reset)

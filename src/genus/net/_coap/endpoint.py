@@ -9,7 +9,6 @@ import json
 import logging
 import socket
 import threading
-from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from pathlib import Path
@@ -23,12 +22,11 @@ from aiocoap.pipe import Pipe, error_to_message
 from aiocoap.tokenmanager import TokenManager
 
 from genus._extras import install_command
-from genus.errors import BusError
+from genus.errors import BusError, Reasons
 from genus.net._coap.address import CoapOptions, Place
 from genus.net._coap.datagrams import OWN_OPTION, StrictManager, StrictUdp, Tuning
 
 T = TypeVar("T")
-log = logging.getLogger("genus.coap")
 
 CLOSE_S = 5.0
 OSCORE_STEPS = 20
@@ -60,11 +58,11 @@ class StrictContext(Context):  # type: ignore[misc]
 
 
 class Endpoint:
-    """State: a context of aiocoap, its loop and its thread."""
+    """State: a context of aiocoap, its loop and its thread. `log` gets what goes wrong here and in aiocoap."""
 
-    def __init__(self, options: CoapOptions) -> None:
-        self.options = options
-        self.counts: Counter[str] = Counter()
+    def __init__(self, options: CoapOptions, log: logging.Logger) -> None:
+        self.options, self.log = options, log
+        self.counts = Reasons()
         self.tuning = Tuning(options)
         self.loop = asyncio.new_event_loop()
         self.context: Any = None
@@ -87,12 +85,13 @@ class Endpoint:
             raise BusError(f"{self.options.shown}: cannot listen at {place}: {problem}") from problem
 
     async def _open(self, site: Any) -> None:
-        context = StrictContext(loop=self.loop, serversite=site, loggername="genus.coap")
+        context = StrictContext(loop=self.loop, serversite=site)
+        context.log = self.log
         tokens = TokenManager(context)
         manager = StrictManager(tokens, self.tuning, self.counts)
         sock = _bound_socket(self.options.listen)
         try:
-            manager.message_interface = await StrictUdp._create_transport_endpoint(sock, manager, log, self.loop)
+            manager.message_interface = await StrictUdp._create_transport_endpoint(sock, manager, self.log, self.loop)
         except BaseException:
             sock.close()
             raise
@@ -135,7 +134,7 @@ class Endpoint:
         try:
             self.call(self._close()).result(CLOSE_S)
         except TimeoutError:
-            log.warning("%s took more than %g s to close", self.options.shown, CLOSE_S)
+            self.log.warning("%s took more than %g s to close", self.options.shown, CLOSE_S)
         finally:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self.thread.join(CLOSE_S)
@@ -170,8 +169,12 @@ class Endpoint:
 
     def check_protected(self, place: Place) -> None:
         """BusError if the address has credentials, and none of them is for a place."""
-        if self.options.credentials is not None:
-            _check_protected(self.context, self.message(place, code=GET), self.options.credentials)
+        path = self.options.credentials
+        try:
+            if path is not None:
+                self.context.client_credentials.credentials_from_request(self.message(place, code=GET))
+        except credentials.CredentialsMissingError as problem:
+            raise BusError(f"{path}: has no credentials for coap://{place}") from problem
 
     async def request(self, message: Any, timeout: float) -> Any:
         """The response to a request; a NetworkError of aiocoap, or TimeoutError."""
@@ -179,7 +182,7 @@ class Endpoint:
 
     async def stream(self, message: Any, receive: Callable[[Any], bool]) -> Callable[[], None]:
         """Call a function with each response to a request, as events of a pipe; returns a function that ends it."""
-        pipe = EndedPipe(message, log)
+        pipe = EndedPipe(message, self.log)
         end = pipe.on_event(receive)
         try:
             interface = await self.context.find_remote_and_interface(message)
@@ -236,7 +239,7 @@ def _protect(context: Any, path: Path) -> None:
         context.client_credentials.load_from_dict({name: given[name] for name in given if not name.startswith(":")})
         context.server_credentials.load_from_dict({name: given[name] for name in given if name.startswith(":")})
     except Exception as problem:  # aiocoap raises errors of many kinds
-        raise BusError(f"{path}: {problem or type(problem).__name__}") from problem
+        raise BusError(f"{path}: the credentials cannot be used: {problem}") from problem
     context.request_interfaces.insert(0, TransportOSCORE(context, context))
     if context.serversite is not None:
         context.serversite = OscoreSiteWrapper(context.serversite, context.server_credentials)
@@ -250,14 +253,6 @@ def _read_credentials(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise BusError(f"{path}: credentials are a JSON object")
     return found
-
-
-def _check_protected(context: Any, message: Any, path: Path) -> None:
-    """BusError if a request would go without protection, as no credentials are for its server."""
-    try:
-        context.client_credentials.credentials_from_request(message)
-    except credentials.CredentialsMissingError as problem:
-        raise BusError(f"{path}: has no credentials for {message.get_request_uri()}") from problem
 
 
 def _refuse_dtls(address: str) -> NoReturn:

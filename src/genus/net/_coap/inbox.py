@@ -3,24 +3,23 @@
 import logging
 import queue
 import threading
-import time
-from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from genus.bus._link import Publisher, TroubleHandler
+from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._coap.wire import line_of
 from genus.net._envelope import Origin
 from genus.net._link.dedup import SeenEvents
 from genus.net._link.losses import ProblemQueue
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Want, passes
 from genus.net._troubles import EventsLost
 from genus.targets.python import PythonFilter
 
-log = logging.getLogger("genus.coap")
 MOST_RECEIVED = 100_000
 """Events that may wait for handlers; of more, the new ones are lost."""
 
@@ -40,26 +39,22 @@ class Listening:
         return any(name_of(cls) == type_ for cls in self.subscription.classes())
 
 
+@dataclass(eq=False)
 class CoapPublisher(Publisher):
     """Handle for publishing one type over CoAP; `send` sends an event, also to this bus's own subscribers."""
 
-    def __init__(
-        self,
-        cls: type,
-        on_trouble: TroubleHandler | None,
-        send: Callable[[Event], None],
-        end: Callable[["CoapPublisher"], object],
-    ) -> None:
-        self.type, self.on_trouble = cls, on_trouble
-        self._send, self._end = send, end
+    type: type
+    on_trouble: TroubleHandler | None
+    send: Callable[[Event], None]
+    end: Callable[["CoapPublisher"], object]
 
     def publish(self, event: Any) -> None:
         """Send an event, and give it to this bus's own subscribers."""
-        self._send(event)
+        self.send(event)
 
     def withdraw(self) -> None:
         """Publish no more."""
-        self._end(self)
+        self.end(self)
 
 
 class CoapRelay:
@@ -95,14 +90,6 @@ class CoapRelay:
         self._end(self)
 
 
-def passes(test: PythonFilter, event: Event) -> bool:
-    """Whether an event passes a test; one that cannot be tested does."""
-    try:
-        return bool(test(event))
-    except Exception:  # a value of an undeclared type: the subscriber's own test decides
-        return True
-
-
 class Inbox:
     """State: what waits for the bus, and its users.
 
@@ -111,9 +98,9 @@ class Inbox:
     which have no size before they are written.
     """
 
-    def __init__(self, uid: bytes) -> None:
+    def __init__(self, uid: bytes, log: logging.Logger) -> None:
         self.uid = uid.hex()
-        self.counts: Counter[str] = Counter()
+        self.counts = Reasons()
         self.deliver: Callable[[Event], object] = lambda event: None
         """Gives an event to the subscribers of this bus."""
         self.listenings: dict[Listening, None] = {}
@@ -121,9 +108,10 @@ class Inbox:
         self.relays: list[CoapRelay] = []
         self.on_wants: list[Callable[[], None]] = []
         self.on_connected: list[Callable[[], None]] = []
+        self._log = log
         self._seen = SeenEvents()
         """Of all servers and clients: an event may come on several ways."""
-        self._tellings = ProblemQueue(time.monotonic)
+        self._tellings = ProblemQueue()
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
 
@@ -143,7 +131,7 @@ class Inbox:
             try:
                 work()
             except Exception:
-                log.exception("an event from CoAP could not be handled")
+                self._log.exception("an event from CoAP could not be handled")
 
     # -- events ------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 """`CoapLink`: CoAP as the link of a bus: a server, a client of servers, or both."""
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -14,7 +13,7 @@ from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._coap.address import CoapOptions
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, Listening, passes
+from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, Listening
 from genus.net._coap.peer import READY_S, Peer
 from genus.net._coap.server import Hub, Site
 from genus.net._coap.shared_catalog import SharedCatalog
@@ -23,11 +22,11 @@ from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import origin_of
 from genus.net._envelope import MOST_HOPS, NUMBERS, Origin, new_uid
 from genus.net._link.channels import refuse
-from genus.net._relay import Arrival, RelayLink, Want
+from genus.net._relay import Arrival, RelayLink, Want, passes
+from genus.net._troubles import OnceLogger
 from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
-log = logging.getLogger("genus.coap")
 PATIENCE_S = 2.0
 """How long a bus that is closed goes on sending what waits."""
 
@@ -40,8 +39,9 @@ class CoapLink(Link, RelayLink):
         self.uid = new_uid()
         self.hub: Hub | None = None
         self.peers: list[Peer] = []
-        self._inbox = Inbox(self.uid)
-        self._endpoint = Endpoint(options)
+        self._log = OnceLogger("genus.coap")
+        self._inbox = Inbox(self.uid, self._log)
+        self._endpoint = Endpoint(options, self._log)
         self._numbers: Counter[type] = Counter()
         self._lock = threading.RLock()
         self._is_closed = False
@@ -148,7 +148,7 @@ class CoapLink(Link, RelayLink):
         """The result of what the endpoint's thread does."""
         if threading.current_thread() is self._endpoint.thread:
             coroutine.close()
-            raise BusError("the thread of CoAP cannot wait for itself")
+            raise BusError("this cannot be called in the thread of CoAP, which it would wait for")
         limit = READY_S + self._endpoint.tuning.MAX_TRANSMIT_WAIT
         waiting = self._endpoint.call(coroutine)
         try:
@@ -212,8 +212,9 @@ class CoapLink(Link, RelayLink):
         return {name: count for name, count in found.items() if count}
 
     def examples(self) -> Mapping[str, Any]:
-        """The last value that was rejected, for each reason."""
-        return {reason: one for peer in self.peers for reason, one in peer.rejections.examples.items()}
+        """The last value that was rejected, and the last request that was refused, for each reason."""
+        tables = [peer.rejections for peer in self.peers] + ([] if self.hub is None else [self.hub.refusals])
+        return {reason: one for table in tables for reason, one in table.examples.items()}
 
     def explain(self) -> str:
         """What each observation asks of its server, and what is tested here, as text."""
@@ -238,7 +239,7 @@ class CoapLink(Link, RelayLink):
             if self._endpoint.context is not None:
                 self._endpoint.call(self._stop()).result(3 * PATIENCE_S)
         except TimeoutError:
-            log.warning("%s took too long to send what waits", self.options.shown)
+            self._log.warning("%s took too long to send what waits", self.options.shown)
         finally:
             self._endpoint.close()
             self._inbox.close(PATIENCE_S)

@@ -1,7 +1,6 @@
 """`Notifier`: what a server sends to its observers, and what it knows of their wants. It runs in one thread."""
 
 import asyncio
-import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,8 +24,6 @@ from genus.net._coap.wire import Notified, ObservationMark, etag_of, write_cbor,
 from genus.net._link.interest import shown_text
 from genus.net._relay import Want
 from genus.targets.coap import QueryFilter
-
-log = logging.getLogger("genus.coap")
 
 BLOCK = 1024
 """The bytes of a body that go in one datagram."""
@@ -81,7 +78,7 @@ class Notifier:
         while True:
             await asyncio.sleep(TICK_S)
             for session in self.sessions.overdue(time.monotonic()):
-                self._drop(session, "its receiver did not return")
+                self._drop(session, "the receiver did not return within 30 s")
             for session in list(self.sessions):
                 self._probe(session, time.monotonic())
 
@@ -101,7 +98,7 @@ class Notifier:
                 continue
             dropped = session.put(outgoing)
             if dropped is not None:
-                self._tell_lost(session, [dropped], "the observer takes too long")
+                self._tell_lost(session, [dropped], "the receiver takes too long")
             self._wake(session)
 
     def skip(self, outgoing: Outgoing) -> None:
@@ -230,7 +227,7 @@ class Notifier:
         if large is not None and large.observer is observer:
             self._forget_large(large)
         if session.uid is None:
-            self._drop(session, "its receiver is gone")
+            self._drop(session, "the receiver is gone")
         self._wake(session)
 
     def _drop(self, session: Session, reason: str) -> None:
@@ -255,7 +252,7 @@ class Notifier:
                     await self._send(session, batch)
                 except Exception:
                     self._counts["errors of the server"] += 1
-                    log.exception("a notification could not be sent")
+                    self._endpoint.log.exception("a notification could not be sent")
                 session.done(batch)
 
     async def _send(self, session: Session, batch: Batch) -> None:
@@ -269,7 +266,7 @@ class Notifier:
             try:
                 await asyncio.wait_for(large.fetched.wait(), FETCH_S)
             except TimeoutError:
-                self._tell_lost(session, events, "its receiver did not fetch all blocks")
+                self._tell_lost(session, events, "the receiver did not fetch all blocks")
             finally:
                 self._forget_large(large)
         if session.in_flight is batch:
@@ -324,7 +321,7 @@ class Notifier:
             session.in_flight = None
             for observer in list(session.observers.values()):
                 if observer.send is not None:
-                    observer.send(respond(b"the server ends", None, code=codes.SERVICE_UNAVAILABLE))
+                    observer.send(respond(b"the server is closing", None, code=codes.SERVICE_UNAVAILABLE))
             self._stop(session)
         if self._ticker is not None:
             self._ticker.cancel()

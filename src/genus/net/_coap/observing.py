@@ -10,6 +10,7 @@ from typing import Any
 from aiocoap.numbers import codes
 
 from genus.codes import encode_path_segment, parse_path_segment
+from genus.errors import counted
 from genus.model import Event, name_of
 from genus.net._coap.upstream import DEFAULT_AGE_S, NO_ANSWER, Observation, Upstream
 from genus.net._coap.values import SCALARS
@@ -47,8 +48,7 @@ class ReceivedEvents:
             return
         if self.session:
             self._upstream.counts["sessions that were lost"] += 1
-            why = "the server has restarted or given this client up; how many events were missed is not known"
-            self._tell(0, why)
+            self._tell(0, "the server has restarted, or has given this client up")
         self.session, self.last = notified.session, notified.first - bool(notified.origins)
 
     def is_new(self, notified: Notified) -> bool:
@@ -73,7 +73,7 @@ class ReceivedEvents:
             return
         given = _pairs(observation, body)
         if isinstance(given, Unreadable) or len(given) != len(notified.origins):
-            reason = given.reason if isinstance(given, Unreadable) else "not as many origins as events"
+            reason = given.reason if isinstance(given, Unreadable) else "another number of origins than of events"
             self._upstream.rejections.add(reason, encode_path_segment(observation.code), body)
             return
         self._note_gap(notified.first - self.last - 1)
@@ -94,7 +94,7 @@ class ReceivedEvents:
         self.last += missing
         count, why = missing, "the server could not send them in time"
         if len(self._observed()) > 1:
-            count, why = 0, f"{why}: {missing} event(s) of all that is observed there, of which types is not known"
+            count, why = 0, f"the server could not send in time: {counted(missing, 'event')}, of any observed type"
         self._tell(count, why)
 
     def _tell(self, count: int, why: str) -> None:
@@ -114,7 +114,7 @@ def deliver(upstream: Upstream, code: int, attributes: dict[Any, Any], origin: O
     if isinstance(event, Unreadable):
         upstream.rejections.add(event.reason, hex(code), _scalars(attributes))
         type_ = upstream.shared.type_of(code) or name_of(Event)
-        upstream.inbox.missed(type_, 1, origin.uid.hex(), f"it could not be read: {event.reason}")
+        upstream.inbox.missed(type_, 1, origin.uid.hex(), f"could not be read: {event.reason}")
     else:
         upstream.counts["received"] += 1
         upstream.inbox.receive(event, origin)

@@ -6,7 +6,6 @@ through one queue, so that they are handled in the order in which they came.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -20,19 +19,19 @@ from genus.net._coap.address import Place
 from genus.net._coap.endpoint import Endpoint, own_option
 from genus.net._coap.inbox import Inbox
 from genus.net._coap.observing import PlainDevice, ReceivedEvents
-from genus.net._coap.outbox import Outbox
 from genus.net._coap.shared_catalog import SharedCatalog
-from genus.net._coap.upstream import NO_ANSWER, Observation, ServerState, Upstream, read_state
+from genus.net._coap.upstream import NO_ANSWER, Observation, Outbox, ServerState, Upstream, read_state
 from genus.net._coap.wire import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
 from genus.net._link.control import control_key, encode_text, is_uid
 from genus.net._link.interest import OtherWants
 from genus.net._relay import Want
 
-log = logging.getLogger("genus.coap")
 READY_S = 5.0
 """How long a program waits for a server."""
 STRANGERS = (codes.NOT_FOUND, codes.BAD_REQUEST, codes.METHOD_NOT_ALLOWED, codes.BAD_OPTION)
 """What plain devices answer to a question that only servers of Genus know."""
+TESTED_HERE = {"where": "`where` is", "masks": "attributes are"}
+"""What a server that refuses a query leaves to this side."""
 MOST_QUEUED = 1000
 """Notifications that wait; a server of Genus sends one at a time, and of others the numbers show what is missing."""
 
@@ -171,7 +170,7 @@ class Peer(Upstream):
             except GenusError as problem:
                 self.refusals.add(str(problem).splitlines()[0])
             except Exception:
-                log.exception("the regular work for %s failed", self.shown)
+                self.endpoint.log.exception("the regular work for %s failed", self.shown)
 
     async def check(self) -> None:
         """Ask the server whether it is the same, and do what has to be done if it is not."""
@@ -181,7 +180,7 @@ class Peer(Upstream):
             except NO_ANSWER as problem:
                 self.counts["beats without an answer"] += 1
                 self.set_connected(False)
-                log.debug("%s does not answer: %s", self.shown, problem)
+                self.endpoint.log.debug("%s does not answer: %s", self.shown, problem)
             except BusError:
                 self.set_connected(False)
                 raise
@@ -272,7 +271,7 @@ class Peer(Upstream):
             response = await self.device.observe(observation, made.path, made.query)
             if response.code != codes.BAD_REQUEST or not made.query:
                 break
-            self.counts[f"observations whose server tests less than {made.tests}"] += 1
+            self.counts[f"observations whose {TESTED_HERE[made.tests]} tested here"] += 1
         if response.code.is_successful():
             return
         if response.code == codes.PRECONDITION_FAILED:
@@ -281,7 +280,7 @@ class Peer(Upstream):
             await self.device.observe_below(observation)
             return
         why = response.payload.decode(errors="replace")
-        raise BusError(f"{self.shown} refuses {observation.subscription}: {response.code} {why}")
+        raise BusError(f"{self.shown} refuses {observation.subscription}: {why or response.code}")
 
     async def _observe_path(self, observation: Observation, path: str, query: tuple[str, ...]) -> Any:
         """Register an observation; the first response."""
@@ -322,9 +321,11 @@ class Peer(Upstream):
                 await self._handle(observation, message, is_first)
             except NO_ANSWER:
                 self.rejections.add("a notification whose blocks could not be fetched")
+            except GenusError as problem:
+                self.rejections.add(str(problem).splitlines()[0])
             except Exception:
                 self.rejections.add("a notification that could not be handled")
-                log.exception("a notification of %s could not be handled", self.shown)
+                self.endpoint.log.exception("a notification of %s could not be handled", self.shown)
 
     async def _handle(self, observation: Observation, message: Any, is_first: bool) -> None:
         own = own_option(message)

@@ -20,11 +20,11 @@ MOST_AGE_S = 0xFFFF_FFFF
 
 
 class Refused(error.ConstructionRenderableError):  # type: ignore[misc]
-    """A request that is answered with an error and its reason."""
+    """A request that is answered with an error and its reason, one of few; `detail` is said instead if it is given."""
 
-    def __init__(self, code: Any, reason: str) -> None:
-        super().__init__(reason)
-        self.code, self.reason = code, reason
+    def __init__(self, code: Any, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.code, self.reason, self.detail = code, reason, detail
 
 
 def respond(payload: bytes = b"", format: int | None = CBOR, *, own: bytes | None = None, **parts: Any) -> Any:
@@ -71,12 +71,13 @@ class Resources:
             raise Refused(codes.NOT_FOUND, "the code is that of no type in the catalog")
         asked = read_query(code, query, self._shared.catalog)
         if isinstance(asked, str):
-            raise Refused(codes.BAD_REQUEST, asked)
+            raise Refused(codes.BAD_REQUEST, "a query that cannot be read", asked)
         vector = self._shared.catalog.vector(asked.asked)
         if (asked.has | asked.lacks) >> len(vector):
-            raise Refused(codes.BAD_REQUEST, f"presence bits outside the {len(vector)} attributes of {vector.scope}")
+            detail = f"presence bits outside the {len(vector)} attributes of {vector.scope}"
+            raise Refused(codes.BAD_REQUEST, "presence bits of attributes that a type does not have", detail)
         if accept not in (None, CBOR):
-            raise Refused(codes.NOT_ACCEPTABLE, "values are CBOR (60)")
+            raise Refused(codes.NOT_ACCEPTABLE, "a format other than CBOR (60)")
         return asked
 
     def read(self, asked: QueryFilter) -> tuple[bytes, int | None]:
@@ -120,7 +121,7 @@ class Resources:
         asked = {"rt": value, "is": parse_path_segment(value)}.get(name)
         found = [code for code, type_ in known if asked in (code, type_)]
         if len(query) > 1 or name not in ("rt", "is"):
-            raise Refused(codes.BAD_REQUEST, "types are asked for by rt=NAME or is=CODE")
+            raise Refused(codes.BAD_REQUEST, "a query for types that is neither rt=NAME nor is=CODE")
         if not found:
             raise Refused(codes.NOT_FOUND, "no type of the catalog has this name or code")
         return respond(write_document(self._shared.catalog, found[0]))
@@ -133,7 +134,7 @@ def _select(entries: list[tuple[int, str]], query: Sequence[str]) -> list[tuple[
         if name == "is":
             code = parse_path_segment(value)
             if code is None:
-                raise Refused(codes.BAD_REQUEST, "is= is no code in base64url")
+                raise Refused(codes.BAD_REQUEST, "a query is= without a code in base64url")
             entries = [each for each in entries if each[0] % code == 0]
         else:
             entries = [each for each in entries if _has_attribute(each, name, value)]

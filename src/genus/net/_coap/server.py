@@ -12,10 +12,8 @@
 """
 
 import asyncio
-import logging
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any
@@ -26,6 +24,7 @@ from aiocoap.blockwise import ContinueException, IncompleteException
 from aiocoap.numbers import codes
 
 from genus.codes import parse_path_segment
+from genus.errors import Reasons
 from genus.model import Event
 from genus.net._coap.datagrams import KNOWN_CRITICAL
 from genus.net._coap.endpoint import Endpoint, own_option
@@ -51,7 +50,6 @@ from genus.net._link.dedup import SeenEvents
 from genus.net._relay import Arrival, Want
 from genus.records._rejected import Rejections
 
-log = logging.getLogger("genus.coap")
 VERSION = 1
 PROXY = frozenset((35, 39))
 READS = (codes.GET,)
@@ -71,13 +69,13 @@ class Hub:
         inbox: Inbox,
         own_wants: Callable[[], list[Want]],
     ) -> None:
-        self.shared, self.uid = shared, uid
+        self.shared, self.uid, self.log = shared, uid, endpoint.log
         self.largest = endpoint.options.largest
         self.must_protect = endpoint.options.credentials is not None
         self.epoch = os.urandom(8)
         self.is_closing = False
         """Whether no more events are taken: clients keep theirs for the next server."""
-        self.counts: Counter[str] = Counter()
+        self.counts = Reasons()
         self.refusals = Rejections()
         self.resources = Resources(shared)
         self.notifier = Notifier(endpoint, shared, self.resources, self.counts, inbox, own_wants)
@@ -90,22 +88,17 @@ class Hub:
         self.resources.put(outgoing)
         self.notifier.notify(outgoing, sender)
 
-    def read(self, code: int, query: Sequence[str], accept: int | None) -> Any:
-        """The latest values of all types below a code that pass a query."""
-        payload, max_age = self.resources.read(self.resources.ask(code, query, accept))
-        return respond(payload, max_age=max_age)
-
     def put(self, code: int, query: Sequence[str], body: bytes, own: bytes | None, remote: str) -> Any:
         """Publish the events of a body, all or none: an event of the code's type, or pairs of types below it."""
         if self.is_closing:
-            raise Refused(codes.SERVICE_UNAVAILABLE, "the server ends")
+            raise Refused(codes.SERVICE_UNAVAILABLE, "the server is closing")
         given_by = None if own is None else read_put(own)
         if own is not None and given_by is None:
             raise Refused(codes.BAD_REQUEST, "the option of Genus is damaged")
         if given_by is not None:
             self.check_meant(given_by.epoch)
         if query:
-            raise Refused(codes.BAD_REQUEST, "events are put without a query")
+            raise Refused(codes.BAD_REQUEST, "a PUT or POST with a query")
         if not self.shared.is_known(code):
             raise Refused(codes.NOT_FOUND, "the code is that of no type in the catalog")
         given = read_body(code, body)
@@ -127,7 +120,7 @@ class Hub:
         read = [self.shared.read(each, attributes) for each in self.resources.present_below(code)]
         events = [event for event in read if not isinstance(event, Unreadable)]
         if not events:
-            raise Refused(codes.BAD_REQUEST, "no resource below takes these attributes")
+            raise Refused(codes.BAD_REQUEST, "attributes that no resource below the code takes")
         return events
 
     def _read_pairs(self, pairs: Sequence[tuple[int, dict[Any, Any]]]) -> list[Event]:
@@ -144,7 +137,7 @@ class Hub:
     def check_meant(self, epoch: bytes) -> None:
         """Refuse a request of a client that means a server before this one, which may have had other codes."""
         if epoch != self.epoch[:EPOCH_BYTES]:
-            raise Refused(codes.PRECONDITION_FAILED, "this is another server than before")
+            raise Refused(codes.PRECONDITION_FAILED, "the client means a server that was here before")
 
     def _plain_put(self, count: int, remote: str) -> Put:
         """Sender and origins of the events of a plain client: its address, and numbers that grow over all of them."""
@@ -180,7 +173,7 @@ class Hub:
         """Add the types of a client to the catalog."""
         problem = self.shared.merge(body)
         if problem is not None:
-            raise Refused(codes.CONFLICT, problem)
+            raise Refused(codes.CONFLICT, "types that cannot be added to the catalog", problem)
         return respond(format=None, code=codes.CHANGED)
 
 
@@ -202,21 +195,22 @@ class Site(aio.Resource):  # type: ignore[misc]
             await self._answer(pipe)
         except ContinueException:
             raise
-        except error.RenderableError as problem:
-            self._hub.refusals.add(problem.reason if isinstance(problem, Refused) else type(problem).__name__)
+        except Refused as problem:
+            path = "/".join(pipe.request.opt.uri_path)
+            self._hub.refusals.add(problem.reason, path, pipe.request.payload, problem.detail)
             raise
         except Exception as problem:
             self._hub.refusals.add("an error of the server")
-            log.exception("a request could not be answered: %r", pipe.request)
+            self._hub.log.exception("a request could not be answered: %r", pipe.request)
             raise error.InternalServerError() from problem
 
     async def _answer(self, pipe: Any) -> None:
         request = pipe.request
         self._check_options(request)
         if self._hub.must_protect and not request.remote.authenticated_claims:
-            raise Refused(codes.UNAUTHORIZED, "requests must be protected by OSCORE")
+            raise Refused(codes.UNAUTHORIZED, "a request without the protection of OSCORE")
         if request.code not in (*READS, *WRITES):
-            raise Refused(codes.METHOD_NOT_ALLOWED, "only GET, PUT and POST")
+            raise Refused(codes.METHOD_NOT_ALLOWED, "a method other than GET, PUT and POST")
         is_read, block = request.code in READS, request.opt.block2
         is_further = is_read and block is not None and block.block_number > 0
         if is_further and (part := self._hub.notifier.large_block(request)) is not None:
@@ -229,12 +223,13 @@ class Site(aio.Resource):  # type: ignore[misc]
     def _check_options(self, request: Any) -> None:
         for option in request.opt.option_list():
             if option.number in PROXY:
-                raise Refused(codes.PROXYING_NOT_SUPPORTED, "this is no proxy")
+                raise Refused(codes.PROXYING_NOT_SUPPORTED, "a request to a proxy, which this is not")
             if option.number % 2 and option.number not in KNOWN_CRITICAL:
-                raise Refused(codes.BAD_OPTION, f"option {int(option.number)} is not known")
+                detail = f"option {int(option.number)} is not known"
+                raise Refused(codes.BAD_OPTION, "a critical option that is not known", detail)
         bad = getattr(request, "bad_option", None)
         if bad is not None:
-            raise Refused(codes.BAD_OPTION, f"option {bad} is malformed")
+            raise Refused(codes.BAD_OPTION, "a critical option that is malformed", f"option {bad} is malformed")
         if any(block is not None and block.size_exponent > 6 for block in (request.opt.block1, request.opt.block2)):
             raise Refused(codes.BAD_REQUEST, "blocks of more than 1024 bytes")
 
@@ -247,9 +242,15 @@ class Site(aio.Resource):  # type: ignore[misc]
             self._forget_kept()
         try:
             whole = self._block1.feed_and_take(request)
-        except ValueError:
-            raise IncompleteException from None
-        response = await self._block2.extract_or_insert(whole, lambda: self.render(whole))
+            response = await self._block2.extract_or_insert(whole, lambda: self.render(whole))
+        except (IncompleteException, ValueError):
+            why = "a block of a body whose blocks before it are not known"
+            raise Refused(codes.REQUEST_ENTITY_INCOMPLETE, why) from None
+        except error.BadRequest:  # of aiocoap's, which knows no other reason
+            response = None
+        asked = request.opt.block2
+        if response is None or (asked is not None and asked.block_number and response.opt.block2 is None):
+            raise Refused(codes.BAD_REQUEST, "a block beyond the end of the body")
         response.opt.block1 = whole.opt.block1
         pipe.add_response(response, is_last=True)
 
@@ -282,9 +283,9 @@ class Site(aio.Resource):  # type: ignore[misc]
             case ("w",), True:
                 return hub.notifier.read_wants(uid)
             case (((".well-known", "core") | ("rd-lookup", "res") | ("w",)), False):
-                raise Refused(codes.METHOD_NOT_ALLOWED, "this resource can only be read")
+                raise Refused(codes.METHOD_NOT_ALLOWED, "a PUT or POST to a resource that can only be read")
         if len(path) != 1:
-            raise Refused(codes.NOT_FOUND, "resources have one path segment")
+            raise Refused(codes.NOT_FOUND, "a path that is not of one segment")
         return self._render_code(_code_of(path[0]), is_read, query, request, own)
 
     def _render_code(self, code: int, is_read: bool, query: tuple[str, ...], request: Any, own: bytes | None) -> Any:
@@ -292,9 +293,11 @@ class Site(aio.Resource):  # type: ignore[misc]
         if is_read:
             if request.opt.observe == 1 and own is not None and (mark := read_mark(own)) is not None:
                 self._hub.notifier.end_observation(mark)
-            return self._hub.read(code, query, request.opt.accept)
+            resources = self._hub.resources
+            payload, max_age = resources.read(resources.ask(code, query, request.opt.accept))
+            return respond(payload, max_age=max_age)
         if request.opt.content_format not in (None, CBOR):
-            raise Refused(codes.UNSUPPORTED_CONTENT_FORMAT, "values are CBOR (60)")
+            raise Refused(codes.UNSUPPORTED_CONTENT_FORMAT, "a format other than CBOR (60)")
         return self._hub.put(code, query, request.payload, own, str(request.remote.hostinfo))
 
     # -- observations ------------------------------------------------------------------------------------------------

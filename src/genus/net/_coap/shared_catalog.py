@@ -48,7 +48,7 @@ def read_document(body: bytes) -> Catalog:
     try:
         text = json.dumps(read_cbor(body))
     except (TypeError, ValueError, RecursionError):
-        raise CatalogDamaged("no document of a catalog") from None
+        raise CatalogDamaged("not the document of a catalog") from None
     return Catalog.parse(text)
 
 

@@ -53,6 +53,8 @@ _DECODED: dict[type, Any] = {TimeType: datetime, DurationType: timedelta, Opaque
 """What the values of an attribute that are kept in msgpack are decoded as, where msgpack does not say it."""
 
 Convert = Callable[[Any], Any]
+UNKNOWN = "unknown attributes"
+"""The name under which values are counted whose numbers the catalog does not have."""
 SCALARS = (bool, int, float, str, bytes)
 """What the values of attributes are in CBOR; arrays and maps are none."""
 
@@ -154,13 +156,13 @@ class EventReader:
         for number, value in given.items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 return Unreadable("a key that is no number of an attribute")
-            name, read = self._readers.get(number) or (str(min(number, 1 << 16)), _read_unknown)
+            name, read = self._readers.get(number) or (UNKNOWN, partial(_read_unknown, number))
             found = read(value)
             if isinstance(found, Unreadable):
                 return Unreadable(f"not a {name_of(self.type)}: {name} {found.reason}")
             if isinstance(found, Unread):
                 shown = write_cbor(value) if value.__class__ in SCALARS else b""  # others may grow when written
-                self._unread.add(name_of(self.type), name, shown, partial(str, found.reason))
+                self._unread.note(name_of(self.type), name, shown, partial(str, found.reason))
             else:
                 fields[name] = found
         try:
@@ -174,8 +176,8 @@ def _expect(kind: type) -> Convert:
     return lambda value: value if value.__class__ is kind else Unreadable(f"is no {kind.__name__}")
 
 
-def _read_unknown(value: Any) -> Any:
-    return Unread("the catalog has no attribute of that number")
+def _read_unknown(number: int, value: Any) -> Any:
+    return Unread(f"the catalog has no attribute of the number {min(number, 1 << 16)}")
 
 
 def _read_int(value: Any) -> Any:

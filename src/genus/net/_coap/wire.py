@@ -30,7 +30,6 @@ from genus.net._relay import Arrival
 
 CBOR = 60
 LINK_FORMAT = 40
-TEXT = 0
 UID_BYTES = 8
 EPOCH_BYTES = 4
 """The bytes of a server's epoch that requests name."""
@@ -97,8 +96,8 @@ def read_cbor(data: bytes) -> Any:
     try:
         found = cbor2.loads(b"\x82" + data + _END_CBOR)
     except Exception:  # of cbor2, and of what it makes of tags
-        return Unreadable("no CBOR")
-    return found[0] if found[1] == _END else Unreadable("no CBOR")
+        return Unreadable("a body that is no CBOR")
+    return found[0] if found[1] == _END else Unreadable("a body that is no CBOR")
 
 
 def write_cbor(value: Any) -> bytes:
@@ -138,7 +137,7 @@ def read_body(code: int, body: bytes) -> list[tuple[int, dict[Any, Any]]] | dict
     if isinstance(found, Unreadable | dict):
         return found
     if not isinstance(found, list):
-        return Unreadable("neither a map nor an array")
+        return Unreadable("a body that is neither a map nor an array")
     pairs: list[tuple[int, dict[Any, Any]]] = []
     for pair in found:
         match pair:

@@ -5,16 +5,16 @@ import logging
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
 from genus.bus import Bus, QoS, Timer
-from genus.errors import BusError, GenusError
+from genus.errors import BusError, GenusError, Reasons
 from genus.filters import Subscription
-from genus.model import Event
+from genus.model import Event, name_of
 from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
@@ -193,7 +193,7 @@ class Gateway:
         self._synced_at = 0.0
         self._told_at = -BEAT_S
         """When the other gateways were told that this one works."""
-        self._refused: set[str] = set()
+        self._refused = Reasons()
         for side in self._sides:
             self._join(side)
         self._timer, self._thread = self._start()
@@ -263,6 +263,7 @@ class Gateway:
     def settle(self) -> None:
         """Follow all changes of interest that are known by now, before this call returns."""
         with self._is_stepping:
+            self._dirty.update(side.number for side in self._sides)  # a link may know what it did not tell yet
             self._step()
 
     def close(self) -> None:
@@ -418,8 +419,7 @@ class Gateway:
         except GenusError as problem:
             with self._lock:
                 self._machine.repeat_wants(side)
-            if not self._is_closed and str(problem) not in self._refused:
-                self._refused.add(str(problem))
+            if not self._is_closed and self._refused.add(str(problem)):
                 log.warning("a gateway cannot ask for what is wanted of %s: %s", self._sides[side].name, problem)
 
     def _take_arrivals(self) -> None:
@@ -486,7 +486,10 @@ class Gateway:
         """How the gateway is now, with all counters."""
         with self._lock:
             sides = tuple(self._side_status(side) for side in self._sides)
-            return GatewayStatus(self._machine.is_active, self._machine.held, self._machine.unconfirmed, sides)
+            machine, events = self._machine, Counter[str]()
+            for cls, count in machine.events.items():
+                events[name_of(cls)] += count
+            return GatewayStatus(machine.is_active, machine.held, machine.unconfirmed, sides, events)
 
     def _side_status(self, side: _Side) -> SideStatus:
         outlet = self._outlets[side.number]

@@ -9,7 +9,7 @@ The others, on standby, ask for the same events, and for those that cross; if th
 was not seen to cross.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -68,6 +68,8 @@ class GatewayMachine:
         self.uid = uid
         self.sides = tuple(sides)
         self.counts = [SideCounters() for _ in sides]
+        self.events: Counter[type] = Counter()
+        """Events that came, by class: each once, however many sides it came from or crosses to."""
         self._interest = Interest(self.sides, hold_s)
         self._tables: list[dict[type, _ClassTable]] = [{} for _ in sides]
         self._limiters = [Limiter(side.limits) for side in sides]
@@ -152,12 +154,14 @@ class GatewayMachine:
         if owner == side:
             arrival, has_crossed = self._number(arrival)
             if has_crossed:
+                self.events[arrival.event.__class__] += 1
                 return []
         elif owner is not None:
             self._see_crossing(arrival, side)
             return []
         elif not self._seen.add(arrival, line_of(arrival)) and not self._is_asked_again(arrival):
             return self._heard_again(side, arrival)
+        self.events[arrival.event.__class__] += not arrival.is_forgotten
         targets = self._targets(side, arrival.event)
         if arrival.is_forgotten:
             targets = self._forget(side, arrival, targets)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from genus.bus import Bus, EventChannel, QoS
-from genus.errors import GenusError
+from genus.errors import GenusError, Reasons
 from genus.model import Event, name_of
 from genus.net._gateway.spool import Spool
 from genus.net._gateway.status import SideCounters
@@ -52,7 +52,7 @@ class Outlet:
         self._channels: dict[type, EventChannel[Any] | None] = {}
         self._queue: deque[Arrival] = deque()
         self._sending = threading.Lock()
-        self._refused: set[tuple[type, str]] = set()
+        self._refused = Reasons()
         self._refusals: dict[type, tuple[GenusError, float]] = {}
         """Types that could not be announced, why, and when to try again."""
         self._takes_over = False
@@ -190,9 +190,9 @@ class Outlet:
         """Lose an event; the first of a type and reason is logged."""
         self._lose(arrival)
         event = arrival.event
-        if (type(event), why) not in self._refused and len(self._refused) < 1000:
-            self._refused.add((type(event), why))
-            log.warning("a gateway could not send a %s to %s: %s", name_of(type(event)), self.name, why)
+        name = name_of(type(event))
+        if self._refused.add(f"{name}: {why}"):
+            log.warning("a gateway could not send a %s to %s: %s", name, self.name, why)
 
     def sync(self) -> None:
         """Write the spool to the disk."""

@@ -1,6 +1,6 @@
 """What a gateway has done, per side: counters, a picture of them, and metrics for Prometheus."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 
 import msgspec
@@ -66,13 +66,15 @@ class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
 class GatewayStatus(msgspec.Struct, frozen=True):
     """How a gateway is now: whether it is the active one of its name, what it keeps as a standby, and its sides.
 
-    `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross.
+    `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross. `events` counts the
+    events that came, by type: each once, however many sides it came from or crossed to.
     """
 
     is_active: bool
     held: int
     unconfirmed: int
     sides: tuple[SideStatus, ...]
+    events: Mapping[str, int] = {}
 
 
 _GAUGES = {

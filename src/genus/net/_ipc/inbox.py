@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from genus.errors import Reasons
 from genus.net._ipc.frames import (
     DECLARE,
     DONE,
@@ -48,7 +49,7 @@ class Inbox:
         self._outbox = outbox
         self._mailbox = mailbox
         self._board = board
-        self.rejected: Counter[str] = Counter()
+        self.rejected = Reasons()
         self._handlers: dict[int, Callable[[Peer, int, Any], None]] = {
             HELLO: self._hello,
             STATE: self._state,

@@ -5,7 +5,6 @@ all other calls that the receiver gets: first those that do not wait for packets
 process after all that it sent.
 """
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -14,9 +13,9 @@ from typing import Final, TypeAlias
 
 from genus.bus._queue import WhenFull
 from genus.net._mailbox import Call, Mailbox
+from genus.net._troubles import ReceiverFailures
 
 _MOST_AT_ONCE: Final = 64
-_LOG: Final = logging.getLogger("genus.net")
 
 
 class NumberedKey:
@@ -44,7 +43,7 @@ class DeliveringMailbox(Mailbox[Item]):
         self._on_room = on_room
         self._lost: Counter[NumberedKey] = Counter()
         self.received = 0
-        self.failures: Counter[str] = Counter()
+        self.failures = ReceiverFailures()
 
     def deliver(self, deliver: Callable[[str, bytes, bytes], None]) -> None:
         """Begin to call a function with each packet."""
@@ -89,7 +88,7 @@ class DeliveringMailbox(Mailbox[Item]):
                     try:
                         deliver(item[0].key, item[1], item[2])
                     except Exception as problem:  # the other packets are delivered all the same
-                        self._count_failure(problem)
+                        self.failures.note("ipc", problem)
                 else:
                     self.guarded(item)
                 if self._is_closed:
@@ -107,8 +106,4 @@ class DeliveringMailbox(Mailbox[Item]):
         try:
             call()
         except Exception as problem:  # a handler of tokens or losses must not end the delivery of packets
-            self._count_failure(problem)
-
-    def _count_failure(self, problem: Exception) -> None:
-        self.failures[type(problem).__name__] += 1
-        _LOG.error("ipc: the receiver failed", exc_info=problem)
+            self.failures.note("ipc", problem)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
+from genus.errors import Reasons
 from genus.net._mailbox import MOST_BYTES
 
 _AT_ONCE: Final = 1 << 18
@@ -39,7 +40,7 @@ class Losses:
         self._on_first = on_first
         self._untold: Counter[tuple[str, str]] = Counter()
         self._uncounted: list[tuple[list[str], str]] = []
-        self.totals: Counter[str] = Counter()
+        self.totals = Reasons()
 
     def __bool__(self) -> bool:
         return bool(self._untold or self._uncounted)

@@ -141,7 +141,7 @@ class IpcTransport:
             found = {"packets sent": self._outbox.sent(), "packets received": self._mailbox.received}
             found |= {f"dropped: {reason}": count for reason, count in self._outbox.losses.totals.items()}
         found |= {f"rejected: {reason}": count for reason, count in list(self._inbox.rejected.items()) if count}
-        found |= {f"failed: {name}": count for name, count in list(self._mailbox.failures.items())}
+        found |= dict(self._mailbox.failures)
         if self._mailbox.dropped:
             found["dropped: the mailbox is full"] = self._mailbox.dropped
         return found

@@ -16,7 +16,6 @@ HeldKey: TypeAlias = tuple[IncomingKeys, str]
 """What reads the packets of some keys, and one of these keys."""
 Read: TypeAlias = Callable[[IncomingKey | str], None]
 """Is called with what reads the packets of a key, or with the reason why they cannot be read."""
-log = logging.getLogger("genus.net")
 
 
 class HeldPackets:
@@ -25,8 +24,8 @@ class HeldPackets:
     The lock is held while a key is released, so that what comes meanwhile is read after it.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], float], log: logging.Logger) -> None:
+        self._now, self._log = now, log
         self._lock = threading.RLock()
         self._waiting: dict[HeldKey, list[tuple[Read, int]]] = {}
         self._since: dict[HeldKey, float] = {}
@@ -108,5 +107,6 @@ class HeldPackets:
                     try:
                         read(known)
                     except Exception:
-                        log.exception("a packet of %r could not be read", key)
+                        incoming.counts.rejections.add("an error of this program, which is in the log", key)
+                        self._log.exception("a packet of %r could not be read", key)
                 incoming.put(key, known)

@@ -14,7 +14,7 @@ import msgspec
 
 from genus.bus._attribute_map import UnreadValues, units_of
 from genus.catalog._statement import is_stand_in, known_above
-from genus.errors import DeclarationError, EventError
+from genus.errors import DeclarationError, EventError, Reasons
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.model._signature import family_of, is_generated
@@ -24,7 +24,7 @@ from genus.net._link.numbers import Numbers, Verdict
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.types import DIGEST_BYTES, StatedTypes
 from genus.net._relay import Arrival
-from genus.records._rejected import OTHER, Rejections
+from genus.records._rejected import Rejections
 from genus.targets.topics import Dialect, EventKeys, ParsedKey, parse_key
 
 MOST_KEYS = 20_000
@@ -404,7 +404,7 @@ class Counts:
         """Last values that came after a newer one."""
         self.rejections = Rejections()
         self.unread = UnreadValues(is_logged=True)
-        self.not_known: Counter[str] = Counter()
+        self.not_known = Reasons()
         """Events that were delivered without what their own type has, by type."""
         self._untold: Counter[tuple[str, str]] = Counter()
         self._lock = threading.Lock()
@@ -416,7 +416,7 @@ class Counts:
             if len(self._untold) < MOST_UNTOLD or (key, reason) in self._untold:
                 self._untold[key, reason] += 1
             else:
-                self._untold[key, OTHER] += 1
+                self._untold[key, Reasons.OTHER] += 1
 
     def take_untold(self) -> list[tuple[str, str, int]]:
         """The keys, reasons and numbers of packets that were rejected since the last call."""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from genus.errors import GenusError
+from genus.errors import GenusError, Reasons
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import parse_again, rebuild
 from genus.model import Event, Kind, is_event_type, pure_kind
 from genus.net._envelope import MOST_HOPS
 from genus.net._link.control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
-from genus.net._relay import Want
+from genus.net._relay import Want, passes
 from genus.targets.python import PythonFilter
 
 MOST_SHOWN = 200
@@ -122,7 +122,7 @@ class OtherWants:
         self._wants: dict[str, Want] = {}
         self._lock = threading.Lock()
         self._filters: dict[tuple[type, str], PythonFilter | None] = {}
-        self.refused: Counter[str] = Counter()
+        self.refused = Reasons()
         """Tokens that are no wants, by reason."""
 
     def token(self, key: str, is_present: bool) -> bool:
@@ -204,10 +204,7 @@ class OtherWants:
     def is_wanted(self, text: str, event: Event) -> bool:
         """Whether a subscription, as text, matches an event."""
         test = self._filter(text, type(event))
-        try:
-            return test is not None and test(event)
-        except Exception:  # a value of an undeclared type: the subscriber's own test decides
-            return True
+        return test is not None and passes(test, event)
 
     def all(self) -> list[Want]:
         """What the others want."""

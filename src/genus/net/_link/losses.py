@@ -5,6 +5,7 @@ senders tell their newest numbers in beats.
 """
 
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from genus.bus._link import TroubleHandler
+from genus.errors import Reasons
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.foreign import ForeignLoss
 from genus.net._link.held import HeldPackets
@@ -41,13 +43,11 @@ JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
 BEATS_TO_ALL = 3
 """How many beats tell all keys after a participant has appeared, which may take time to hear the first of them."""
-LOG_EVERY_S = 5.0
 MOST_WAITING = 10_000
 """The largest number of problems that wait to be told; the oldest make room."""
-MOST_LOGGED = 200
-"""The largest number of reasons for unread events that are logged."""
 
 Trouble = EventsLost | EventsLate | EventsUnread
+_NUMBER = re.compile(r"\d+")
 log = logging.getLogger("genus.net")
 
 
@@ -110,14 +110,14 @@ class Losses:
 
     def __init__(self, owner: TroubleOwner, incoming: IncomingKeys, outgoing: OutgoingKeys, late: LateEvents) -> None:
         self._owner, self._incoming, self._outgoing, self._late = owner, incoming, outgoing, late
-        self._problems = ProblemQueue(owner.now)
+        self._problems = ProblemQueue()
         self._hex = owner.uid.hex()
         self._beat_again: dict[str, int] = {}
         """Keys that are told again, and how often."""
         self._beat_key = control_key(owner.realm, "beat")
         self._is_beat_dropped = False
         self._beats_to_all = False
-        self._counts: dict[str, int] = {}
+        self._counts = Reasons()
         self._balances: dict[str, tuple[int, float]] = {}
         """By key: packets that the transport dropped and receivers have not reported yet, or the reverse (negative)."""
         self._gone: dict[bytes, float] = {}
@@ -182,7 +182,7 @@ class Losses:
 
     def _lose(self, key: str, sender: bytes, count: int) -> None:
         self._count("lost", count)
-        trouble = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "did not arrive")
+        trouble = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "they did not arrive")
         self._problems.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
@@ -257,7 +257,7 @@ class Losses:
         self._count("lost by receivers", loss.count)
         if untold := self._untold(loss.key, loss.count, -1):
             type_ = self._incoming.type_in(loss.key)
-            trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "did not arrive")
+            trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "they did not arrive")
             self._problems.add(trouble, self._owner.publishers_of(type_))
 
     def _untold(self, key: str, count: int, sign: int) -> int:
@@ -317,7 +317,7 @@ class Losses:
 
     def _count(self, name: str, count: int) -> None:
         with self._lock:
-            self._counts[name] = self._counts.get(name, 0) + count
+            self._counts[name] += count
 
     def _reject(self, reason: str, payload: bytes) -> None:
         self._incoming.counts.rejections.add(reason, payload=payload)
@@ -328,13 +328,14 @@ class Losses:
 
 
 class ProblemQueue:
-    """State: troubles that are still to be told. They are told by the link's own thread, never under a lock."""
+    """State: troubles that are still to be told. They are told by the link's own thread, never under a lock.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    The log has each reason once for each type: those of events that cannot be read, and of troubles without a handler.
+    """
+
+    def __init__(self) -> None:
         self._waiting: deque[tuple[Trouble, list[TroubleHandler]]] = deque(maxlen=MOST_WAITING)
-        self._logged: dict[tuple[type, str], float] = {}
-        self._reasons: dict[tuple[str, str], None] = {}
-        self._now = now
+        self._logged = Reasons()
 
     def add(self, trouble: Trouble, handlers: Iterable[TroubleHandler]) -> None:
         """Tell handlers of a trouble, or the log if there are none."""
@@ -346,10 +347,8 @@ class ProblemQueue:
             trouble, handlers = self._waiting.popleft()
             for handler in handlers:
                 self._call(handler, trouble)
-            if isinstance(trouble, EventsUnread):
+            if isinstance(trouble, EventsUnread) or not handlers:
                 self._log_once(trouble)
-            elif not handlers:
-                self._log(trouble)
 
     def _call(self, handler: TroubleHandler, trouble: Trouble) -> None:
         try:
@@ -357,17 +356,9 @@ class ProblemQueue:
         except Exception:
             log.exception("a trouble handler failed on %r", trouble)
 
-    def _log_once(self, trouble: EventsUnread) -> None:
-        """Log each reason for which events cannot be read once, also if a handler is told."""
-        reason = trouble.type, trouble.reason
-        if reason not in self._reasons and len(self._reasons) < MOST_LOGGED:
-            self._reasons[reason] = None
-            log.warning("%r", trouble)
-
-    def _log(self, trouble: Trouble) -> None:
-        """Log a trouble, at most one of each kind and type in some seconds; all are counted."""
-        kind = type(trouble), trouble.type
-        now = self._now()
-        if now - self._logged.get(kind, -LOG_EVERY_S) >= LOG_EVERY_S:
-            self._logged[kind] = now
-            log.warning("%r", trouble)
+    def _log_once(self, trouble: Trouble) -> None:
+        reason = "late" if isinstance(trouble, EventsLate) else trouble.reason
+        if isinstance(trouble, EventsLost):
+            reason = reason.partition(":")[0]  # what the other side says may be anything
+        if self._logged.add(f"{trouble.type}: {_NUMBER.sub('', reason)}"):
+            log.warning("%s; further ones are counted only", trouble)

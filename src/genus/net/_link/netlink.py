@@ -5,7 +5,6 @@ and keeps the contract of channels. The transport carries bytes. Work that takes
 losses, troubles) is done by one thread, every 0.1 s.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,7 +17,7 @@ from weakref import WeakSet
 import msgspec
 
 from genus.bus._link import Capabilities, Delivery, Link, TroubleHandler
-from genus.bus._qos import Keep, NonReal, QoS, Soft
+from genus.bus._qos import Keep, NonReal, QoS, Soft, format_qos
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
@@ -41,12 +40,13 @@ from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
-from genus.net._link.presence import GATE, Participant, Presence
+from genus.net._link.presence import GATE, AnnouncedChannel, Participant, Presence
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
 from genus.net._relay import Arrival, RelayLink, Want
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
+from genus.net._troubles import OnceLogger
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -57,7 +57,6 @@ MOMENT_S = 0.05
 """How long a token is under way."""
 _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowledged")}
 """How counters of a transport are shown beside those of events."""
-log = logging.getLogger("genus.net")
 
 
 def _grant(what: object = None) -> None:
@@ -103,7 +102,8 @@ class NetLink(Link, RelayLink):
         counts = self._incoming.counts
         self._foreign = ForeignMessages(foreign, transport, realm, counts, self._deliver_foreign, self._lose_foreign)
         self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
-        self.held = HeldPackets(now)
+        self._log = OnceLogger("genus.net")
+        self.held = HeldPackets(now, self._log)
         self._new_root = control_key(realm, NEW) + "/"
         self._hears_new = False
         self._are_types_due = False
@@ -119,7 +119,8 @@ class NetLink(Link, RelayLink):
         self._late = LateEvents(monotonic_utc_us)
         self.is_on_time = self._late.is_on_time
         self._subscriptions = ActiveSubscriptions(self._patterns)
-        self._publishers: dict[NetPublisher, None] = {}
+        self._publishers: dict[NetPublisher, Callable[[], None]] = {}
+        """What was announced, each with a function that ends to show it to others."""
         self._send_options: dict[type, Sending] = {}
         """How types that were announced are sent; gateways forward them so, too."""
         self.relays: list[NetRelay] = []
@@ -270,8 +271,7 @@ class NetLink(Link, RelayLink):
         try:
             check(what)
         except BusError as problem:
-            if str(problem) not in self._incoming.counts.rejections.counts:
-                log.warning("%s", problem)
+            self._log.warning(str(problem))
             self._incoming.counts.rejections.add(str(problem))
             return False
         return True
@@ -347,7 +347,7 @@ class NetLink(Link, RelayLink):
         self._send_options[cls] = msgspec.structs.replace(sending, keep=False)
         outgoing = self._outgoing.outgoing(cls, sending, keep)
         publisher = NetPublisher(outgoing, qos, on_trouble, self._published, self._withdraw)
-        self._publishers[publisher] = None
+        self._publishers[publisher] = self._presence.show_channel(name_of(cls), format_qos(qos))
         self._tell_conflicts([cls], on_trouble)
         return publisher
 
@@ -361,7 +361,9 @@ class NetLink(Link, RelayLink):
         return self._round_trips.measure() if self.participants() else None
 
     def _withdraw(self, publisher: NetPublisher) -> None:
-        self._publishers.pop(publisher, None)
+        end = self._publishers.pop(publisher, None)
+        if end is not None and not self._closing.is_set():
+            end()
 
     def _published(self, event: Event, number: int, key: str, kept: str | None) -> None:
         """Give an event that a channel has sent to all others that get it; it is kept for gateways that come later."""
@@ -388,6 +390,10 @@ class NetLink(Link, RelayLink):
     def participants(self) -> list[Participant]:
         """The other participants of the network."""
         return self._presence.participants()
+
+    def announced(self) -> list[AnnouncedChannel]:
+        """The channels that the other participants have announced, as far as it is known by now."""
+        return self._presence.channels()
 
     def heard_ago(self, uid: str) -> float | None:
         """How many seconds ago a participant last said that it had sent events; None if it did not yet."""
@@ -548,7 +554,8 @@ class NetLink(Link, RelayLink):
             else:
                 self._first_packet(key, envelope, payload)
         except Exception:
-            log.exception("a packet of %r could not be read", key)
+            self._incoming.counts.rejections.add("an error of this program, which is in the log", key, payload)
+            self._log.exception("a packet of %r could not be read", key)
 
     def _first_packet(self, key: str, envelope: bytes, payload: bytes) -> None:
         control = self._control.get(key)
@@ -635,7 +642,7 @@ class NetLink(Link, RelayLink):
         try:
             self._read_token(key, is_present)
         except Exception:
-            log.exception("a token could not be read: %.200r", key)
+            self._log.exception("a token could not be read: %.200r", key)
 
     def _read_token(self, key: str, is_present: bool) -> None:
         if key.startswith(self._groups.token_root):
@@ -739,7 +746,7 @@ class NetLink(Link, RelayLink):
             try:
                 self.tick()
             except Exception:
-                log.exception("the link of %s failed in its regular work", self.medium)
+                self._log.exception("the link of %s failed in its regular work", self.medium)
 
     def tick(self) -> None:
         """Do what is due: beats, losses, lateness, new types, and troubles to tell."""

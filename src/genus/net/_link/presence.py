@@ -1,20 +1,22 @@
-"""Who is there: the tokens of other participants, and what they say about themselves."""
+"""Who is there: the tokens of other participants, what they say about themselves, and the channels they announced."""
 
 import json
 import os
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from genus.errors import BusError
 from genus.net._link.control import control_key, decode_text, encode_text, is_uid
 from genus.net._transport import Transport
 from genus.records._rejected import Rejections
 
-HERE, GATE = "here", "gate"
+HERE, GATE, CHANNEL = "here", "gate", "channel"
 MOST_TOKENS = 10_000
 """The largest number of tokens of one kind that are remembered."""
 
@@ -26,6 +28,14 @@ class Participant(msgspec.Struct, frozen=True):
     about: Mapping[str, Any]
 
 
+class AnnouncedChannel(NamedTuple):
+    """A channel that a participant has announced: its uid, the name of the type, and the quality of service as text."""
+
+    uid: str
+    type: str
+    qos: str
+
+
 class Presence:
     """State: the tokens of the other participants, and who watches them."""
 
@@ -35,6 +45,10 @@ class Presence:
         self._tokens: dict[str, dict[tuple[str, str], None]] = {}
         self._watchers: dict[str, list[Callable[[str, str, bool], None]]] = {}
         self._lock = threading.Lock()
+        self._sees_channels = False
+        self._shown: Counter[str] = Counter()
+        """How often each channel was announced here."""
+        self._ends: dict[str, Callable[[], None]] = {}
 
     def open(self) -> None:
         """Watch the others, and show this participant to them."""
@@ -50,6 +64,39 @@ class Presence:
         """Show a token to all while this process lives; returns a function to end it."""
         return self._transport.declare(control_key(self._realm, what, self._uid, encode_text(text)))
 
+    def show_channel(self, type: str, qos: str) -> Callable[[], None]:
+        """Show a channel that was announced here until all that announced it have ended it.
+
+        Nothing is shown if there are too many tokens already.
+        """
+        text = f"{qos} {type}"
+        with self._lock:
+            self._shown[text] += 1
+            is_first = self._shown[text] == 1
+        if is_first:
+            try:
+                self._ends[text] = self.show(CHANNEL, text)
+            except BusError as problem:
+                self._rejections.add(f"a channel that others cannot see: {problem}")
+        return lambda: self._end_channel(text)
+
+    def _end_channel(self, text: str) -> None:
+        with self._lock:
+            self._shown[text] -= 1
+            end = None if self._shown[text] else self._ends.pop(text, None)
+        if end is not None:
+            end()
+
+    def channels(self) -> list[AnnouncedChannel]:
+        """The channels that the other participants have announced; they are watched from the first call on."""
+        with self._lock:
+            is_watched, self._sees_channels = self._sees_channels, True
+        if not is_watched:
+            self._transport.watch(control_key(self._realm, CHANNEL, self._transport.dialect.rest))
+        with self._lock:
+            shown = [(uid, *text.partition(" ")) for uid, text in self._tokens.get(CHANNEL, ())]
+        return [AnnouncedChannel(uid, name, qos) for uid, qos, _, name in shown]
+
     def watch(self, what: str, changed: Callable[[str, str, bool], None]) -> Callable[[], None]:
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
         with self._lock:
@@ -64,7 +111,7 @@ class Presence:
         what, _, rest = key.removeprefix(control_key(self._realm, "")).partition("/")
         uid, _, chunk = rest.partition("/")
         text = decode_text(chunk)
-        if what not in (HERE, GATE) or not is_uid(uid) or text is None:
+        if what not in (HERE, GATE, CHANNEL) or not is_uid(uid) or text is None:
             self._rejections.add("a token that cannot be read", key)
             return False
         if uid == self._uid or not self._remember(what, uid, text, is_present):

@@ -9,7 +9,7 @@ from genus.model import Event
 from genus.net._envelope import ATTRIBUTES, split_attributes
 from genus.net._link.interest import OwnWants
 from genus.net._link.patterns import Patterns
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Want, passes
 from genus.net._transport import NORMAL, Sender, Sending, Transport
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
@@ -138,17 +138,10 @@ class NetRelay:
 
     def give(self, arrival: Arrival) -> None:
         """Give the gateway an event if it wants it."""
-        if any(_matches(test, arrival) for test in self._filters):
+        if any(passes(test, arrival.event) for test in self._filters):
             self._receive(arrival)
 
     def close(self) -> None:
         """Want nothing more."""
         self._on_close(self)
         self.want(())
-
-
-def _matches(test: PythonFilter, arrival: Arrival) -> bool:
-    try:
-        return test(arrival.event)
-    except Exception:  # a value of an undeclared type: the subscriber's own test decides
-        return True

@@ -59,6 +59,7 @@ class MqttOptions(NetOptions, frozen=True):
     tls: bool = False
     username: str | None = None
     password: Secret | None = None
+    password_file: Annotated[Path | None, path, "a file with the password of the user"] = None
     qos: Annotated[int, whole(0, 1), "the highest QoS that is used"] = 1
     session: Annotated[str | None, _read_session, "the client id of a session that the broker keeps"] = None
     session_file: Annotated[Path | None, path, "remembers what was handled of the session"] = None
@@ -96,7 +97,7 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
     ('example.org', 1883, 'city', 0, Secret(...))
     >>> parse_mqtt_address("//localhost?qso=1")
     Traceback (most recent call last):
-    genus.errors.BusError: mqtt://localhost: there is no option 'qso'; did you mean 'qos'? known are qos, session, ...
+    genus.errors.BusError: mqtt://localhost: there is no option 'qso'; did you mean 'qos'? known are pass...
     """
     scheme = "mqtts" if tls else "mqtt"
     front, _, query = rest.partition("?")
@@ -112,15 +113,28 @@ def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
         given.setdefault("session_expires_s", KEPT_SESSION_S)
     elif "session_file" in given:
         raise BusError(f"{place}: session_file belongs to a session; give session=NAME, too")
+    password = unquote(url.password or "")
+    if "password_file" in given:
+        if password or not url.username:
+            raise BusError(f"{place}: password_file is for {scheme}://USER@HOST, with no password beside it")
+        password = _read_password(place, given["password_file"])
     return MqttOptions(
         host=url.hostname or "",
         port=port or (TLS_PORT if tls else PORT),
         realm=_read_realm(f"{place}: the realm", unquote(url.path.strip("/")) or DEFAULT_REALM),
         tls=tls,
         username=unquote(url.username) if url.username else None,
-        password=Secret(unquote(url.password)) if url.password else None,
+        password=Secret(password) if password else None,
         **given,
     )
+
+
+def _read_password(place: str, file: Path) -> str:
+    try:
+        return file.read_text("utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = getattr(problem, "strerror", None) or "it is no text"
+        raise BusError(f"{place}: password_file={file} cannot be read: {why}") from None
 
 
 def _split(scheme: str, front: str) -> tuple[SplitResult, int | None]:

@@ -17,12 +17,13 @@ the server; it is given to the driver once, and acknowledged on the new connecti
 the keep-alive time, and expires with the session if it is not.
 """
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import mqtt5
 
+from genus.errors import Reasons
 from genus.net._mqtt.session import (
     Closing,
     Connected,
@@ -59,7 +60,7 @@ class ClientMachine:
 
     def __init__(self, session: Session) -> None:
         self.limits = Limits()
-        self.counts: Counter[str] = Counter()
+        self.counts = Reasons()
         self.urgent: deque[Outgoing] = deque()
         self.waiting: deque[Outgoing] = deque()
         self.waiting_bytes = 0

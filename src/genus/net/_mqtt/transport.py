@@ -1,7 +1,6 @@
 """`MqttTransport`: packets, tokens and last values over any broker of MQTT 5."""
 
 import hashlib
-import logging
 import math
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import Final
 
 import mqtt5
 
-from genus.errors import BusError
+from genus.errors import BusError, Reasons
 from genus.net._envelope import new_uid
 from genus.net._mqtt.address import Endpoint, MqttOptions
 from genus.net._mqtt.connection import LAST_S, Connection
@@ -34,6 +33,7 @@ from genus.net._mqtt.session import (
 from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
 from genus.net._transport import SOFT, Abilities, Receiver, Sending
+from genus.net._troubles import ReceiverFailures
 from genus.targets.topics import MQTT, Dialect
 
 LARGEST: Final = 64 * 1024 * 1024
@@ -43,7 +43,6 @@ RECEIVE_WINDOW: Final = 1000
 a publisher, so that those that are sent again are known."""
 ACKNOWLEDGE_S: Final = 0.001
 """How long an acknowledgement may wait for others while messages are handled."""
-_LOG: Final = logging.getLogger("genus.net")
 LARGEST_NUMBER: Final = 268_435_455
 """The largest subscription identifier."""
 
@@ -128,7 +127,8 @@ class MqttTransport:
         self._handling_since: float | None = None
         self._is_stopping = self._is_abandoned = False
         self._drops: Counter[tuple[str, str]] = Counter()
-        self._counts: Counter[str] = Counter()
+        self._counts = Reasons()
+        self._failures = ReceiverFailures()
         self._is_up = self._is_closed = False
         self._receiver: Receiver
 
@@ -337,7 +337,7 @@ class MqttTransport:
     def counters(self) -> Mapping[str, int]:
         """Packets sent, received, acknowledged, dropped and so on."""
         with self._lock:
-            counts = self._counts + self._machine.counts
+            counts = self._counts + self._machine.counts + Counter(dict(self._failures))
         counts["bad_tokens"] = self._others.bad
         counts["receive_dropped"] = self._mailbox.dropped
         return +counts
@@ -445,7 +445,7 @@ class MqttTransport:
             try:
                 self._receiver.token(token, is_present)
             except Exception as problem:  # the other tokens are told all the same
-                self._count_failure(problem)
+                self._failures.note("mqtt", problem)
 
     # -- the handler's thread ------------------------------------------------------------------------------------------
 
@@ -459,7 +459,7 @@ class MqttTransport:
                     else:
                         item()
                 except Exception as problem:  # what comes behind it is handled all the same
-                    self._count_failure(problem)
+                    self._failures.note("mqtt", problem)
             self._pending.expire(time.monotonic())
             if self._unacknowledged:
                 self._acknowledge()
@@ -539,11 +539,6 @@ class MqttTransport:
     def _count(self, name: str, count: int = 1) -> None:
         with self._lock:
             self._counts[name] += count
-
-    def _count_failure(self, problem: Exception) -> None:
-        """Note that the receiver raised, which by its contract it must not."""
-        self._count(f"failed: {type(problem).__name__}")
-        _LOG.error("mqtt: the receiver failed", exc_info=problem)
 
     def _tell_drops(self) -> None:
         with self._lock:

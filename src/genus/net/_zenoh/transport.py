@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from weakref import WeakSet
 from genus.errors import BusError
 from genus.net._envelope import join_payloads
 from genus.net._transport import Abilities, Receiver, Sending
+from genus.net._troubles import ReceiverFailures
 from genus.net._zenoh.address import ZenohOptions
 from genus.net._zenoh.endpoints import PacketSubscriber, PacketSubscribers, declare_publisher
 from genus.net._zenoh.kept import KeptPackets
@@ -59,7 +60,7 @@ class Arrivals:
     def __init__(self, capacity: int, drops_oldest: bool) -> None:
         self.capacity = capacity
         self.dropped = 0
-        self.failures: Counter[str] = Counter()
+        self.failures = ReceiverFailures()
         self._samples: SimpleQueue[Any] = SimpleQueue()
         self._calls: deque[Callable[[], None]] = deque()
         self._drops_oldest = drops_oldest
@@ -100,7 +101,7 @@ class Arrivals:
                     sample.payload.to_bytes(),
                 )
             except Exception as problem:  # the packets behind it are delivered all the same
-                self._count_failure(problem)
+                self.failures.note("zenoh", problem)
             if waiting() > capacity:
                 self.trim()
 
@@ -109,11 +110,7 @@ class Arrivals:
             try:
                 self._calls.popleft()()
             except Exception as problem:  # of the receiver: the packets of others must go on
-                self._count_failure(problem)
-
-    def _count_failure(self, problem: Exception) -> None:
-        self.failures[type(problem).__name__] += 1
-        log.error("zenoh: the receiver failed", exc_info=problem)
+                self.failures.note("zenoh", problem)
 
     def trim(self) -> None:
         """Drop the oldest samples above the capacity; may be called by any thread."""
@@ -480,7 +477,7 @@ class ZenohTransport:
             "waiting": len(self._arrivals),
             "kept": len(self._kept) if is_open else 0,
             "not recovered": self._subscribers.unrecovered if is_open else 0,
-            **{f"failed: {name}": count for name, count in list(self._arrivals.failures.items())},
+            **dict(self._arrivals.failures),
         }
 
     def close(self) -> None:
