@@ -185,6 +185,7 @@ def _lags(shown: list[tuple[int, float]], counted: int, times: str) -> Iterator[
 
 EVENTS, WARM_UP, WINDOWS, ROUNDS = 800_000, 200_000, 3, 20
 """A window is long enough for several turns of Studio; of those of a round, the one that was disturbed least counts."""
+PACE, PACED_S = 20_000, 2.0
 
 
 def publish_here() -> None:
@@ -192,7 +193,7 @@ def publish_here() -> None:
     from genus import Event, open_bus, this
 
     classes = [type(f"Here{number:02}", (Event,), {"__annotations__": {"number": int}}) for number in range(20)]
-    found: dict[str, list[float]] = {"without": [], "with": [], "events": []}
+    found: dict[str, list[Any]] = {"without": [], "with": [], "events": [], "paced": [], "paced events": []}
     with open_bus() as bus:
         for cls in classes:
             bus.collection(cls).subscribe(len_of)
@@ -207,6 +208,10 @@ def publish_here() -> None:
                         found[name].append(_speed(bus.publish, events))
             if not number % 2:
                 found["without"].append(_speed(bus.publish, events))
+        for _ in range(ROUNDS // 4):
+            found["paced"].append(_paced(bus.publish, events))
+            with bus.studio() as studio, _reader(studio.url, "events"):
+                found["paced events"].append(_paced(bus.publish, events))
     print(json.dumps(found))
 
 
@@ -231,6 +236,18 @@ def _publish_all(publish: Any, events: list[Any], number: int) -> None:
             publish(event)
 
 
+def _paced(publish: Any, events: list[Any]) -> tuple[float, float]:
+    """The events a second of a program that publishes `PACE` of them, and the share of a core that its thread takes."""
+    _publish_all(publish, events, 10 * len(events))
+    sent, began, spent = 0, time.perf_counter(), time.thread_time()
+    while (passed := time.perf_counter() - began) < PACED_S:
+        due = round(PACE * passed) - sent
+        _publish_all(publish, events, due)
+        sent += due - due % len(events)
+        time.sleep(0.001)
+    return sent / passed, (time.thread_time() - spent) / passed
+
+
 @contextmanager
 def _reader(url: str, view: str) -> Iterator[None]:
     """A page, in another process, that reads the stream of a view."""
@@ -246,8 +263,8 @@ def _reader(url: str, view: str) -> Iterator[None]:
         reader.wait()
 
 
-def measure_publishing() -> dict[str, float]:
-    """Events a second without Studio, and as shares of that with a page on channels and on events."""
+def measure_publishing() -> dict[str, Any]:
+    """Events a second without Studio, as shares of that with a page on channels and on events, and at a given pace."""
     done = subprocess.run([sys.executable, "-m", "bench.studio", "here"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     without = found["without"]
@@ -255,6 +272,7 @@ def measure_publishing() -> dict[str, float]:
         "without": statistics.median(without),
         "with": statistics.median(one / other for one, other in zip(found["with"], without, strict=True)),
         "events": statistics.median(one / other for one, other in zip(found["events"], without, strict=False)),
+        **{name: list(map(statistics.median, zip(*found[name], strict=True))) for name in ("paced", "paced events")},
     }
 
 
@@ -268,6 +286,13 @@ def table() -> str:
         ["without Studio", f"{publishing['without']:,.0f} events/s"],
         ["a page on the table of channels", f"{publishing['with']:.3f} of that"],
         ["a page on all events", f"{publishing['events']:.3f} of that"],
+        *(
+            [f"at a pace of {PACE:,}{where}", f"{rate:,.0f} events/s, {share:.1%} of a core"]
+            for where, (rate, share) in (
+                (", without Studio", publishing["paced"]),
+                (", a page on all events", publishing["paced events"]),
+            )
+        ),
     ]
     parts = [markdown(["publishing in one process", "speed"], lines)]
     try:

@@ -235,9 +235,7 @@ def test_replay_says_which_values_were_not_read() -> None:
         text = TYPES.replace("speed: Maybe[float]", f"velocity: {annotation}")
         Path(f"{name}.py").write_text(f"from typing import Annotated\nfrom genus import Renamed\n{text}")
     done = genus("replay", "-t", "renamed.py", "loops.genus", "--print")
-    line = (
-        "genus: 2 value(s) of Loop.speed were not read: the class has no attribute of that name; did velocity replace"
-    )
+    line = "genus: 2 values of Loop.speed were not read: the class has no attribute of that name; did velocity replace"
     assert done.stderr.count("were not read") == 1
     assert line in done.stderr
     assert "replayed 3 of 3 events" in done.stderr

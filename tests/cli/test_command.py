@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from genus.cli import COMMANDS, HELP_SECTIONS, genus
+from genus.cli import COMMANDS, HELP_SECTIONS, _warn_of_passwords, genus
 from genus.cli._can import COMMANDS as CAN
 from genus.cli._can import HELP_SECTIONS as CAN_STORY
 from genus.cli._groups import HelpSections, LazyGroup, first_sentence
@@ -322,3 +322,11 @@ def test_an_interrupted_command_says_what_was_kept(folder: Path, monkeypatch: py
     assert (done.returncode, done.stderr.strip().splitlines()[-1]) == (130, "interrupted; 2 events in drive.genus")
     recording = read_recording("drive.genus")
     assert len(list(recording)) + recording.problems.total() == 2
+
+
+def test_a_password_on_the_command_line_is_warned_of_and_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    _warn_of_passwords(["sub", "mqtt://ann:secret@broker/city", "mqtt://ann@broker/city?password_file=x", "a@b"])
+    warning = capsys.readouterr().err
+    assert warning.count("mqtt://ann:...@broker/city") == 1
+    assert "password_file=FILE" in warning
+    assert "secret" not in warning

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from genus.model import Event
 from genus.studio import ChannelRow, SourceRow
 from genus.studio._rows import Row, Tables
-from genus.studio._source import Receive
+from genus.studio._source import Receive, Source
 
 
 class MadeSource:
@@ -14,7 +14,7 @@ class MadeSource:
     def __init__(self, name: str = "made", types: Collection[type] = ()) -> None:
         self.name = name
         self.tables: dict[str, dict[str, Row]] = {
-            "sources": {name: SourceRow(kind="bus", address="made:")},
+            "sources": {name: SourceRow(kind="bus", address="made:", health="fine")},
             "channels": {},
         }
         self.asked: list[frozenset[str]] = []
@@ -23,6 +23,7 @@ class MadeSource:
         self.receivers: list[Receive] = []
         self.published: list[Event] = []
         self.is_closed = False
+        self.part_of: Source | None = None
 
     def rows(self, wanted: Collection[str]) -> Tables:
         self.asked.append(frozenset(wanted))

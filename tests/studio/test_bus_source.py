@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from genus import Bus, Event, NonReal, Subscription, open_bus
-from genus.bus import Delivery, Link
+from genus.bus import Delivery, EventChannel, Link
+from genus.net import NetLink
 from genus.studio._bus_source import MOST_ROWS, BusSource
-from genus.studio._meters import MOST_SOURCES, Meters
+from genus.studio._rates import MOST_SOURCES, Meters
 from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
+from genus.testing._network import MemoryNetwork
 
 
 class Counted(Event, name="studio.Counted"):
@@ -29,6 +32,12 @@ def bus() -> Iterator[Bus]:
 def channels(source: BusSource) -> dict[str, ChannelRow]:
     found = source.rows(["channels"])["channels"]
     return {key: row for key, row in found.items() if isinstance(row, ChannelRow)}
+
+
+def test_a_channel_that_was_announced_here_is_listed_without_events(bus: Bus) -> None:
+    with bus.channel(Counted, NonReal(priority=1)):
+        (row,) = channels(BusSource(bus, name="here")).values()
+    assert (row.type, row.events, row.qos, row.is_heard) == ("studio.Counted", 0, "none:1", True)
 
 
 def test_channels_are_what_was_published_by_type(bus: Bus) -> None:
@@ -127,6 +136,15 @@ def test_jitter_and_latency_are_those_of_the_times_of_arrival() -> None:
     assert times.worst_latency_ms == pytest.approx(2, rel=1e-3)
 
 
+@pytest.mark.parametrize("sent", [datetime(1970, 1, 1, 0, 5, tzinfo=UTC), AT + timedelta(days=365)])
+def test_a_time_of_another_clock_gives_no_latency(sent: datetime) -> None:
+    meters = Meters(by_source=False)
+    meters.add(round(AT.timestamp() * 1e9), Counted(number=1, time=sent))
+    assert meters.times("studio.Counted", "").latency_ms is None
+    meters.add(round(AT.timestamp() * 1e9), Counted(number=1, time=AT - timedelta(milliseconds=5)))
+    assert meters.times("studio.Counted", "").latency_ms == pytest.approx(5, rel=1e-3)
+
+
 def test_very_many_sources_are_added_up() -> None:
     meters = Meters(by_source=True)
     for number in range(3 * MOST_SOURCES):
@@ -215,6 +233,49 @@ def test_events_that_come_too_fast_to_be_measured_are_counted(bus: Bus, monkeypa
         found = {row.publisher: row.events for row in channels(source).values()}
     assert found == {"gate": 15, "(others)": 15}
     assert sum(found.values()) == bus.traffic().published["studio.Counted"]
+
+
+@pytest.mark.parametrize("watch", [Subscription(Event), Subscription(Counted), None])
+def test_channels_that_others_announced_are_listed_before_their_first_event(watch: Subscription | None) -> None:
+    """As far as Studio would hear them; on a bus of the program's own it is not known whether it would."""
+    network = MemoryNetwork()
+    with network_bus(network) as here, network_bus(network) as there:
+        source = BusSource(here, name="here", watch=watch, types=[Counted, Other])
+        announced: list[EventChannel[Any]] = [there.channel(Counted, NonReal(priority=1)), there.channel(Other)]
+        for channel in announced:
+            channel.announce()
+        channels(source)
+        network.deliver()
+        names = ["Counted"] if watch == Subscription(Counted) else ["Counted", "Other"]
+        found = channels(source)
+        assert set(found) == {f"here|studio.{name}|" for name in names}
+        counted = found["here|studio.Counted|"]
+        assert (counted.events, counted.qos, counted.is_heard) == (0, "none:1", watch is not None)
+        there.publish(Counted(number=1))
+        network.deliver()
+        assert sum(row.events for row in channels(source).values()) == (watch is not None)
+
+
+@pytest.mark.parametrize("watched", [True, False])
+@pytest.mark.parametrize(("text", "is_heard"), [("studio.Counted", True), ("studio.Counted where number > 9", False)])
+def test_an_announced_channel_is_heard_if_all_its_events_are_asked_for(
+    watched: bool, text: str, is_heard: bool
+) -> None:
+    """By Studio or by the program; what a condition holds back at its publisher is no silence."""
+    network, asked = MemoryNetwork(), Subscription.parse(text, [Counted])
+    with network_bus(network) as here, network_bus(network) as there:
+        source = BusSource(here, name="here", watch=asked if watched else None, types=[Counted])
+        if not watched:
+            here.inbox(asked)
+        announced = there.channel(Counted, NonReal(priority=1))
+        announced.announce()
+        channels(source)
+        network.deliver()
+        assert [row.is_heard for row in channels(source).values()] == [is_heard]
+
+
+def network_bus(network: MemoryNetwork) -> Bus:
+    return Bus(NetLink(network.transport(), "studio", medium="memory", runs=False))
 
 
 def test_a_subscription_is_named_by_its_handler_and_has_its_last_error(bus: Bus) -> None:

@@ -94,7 +94,6 @@ def test_the_load_is_there_as_a_number_and_the_frames_as_a_table(browser: "Brows
     """A name that looks like markup is text."""
     with view_page(browser, studio, "can?span=20") as page:
         expect(page.locator(".can-head")).to_contain_text("Load13 %")
-        page.get_by_text("The frames as a table").click()
         rows = page.locator(".view-can tr.row")
         expect(rows).to_have_count(10)
         expect(rows.filter(has_text="corrupted")).to_have_count(1)

@@ -28,7 +28,7 @@ def test_a_bundle_has_what_is_imported_before_what_imports_it() -> None:
 
 def test_a_bundle_gives_the_exports_of_the_components_that_were_asked_for() -> None:
     """And not those of what they import."""
-    assert bundle("bits").splitlines()[-2] == "return { drawBits, bitsLegend, bitsText };"
+    assert bundle("bits").splitlines()[-2] == "return { drawBits, bitsLegend };"
 
 
 def test_an_unknown_component_is_named() -> None:

@@ -1,12 +1,16 @@
 """A gateway as a source: its sides with their counters, and the rate at which events cross."""
 
+import json
 from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
 from genus import Event, Subscription, UInt8, open_bus
 from genus.errors import BusError
 from genus.net import Gateway, GatewaySide
+from genus.studio import open_studio
 from genus.studio._gateway_source import GatewaySource, open_gateway_source
 from genus.studio._rows import GatewayRow, SourceRow
 from genus.studio._source import Source
@@ -42,6 +46,11 @@ class Hands:
 
     def __call__(self) -> float:
         return self.now
+
+
+def read_json(url: str) -> Any:
+    with urlopen(url) as answer:
+        return json.load(answer)
 
 
 def source_row(source: Source) -> SourceRow:
@@ -88,6 +97,28 @@ def test_the_buses_and_types_of_the_sides_are_known() -> None:
             assert source.buses == [("road", road), ("side 2", city)]
             assert source.types() == (Crossing,)
             assert source.counts() == {}
+
+
+def test_an_event_that_crosses_to_several_sides_counts_once() -> None:
+    clock = Hands()
+    with open_bus() as road, open_bus() as city, open_bus() as land, Gateway(road, city, land) as gateway:
+        source = GatewaySource(gateway, name="g", clock=clock)
+        inboxes = [bus.inbox(Subscription(Crossing)) for bus in (city, land)]
+        gateway.settle()
+        source_row(source)
+        for lane in range(10):
+            road.publish(Crossing(lane=lane))
+        city.publish(Crossing(lane=99))
+        assert [[inbox.get(10).lane for _ in range(11)].count(99) for inbox in inboxes] == [1, 1]
+        clock.now += 1.0
+        row = source_row(source)
+        assert (row.events, row.rate, source.counts()) == (11, 11.0, {"Crossing": 11})
+        assert sum(side_row(source, f"side {number}").crossed for number in (1, 2, 3)) == 21
+        with open_studio(gateway, road, city) as studio:
+            sources = read_json(studio.url + "api/sources")
+            assert [row["part_of"] for row in sources.values()] == ["", "gateway", "gateway"]
+            types = read_json(studio.url + "api/types")
+            assert types["Crossing"]["events"] == 11
 
 
 def test_a_gateway_file_is_run_until_the_source_is_closed(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from genus.errors import LakeError
 from genus.lake._tables.commits import Cursor
 from genus.lake._tables.store import Store
 from genus.model import name_of
+from genus.studio._history import History, StoredSource
 from genus.studio._lake_source import LAST_COMMITS, LakeSource
+from genus.studio._plot import PlotSeries
 from genus.studio._rows import LakeCommitRow, LakeFollowerRow, LakeTableRow, SourceRow
 from genus.studio._source import AskedSource
 from tests.lake.stored import add_events, create_lake
@@ -106,11 +108,29 @@ def test_tables_and_commits_are_those_of_the_ledger(path: Path, store: Store) ->
         (2, "ingest", 30),
         (1, "create", 0),
     ]
-    assert commits[0].note == "Crane: 1 rows; Ferry: 1 rows"
+    assert commits[0].note == "Crane: 1 row; Ferry: 1 row"
     row = seen.row()
     assert (row.kind, row.state, row.note, row.events, row.lost, row.has_events) == ("lake", "live", "", 32, 0, True)
     assert row.time_ms == commits[0].at_ms
     assert seen.source.counts() == {"Ferry": 30, "FastFerry": 1, "Crane": 1}
+
+
+def test_a_day_is_plotted_and_its_events_are_asked_for(path: Path, store: Store) -> None:
+    """The last one that has events, else those of the range; also events without a time, and of types below."""
+    add_events(store, [Ferry(deck=99)], DAY + timedelta(days=1, hours=7))
+    seen, asked = Seen(path), PlotSeries("Ferry.deck by name", (Ferry,), "deck", None, "name")
+    assert isinstance(seen.source, StoredSource)
+
+    def plotted(*span_ms: float | None) -> Any:
+        return History().ask(seen.source, [asked], span_ms, 1000, 30.0)["series"][asked.text]["lines"][""]  # type: ignore[arg-type]
+
+    day_ms = DAY.timestamp() * 1000
+    assert plotted(None, None)[1] == [24.0, 25.0, 26.0, 27.0, 28.0, 29.0, 99.0]
+    assert sorted(plotted(day_ms, day_ms + 1000)[1]) == [0.0, 1.0, 1.0], "with the next point"
+    rows, total = seen.source.events_between(
+        Subscription(Ferry, where=this.deck > 2), day_ms, day_ms + 4 * 3_600_000, 1
+    )
+    assert ([row["deck"] for row in rows], total) == ([3], 2)
 
 
 def test_the_first_and_last_events_are_shown_with_their_times(path: Path, store: Store) -> None:

@@ -92,7 +92,9 @@ def test_a_server_that_comes_back(browser: "Browser", source: MadeSource) -> Non
         expect(page.locator("#status")).to_contain_text("live")
         first.close()
         expect(page.locator("#status")).to_contain_text("reconnecting")
-        expect(page.locator("#status")).to_contain_text(re.compile(r"gone since \d\d:\d\d"), timeout=15_000)
+        expect(page.locator("#status")).to_contain_text(
+            re.compile(r"no data since \d\d:\d\d UTC: the server is gone"), timeout=15_000
+        )
         source.set_channel("Loop")
         with open_studio(source, port=port):
             expect(page.locator("#status")).to_contain_text("live", timeout=LIVE_AGAIN_MS)
@@ -180,7 +182,7 @@ def test_keys(browser: "Browser", studio: Studio) -> None:
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         page.keyboard.press("g")
         page.keyboard.press("c")
-        expect(page.get_by_role("heading", name="Channels")).to_be_visible()
+        expect(page.get_by_role("heading", name="Channels", exact=True)).to_be_visible()
         page.keyboard.press("/")
         page.keyboard.type("g n 1")
         expect(page.get_by_role("searchbox")).to_have_value("g n 1")
@@ -217,13 +219,13 @@ def test_the_time_of_a_recording(browser: "Browser") -> None:
     with open_studio(source, port=0) as studio, view_page(browser, studio, "overview") as page:
         bar = page.get_by_role("group", name="hour")
         bar.get_by_role("button", name="play hour").click()
-        expect(bar).to_contain_text("playing")
         bar.get_by_role("button", name="pause hour").click()
         expect(bar).to_contain_text("paused")
         bar.get_by_role("slider").focus()
-        page.keyboard.press("End")
+        with page.expect_response("**/api/control"):
+            page.keyboard.press("End")
         expect(bar.locator("time")).to_have_text("01:00:00.0")
-        expect(bar.get_by_role("slider")).to_have_attribute("aria-valuetext", "1970-01-01 01:00:00")
+        expect(bar.get_by_role("slider")).to_have_attribute("aria-valuetext", "01:00:00")
         assert source.time_ms == 3.6e6
         bar.get_by_role("combobox").select_option("10")
         expect(bar.get_by_role("combobox")).to_have_value("10")
@@ -243,7 +245,7 @@ def test_what_has_ended_is_played_again(browser: "Browser") -> None:
         button = page.get_by_role("button", name="play hour")
         expect(button).to_have_attribute("title", re.compile("from the beginning"))
         button.click()
-        expect(page.get_by_role("group", name="hour")).to_contain_text("playing")
+        expect(page.get_by_role("button", name="pause hour")).to_be_visible()
 
 
 def test_an_error_of_the_bar_goes_away(browser: "Browser") -> None:
@@ -264,27 +266,6 @@ def test_sources_of_one_player_are_one_item(browser: "Browser") -> None:
         bar = page.get_by_role("region", name="Sources and their time")
         expect(bar.get_by_role("group")).to_have_count(1)
         expect(bar).to_contain_text("hour.genus, 2 sources")
-
-
-@pytest.mark.parametrize("width", [360, 1280, 2560])
-def test_no_view_is_wider_than_the_window(browser: "Browser", source: MadeSource, studio: Studio, width: int) -> None:
-    """Wide tables scroll in their own frame, never the page."""
-    source.set_channel("LongNameOfAType" * 20, publisher="long" * 50)
-    with view_page(browser, studio, "overview", viewport={"width": width, "height": 740}) as page:
-        for view in ("overview", "types", "channels", "subscriptions", "nodes", "lake", "events", "plot"):
-            page.evaluate(f"location.hash = '{view}'")
-            expect(page.locator(f"main.view-{view} h1")).to_be_visible()
-            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, view
-
-
-def test_no_view_is_taller_than_the_window(browser: "Browser", studio: Studio) -> None:
-    """With few rows nothing scrolls, so that the focus never moves the bar of sources under the head."""
-    with view_page(browser, studio, "overview", viewport={"width": 1280, "height": 900}) as page:
-        expect(page.get_by_role("group", name="made")).to_be_visible()
-        for view in ("overview", "types", "channels", "subscriptions", "nodes", "lake", "events", "plot"):
-            page.evaluate(f"location.hash = '{view}'")
-            expect(page.locator(f"main.view-{view} h1")).to_be_visible()
-            assert page.evaluate("document.documentElement.scrollHeight - innerHeight") <= 0, view
 
 
 def test_nothing_is_known_of_a_server_that_is_gone(browser: "Browser", source: MadeSource) -> None:

@@ -178,7 +178,7 @@ def test_of_a_thousand_types_the_top_is_open(page: "Page") -> None:
     changed = rows | {"T3": rows["T3"] | {"events": 5, "rate": 2.5, "last": NASTY, "last_ms": 0}}
     page.evaluate("(rows) => window.tree.update(new Map(Object.entries(rows)), new Set(['T3']))", changed)
     assert page.evaluate("window.kept === document.querySelector('[data-type=T3]')") is True
-    assert "2.5/s" in (page.text_content("[data-type=T3]") or "")
+    assert "2.50" in (page.text_content("[data-type=T3]") or "")
     assert NASTY in (page.text_content("[data-type=T3]") or "")
     changed["T1000"] = type_row("Event", doc="new")
     page.evaluate("(rows) => window.tree.update(new Map(Object.entries(rows)), new Set(['T1000']))", changed)
@@ -204,42 +204,50 @@ LEGEND = """() => [...document.querySelectorAll(".chart-legend button")].map((on
 
 
 def test_lines_with_different_times_share_an_axis(page: "Page") -> None:
-    """What a line does not know is bridged; a value that is no number, and a long silence, is a gap."""
-    aligned = page.evaluate(
-        """(lists) => studio.alignLines(lists, 100)
-          .map((column) => column.map((value) => value === undefined ? "between" : value))""",
-        [[[0, 1], [20, 2], [200, 3]], [[10, 5], [20, None]]],
-    )
+    """What a line does not know is bridged; a value that is no number, and another segment, is after a gap.
+
+    All of a gap is one, also where other lines have points.
+    """
+    align = """(lists) => studio.alignLines(lists)
+      .map((column) => column.map((value) => value === undefined ? "between" : value))"""
+    aligned = page.evaluate(align, [[[0, 1, 1], [20, 2, 1], [200, 3, 2]], [[10, 5], [20, None]]])
     assert aligned == [[0, 10, 20, 110, 200], [1, "between", 2, None, 3], ["between", 5, None, "between", "between"]]
+    aligned = page.evaluate(align, [[[0, 1, 1], [100, 2, 2]], [[20, 7, 1], [40, 8, 1], [80, 9, 1]]])
+    assert aligned[:2] == [[0, 20, 40, 50, 80, 100], [1, None, None, None, None, 2]]
 
 
 @LONG
 @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=300), st.integers(1, 40))
-def test_a_thinned_line_keeps_its_lowest_and_highest_points(page: "Page", values: list[int], columns: int) -> None:
+def test_a_thinned_line_keeps_its_lowest_and_highest_points(page: "Page", values: list[int], width: int) -> None:
     """In order, and at most two for a column."""
     points = [[n, value] for n, value in enumerate(values)]
-    thin = page.evaluate("([points, columns]) => studio.thinLine(points, columns)", [points, columns])
-    assert len(thin) <= max(2 * columns + 2, 0) or len(points) <= 2 * columns
+    thin = page.evaluate("([points, width]) => studio.thinLine(points, width)", [points, width])
+    assert len(thin) <= 2 * (len(points) // width + 1)
     assert all(point in points for point in thin)
     assert thin == sorted(thin)
     assert (min(y for _, y in thin), max(y for _, y in thin)) == (min(values), max(values))
 
 
 def test_the_legend_has_the_last_values_and_hides_lines_by_key(page: "Page") -> None:
-    """A third unit has no axis, and its line is not drawn; 20 lines at most are."""
-    series = [{"label": "a", "unit": "m/s"}, {"label": "b", "unit": "K"}, {"label": "c", "unit": "V"}]
-    page.evaluate(PLOT, [series, [[[0, 1], [1000, 2.5]], [[500, 300]], [[0, 1]]], {}])
+    """Every unit has a scale, the first ones an axis; 20 lines at most are drawn."""
+    series = [{"label": name, "unit": unit} for name, unit in zip("abcde", ["m/s", "K", "V", "A", "bar"], strict=True)]
+    page.evaluate(PLOT, [series, [[[0, 1], [1000, 2.5]], [[500, 300]], [[0, 1]], [[0, 2]], [[0, 3]]], {}])
     assert page.evaluate(LEGEND) == [
         ["a", "2.5", "true", False],
         ["b", "300", "true", False],
-        ["c", "–", "false", True],
+        ["c", "1", "true", False],
+        ["d", "2", "true", False],
+        ["e", "3", "true", False],
     ]
+    notes = page.locator(".chart-legend button").all_text_contents()
+    assert [("on a scale of its own" in note) for note in notes] == [False, False, False, False, True]
+    assert page.locator(".u-axis").count() == 5
     page.focus(".chart-legend button")
     page.keyboard.press("Enter")
     assert page.evaluate(LEGEND)[0] == ["a", "–", "false", False]
     page.keyboard.press("Enter")
     assert page.evaluate(LEGEND)[0] == ["a", "2.5", "true", False]
-    page.evaluate("window.chart.update([[[0, 7]], [], []])")
+    page.evaluate("window.chart.update([[[0, 7]], [], [], [], []])")
     assert page.evaluate(LEGEND)[0][1] == "7"
     many = [{"label": f"l{n}", "unit": ""} for n in range(22)]
     page.evaluate(PLOT, [many, [[[0, n]] for n in range(22)], {}])
@@ -322,10 +330,9 @@ def test_networks_are_drawn_once_with_their_gateways_and_what_crosses(page: "Pag
         texts, ("12.5/s", "✕ not connected4,200 spooled", "0/sstanding by", "3 waiting"), strict=True
     ):
         assert words in text
-    assert (
-        page.locator(".network-words li").all_text_contents()[1]
-        == "g to b (udp:b): 0 events/s cross, not connected, 4,200 spooled"
-    )
+    label = page.get_attribute(".network-picture", "aria-label") or ""
+    assert label.startswith("2 gateways between 3 networks. g to a (udp:a): 12.5 events/s cross. ")
+    assert "g to b (udp:b): 0 events/s cross, not connected, 4,200 spooled" in label
     assert page.query_selector("main img") is None
     rows["g|a"]["rate"] = 13.0
     page.evaluate(

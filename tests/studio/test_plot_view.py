@@ -1,14 +1,21 @@
 """The view Plot: attributes over time, added by name, by keyboard and by drag, and bounded."""
 
+import random
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from genus.bus import Bus, open_bus
-from genus.studio import Studio
-from tests.studio.view_page import SeenLoop, studio_of, view_page
+from genus.bus import Bus, RecordingWriter, open_bus
+from genus.studio import Studio, open_studio
+from genus.studio._plot import PlotSeries, PlotStream, last_minute
+from genus.studio._recording_source import RecordingSource
+from genus.studio._taps import Taps
+from tests.studio.made_sources import MadeSource
+from tests.studio.view_page import SeenGate, SeenLoop, studio_of, view_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -48,8 +55,24 @@ def test_a_series_of_the_address_is_drawn_with_its_unit(browser: "Browser", bus:
         assert page.locator(".plot canvas").first.is_visible()
 
 
+def test_a_live_plot_is_held_and_goes_on(browser: "Browser", bus: Bus, studio: Studio) -> None:
+    """By its button, and by whatever changes the range; it goes on receiving."""
+    with view_page(browser, studio, "plot?series=SeenLoop.speed") as page:
+        publish_until(page, bus, "SeenLoop.speed 31.5 m/s", speed=31.5)
+        told = page.locator(".plot-range")
+        expect(told).to_have_text("")
+        page.locator(".chart-plot").press("+")
+        expect(told).to_have_text(re.compile("UTC$"))
+        page.get_by_role("button", name="Go live").click()
+        expect(told).to_have_text("")
+        page.get_by_role("button", name="Pause").click()
+        expect(told).to_have_text(re.compile("UTC$"))
+        page.get_by_role("button", name="Go live").click()
+        publish_until(page, bus, "SeenLoop.speed 7 m/s", speed=7.0)
+
+
 def test_a_line_for_each_source(browser: "Browser", bus: Bus, studio: Studio) -> None:
-    with view_page(browser, studio, "plot?series=SeenLoop.speed&by=source") as page:
+    with view_page(browser, studio, "plot?series=SeenLoop.speed by source") as page:
         publish_until(page, bus, "north", speed=1.0, source="north")
         publish_until(page, bus, "south", speed=2.0, source="south")
         assert page.locator(".chart-legend button").count() == 2
@@ -97,9 +120,10 @@ def test_points_are_bounded_and_extremes_stay(browser: "Browser", studio: Studio
                 const { PlotData } = await import("/page/views/plot-data.js");
                 const data = new PlotData();
                 for (let turn = 0; turn < 100; turn += 1) {
-                    const points = Array.from({ length: 500 }, (_, n) => [1e12 + turn * 8000 + n * 16, n % 7]);
+                    const points = Array.from({ length: 500 }, (_, n) => [1e12 + turn * 8000 + n * 16, n % 7, 1]);
                     if (turn === 60) [points[10][1], points[20][1]] = [-50, 99];
-                    data.receive({ at: 1e12, series: { "A.x": { unit: null, lines: { "": points } } } });
+                    const columns = [0, 1, 2].map((place) => points.map((point) => point[place]));
+                    data.receive({ at: 1e12, series: { "A.x": { unit: null, lines: { "": columns }, cut: {} } } });
                 }
                 const line = data.series.get("A.x").lines.get("");
                 const values = line.map((point) => point[1]);
@@ -111,55 +135,145 @@ def test_points_are_bounded_and_extremes_stay(browser: "Browser", studio: Studio
         assert oldest <= 1.2 * 600_000
 
 
-def test_points_that_come_twice_are_kept_once_and_in_order(browser: "Browser", studio: Studio) -> None:
+RING = 40
+
+
+class Leaping(MadeSource):
+    """State: a source that can be set to another time."""
+
+    leaps = 0
+
+
+def played(chance: random.Random) -> tuple[list[Any], dict[int, int]]:
+    """What a page gets while a source is played, set to other times, lost and connected again; the run of each event.
+
+    The value of an event is its number. Events of one run came one after the other, and nothing was left out.
+    """
+    source, at_ms, run, number = Leaping(), 0.0, 0, 0
+    taps = Taps([source])
+    asked = PlotSeries("SeenLoop.speed", (SeenLoop,), "speed", None, "none")
+    stream, end = PlotStream({asked.text: asked}, has_sources=False), taps.follow([], lambda events, skipped: None)
+    messages: list[Any] = ["begin"]
+    runs: dict[int, int] = {}
+
+    def follow() -> None:
+        nonlocal stream, end
+        end()
+        stream = PlotStream({asked.text: asked}, has_sources=False)
+        stream.take(last_minute(taps.kept(["made"])), 0)
+        end = taps.follow(["made"], stream.take)
+
+    follow()
+    for _ in range(chance.randrange(5, 40)):
+        match chance.choice(["play", "play", "play", "play", "seek", "turn", "absent", "again", "gone", "flood"]):
+            case "play":
+                for _ in range(chance.randrange(1, 6)):
+                    number, at_ms = number + 1, at_ms + chance.choice([0, 10, 1000])
+                    runs[number] = run
+                    source.emit(SeenLoop(lane=1, speed=float(number)), at_ms)
+            case "seek":
+                source.leaps, run, at_ms = source.leaps + 1, run + 1, float(chance.randrange(100_000))
+            case "absent":
+                source.emit(SeenLoop(lane=1), at_ms)
+                run += 1
+            case "flood":  # more than the ring holds: all that wait are skipped
+                run += 1
+                for _ in range(RING + 1):
+                    number, at_ms = number + 1, at_ms + 10
+                    runs[number] = run
+                    source.emit(SeenLoop(lane=1, speed=float(number)), at_ms)
+            case step:
+                taps.turn(wants_last=False)
+                messages.append({"at": 0, **stream.data()})
+                if step == "gone":  # nobody listens for a while
+                    taps.close()
+                    source.emit(SeenLoop(lane=1, speed=float(number := number + 1)), at_ms := at_ms + 10)
+                    run += 1
+                if step != "turn":
+                    messages.append("begin")
+                    follow()
+    taps.turn(wants_last=False)
+    return [*messages, {"at": 0, **stream.data()}], runs
+
+
+def test_no_line_is_drawn_over_what_was_not_played_or_received(
+    browser: "Browser", studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any number of seeks, losses, absent values and new connections, and however few columns there are."""
+    monkeypatch.setattr("genus.studio._taps.RING", RING)
+    cases = [played(random.Random(seed)) for seed in range(60)]
     with view_page(browser, studio, "plot") as page:
-        line = page.evaluate(
-            """async () => {
+        drawn = page.evaluate(
+            """async (cases) => {
                 const { PlotData } = await import("/page/views/plot-data.js");
-                const data = new PlotData();
-                for (const points of [[[1, 10], [3, 30]], [[1, 10], [2, 20], [3, 30], [4, 40]]])
-                    data.receive({ at: 0, series: { "A.x": { unit: null, lines: { "": points } } } });
-                data.cut(4);
-                return data.series.get("A.x").lines.get("");
-            }"""
+                const { alignLines } = await import("/page/components/chart.js");
+                return cases.flatMap((messages) => [5, 1000].map((columns) => {
+                    const data = new PlotData();
+                    for (const message of messages) message === "begin" ? data.begin() : data.receive(message);
+                    const points = data.points("SeenLoop.speed", "", -1e6, 1e6, columns);
+                    const [, values] = alignLines([points]), joined = [];
+                    for (let n = 1; n < values.length; n += 1)
+                        if (values[n] !== null && values[n - 1] !== null) joined.push([values[n - 1], values[n]]);
+                    return [points.length, joined];
+                }));
+            }""",
+            [messages for messages, _ in cases],
         )
-        assert line == [[1, 10], [2, 20], [3, 30]]
+    assert sum(len(joined) for _, joined in drawn) > 100, "lines are drawn"
+    for place, (_, joined) in enumerate(drawn):
+        runs = cases[place // 2][1]
+        for one, other in joined:
+            assert runs[one] == runs[other]
 
 
-def test_points_before_and_after_a_step_in_time_are_not_connected(browser: "Browser", studio: Studio) -> None:
-    with view_page(browser, studio, "plot") as page:
-        line = page.evaluate(
-            """async () => {
-                const { PlotData } = await import("/page/views/plot-data.js");
-                const data = new PlotData();
-                for (const points of [[[1000, 1], [2000, 2]], [[90000, 9]]])
-                    data.receive({ at: 0, series: { "A.x": { unit: null, lines: { "": points } } } });
-                data.breakLines(3000);
-                data.breakLines(3500);
-                return data.points("A.x", "", 0, 100000, 2);
-            }"""
-        )
-        assert line == [[1000, 1], [2000, 2], [3000, None], [90000, 9]]
+# -- what is stored ----------------------------------------------------------------------------------------------------
 
 
-def test_a_time_in_which_nobody_listened_is_not_drawn(browser: "Browser", studio: Studio) -> None:
-    """A line has a gap there; events that come in bursts, or seldom, are connected."""
-    with view_page(browser, studio, "plot") as page:
-        gaps = page.evaluate(
-            """async () => {
-                const { PlotData } = await import("/page/views/plot-data.js");
-                const gaps = (times) => {
-                    const data = new PlotData(), points = times.map((time) => [time, 1]);
-                    data.receive({ at: 0, series: { "A.x": { unit: null, lines: { "": points } } } });
-                    const drawn = data.points("A.x", "", 0, 1e6, 1e4);
-                    return drawn.filter((point) => point[1] === null).map((point) => Math.round(point[0]));
-                };
-                const many = (size, time) => Array.from({ length: size }, (_, n) => time(n));
-                return [
-                    gaps([...many(50, (n) => 100 * n), ...many(50, (n) => 40000 + 100 * n)]),
-                    gaps(many(60, (n) => 5000 * Math.floor(n / 6) + n % 6)),
-                    gaps(many(20, (n) => 30000 * n)),
-                ];
-            }"""
-        )
-        assert gaps == [[4900], [], []]
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Studio]:
+    begin = datetime(2026, 5, 1, tzinfo=UTC)
+    with RecordingWriter(tmp_path / "day.genus") as writer:
+        for number in range(4000):
+            at = begin + timedelta(seconds=number)
+            writer.write(SeenLoop(lane=number % 4, speed=number / 100, time=at), round(at.timestamp() * 1e6))
+    source = RecordingSource(tmp_path / "day.genus", (SeenLoop, SeenGate), name="day.genus", plays=False)
+    with open_studio(source) as opened:
+        yield opened
+
+
+def test_a_whole_recording_is_drawn_by_an_attribute_and_zoomed(browser: "Browser", recorded: Studio) -> None:
+    """Before it is played; by keys, wheel and drag; and the range leads to its events."""
+    with view_page(browser, recorded, "plot?series=SeenLoop.speed by lane") as page:
+        legend = page.locator(".chart-legend button")
+        expect(legend).to_have_count(4)
+        assert [text.split()[0] for text in legend.all_text_contents()] == ["0", "1", "2", "3"]
+        expect(legend.nth(3)).to_contain_text("39.99 m/s")
+        told = page.locator(".plot-range")
+        expect(told).to_have_text("2026-05-01 00:00 – 01:06:39 UTC")
+        page.locator(".chart-plot").press("+")
+        expect(told).to_have_text("2026-05-01 00:16:40 – 00:49:59 UTC")
+        expect(page).to_have_url(re.compile("from=1777594799750&to=1777596799250|from=1777594"))
+        box = page.locator(".u-over").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 4, box["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30, steps=3)
+        page.mouse.up()
+        expect(told).to_have_text(re.compile("00:2[45]:.* – 00:33"))
+        page.mouse.wheel(0, -600)
+        expect(told).not_to_have_text(re.compile("00:2[45]:"))
+        link = page.locator(".toolbar a").get_attribute("href") or ""
+        assert re.match(r"#events\?q=SeenLoop&source=day.genus&from=\d+&to=\d+$", link)
+        page.reload()
+        expect(legend).to_have_count(4)
+        expect(told).not_to_have_text(re.compile("01:06:39"))
+        page.get_by_role("button", name="Whole recording").click()
+        expect(told).to_have_text("2026-05-01 00:00 – 01:06:39 UTC")
+
+
+def test_lines_are_told_apart_by_what_is_chosen(browser: "Browser", recorded: Studio) -> None:
+    with view_page(browser, recorded, "plot?series=SeenLoop.speed") as page:
+        expect(page.locator(".chart-legend button")).to_have_count(1)
+        page.locator(".plot-by").select_option("lane")
+        expect(page.locator(".chart-legend button")).to_have_count(4)
+        expect(page).to_have_url(re.compile(r"series=SeenLoop\.speed\+by\+lane"))

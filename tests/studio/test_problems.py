@@ -1,6 +1,7 @@
 """What is wrong now: states, and counters while they grow."""
 
 import msgspec
+import pytest
 
 from genus.studio._problems import RECENT_S, Problems
 from genus.studio._rows import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
@@ -38,6 +39,18 @@ def test_a_counter_that_starts_again_is_no_problem() -> None:
     found(problems, 0.0, channels=channel(missed=7))
     assert not found(problems, 1.0, channels=channel(missed=0))
     assert found(problems, 2.0, channels=channel(missed=1))["channels"].count == 1
+
+
+@pytest.mark.parametrize(("cells", "is_named"), [({"lost": 2}, False), ({"missed": 2}, True)])
+def test_only_losses_of_its_channels_explain_those_of_a_source(cells: dict[str, int], is_named: bool) -> None:
+    """Frames that are corrupted are named beside both."""
+    problems = Problems()
+    for number in (0, 1):
+        source = SourceRow(kind="can", address="can:", events=9, lost=2 * number, corrupted=46 * number)
+        part = channel(**cells) if number else channel(lost=0, missed=0)
+        tables: dict[str, dict[str, Row]] = {"sources": {"made": source}, "channels": {"x": part}}
+        rows = problems.find(tables, float(number), 0.0)
+    assert {key.split("|")[1] for key in rows} == {"corrupted", *cells} | ({"lost"} if is_named else set())
 
 
 def test_states_are_wrong_as_long_as_they_last() -> None:

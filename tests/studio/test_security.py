@@ -29,6 +29,23 @@ def studio(bus: Bus) -> Iterator[Studio]:
         yield made
 
 
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_a_browser_is_started_without_the_token(bus: Bus, monkeypatch: pytest.MonkeyPatch, token: str | None) -> None:
+    """What it is started with is seen by others; the file that leads to the page only by this user, until the end."""
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    with open_studio(bus, token=token) as studio:
+        studio.open_in_browser()
+        if token is None:
+            assert opened == [studio.url]
+            return
+        path = Path(urlsplit(opened[0]).path)
+        assert token not in opened[0]
+        assert f'url={studio.url}"' in path.read_text()
+        assert path.stat().st_mode & 0o077 == 0
+    assert not path.exists()
+
+
 FOREIGN = [
     "evil.example",
     "127.0.0.1.evil.example",

@@ -10,7 +10,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -256,7 +256,8 @@ def test_more_events_than_a_page_can_show_are_counted(bus: Bus, studio: Studio) 
             _, data = next(found)
             assert len(data["events"]) <= 100
             shown += len(data["events"])
-    assert shown + data["skipped"] == 5000
+    assert data["matched"] == shown + data["unshown"]
+    assert data["matched"] + data["unmatched"] + data["unread"] == 5000
 
 
 class Unspeakable:
@@ -282,7 +283,7 @@ def test_no_event_stops_what_pages_see(bus: Bus, studio: Studio, values: dict[st
     with (
         stream(studio, "/api/stream?tables=channels,types") as tables,
         stream(studio, "/api/events/stream?q=studio.Loop+where+lane>0+and+not+speed>5&others=1") as events,
-        stream(studio, "/api/plot/stream?series=studio.Loop.speed&by=source") as plot,
+        stream(studio, "/api/plot/stream?series=studio.Loop.speed+by+source") as plot,
     ):
         page = Page()
         page.take(*next(tables))
@@ -295,7 +296,7 @@ def test_no_event_stops_what_pages_see(bus: Bus, studio: Studio, values: dict[st
         assert shown[0]["why"] or "speed" not in values, "what cannot be tested does not match"
         while page.tables["channels"].get("this process|studio.Loop|", {}).get("events") != 2:
             page.take(*next(tables))
-        assert any(data["series"]["studio.Loop.speed"]["lines"] for _, data in plot)
+        assert any(data["series"]["studio.Loop.speed by source"]["lines"] for _, data in plot)
     assert len(ask(studio, "/api/events?q=studio.Loop+where+speed>6").json["events"]) == 1
 
 
@@ -391,26 +392,47 @@ def test_events_are_listened_for_where_nobody_did_before(bus: Bus, studio: Studi
     assert [event["values"]["lane"] for event in events] == ["7"] * 5
 
 
-def test_points_of_a_plot_by_source(bus: Bus, studio: Studio) -> None:
-    path = "/api/plot/stream?series=studio.Loop.speed&by=source"
+def test_points_of_a_plot_by_an_attribute(bus: Bus, studio: Studio) -> None:
+    name = "studio.Loop.speed by lane"
     at = datetime(2026, 1, 1, tzinfo=UTC)
-    with stream(studio, path) as found:
+    with stream(studio, f"/api/plot/stream?series={name.replace(' ', '+')}") as found:
         next(found)
-        bus.publish(StudioLoop(lane=1, speed=2.5, source="a", time=at))
-        bus.publish(StudioLoop(lane=1, speed=math.inf, source="a"))
-        bus.publish(StudioLoop(lane=1, speed=3.5, source="b", time=at))
+        bus.publish(StudioLoop(lane=1, speed=2.5, time=at))
+        bus.publish(StudioLoop(lane=1, speed=math.inf))
+        bus.publish(StudioLoop(lane=2, speed=3.5, time=at))
         lines: dict[str, Any] = {}
         while len(lines) < 2:
             _, data = next(found)
-            assert data["series"]["studio.Loop.speed"]["unit"] == "m/s"
-            lines |= data["series"]["studio.Loop.speed"]["lines"]
+            assert data["series"][name]["unit"] == "m/s"
+            lines |= data["series"][name]["lines"]
     at_ms = at.timestamp() * 1000
-    assert lines == {"a": [[at_ms, 2.5]], "b": [[at_ms, 3.5]]}
+    assert lines == {"1": [[at_ms], [2.5], [1]], "2": [[at_ms], [3.5], [2]]}
 
 
-@pytest.mark.parametrize("series", ["nothing", "studio.Loop.sped", "Nobody.speed"])
-def test_a_plot_of_nothing_is_refused(studio: Studio, series: str) -> None:
-    assert ask(studio, f"/api/plot/stream?series={series}").status == 400
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "stream?series=nothing",
+        "stream?series=studio.Loop.sped",
+        "stream?series=Nobody.speed",
+        "stream?series=studio.Loop.speed+by+colour",
+        "?series=studio.Loop.speed&source=this+process",
+    ],
+)
+def test_a_plot_of_nothing_is_refused(studio: Studio, asked: str) -> None:
+    assert ask(studio, f"/api/plot/{asked}".replace("/?", "?")).status == 400
+
+
+def test_events_of_a_range_of_time_are_those_that_were_kept(bus: Bus, studio: Studio) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    with stream(studio, "/api/events/stream?q=studio.Loop") as found:
+        next(found)
+        for lane in range(5):
+            bus.publish(StudioLoop(lane=lane, time=at + timedelta(seconds=lane)))
+        seen_in(found, 5)
+        begin = at.timestamp() * 1000
+        answer = ask(studio, f"/api/events?q=studio.Loop&from={begin + 1000}&to={begin + 3000}&most=2").json
+    assert ([event["values"]["lane"] for event in answer["events"]], answer["total"]) == (["1", "2"], 3)
 
 
 # -- subscriptions as text ---------------------------------------------------------------------------------------------
@@ -542,8 +564,8 @@ def test_the_log_of_the_programs_own_server_stays_as_it_is(bus: Bus) -> None:
 
 
 def test_connections_that_do_nothing_leave_room_for_others(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genus.studio._protocol.MOST_CONNECTIONS", 20)
-    monkeypatch.setattr("genus.studio._protocol.FIRST_REQUEST_S", 0.2)
+    monkeypatch.setattr("genus.studio._app.MOST_CONNECTIONS", 20)
+    monkeypatch.setattr("genus.studio._app.FIRST_REQUEST_S", 0.2)
     idle = [socket.create_connection((studio.host, studio.port), timeout=PATIENCE_S) for _ in range(40)]
     try:
         for each in idle:
@@ -605,3 +627,23 @@ def test_questions_of_many_pages_leave_the_filters_of_warnings_as_they_are(studi
 def test_every_error_is_json(studio: Studio, path: str, status: int) -> None:
     answer = ask(studio, path, "GET" if status == 404 else "POST")
     assert (answer.status, list(answer.json)) == (status, ["message"])
+
+
+def test_a_plot_has_the_points_of_all_classes_of_a_name() -> None:
+    """A bus beside a simulation of the same system: its classes are other ones."""
+    real = type("Jacket", (Event,), {"__annotations__": {"value": float}})
+    made = type("Jacket", (Event,), {"__annotations__": {"value": int, "number": int}})
+    sources = [MadeSource("sim", [made]), MadeSource("live", [real])]
+    with open_studio(*sources) as studio:
+        for series, expected in (("Jacket.value", [20.5, 7.0]), ("Jacket.number", [1.0])):
+            with stream(studio, f"/api/plot/stream?series={series}") as found:
+                next(found)
+                wait_until(lambda: all(source.receivers for source in sources))
+                sources[1].emit(real(value=20.5), at_ms=1.0)
+                sources[0].emit(made(value=7, number=1), at_ms=2.0)
+                values: list[float] = []
+                while not set(values) >= set(expected):
+                    lines = next(found)[1]["series"][series]["lines"]
+                    values += [value for columns in lines.values() for value in columns[1]]
+                assert set(values) == set(expected)
+        assert ask(studio, "/api/plot/stream?series=Jacket.weight").status == 400

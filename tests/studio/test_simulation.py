@@ -26,13 +26,15 @@ from genus.studio import (
     TimelineSource,
     parse_simulation,
 )
-from genus.studio._simulated_sources import SimulatedWorldSource
-from genus.studio._simulated_system import ENTRY_POINTS, ScenarioOptions, SimulatedSystem
 from genus.studio._simulation import (
     CHUNK_NS,
+    ENTRY_POINTS,
     MEASURED_S,
     STEP_S,
     Pace,
+    ScenarioOptions,
+    SimulatedSystem,
+    SimulatedWorldSource,
     Simulation,
     find_system,
     open_simulation,

@@ -2,7 +2,13 @@
 
 from collections.abc import Sequence
 
-from genus import Event, Maybe
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from genus import Catalog, Event, Maybe
+from genus.studio._questions import Questions
+from genus.studio._streams import BATCH, FIRST_BATCH, EventStream
 from genus.studio._taps import KEPT, KEPT_BYTES, LINGER_S, RING, Seen, Taps
 from tests.studio.made_sources import Clock, MadeSource
 
@@ -150,3 +156,40 @@ def test_sources_without_events_have_no_tap() -> None:
     taps = Taps([Silent()])  # type: ignore[list-item]
     assert taps.names() == []
     taps.follow(["silent"], lambda events, skipped: None)()
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["publish", "turn", "read"]), st.integers(0, 40), st.integers(0, 3)), max_size=30
+)
+
+
+@given(STEPS, st.booleans(), st.integers(1, 20))
+def test_what_a_page_of_events_counts_adds_up(steps: list[tuple[str, int, int]], others: bool, ring: int) -> None:
+    """However starved it is: what came matches, matches not or was not looked at; what matches is shown or is not."""
+    source = MadeSource(types=[Tapped])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("genus.studio._taps.RING", ring)
+        taps = Taps([source])
+    asked = Questions(lambda: {"made": [Tapped]}, Catalog).ask("studio.Tapped where number > 1")
+    stream = EventStream(asked, others=others)
+    taps.follow(["made"], stream.take)
+    most = FIRST_BATCH
+    published = taken = shown = shown_others = 0
+    for what, events, number in [*steps, ("turn", 0, 0), ("read", 0, 0)]:
+        if what == "publish":
+            published += events
+            for _ in range(events):
+                source.emit(Tapped(number=number))
+        elif what == "turn":
+            taps.turn(wants_last=False)
+            taken = published
+        else:
+            data = stream.data()
+            shown += sum(event["why"] is None for event in data["events"])
+            shown_others += sum(event["why"] is not None for event in data["events"])
+            assert len(data["events"]) <= most
+            most = BATCH
+            assert data["seen"] == taken == data["matched"] + data["unmatched"] + data["unread"]
+            assert (data["shown"], data["unshown"]) == (shown, data["matched"] - shown)
+            assert min(data["unread"], data["unmatched"], data["unshown"]) >= 0
+            assert shown_others <= (data["unmatched"] if others else 0)

@@ -8,7 +8,7 @@ from genus import Catalog, Event, Soft, UInt8, open_bus
 from genus.can import Trace, World
 from genus.errors import BusError, RecordingError
 from genus.studio import ChannelRow, PlayedSource, SourceRow, TimelineSource, open_source
-from genus.studio._trace_source import TraceSource
+from genus.studio._world_source import TraceSource
 from tests.studio.made_sources import Clock
 
 

@@ -3,11 +3,16 @@
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+
+import pytest
 
 from genus import Catalog, Event, Kind, Maybe, Unit
+from genus.errors import SubscriptionError
+from genus.studio._questions import Questions
 from genus.studio._rows import TypeChangeRow, TypeRow
 from genus.studio._taps import Taps
+from genus.studio._texts import event_text
 from genus.studio._type_table import LOOK_S, TypeTable, describe_types
 from tests.studio.made_sources import MadeSource
 
@@ -162,7 +167,11 @@ def test_the_last_event_is_shown_while_somebody_looks() -> None:
     taps.turn(wants_last=True)
     table.update([source], 0.0, 1000.0)
     found = row(table, "table.Base")
-    assert (found.last, found.last_ms) == ("table.Base(lane=2)", 6.0)
+    assert (found.last, found.last_ms) == ("lane 2", 6.0)
+
+
+def test_the_last_event_is_its_values_with_their_units() -> None:
+    assert event_text(Below(lane=2, speed=12.5, source="gate")) == "source gate, lane 2, speed 12.5 m/s"
 
 
 def test_a_catalog_file_that_cannot_be_read_is_told_once(tmp_path: Path) -> None:
@@ -185,3 +194,56 @@ def test_of_two_classes_of_one_name_one_is_taken_and_all_others_with_it() -> Non
     table = table_of(source)
     table.update([source], 0.0, 1000.0)
     assert {"Clash", *(f"Clash{number}" for number in range(9))} <= table.rows.keys()
+
+
+def jacket(type_: type) -> Any:
+    return type("Jacket", (Event,), {"__annotations__": {"value": type_}})
+
+
+@pytest.mark.parametrize("is_second", [False, True])
+def test_types_of_one_name_never_hide_each_other(is_second: bool) -> None:
+    """A live bus beside a simulation of the same system: rows, counters, subscriptions and plots are those of each."""
+    real, made = jacket(float), jacket(int)
+    sources = [MadeSource("live", [real]), MadeSource("sim", [made])]
+    by_name = {source.name: source for source in sources}
+    if is_second:
+        sources.reverse()
+    taps = Taps(sources)
+    table = TypeTable(taps)
+    taps.turn(wants_last=True)
+    by_name["live"].counted, by_name["sim"].counted = {"Jacket": 2}, {"Jacket": 30}
+    by_name["live"].emit(real(value=20.5))
+    by_name["sim"].emit(made(value=7))
+    taps.turn(wants_last=True)
+    table.update(sources, 0.0, 1000.0)
+    other = "live" if is_second else "sim"
+    own = row(table, f"Jacket ({other})")
+    assert (own.name, own.source, own.events) == ("Jacket", other, 2 if is_second else 30)
+    assert {row(table, "Jacket").events, own.events} == {2, 30}
+    assert {row(table, "Jacket").last, own.last} == {"value 20.5", "value 7"}
+    assert {row(table, key).attributes[0].type for key in ("Jacket", f"Jacket ({other})")} == {"float64", "int64"}
+
+    asked = Questions(lambda: {source.name: source.types() for source in sources}, Catalog).ask(
+        "Jacket where value > 6"
+    )
+    assert [seen.source for seen in taps.kept(["live", "sim"]) if asked.is_match(seen)] == ["live", "sim"]
+
+
+def test_a_subscription_holds_on_the_sources_that_can_read_it() -> None:
+    bare = type("Jacket", (Event,), {"__annotations__": {"number": int}})
+    types = {"sim": [bare], "live": [jacket(float)]}
+    asked = Questions(lambda: types, Catalog).ask("Jacket where value > 20")
+    assert asked.on("sim") is None
+    assert asked.on("live") is asked.subscription
+    with pytest.raises(SubscriptionError, match="speed"):
+        Questions(lambda: types, Catalog).ask("Jacket where speed > 20")
+
+
+def test_an_event_that_several_sources_have_is_counted_once() -> None:
+    """A side of a gateway, a bus that a simulation feeds: what the whole does not count is of the part alone."""
+    whole, part = MadeSource("whole", [Base, Below]), MadeSource("part", [Base, Below])
+    part.part_of = whole
+    whole.counted, part.counted = {"table.Base": 5}, {"table.Base": 4, "table.Below": 3}
+    table = TypeTable(Taps([whole, part]))
+    table.update([whole, part], 0.0, 1000.0)
+    assert (row(table, "table.Base").events, row(table, "table.Below").events) == (5, 3)

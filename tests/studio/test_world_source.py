@@ -97,6 +97,24 @@ def test_planned_channels_are_shown_before_something_is_published(crossing: Prep
         assert rows["emergency"].qos.startswith("soft:")
 
 
+def test_the_channels_of_a_node_that_was_closed_are_nobodys_once_nothing_comes(crossing: PreparedSystem) -> None:
+    """Another node may send in its place, so they are not while events come."""
+    with ScenarioRun(Scenario(prepared=crossing, duration=20)) as fresh:
+        fresh.start()
+        source = source_of(fresh.world)
+
+        def nobodys(seconds: float) -> set[str]:
+            for _ in range(round(10 * seconds)):
+                fresh.world.run_ns(100_000_000)
+                rows = channels(source)
+            return {row.publisher for row in rows.values() if row.health == "nobody"}
+
+        assert not nobodys(0.5)
+        fresh.world.stations["tram"].close()
+        assert not nobodys(0.1)
+        assert nobodys(2) == {"tram"}
+
+
 def test_rates_are_of_virtual_time(crossing: PreparedSystem) -> None:
     """However quickly it runs: a channel with an event every 10 ms has a hundred a second."""
     with ScenarioRun(Scenario(prepared=crossing, duration=5)) as fresh:

@@ -104,12 +104,22 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     logging.getLogger("can.bus").addFilter(lambda record: "not properly shut down" not in record.getMessage())
     try:
+        _warn_of_passwords(sys.argv[1:])
         with warnings_as_lines():
             status = genus(prog_name="genus", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as problem:
         end_by(problem)
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _warn_of_passwords(arguments: list[str]) -> None:
+    """Other users of a machine see the arguments of its processes, and passwords in them."""
+    for given in arguments if any("@" in each for each in arguments) else ():
+        from genus.bus import shown_address
+
+        if (shown := shown_address(given)) != given:
+            click.echo(f"genus: others see the password of {shown} in `ps`; use password_file=FILE", err=True)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

@@ -455,7 +455,7 @@ def _replay(
         advance()
         played += 1
 
-    with suppress(KeyboardInterrupt), _without_log("were not read"):
+    with suppress(KeyboardInterrupt), _without_log(" not read: "):
         replay_events(recording, handle, asked, speed=speed, sleep=stop.wait)
     return played
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -14,7 +14,7 @@ from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
     from genus.can import Plan
-    from genus.devices import DeviceChannel
+    from genus.devices import DeviceChannel, NodeFeature
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -62,6 +62,13 @@ def c() -> None:
     metavar="N",
     help="With tables: how many types that were registered later the device can learn.",
 )
+@click.option(
+    "--late-buffer",
+    type=click.IntRange(0),
+    metavar="BYTES",
+    help="With --node: room for the first event of such a type, which waits for the broker's answer; 0: it is lost. "
+    "[the data of a frame: 8, or 64 with CAN FD]",
+)
 @click.option("--banks", type=click.IntRange(1), metavar="N", help="Acceptance filters of the controller. [no limit]")
 @click.option(
     "--residual", is_flag=True, help="Leave what a device cannot test to the handlers, instead of refusing it."
@@ -75,6 +82,13 @@ def c() -> None:
 @click.option(
     "--bitrate", type=click.IntRange(1), metavar="BITS", help="With --node, without --system: bits per second. [500000]"
 )
+@click.option(
+    "--without",
+    metavar="FEATURES",
+    default="",
+    help="With --node: leave out segmentation (events in several frames), calendar (hard channels, global time), late "
+    "(as --late 0); separated by commas. It is refused for what is needed.",
+)
 @click.option("--fuzz", is_flag=True, help="Write a harness for fuzzers (libFuzzer, AFL++), too.")
 @click.option("--explain", "explains", is_flag=True, help="Show what is tested where, and the flash and RAM it takes.")
 def generate_command(
@@ -87,6 +101,7 @@ def generate_command(
     keep: str | None,
     codec: str,
     late: int,
+    late_buffer: int | None,
     banks: int | None,
     residual: bool,
     runtime: bool,
@@ -94,6 +109,7 @@ def generate_command(
     system: Path | None,
     station: str | None,
     bitrate: int | None,
+    without: str,
     fuzz: bool,
     explains: bool,
 ) -> None:
@@ -101,17 +117,22 @@ def generate_command(
 
     CATALOG is a file with types and their numbers. SUBSCRIPTIONS has one subscription a line, with the name of its
     handler before it (`slow: Loop where speed < 30`); empty lines and lines that begin with # are skipped. Types come
-    from the catalog; with -t, bounds that classes declare for their attributes are checked on the device, too.
+    from the catalog; with -t, bounds that classes declare for their attributes are checked on the device, too, and
+    constants have the names of Enum members.
 
     \b
     genus c generate -t examples/traffic.py city.json subscriptions.txt -o firmware
     genus c generate city.json subscriptions.txt -o firmware --publish Lamp --keep place,lane,on --codec straight
     genus c generate city.json subscriptions.txt -o firmware --node --publish Lamp=soft:20ms+place
+    genus c generate city.json subscriptions.txt -o firmware --node --without calendar,late
     """
     from genus.catalog import Catalog
     from genus.devices import generate
 
-    _check_node_options(node, publish, system, station, bitrate)
+    _check_node_options(node, publish, system, station, bitrate, late_buffer, without)
+    left_out = {part.strip() for part in without.split(",") if part.strip()}
+    if "late" in left_out and late and _is_given("late"):
+        raise click.UsageError(f"--late {late} and --without late contradict each other; give one of them")
     known = Catalog.load(catalog)
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
@@ -127,22 +148,33 @@ def generate_command(
         publish=[_published(_published_type(each), classes) for each in publish],
         keep=None if keep is None else [part.strip() for part in keep.split(",") if part.strip()],
         codec="straight" if codec == "straight" else "table",
-        late=late,
+        late=0 if "late" in left_out else late,
+        late_buffer=late_buffer,
         banks=banks,
         residual=residual,
     )
     if node:
+        features = cast("Collection[NodeFeature]", sorted(left_out - {"late"}))  # others are refused there
         made = (
-            made.with_node([_channel(each) for each in publish], bitrate=bitrate or 500_000)
+            made.with_node([_channel(each) for each in publish], bitrate=bitrate or 500_000, without=features)
             if system is None
-            else made.with_node(plan=_plan(system), station=station)
+            else made.with_node(plan=_plan(system), station=station, without=features)
         )
     written = made.write(output, runtime=runtime, harness=fuzz)
     if not types:
-        click.echo("note: bounds that classes declare are not checked on the device; give -t for that", err=True)
+        click.echo(
+            "note: bounds that classes declare are not checked on the device, and names of Enum members are not known; "
+            "give -t for that",
+            err=True,
+        )
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
+
+
+def _is_given(option: str) -> bool:
+    """Whether an option of the command is not its default."""
+    return click.get_current_context().get_parameter_source(option) is not click.core.ParameterSource.DEFAULT
 
 
 def _prefix(catalog: Path) -> str:
@@ -187,12 +219,20 @@ def _plan(system: Path) -> "Plan":
 
 
 def _check_node_options(
-    node: bool, publish: Sequence[str], system: Path | None, station: str | None, bitrate: int | None
+    node: bool,
+    publish: Sequence[str],
+    system: Path | None,
+    station: str | None,
+    bitrate: int | None,
+    late_buffer: int | None,
+    without: str,
 ) -> None:
     """Raise UsageError for options that do not go together."""
     with_quality = [each for each in publish if "=" in each]
-    if not node and (system or station or bitrate or with_quality):
-        raise click.UsageError("--system, --station, --bitrate and qualities of service are for --node")
+    if not node and (system or station or bitrate or with_quality or without or late_buffer is not None):
+        raise click.UsageError(
+            "--system, --station, --bitrate, --late-buffer, --without and qualities of service are for --node"
+        )
     if (system is None) is not (station is None):
         raise click.UsageError("--system FILE and --station NAME, the name of this node there, go together")
     if system is not None and (bitrate or with_quality):

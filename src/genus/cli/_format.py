@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from genus.errors import counted as counted
 from genus.errors import did_you_mean
 from genus.model import seconds
 
@@ -48,15 +49,6 @@ class SpanParam(ParamType[float]):
 
 FOR = click.option("--for", "lasts", type=SpanParam(), help="Stop after this time, like 30s or 2min [at Ctrl-C].")
 """The option of commands that run until they are stopped."""
-
-
-def counted(number: int, thing: str, things: str = "") -> str:
-    """A number of things.
-
-    >>> counted(1, "event"), counted(1234, "event"), counted(0, "dead letter")
-    ('1 event', '1,234 events', '0 dead letters')
-    """
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def sized(amount: int) -> str:

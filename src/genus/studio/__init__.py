@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
+    from genus.studio._alerts import Alert
     from genus.studio._components import bundle, stylesheet, vendor
+    from genus.studio._layout import Layout, PlotLayout, load_layout
     from genus.studio._open import open_source
     from genus.studio._rows import (
+        AlertRow,
         AttributeCell,
         ChannelRow,
         GatewayRow,
@@ -26,8 +29,7 @@ if TYPE_CHECKING:
         TypeChangeRow,
         TypeRow,
     )
-    from genus.studio._simulated_system import SimulatedSystem, SimulationMaker, parse_simulation
-    from genus.studio._simulation import open_simulation
+    from genus.studio._simulation import SimulatedSystem, SimulationMaker, open_simulation, parse_simulation
     from genus.studio._source import (
         AskedSource,
         EventSource,
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from genus.studio._studio import Studio, open_studio
 
 __all__ = [
+    "Alert",
+    "AlertRow",
     "AskedSource",
     "AttributeCell",
     "ChannelRow",
@@ -53,8 +57,10 @@ __all__ = [
     "LakeCommitRow",
     "LakeFollowerRow",
     "LakeTableRow",
+    "Layout",
     "NodeRow",
     "PlayedSource",
+    "PlotLayout",
     "ProblemRow",
     "PublishingSource",
     "Row",
@@ -72,6 +78,7 @@ __all__ = [
     "TypeRow",
     "WaitingSource",
     "bundle",
+    "load_layout",
     "open_simulation",
     "open_source",
     "open_studio",
@@ -83,14 +90,15 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
+        _alerts="Alert",
         _components="bundle stylesheet vendor",
+        _layout="Layout PlotLayout load_layout",
         _open="open_source",
         _rows=(
-            "AttributeCell ChannelRow GatewayRow LakeCommitRow LakeFollowerRow LakeTableRow NodeRow ProblemRow Row "
-            "SourceRow SubscriptionRow TypeChangeRow TypeRow"
+            "AlertRow AttributeCell ChannelRow GatewayRow LakeCommitRow LakeFollowerRow LakeTableRow NodeRow "
+            "ProblemRow Row SourceRow SubscriptionRow TypeChangeRow TypeRow"
         ),
-        _simulated_system="SimulatedSystem SimulationMaker parse_simulation",
-        _simulation="open_simulation",
+        _simulation="SimulatedSystem SimulationMaker open_simulation parse_simulation",
         _source=(
             "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source TimedSource Timeline "
             "TimelineSource WaitingSource"

@@ -17,35 +17,43 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from genus.bus import parse_event
 from genus.errors import EventError, GenusError
 from genus.model import Event, attributes, is_event_type, name_of, seconds
+from genus.studio._alerts import LONGEST_NAME, Alert, Alerts
 from genus.studio._feed import Feed
-from genus.studio._questions import Questions, event_json, problem_json
+from genus.studio._history import History, RangedSource, StoredSource
+from genus.studio._layout import VIEWS, Layout, plots_of
+from genus.studio._plot import NOT_ATTRIBUTES, PlotSeries, PlotStream, last_minute, plotted_ms
+from genus.studio._questions import Asked, Questions, event_json, problem_json
 from genus.studio._rows import TABLES
 from genus.studio._source import AskedSource, PlayedSource, PublishingSource, Source, TimelineSource
 from genus.studio._streams import (
+    FIRST_BATCH,
     EventStream,
-    PlotStream,
     Ticker,
     followed,
-    last_minute,
-    tester,
     timeline_json,
     timelines,
 )
 from genus.studio._taps import Seen, Taps
 from genus.studio._texts import encode, number_of, value_text
 
+MOST_CONNECTIONS = 600
+"""More are closed at once: the files that a process may have open are the program's, too."""
+FIRST_REQUEST_S = 10.0
+"""How long a connection may take to its first request."""
 MOST_SERIES = 20
 LISTEN_S, LONGEST_WAIT_S = 1.0, 30.0
 """How long `/api/events` listens if nobody did before, and at most."""
 MOST_ASKED = 1000
 MOST_ASKING = 4
 """How many questions a lake is asked at the same time: each may take minutes, and others need the threads too."""
-MOST_PAST = 500
-"""Events of before that a new stream begins with."""
+MOST_PLOTTING = 12
+"""How many plots of stored points are asked for at the same time: each may wait seconds for what is being read."""
+MOST_STRETCHES = 10_000
 LONGEST_BODY = 100_000
 MOST_VALUE = 1e18
 LONGEST_SPAN_MS, SHORTEST_SPAN_MS = 10_000.0, 0.1
@@ -55,6 +63,26 @@ CONTENT_TYPES = {
     "css": "text/css; charset=utf-8",
     "svg": "image/svg+xml",
 }
+
+
+class StudioProtocol(H11Protocol):
+    """State: one connection, as uvicorn has it; nothing is logged of requests, and few may be open and do nothing."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.access_log = False  # addresses have the token; and the log is the program's
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(FIRST_REQUEST_S, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.scope is None and not self.transport.is_closing():
+            self.transport.close()
 
 
 class Refused(Exception):
@@ -74,6 +102,8 @@ class StudioApp:
         feed: Feed,
         taps: Taps,
         questions: Questions,
+        alerts: Alerts,
+        layout: Layout,
         *,
         title: str,
         docs: str,
@@ -82,14 +112,17 @@ class StudioApp:
         self.ticker = Ticker(feed, taps)
         self._sources = {source.name: source for source in sources}
         self._feed, self._taps, self._questions = feed, taps, questions
+        self._alerts, self._layout = alerts, layout
         self._allow_publish = allow_publish
-        self._asking = asyncio.Semaphore(MOST_ASKING)
+        self.history = History()
+        self._asking, self._plotting = asyncio.Semaphore(MOST_ASKING), asyncio.Semaphore(MOST_PLOTTING)
         self._config = {
             "title": title,
             "version": version("genus"),
             "allow_publish": allow_publish,
             "docs": docs,
             "tables": list(TABLES),
+            "layout": layout.page(),
         }
         self._files = dict(page_files())
         self.asgi = Starlette(routes=list(self._routes()), exception_handlers=HANDLERS)
@@ -101,12 +134,15 @@ class StudioApp:
             "/api/complete": self._complete,
             "/api/explain": self._explain,
             "/api/events": self._events,
+            "/api/plot": self._plot,
             "/api/can": self._timeline,
         }
         for path, answer in answers.items():
             yield Route(path, _json(answer))
         yield Route("/api/control", _json(self._control), methods=["POST"])
         yield Route("/api/publish", _json(self._publish), methods=["POST"])
+        yield Route("/api/alerts", _json(self._change_alerts), methods=["POST"])
+        yield Route("/api/layout", _json(self._save_layout), methods=["POST"])
         yield Route("/api/stream", self._stream_tables)
         yield Route("/api/events/stream", self._stream_events)
         yield Route("/api/plot/stream", self._stream_plot)
@@ -162,23 +198,54 @@ class StudioApp:
         others = request.query_params.get("others", "0") not in ("0", "")
         names = self._names(request)
         stream = EventStream(asked, others=others)
-        return _stream(followed(self.ticker, self._taps, names, stream, b"events", lambda kept: kept[-MOST_PAST:]))
+        return _stream(followed(self.ticker, self._taps, names, stream, b"events", lambda kept: kept[-FIRST_BATCH:]))
 
     async def _events(self, request: Request) -> Any:
         """The last events that match; where nobody listens yet, those of the next moment."""
         asked = self._asked(request)
         most = max(1, min(int(_number(request, "most", 100)), MOST_ASKED))
         names = self._names(request)
+        start, end = _number(request, "from", None), _number(request, "to", None)
+        if start is not None or end is not None:
+            span_ms = -MOST_VALUE if start is None else start, MOST_VALUE if end is None else end
+            return await self._events_of(names, asked, span_ms, most)
         wait_s = _span(request, "wait", 0.0 if self._taps.are_open(names) else LISTEN_S)
         await self._listen(names, min(wait_s, LONGEST_WAIT_S))
-        found = await run_in_threadpool(_last_of, self._taps.kept(names), tester(asked), most)
+        found = await run_in_threadpool(_last_of, self._taps.kept(names), asked.is_match, most)
         for name in names if "source" in request.query_params else ():
-            source = self._sources[name]
-            if isinstance(source, AskedSource):
+            source, subscription = self._sources[name], asked.on(name)
+            if isinstance(source, AskedSource) and subscription is not None:
                 async with self._asking:
-                    rows = await run_in_threadpool(source.ask, asked, most)
+                    rows = await run_in_threadpool(source.ask, subscription, most)
                 found += [_row_json(name, number, row) for number, row in enumerate(rows, 1)]
         return {"events": found}
+
+    async def _events_of(self, names: list[str], asked: Asked, span_ms: tuple[float, float], most: int) -> Any:
+        """The first events of a range of time that match, and how many do: of what sources have stored or kept."""
+        found: list[dict[str, Any]] = []
+        total = 0
+        for name in names:
+            async with self._asking:
+                events, number = await run_in_threadpool(self._events_between, name, asked, span_ms, most)
+            found += events
+            total += number
+        found.sort(key=lambda event: event["at_ms"] or 0)
+        return {"events": found[:most], "total": total}
+
+    def _events_between(
+        self, name: str, asked: Asked, span_ms: tuple[float, float], most: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        source, subscription = self._sources[name], asked.on(name)
+        if isinstance(source, RangedSource):
+            events, total = ([], 0) if subscription is None else source.events_between(subscription, *span_ms, most)
+        else:
+            kept = (seen for seen in self._taps.kept([name]) if span_ms[0] <= plotted_ms(seen) <= span_ms[1])
+            events = [seen for seen in kept if asked.is_match(seen)]
+            total = len(events)
+        shown = enumerate(events[:most], 1)
+        return [
+            event_json(row) if isinstance(row, Seen) else _row_json(name, number, row) for number, row in shown
+        ], total
 
     async def _listen(self, names: list[str], length_s: float) -> None:
         """Take the events of some sources for a while; they are kept."""
@@ -193,32 +260,49 @@ class StudioApp:
             end()
 
     async def _stream_plot(self, request: Request) -> Response:
-        by = request.query_params.get("by", "none")
-        if by not in ("none", "source", "publisher"):
-            raise Refused(400, f"by={by[:80]!r}: it is none, source or publisher")
+        series = self._asked_series(request)
+        names = self._names(request)
+        stream = PlotStream(series, has_sources=len(names) > 1)
+        return _stream(followed(self.ticker, self._taps, names, stream, b"points", last_minute))
+
+    async def _plot(self, request: Request) -> Any:
+        """The history of a source: the points of a range of time, as many as fit so many columns of pixels."""
+        source = self._source(request.query_params.get("source", ""))
+        if not isinstance(source, StoredSource):
+            raise Refused(400, f"{source.name} stores no events; /api/plot/stream has those that come")
+        own = {Event, *source.types()}  # others may have other types of the same names
+        series = [each.among(own) for each in self._asked_series(request).values()]
+        span_ms = _number(request, "from", None), _number(request, "to", None)
+        stretches = max(1, min(int(_number(request, "points", 1000)), MOST_STRETCHES))
+        async with self._plotting:
+            return await run_in_threadpool(self.history.ask, source, series, span_ms, stretches)
+
+    def _asked_series(self, request: Request) -> dict[str, PlotSeries]:
         texts = request.query_params.getlist("series")
         if not texts or len(texts) > MOST_SERIES:
             raise Refused(400, f"series=TYPE.ATTRIBUTE is given 1 to {MOST_SERIES} times, not {len(texts)}")
-        stream = PlotStream({text: self._series(text) for text in texts}, by)
-        names = self._names(request)
-        return _stream(followed(self.ticker, self._taps, names, stream, b"points", last_minute))
+        return {text: self._series(text) for text in texts}
 
-    def _series(self, text: str) -> tuple[type, str, str | None]:
-        name, _, attribute = text.rpartition(".")
-        found = next((cls for cls in self._types() if name_of(cls) == name and is_event_type(cls)), None)
-        if found is None:
+    def _series(self, text: str) -> PlotSeries:
+        """A series of the classes of a name that have its attributes: sources may have different ones."""
+        what, _, by = text.partition(" by ")
+        name, _, attribute = what.rpartition(".")
+        types = [Event, *(cls for source in self._sources.values() for cls in source.types())]
+        found = [cls for cls in dict.fromkeys(types) if name_of(cls) == name and is_event_type(cls)]
+        if not found:
             raise Refused(400, f"{text[:80]!r}: there is no event type {name[:80]!r}")
-        known = {each.name: each for each in attributes(found)}
-        if attribute not in known:
-            raise Refused(400, f"{text[:80]!r}: {name} has no attribute {attribute[:80]!r}; it has {', '.join(known)}")
-        return found, attribute, known[attribute].unit
+        for each in (attribute, *([by] if by and by not in NOT_ATTRIBUTES else [])):
+            known = {cls: [one.name for one in attributes(cls)] for cls in found}
+            found = [cls for cls in found if each in known[cls]]
+            if not found:
+                names = ", ".join(dict.fromkeys(one for listed in known.values() for one in listed))
+                raise Refused(400, f"{text[:80]!r}: {name} has no attribute {each[:80]!r}; it has {names}")
+        unit = next(one.unit for one in attributes(found[0]) if one.name == attribute)
+        return PlotSeries(text, tuple(found), attribute, unit, by or "none")
 
-    def _types(self) -> list[type]:
-        return [Event, *(cls for source in self._sources.values() for cls in source.types())]
-
-    def _asked(self, request: Request) -> Any:
+    def _asked(self, request: Request) -> Asked:
         try:
-            return self._questions.parse(request.query_params.get("q", ""))
+            return self._questions.ask(request.query_params.get("q", ""))
         except GenusError as problem:
             raise Refused(400, **problem_json(problem)) from None
 
@@ -271,6 +355,36 @@ class StudioApp:
                 raise Refused(400, "action is play, pause, or speed or seek with a number as value")
         await run_in_threadpool(change)
         return {"ok": True}
+
+    async def _change_alerts(self, request: Request) -> Any:
+        """Keep an alert, or forget one; the webhook is never told of those of a page."""
+        match await _body(request):
+            case {"action": "remove", "key": str(key)}:
+                self._alerts.remove(key)
+                return {"ok": True}
+            case {"action": "add", "text": str(text), "severity": "warn" | "bad" as severity, **more}:
+                name, sources = more.get("name", ""), more.get("sources", [])
+                if not isinstance(name, str) or len(name) > LONGEST_NAME:
+                    raise Refused(400, f"name is a text of {LONGEST_NAME} characters at most")
+                if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
+                    raise Refused(400, "sources is a list of names")
+                try:
+                    await run_in_threadpool(self._questions.ask, text)  # may take long; then it is known to be right
+                except GenusError as problem:
+                    raise Refused(400, **problem_json(problem)) from None
+                alert = Alert(subscription=text, name=name, severity=severity, sources=tuple(sources))
+                return {"ok": True, "key": self._alerts.add(alert)}
+        raise Refused(400, "action is add, with text and severity (warn or bad), or remove, with key")
+
+    async def _save_layout(self, request: Request) -> Any:
+        """The present layout as a file, with the view and the plots that the page has."""
+        body = await _body(request)
+        view = body.get("view", self._layout.view)
+        if view not in VIEWS:
+            raise Refused(400, f"view is one of {', '.join(VIEWS)}")
+        plots = plots_of(body["plots"]) if "plots" in body else self._layout.plots
+        kept = msgspec.structs.replace(self._layout, view=view, plots=plots, alerts=tuple(self._alerts.alerts()))
+        return {"text": kept.text()}
 
     async def _publish(self, request: Request) -> Any:
         if not self._allow_publish:
@@ -349,9 +463,9 @@ def _number(request: Request, name: str, default: Any) -> Any:
     return found
 
 
-def _last_of(kept: Sequence[Seen], is_match: Callable[[Event], bool], most: int) -> list[dict[str, Any]]:
+def _last_of(kept: Sequence[Seen], is_match: Callable[[Seen], bool], most: int) -> list[dict[str, Any]]:
     """The last events that match, the oldest first."""
-    found = islice((event_json(seen) for seen in reversed(kept) if is_match(seen.event)), most)
+    found = islice((event_json(seen) for seen in reversed(kept) if is_match(seen)), most)
     return list(found)[::-1]
 
 

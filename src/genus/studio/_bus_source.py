@@ -8,16 +8,17 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from genus.bus import Bus, Inbox, Listener, format_qos
 from genus.filters import Subscription
 from genus.model import Event, Kind, name_of, subtypes
-from genus.studio._meters import Meters
-from genus.studio._rates import Rates
+from genus.studio._rates import Meters, Rates
 from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
-from genus.studio._source import Receive
+from genus.studio._source import Receive, Source
 from genus.studio._texts import LONGEST, cut, three_digits
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class BusSource:
         address: How it was opened, without a password.
         watch: What Studio subscribes to for as long as it runs; None for a bus of the program's own.
         owned: Whether the bus is closed with this source.
+        part_of: Another source that has the events of this bus as well.
+        time_ns: Replaces the clock of the bus; rates are then of its time, too.
     """
 
     def __init__(
@@ -56,9 +59,12 @@ class BusSource:
         watch: Subscription | None = None,
         owned: bool = False,
         types: Collection[type] = (),
+        part_of: Source | None = None,
+        time_ns: Callable[[], int] | None = None,
     ) -> None:
-        self.name = name
-        self._bus, self._address, self._owned = bus, address, owned
+        self.name, self.bus, self.address, self.part_of = name, bus, address, part_of
+        self._own_time_ns = time_ns
+        self._owned = owned
         self._types = tuple(types)
         self._watch = watch
         self._rates, self._meters = Rates(), Meters(by_source=watch is not None)
@@ -71,6 +77,8 @@ class BusSource:
         self._missed: Counter[str] = Counter()
         """Events that found the ring full, by type."""
         self._missed_lock = threading.Lock()
+        self.leaps = 0
+        self._was_connected = True
         if watch is not None:
             self._listen(watch)
 
@@ -78,9 +86,9 @@ class BusSource:
 
     def rows(self, wanted: Collection[str]) -> Tables:
         """The present rows of tables."""
-        now = time.monotonic()
+        now = time.monotonic() if self._own_time_ns is None else self._own_time_ns() / 1e9
         self._measure()
-        published = self._bus.published()
+        published = self.bus.published()
         found: dict[str, dict[str, Row]] = {}
         if "channels" in wanted:
             found["channels"] = {
@@ -97,12 +105,12 @@ class BusSource:
     def types(self) -> Collection[type]:
         """The types that were given or that the medium brings; without any, all that are declared by now."""
         if self._types:
-            return (*self._types, *self._bus.types.values())
+            return (*self._types, *self.bus.types.values())
         return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not _is_own(cls)]
 
     def counts(self) -> Mapping[str, int]:
         """How many events of each type there were."""
-        return self._bus.published()
+        return self.bus.published()
 
     def tap(self, receive: Receive) -> Callable[[], None]:
         """Call a function with each event from now on."""
@@ -118,21 +126,41 @@ class BusSource:
 
     def publish(self, event: Event) -> None:
         """Publish an event."""
-        self._bus.publish(event)
+        self.bus.publish(event)
 
     def close(self) -> None:
         """Subscribe to nothing more, and close a bus that Studio opened."""
         self._stop_listening()
         if self._owned:
-            self._bus.close()
+            self.bus.close()
+
+    def follow(self, bus: Bus) -> None:
+        """Show another bus from now on, to those who tap this one as well."""
+        self.leaps += 1
+        is_listening = self._listener is not None
+        self._stop_listening()
+        self.bus, self._meters = bus, Meters(by_source=self._watch is not None)
+        if is_listening:
+            self._listen(self._watch or Subscription(Event))
 
     # -- events ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_running(self) -> bool:
+        """Whether time goes on; rates are 0 while it does not."""
+        return True
+
+    def _time_ns(self) -> int:
+        return self.bus.time_ns() if self._own_time_ns is None else self._own_time_ns()
+
+    def _rate(self, key: str) -> float:
+        return three_digits(self._rates.rate(key)) if self.is_running else 0.0
 
     def _listen(self, subscription: Subscription) -> None:
         if self._listener is None:
             self._measure()
             self._meters.interrupt()
-            self._listener = self._bus.subscribe(subscription, self._note)
+            self._listener = self.bus.subscribe(subscription, self._note)
 
     def _stop_listening(self) -> None:
         listener, self._listener = self._listener, None
@@ -140,7 +168,7 @@ class BusSource:
             listener.cancel()
 
     def _note(self, event: Event) -> None:
-        now = self._bus.time_ns()
+        now = self._time_ns()
         if len(self._ring) < RING:
             self._ring.append((now, event))
         else:
@@ -163,26 +191,28 @@ class BusSource:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _row(self, published: Mapping[str, int], now: float) -> SourceRow:
-        link = self._bus.link
+        link = self.bus.link
         counts = {} if link is None else link.counters()
         events = sum(published.values())
         self._rates.note("", events, now)
         nodes = self._participants()
-        queued = (listener for listener in self._bus.listeners() if type(listener) is not Listener)
+        queued = (listener for listener in self.bus.listeners() if type(listener) is not Listener)
         dropped = sum(listener.counters.dropped for listener in queued)  # others have no queue, and may be very many
-        is_connected = self._bus.is_closed or link is None or link.is_connected
+        is_connected = self.bus.is_closed or link is None or link.is_connected
+        self.leaps += self._was_connected and not is_connected
+        self._was_connected = is_connected
         return SourceRow(
             kind="bus",
-            address=self._address,
-            state="ended" if self._bus.is_closed else "live" if is_connected else "failed",
+            address=self.address,
+            state="ended" if self.bus.is_closed else "live" if is_connected else "failed",
             note=self._note_of(counts) if is_connected else "not connected",
-            time_ms=self._bus.time_ns() // 1_000_000,
+            time_ms=self._time_ns() // 1_000_000,
             events=events,
-            rate=three_digits(self._rates.rate("")),
+            rate=self._rate(""),
             lost=dropped + _sum(counts, LOSSES),
             late=_sum(counts, LATE),
             nodes=None if nodes is None else len(nodes),
-            can_publish=not self._bus.is_closed,
+            can_publish=not self.bus.is_closed,
         )
 
     def _note_of(self, link: Mapping[str, int]) -> str:
@@ -194,15 +224,38 @@ class BusSource:
         texts = [f"{name}: {count:,}" for count, name in (*losses[:3], *unread[:2])]
         if self._watch is not None and any("unknown type" in name for _, name in losses):
             texts.append("name the types of events with -t")
-        return "; ".join(["the bus is closed"] * self._bus.is_closed + texts)
+        return "; ".join(["the bus is closed"] * self.bus.is_closed + texts)
 
     def _channels(self, published: Mapping[str, int], now: float) -> Iterator[ChannelRow]:
-        qualities = {name_of(each.type): format_qos(each.qos) for each in self._bus.channels()}
+        qualities, own = self._announced(), {name_of(each.type) for each in self.bus.channels()}
         measured = self._meters.by_type() if self._watch is not None else {}
-        for name, count in sorted(published.items(), key=lambda item: -item[1])[:MOST_ROWS]:
+        counts = {**dict.fromkeys(qualities, 0), **published}
+        heard = own | self._heard(name for name, count in counts.items() if not count)
+        for name, count in sorted(counts.items(), key=lambda item: -item[1])[:MOST_ROWS]:
             parts = measured.get(name) or {"": count}
             for publisher, part in parts.items():
-                yield self._channel(name, publisher, part, qualities.get(name, ""), now)
+                row = self._channel(name, publisher, part, qualities.get(name, ""), now)
+                yield row if part or name in heard else msgspec.structs.replace(row, is_heard=False)
+
+    def _heard(self, names: Iterable[str]) -> set[str]:
+        """Those of some types of which all events would come here: a condition may hold back all that there are."""
+        missing = set(names)
+        classes = [cls for cls in self.types() if name_of(cls) in missing] if missing else []
+        asked = [self._watch] if self._watch is not None else self.bus.subscriptions() if classes else []
+        whole = {
+            (each.types, each.exact): each for each in asked if not (each.has or each.lacks or each.where is not None)
+        }
+        return {name_of(cls) for cls in classes if any(each.accepts(cls) for each in whole.values())}
+
+    def _announced(self) -> dict[str, str]:
+        """The types that were announced here or, as far as Studio would hear them, by others, with their quality."""
+        link, watch = self._net_link(), self._watch
+        others = [] if link is None else link.announced()
+        if watch is not None and others and watch.types != (Event,):
+            heard = {name_of(cls) for cls in self.types() if watch.accepts(cls)}
+            others = [each for each in others if each.type in heard]
+        found = {each.type: each.qos for each in others}
+        return found | {name_of(each.type): format_qos(each.qos) for each in self.bus.channels()}
 
     def _channel(self, name: str, publisher: str, events: int, qos: str, now: float) -> ChannelRow:
         key = f"{name}|{publisher}"
@@ -214,7 +267,7 @@ class BusSource:
             publisher=publisher,
             qos=qos,
             events=events,
-            rate=three_digits(self._rates.rate(key)),
+            rate=self._rate(key),
             jitter_ms=times.jitter_ms,
             latency_ms=times.latency_ms,
             worst_latency_ms=times.worst_latency_ms,
@@ -222,7 +275,7 @@ class BusSource:
         )
 
     def _subscriptions(self, now: float) -> Iterator[tuple[str, Row]]:
-        listeners = [one for one in self._bus.listeners() if one is not self._listener]
+        listeners = [one for one in self.bus.listeners() if one is not self._listener]
         for listener in _busiest(listeners):
             counters = listener.counters
             key = f"{self.name}|{id(listener)}"
@@ -234,7 +287,7 @@ class BusSource:
                     owner=_handler(listener),
                     text=self._text(listener.subscription),
                     delivered=counters.delivered,
-                    rate=three_digits(self._rates.rate(key)),
+                    rate=self._rate(key),
                     failed=counters.failed,
                     error=cut(listener.last_error),
                     dropped=counters.dropped,
@@ -256,7 +309,7 @@ class BusSource:
     # -- networks ----------------------------------------------------------------------------------------------------
 
     def _net_link(self) -> "NetLink | None":
-        link = self._bus.link
+        link = self.bus.link
         if link is None or not link.capabilities.last_values:  # those of networks keep; without them, no import
             return None
         from genus.net import NetLink

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from genus.bus import Hard, format_qos
 from genus.errors import BusError, GenusError
 from genus.model import Event
-from genus.studio._rates import Rates
+from genus.studio._rates import OTHER_CLOCK_US, Rates
 from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, Tables
 from genus.studio._source import FrameSpan, Receive, SlotSpan, Timeline
 from genus.studio._texts import three_digits
@@ -67,6 +68,7 @@ class CanSource:
         self._rates = Rates()
         self._names = _node_names(self._live.calendar)
         self._bounds = _bounds(self._live.calendar)
+        self._qualities = {(slot.event, slot.number): _quality(slot) for slot in self._planned()}
         self._shot = self._live.snapshot()
         self._types: tuple[type, ...] | None = None
         self._problem = ""
@@ -81,7 +83,10 @@ class CanSource:
         shot = self._snapshot()
         found: dict[str, Mapping[str, Row]] = {}
         if "channels" in wanted:
-            found["channels"] = {self._key(each): self._channel_row(each) for each in shot.channels}
+            found["channels"] = {
+                **self._planned_rows(),
+                **{self._key(each): self._channel_row(each) for each in shot.channels},
+            }
         if "nodes" in wanted:
             found["nodes"] = {f"{self.name}|{number}": self._node_row(number, shot) for number in _numbers(shot)}
         found["sources"] = {self.name: self._source_row(shot)}
@@ -195,6 +200,7 @@ class CanSource:
             rate=three_digits(self._rates.rate(_ALL)),
             lost=sum(each.lost for each in shot.channels) + sum(count for _, count in _losses(shot)),
             late=sum(each.missed + each.expired for each in shot.channels),
+            corrupted=shot.host.get("error frames", 0),
             nodes=sum(not _is_silent(number, shot) for number in nodes),
             load=three_digits(self._rates.rate(_BUSY) / 1e9),
             has_timeline=True,
@@ -216,18 +222,28 @@ class CanSource:
             source=self.name,
             type=channel.channel,
             publisher=self._node_name(channel.node),
-            qos="" if channel.qos == "UNANNOUNCED" else channel.qos.lower(),
+            qos=self._qualities.get((channel.channel, channel.node))
+            or ("" if channel.qos == "UNANNOUNCED" else channel.qos.lower()),
             events=channel.events,
             rate=three_digits(self._rates.rate(key)),
             jitter_ms=three_digits(channel.jitter_ms) if channel.events > 1 else None,
-            latency_ms=None if channel.latency_ms is None else three_digits(channel.latency_ms),
-            worst_latency_ms=None if channel.worst_latency_ms is None else three_digits(channel.worst_latency_ms),
+            latency_ms=_latency(channel.latency_ms),
+            worst_latency_ms=_latency(channel.worst_latency_ms),
             bound_ms=self._bounds.get((channel.channel, channel.node)),
             missed=None if is_foreign else channel.missed,
             expired=None if is_foreign else channel.expired,
             lost=None if is_foreign else channel.lost,
             rates=self._rates.history(key),
         )
+
+    def _planned_rows(self) -> dict[str, Row]:
+        """The channels of the plan, for those that nothing was heard of."""
+        return {
+            f"{self.name}|{slot.event}|{slot.number}": ChannelRow(
+                source=self.name, type=slot.event, publisher=slot.node, qos=_quality(slot)
+            )
+            for slot in self._planned()
+        }
 
     def _node_row(self, number: int, shot: "MonitorSnapshot") -> NodeRow:
         is_silent, uid, heard = _is_silent(number, shot), shot.nodes.get(number), shot.heard_ns.get(number)
@@ -308,6 +324,15 @@ def _bounds(calendar: "Calendar | None") -> dict[tuple[str, int], float]:
     """The latency that the plan promises to hard channels, from the start of the slot to its end, in milliseconds."""
     slots = () if calendar is None else calendar.slots
     return {(slot.event, slot.number): slot.length_ns / 1e6 for slot in slots}
+
+
+def _latency(time_ms: float | None) -> float | None:
+    """A latency that is one: events may have their `time` from another clock."""
+    return None if time_ms is None or abs(1000 * time_ms) >= OTHER_CLOCK_US else three_digits(time_ms)
+
+
+def _quality(slot: "Slot") -> str:
+    return format_qos(Hard(slot.period_ns / 1e9, sporadic=slot.sporadic))
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
+from genus.studio._health import Judge
 from genus.studio._problems import Problems
 from genus.studio._rows import TABLES, Row, SourceRow, Tables
 from genus.studio._source import AskedSource, EventSource, Source, WaitingSource
@@ -67,6 +69,7 @@ class Feed:
         self.turns: deque[Turn] = deque(maxlen=TURNS_KEPT)
         self._clock, self._wall, self._cpu, self._pause = clock, wall, cpu, pause
         self._types, self._problems, self._failures = types, Problems(), types.failures
+        self._health = Judge()
         self._rows: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
         self._due: dict[str, float] = dict.fromkeys(TABLES, 0.0)
         self._viewed: dict[object, frozenset[str]] = {}
@@ -74,7 +77,10 @@ class Feed:
         self._minutes: dict[str, deque[float]] = {}
         """The rate of each source in the last 60 seconds."""
         self._with_events = {each.name for each in sources if isinstance(each, EventSource | AskedSource)}
+        self._parts = {each.name: getattr(each, "part_of", None) for each in sources}
         self._beat_at = clock()
+        self.is_followed: Callable[[], bool] = lambda: False
+        """Whether somebody else than a page needs turns as quickly, such as alerts."""
         self._cost_s = self._late_s = 0.0
 
     # -- pages -------------------------------------------------------------------------------------------------------
@@ -128,7 +134,7 @@ class Feed:
     def pause_s(self) -> float:
         """How long to wait before the next turn."""
         turn_s = BUSY_TURN_S if self._late_s > BUSY_LATE_S and self._pause == PAUSE else TURN_S
-        return max(turn_s if self._viewed else BEAT_S, self._pause * self._cost_s)
+        return max(turn_s if self._viewed or self.is_followed() else BEAT_S, self._pause * self._cost_s)
 
     def note_lateness(self, seconds: float) -> None:
         """A turn began so much later than it was due."""
@@ -181,14 +187,19 @@ class Feed:
         if "problems" in due:
             own = found.pop("problems", {})
             found["problems"] = {**own, **self._problems.find(found, now, self._wall())}
+            self._health.note_problems(found["problems"])
+        self._health.complete(found, now, self._wall())
+        if "problems" in due:
+            found["problems"] |= self._health.silences()
         return found
 
     def _completed(self, name: str, row: Row) -> Row:
         """The row of a source with what Studio knows better: the last minute, and whether there are events."""
         if not isinstance(row, SourceRow):
             return row
-        minute = tuple(self._minutes.get(name, ()))
-        return msgspec.structs.replace(row, rates=minute, has_events=row.has_events and name in self._with_events)
+        minute, has_events = tuple(self._minutes.get(name, ())), row.has_events and name in self._with_events
+        part_of = getattr(self._parts.get(name), "name", "")
+        return msgspec.structs.replace(row, rates=minute, has_events=has_events, part_of=part_of)
 
     def _note_minutes(self) -> None:
         """Note the rates of all sources, once a second."""
@@ -206,18 +217,19 @@ class Feed:
         return {"sources": {source.name: msgspec.structs.replace(known, state="failed", note=cut(problem), rate=0.0)}}
 
 
-def _changes(before: dict[str, Row], after: dict[str, Row]) -> Iterator[tuple[str, Any]]:
+def _changes(known: dict[str, Row], after: dict[str, Row]) -> Iterator[tuple[str, Any]]:
     """The rows that are new, and of the others the cells that changed."""
     for key, row in after.items():
-        old = before.get(key)
+        old = known.get(key)
         if old is None:
             yield key, row
         elif old is not row and old != row:
             left_out = row.history
+            pairs = zip(row.__struct_fields__, astuple(row), astuple(old), strict=True)
             cells = {
                 name: value
-                for name in row.__struct_fields__
-                if (value := getattr(row, name)) != getattr(old, name) and name not in left_out
+                for name, value, before in pairs
+                if value is not before and value != before and name not in left_out
             }
             if cells:
                 yield key, cells

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from genus.bus import shown_address
 from genus.studio._rates import Rates
 from genus.studio._rows import GatewayRow, Row, SourceRow, Tables
-from genus.studio._texts import three_digits
+from genus.studio._texts import counted, three_digits
 
 if TYPE_CHECKING:
     from genus.bus import Bus
@@ -57,7 +57,7 @@ class GatewaySource:
     def rows(self, wanted: Collection[str]) -> Tables:
         """The present rows of tables."""
         status, now = self._gateway.status(), self._clock()
-        self._rates.note(_ALL, sum(side.crossed for side in status.sides), now)
+        self._rates.note(_ALL, sum(status.events.values()), now)
         for side in status.sides:
             self._rates.note(f"|{side.name}", side.crossed, now)
         found: dict[str, Mapping[str, Row]] = {"sources": {self.name: self._source_row(status)}}
@@ -70,8 +70,8 @@ class GatewaySource:
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Nothing: a gateway does not count by types."""
-        return {}
+        """How many events of each type came from any side, each once."""
+        return self._gateway.status().events
 
     def close(self) -> None:
         """Close what this source has opened; a second call does nothing."""
@@ -85,7 +85,7 @@ class GatewaySource:
             address=self._address or ", ".join(self.addresses.values()),
             state="ended" if self._gateway.is_closed else "live",
             note="; ".join(self._notes(status)),
-            events=sum(side.crossed for side in status.sides),
+            events=sum(status.events.values()),
             rate=self._rate(_ALL),
             lost=sum(side.lost for side in status.sides),
             has_events=False,
@@ -96,36 +96,26 @@ class GatewaySource:
             yield "closed"
             return
         if not status.is_active:
-            yield f"standing by; {status.held:,} events not seen to cross yet"
+            yield f"standing by; {counted(status.held, 'event')} not seen to cross yet"
         if status.unconfirmed:
-            yield f"{status.unconfirmed:,} events not seen to cross in time"
+            yield f"{counted(status.unconfirmed, 'event')} not seen to cross in time"
         for side in status.sides:
             if not side.is_connected:
-                yield f"{side.name} is not connected" + (f", {side.waiting:,} events wait" if side.waiting else "")
+                waiting = f", waiting to cross: {counted(side.waiting, 'event')}" if side.waiting else ""
+                yield f"{side.name} is not connected{waiting}"
 
     def _rate(self, key: str) -> float:
         return 0.0 if self._gateway.is_closed else three_digits(self._rates.rate(key))
 
     def _side_row(self, status: "GatewayStatus", side: "SideStatus") -> GatewayRow:
+        counters = {name: getattr(side, name) for name in side.__struct_fields__ if name != "name"}
         return GatewayRow(
             source=self.name,
             side=side.name,
             address=self.addresses.get(side.name, ""),
             is_active=status.is_active and not self._gateway.is_closed,
-            is_connected=side.is_connected,
-            asked=side.asked,
-            refused=side.refused,
-            waiting=side.waiting,
-            heard=side.heard,
-            unwanted=side.unwanted,
-            duplicates=side.duplicates,
-            out_of_scope=side.out_of_scope,
-            wanted=side.wanted,
-            crossed=side.crossed,
-            lost=side.lost,
-            spooled=side.spooled,
-            limited=side.limited,
             rate=self._rate(f"|{side.name}"),
+            **counters,
         )
 
 

@@ -5,25 +5,33 @@ is not needed. A lake that cannot be read is tried again until it can be.
 """
 
 import logging
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError
-from genus.filters import Subscription
+from genus.filters import Subscription, all_of, this
+from genus.studio._history import Piece
+from genus.studio._plot import Floats, PlotSeries
 from genus.studio._rates import Rates
 from genus.studio._rows import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row, SourceRow, Tables
-from genus.studio._texts import three_digits
+from genus.studio._texts import counted, float32, number_of, three_digits
 
 if TYPE_CHECKING:
-    from genus.lake import FollowerStatus, HistoryEntry, LakeReader, LakeSummary, TableStats
+    from genus.lake import FollowerStatus, HistoryEntry, LakeReader, LakeSummary, LocalEvents, TableStats
 
 LOOK_S = 1.0
+DAY_MS = 86_400_000.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_COMMITS = 100
 MOST_RECORDERS = 50
 DEAD_LETTERS = "dead letters"
@@ -113,16 +121,58 @@ class LakeSource:
 
         LakeError if the lake cannot be read.
         """
+        return _first(self._present_reader().read(subscription, subtypes=True), most)
+
+    def events_between(
+        self, subscription: Subscription, start_ms: float, end_ms: float, most: int
+    ) -> tuple[Sequence[Mapping[str, Any]], int]:
+        """The first events with a time in a range that match, and how many there are."""
+        is_then = (this.time >= _moment(start_ms)) & (this.time <= _moment(end_ms))
+        where = is_then if subscription.where is None else subscription.where & is_then
+        first, *others = subscription.types
+        found = self._present_reader().read(
+            all_of(first, *others) if others else first,
+            exact=subscription.exact,
+            has=subscription.has,
+            lacks=subscription.lacks,
+            where=where,
+            subtypes=True,
+        )
+        return _first(found, most), found.count()
+
+    def stored_range(self, start_ms: float | None, end_ms: float | None) -> tuple[float, float]:
+        """The whole days of a range of time; without one, the last day that has events."""
+        last_ms = max((row.last_ms for row in self._tables.values() if row.last_ms is not None), default=0.0)
+        start, end = last_ms if start_ms is None else start_ms, last_ms if end_ms is None else end_ms
+        return DAY_MS * (start // DAY_MS), DAY_MS * (end // DAY_MS + 1)
+
+    def read_points(
+        self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
+    ) -> Iterator[tuple[float, Piece]]:
+        """The points of some series in a span of time; an event without a time has the one of its recording."""
+        assert span_ms is not None
+        start, end = map(_moment, span_ms)
+        for number, each in enumerate(one for one in series if one.types):
+            by = {"none": None, "type": "_type", "publisher": "source"}.get(each.by, each.by)
+            names = [each.attribute, *([by] if by is not None and by != each.attribute else [])]
+            reader = self._present_reader()
+            is_then = (this.time >= start) & (this.time < end)
+            cls = each.types[0]
+            timed = reader.read(cls, where=is_then, columns=["time", *(name for name in names if name != "time")])
+            untimed = reader.read(cls, lacks="time", columns=["_recorded", *names])
+            for found in (timed, untimed) if untimed.count() else (timed,):
+                for batch in found.batches():
+                    times = batch.column(0).cast("int64").to_numpy() / 1000
+                    is_in = (times >= span_ms[0]) & (times < span_ms[1])
+                    groups = None if by is None else list(compress(batch.column(by).to_pylist(), is_in))
+                    values = _floats(batch.column(each.attribute))[is_in]
+                    yield number / len(series), Piece(each.text, times[is_in], values, groups)
+
+    def _present_reader(self) -> "LakeReader":
         from genus.lake import LakeReader
 
         with self._lock:
-            reader = self._reader or LakeReader(self._path)
-        found: list[Mapping[str, Any]] = []
-        for batch in reader.read(subscription, subtypes=True).batches():
-            found += [_values(row) for row in batch.slice(0, most - len(found)).to_pylist()]
-            if len(found) >= most:
-                break
-        return found
+            return self._reader or LakeReader(self._path)
 
     def close(self) -> None:
         """Look no more."""
@@ -201,7 +251,7 @@ class LakeSource:
         summary, dead = self._summary, self._tables.get(f"{self.name}|{DEAD_LETTERS}")
         letters = 0 if dead is None else dead.events
         is_new = summary is None and self._problem == "is being read"
-        notes = [self._problem, f"{letters:,} dead letters" if letters else ""]
+        notes = [self._problem, counted(letters, "dead letter") if letters else ""]
         return SourceRow(
             kind="lake",
             address=self._path,
@@ -259,18 +309,47 @@ class LakeSource:
             )
 
 
-def _values(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attributes of an event that are present, and its type."""
+def _first(events: "LocalEvents", most: int) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    for batch in events.batches():
+        narrow = [field.name for field in batch.schema if str(field.type) == "float"]
+        found += [_values(row, narrow) for row in batch.slice(0, most - len(found)).to_pylist()]
+        if len(found) >= most:
+            break
+    return found
+
+
+def _moment(ms: float) -> datetime:
+    """A time, or the first or last one that there is."""
+    try:
+        return _EPOCH + timedelta(milliseconds=ms)
+    except OverflowError:
+        return (datetime.max if ms > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def _values(row: Mapping[str, Any], narrow: Collection[str]) -> Mapping[str, Any]:
+    """The attributes of an event that are present, and its type; `narrow` are floats of 32 bits."""
     present = {name: value for name, value in row.items() if value is not None and not name.startswith("_")}
-    return {**present, "type": row["_type"]}
+    short = {name: float32(present[name]) for name in narrow if name in present}
+    return {**present, **short, "type": row["_type"]}
+
+
+def _floats(column: Any) -> Floats:
+    """A column of an Arrow batch as numbers, NaN for those that are absent or none."""
+    try:
+        found: Floats = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
+    except (NotImplementedError, ValueError):  # durations, choices
+        numbers = map(number_of, column.to_pylist())
+        return np.array([math.nan if number is None else number for number in numbers], float)
+    return found
 
 
 def _changes(entry: "HistoryEntry") -> Iterator[str]:
     if entry.sources:
-        yield f"{entry.sources:,} files ingested"
+        yield f"{counted(entry.sources, 'file')} ingested"
     for each in entry.tables:
         removed = "" if not each.rows_removed else f", {each.rows_removed:,} fewer"
-        yield f"{each.table}: {each.rows_added:,} rows{removed}"
+        yield f"{each.table}: {counted(each.rows_added, 'row')}{removed}"
 
 
 def _day_ms(day: date | None, *, after: int = 0) -> float | None:

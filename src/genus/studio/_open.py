@@ -1,6 +1,6 @@
 """From what a user names to sources: a bus, a gateway, a world; or an address, a recording, a lake, a file."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,20 @@ def source_of(what: Any) -> list[Source]:
 
         return [WorldSource(what, name=what.name)]
     raise BusError(f"{what!r} is nothing that Studio can show; give a bus, a gateway, a world or a Source")
+
+
+def mark_parts(sources: Sequence[Source]) -> None:
+    """Find buses whose events another source has as well: sides of gateways, and networks that were named before."""
+    from genus.studio._gateway_source import GatewaySource
+
+    gateways = [source for source in sources if isinstance(source, GatewaySource)]
+    by_address: dict[str, Source] = {address: one for one in gateways for address in one.addresses.values()}
+    for source in sources:
+        if isinstance(source, BusSource) and source.part_of is None:
+            source.part_of = next((one for one in gateways if any(bus is source.bus for _, bus in one.buses)), None)
+            if source.part_of is None and ":" in source.address.removeprefix("local:"):
+                first = by_address.setdefault(source.address, source)
+                source.part_of = None if first is source else first
 
 
 def _bus_name(bus: Bus) -> str:
@@ -101,7 +115,7 @@ def _open_path(path: Path, types: Collection[type], load: LOAD | None, catalog: 
 
         yield LakeSource(path, name=path.name)
     elif path.is_file() and is_trace(path):
-        from genus.studio._trace_source import TraceSource
+        from genus.studio._world_source import TraceSource
 
         yield TraceSource(path, catalog, name=path.name)
     elif path.suffix == ".toml":

@@ -16,6 +16,8 @@ FULL = 0.8
 BUSY = 0.9
 """A CAN bus that is busy for this share of the time is a problem."""
 MOST = 200
+LOSSES = ("lost", "dropped")
+"""Signs of channels, subscriptions and gateways that explain the losses of their source."""
 
 Severity: TypeAlias = Literal["bad", "warn"]
 Found: TypeAlias = Mapping[str, Mapping[str, Row]]
@@ -66,21 +68,18 @@ class Problems:
         A source whose losses are those of its channels or subscriptions is not named beside them.
         """
         rows: dict[str, ProblemRow] = {}
-        seen: set[str] = set()
+        seen, explained = set[str](), set[str]()
         for sign in _signs(found):
             key = f"{sign.source}|{sign.name}|{sign.of}"
             seen.add(key)
             if (row := self._row(key, sign, now, wall)) is not None:
                 rows[key] = row
+                if sign.name in LOSSES and sign.of != sign.source:
+                    explained.add(f"{sign.source}|lost|{sign.source}")
         self._since = {key: since for key, since in self._since.items() if key in rows}
         self._growths = {key: growth for key, growth in self._growths.items() if key in seen}
-        explained = {row.source for row in rows.values() if row.of != row.source and row.count is not None}
-        rows = {
-            key: row
-            for key, row in rows.items()
-            if row.of != row.source or row.count is None or row.source not in explained
-        }
-        ordered = sorted(rows.items(), key=lambda item: (item[1].severity != "bad", -item[1].since_ms, item[0]))
+        shown = [(key, row) for key, row in rows.items() if key not in explained]
+        ordered = sorted(shown, key=lambda item: (item[1].severity != "bad", -item[1].since_ms, item[0]))
         return dict(ordered[:MOST])
 
     def _row(self, key: str, sign: Sign, now: float, wall: float) -> ProblemRow | None:
@@ -120,6 +119,7 @@ def _of_source(key: str, row: SourceRow) -> Iterator[Sign]:
         what = f"more events were lost or could not be read ({row.lost:,}) than came ({row.events:,})"
         yield Sign("unread", "bad", key, f"{what}: {row.note}" if row.note else what, "overview", key)
     yield Sign("lost", "bad", key, "events lost, dropped or rejected", "overview", key, row.lost)
+    yield Sign("corrupted", "warn", key, "frames corrupted on the bus", "can", key, row.corrupted)
 
 
 def _of_channel(key: str, row: ChannelRow) -> Iterator[Sign]:

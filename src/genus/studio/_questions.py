@@ -1,12 +1,12 @@
 """Questions about subscriptions as text: is it right, how does it go on, what does it become, why does it not match."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from genus import targets
 from genus.catalog import Catalog
 from genus.errors import GenusError, SubscriptionError, SyntaxProblem
-from genus.filters import Subscription, Unmet, complete, parse_again, python_source
+from genus.filters import Subscription, TypesByName, Unmet, complete, parse_again, python_source
 from genus.model import Event, name_of, vector
 from genus.studio._taps import Seen
 from genus.studio._texts import cut, number_of, value_text, values_of
@@ -21,25 +21,68 @@ IDENTIFIER_PARTS = [["priority", 8], ["node", 7], ["event tag", 14]]
 """The fields of a CAN identifier and their widths."""
 
 
-class Questions:
-    """Answers about subscriptions, for types that may become more while Studio runs."""
+class Asked:
+    """A subscription that was typed, as each source reads it: a name means the class that the source has.
 
-    def __init__(self, types: Callable[[], Collection[type]], catalog: Callable[[], Catalog]) -> None:
+    `subscription` is how the first source reads it that can.
+    """
+
+    def __init__(self, by_source: Mapping[str, Subscription[Any]]) -> None:
+        self.subscription = next(iter(by_source.values()))
+        self._by_source = by_source
+        self._tests = {name: tester(each) for name, each in by_source.items()}
+
+    def on(self, source: str) -> Subscription[Any] | None:
+        """The subscription on a source; None if that has no such types, or they lack what it names."""
+        return self._by_source.get(source)
+
+    def is_match(self, seen: Seen) -> bool:
+        """Whether an event of a source matches."""
+        test = self._tests.get(seen.source)
+        return test is not None and test(seen.event)
+
+
+def tester(subscription: Subscription[Any]) -> Callable[[Event], bool]:
+    """Tests events; one with a value that does not have its declared type matches nothing."""
+    matches = targets.python.compile(subscription)
+
+    def is_match(event: Event) -> bool:
+        try:
+            return matches(event)
+        except Exception:
+            return False
+
+    return is_match
+
+
+class Questions:
+    """Answers about subscriptions, for types that may become more while Studio runs.
+
+    Args:
+        types: The types of each source, by its name. Sources may have different classes of one name.
+        catalog: The catalog that numbers are of.
+    """
+
+    def __init__(self, types: Callable[[], Mapping[str, Collection[type]]], catalog: Callable[[], Catalog]) -> None:
         self._types, self._catalog = types, catalog
 
-    def parse(self, text: str) -> Subscription[Any]:
-        """A subscription from its text, `Event` for an empty one; SubscriptionError if it is wrong."""
+    def ask(self, text: str) -> Asked:
+        """A subscription from its text, `Event` for an empty one; SubscriptionError if no source can read it."""
         if len(text) > LONGEST_TEXT:
             raise SubscriptionError(f"a subscription of {len(text):,} characters is too long")
-        return parse_again(text.strip() or "Event", self._known())  # no warnings: their filters are not of a thread
-
-    def _known(self) -> list[type]:
-        return list(dict.fromkeys([Event, *self._types()]))
+        asked, types = text.strip() or "Event", self._types()
+        found: dict[str, Subscription[Any]] = {}
+        for source in types:
+            try:  # no warnings: their filters are not of a thread
+                found[source] = parse_again(asked, _scope(types, source))
+            except GenusError:
+                continue
+        return Asked(found or {"": parse_again(asked, _scope(types))})
 
     def check(self, text: str) -> Json:
         """Whether a text is right: its form as text and in Python, or what is wrong and where."""
         try:
-            asked = self.parse(text)
+            asked = self.ask(text).subscription
         except GenusError as problem:
             return problem_json(problem)
         return {
@@ -52,13 +95,13 @@ class Questions:
 
     def complete(self, text: str, at: int) -> Json:
         """How a text may go on at a cursor."""
-        found = complete(text[:LONGEST_TEXT], max(0, min(at, len(text))), self._known())
+        found = complete(text[:LONGEST_TEXT], max(0, min(at, len(text))), _scope(self._types()))
         items = [{"text": each.text, "kind": each.kind, "note": each.note} for each in found.items]
         return {"from": found.start, "to": found.end, "items": items}
 
     def explain(self, text: str) -> Json:
         """What a subscription becomes on each target."""
-        asked, catalog = self.parse(text), self._catalog()
+        asked, catalog = self.ask(text).subscription, self._catalog()
         found = [_attributes(asked)]
         for name, explain in _EXPLAINED.items():
             try:
@@ -67,6 +110,18 @@ class Questions:
             except (GenusError, ImportError) as problem:
                 found[-1].update(text=None, problem=str(problem))
         return {"text": str(asked), "targets": found}
+
+
+def _scope(types: Mapping[str, Collection[type]], source: str | None = None) -> TypesByName:
+    """What names mean: a class of the source itself, or else of the first source that has one."""
+    meant: dict[str, list[type]] = {}
+    for known in ([types[source]] if source is not None else []) + list(types.values()):
+        named = TypesByName(known).named
+        for cls in known:
+            if (name := name_of(cls)) not in meant:
+                meant[name] = named(name)
+    unclear = [cls for classes in meant.values() if len(classes) > 1 for cls in classes]
+    return TypesByName([Event, *unclear], {name: cls[0] for name, cls in meant.items() if len(cls) == 1})
 
 
 def problem_json(problem: GenusError) -> Json:

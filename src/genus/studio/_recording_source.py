@@ -9,19 +9,23 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from genus.bus import Recorded
 from genus.errors import BusError, GenusError
+from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
-from genus.studio._meters import Meters
+from genus.studio._history import Piece
 from genus.studio._playback import Playback
-from genus.studio._rates import Rates
+from genus.studio._plot import PlotSeries
+from genus.studio._rates import Meters, Rates
 from genus.studio._reel import DAMAGED, Reel, ReelIndex
 from genus.studio._rows import ChannelRow, Row, SourceRow, Tables
 from genus.studio._source import Receive
-from genus.studio._texts import three_digits
+from genus.studio._taps import Seen
+from genus.studio._texts import counted, three_digits, time_us_of
+from genus.targets import python as python_target
 
 BATCH = 500
 """Most events that are played before somebody else may look."""
@@ -74,6 +78,7 @@ class RecordingSource:
         self._before: dict[tuple[str, str], int] = {}
         """Events that were counted before the last leap, by type and `source`."""
         self._events = 0
+        self.leaps = 0
         self._index: ReelIndex | None = None
         self._indexed = 0.0
         self._problem = ""
@@ -163,6 +168,30 @@ class RecordingSource:
 
         return end
 
+    def stored_range(self, start_ms: float | None, end_ms: float | None) -> None:
+        """All is read to plot any range."""
+
+    def read_points(
+        self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
+    ) -> Iterator[tuple[float, Piece]]:
+        """The points of some series of the whole recording, however far it is played."""
+        return Reel(self._reel.path, None).read_points(series)
+
+    def events_between(
+        self, subscription: Subscription, start_ms: float, end_ms: float, most: int
+    ) -> tuple[list[Seen], int]:
+        """The first events of a range of time that match, however far the recording is played, and how many do."""
+        is_match, found, total = python_target.compile(subscription), list[Seen](), 0
+        start_us, end_us = 1000 * start_ms, 1000 * end_ms
+        for number, recorded in enumerate(Reel(self._reel.path, subscription.classes()).read(), 1):
+            event, time_us = recorded.event, time_us_of(recorded.event)
+            if start_us <= (recorded.at_us if time_us is None else time_us) <= end_us and is_match(event):
+                total += 1
+                if total <= most:
+                    publisher = None if event.source is None else str(event.source)
+                    found.append(Seen(-number, self.name, recorded.at_us / 1000, event, publisher))
+        return found, total
+
     def close(self) -> None:
         """End playing."""
         self._is_closed = True
@@ -249,6 +278,7 @@ class RecordingSource:
 
     def _leap(self) -> None:
         """Times begin anew; what was counted stays."""
+        self.leaps += 1
         self._before = self._channel_counts()
         self._meters = Meters(by_source=True)
         self._rates.restart()
@@ -349,7 +379,7 @@ class RecordingSource:
         if left is not None and left > LONG_WAIT_S and (due_us := self._playback.next_us) is not None:
             yield f"the next event is of {_EPOCH + timedelta(microseconds=due_us):%Y-%m-%d %H:%M:%S} UTC"
         if damaged := max(self._reel.damaged, 0 if self._index is None else self._index.damaged):
-            yield f"damaged in {damaged} places"
+            yield f"damaged in {counted(damaged, 'place')}"
         if self._index is not None and (unknown := sorted(self._index.types.keys() - self._known)):
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
             yield f"types that are not known here: {', '.join(unknown[:3])}{more}"

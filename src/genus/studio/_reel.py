@@ -1,16 +1,26 @@
 """A reel: a recording, or the recordings of a landing folder, read as one from any time on."""
 
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
 from heapq import merge
+from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 
-from genus.bus import Recorded, Recording, RecordingIndex, read_recording
-from genus.errors import RecordingError
+from genus.bus import Excerpt, Recorded, Recording, RecordingIndex, read_recording
+from genus.errors import Reasons, RecordingError
+from genus.model import Event, name_of
+from genus.studio._history import Piece
+from genus.studio._plot import Floats, PlotSeries
+from genus.studio._texts import number_of
 
 DAMAGED = "damaged"
 """The reason for events that are lost by damage."""
@@ -62,7 +72,7 @@ class Reel:
         self._series = self._find_series(types) if self.path.is_dir() else [[read_recording(self.path, types)]]
         self._rejected_before = 0
         """Events that could not be read before the last call of `read`."""
-        self._reasons: Counter[str] = Counter()
+        self._reasons = Reasons()
         """Why events of files that were read to their end could not be."""
         self._open: dict[int, Recording] = {}
         """The file that is being read, by the number of its recorder."""
@@ -103,9 +113,24 @@ class Reel:
     def read(self, time_us: int | None = None) -> Iterator[Recorded]:
         """The events from a time on, or all; reading from a time needs the index."""
         self._rejected_before = self.rejected
-        self._reasons, self._open = Counter(), {}
+        self._reasons, self._open = Reasons(), {}
         series = [self._read_series(number, time_us) for number in range(len(self._series))]
         return series[0] if len(series) == 1 else merge(*series, key=lambda recorded: recorded.at_us)
+
+    def read_points(self, series: Sequence[PlotSeries]) -> Iterator[tuple[float, Piece]]:
+        """The points of some series, with the share that is read; counters of `read` change."""
+        wanted: dict[type[Event], set[str]] = {}
+        for each in series:
+            for cls in each.types:
+                wanted.setdefault(cls, set()).update(each.needs)
+        total = sum(recording.index().events for recording in self.recordings) or 1
+        before = 0
+        for recording in self.recordings:
+            for excerpt in recording.excerpts(wanted):
+                for each in series:
+                    if issubclass(excerpt.type, each.types) and excerpt.events:
+                        yield (before + recording.events) / total, _piece(each, excerpt)
+            before += recording.events
 
     @property
     def rejected(self) -> int:
@@ -134,7 +159,7 @@ class Reel:
                     continue
             found = iter(recording) if is_reached or time_us is None else recording.read_from(time_us)
             is_reached = True
-            recording.problems, recording.lost = Counter(), 0
+            recording.problems, recording.lost = Reasons(), 0
             self._open[number] = recording
             yield from found
             self._reasons.update(_reasons(recording))
@@ -144,3 +169,38 @@ class Reel:
 def _reasons(recording: Recording) -> Counter[str]:
     """Why events of a recording could not be read."""
     return recording.problems + Counter({DAMAGED: recording.lost})
+
+
+def _piece(series: PlotSeries, excerpt: Excerpt) -> Piece:
+    """The points of a series of some events."""
+    events, by = excerpt.events, series.by
+    groups: Sequence[Any] | None
+    if by in ("none", "type"):
+        groups = None if by == "none" else [name_of(excerpt.type)] * len(events)
+    else:
+        name = "source" if by == "publisher" else by
+        groups = _values(name, events)
+    return Piece(series.text, _times(excerpt), _numbers(series.attribute, events), groups, excerpt.has_gap)
+
+
+def _times(excerpt: Excerpt) -> Floats:
+    """The times of events in milliseconds since 1970: those that they carry, else when they were recorded."""
+    moments = _values("time", excerpt.events)
+    if None not in moments:
+        return 1000 * np.fromiter(map(datetime.timestamp, moments), float, len(moments))
+    both = zip(moments, excerpt.times, strict=True)
+    return np.array([at / 1000 if moment is None else 1000 * moment.timestamp() for moment, at in both])
+
+
+def _numbers(attribute: str, events: Sequence[Any]) -> Floats:
+    """The values of an attribute, NaN for those that are absent or no numbers."""
+    values = _values(attribute, events)
+    if set(map(type, values)) <= {float, int, bool}:
+        with suppress(OverflowError):  # of an integer that is larger than any float
+            return np.array(values, float)
+    numbers = map(number_of, values)
+    return np.array([math.nan if number is None else number for number in numbers], float)
+
+
+def _values(attribute: str, events: Sequence[Any]) -> list[Any]:
+    return list(map(attrgetter(attribute), events))

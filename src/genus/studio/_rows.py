@@ -24,6 +24,9 @@ Tables: TypeAlias = Mapping[str, Rows]
 """The rows of some tables, by the table's name."""
 
 State: TypeAlias = Literal["live", "playing", "paused", "ended", "failed"]
+Health: TypeAlias = Literal["fine", "degraded", "wrong", "silent", "nobody", "unknown"]
+"""`fine` only where events or participants were seen and nothing is wrong; `silent`: no data; `nobody`: nobody is
+there who could send; `unknown`: it cannot be seen from here."""
 
 
 class SourceRow(Row, frozen=True, kw_only=True):
@@ -36,12 +39,24 @@ class SourceRow(Row, frozen=True, kw_only=True):
     state: State = "live"
     note: str = ""
     """What a person should know of it, such as why it failed."""
+    health: Health = "unknown"
+    why: str = ""
+    """A sentence that gives the reason for its health; empty where it is fine."""
+    health_since_ms: float | None = None
+    """Since when, by Studio's clock."""
+    part_of: str = ""
+    """Another source that has its events as well, such as the gateway of which it is a side; Studio fills it in. Sums
+    over sources leave such a source out, so that each event counts once."""
     time_ms: float | None = None
     """The time on it."""
+    counts_from_zero: bool = False
+    """Whether its times are counted from 0, as a simulation's may be: they are spans, and no dates."""
     events: int = 0
     rate: float = 0.0
     lost: int = 0
     """Events that are known to be lost, dropped or rejected here."""
+    corrupted: int = 0
+    """Frames that were corrupted on a CAN bus, and sent again."""
     late: int = 0
     """Deadlines that were missed, and events that expired."""
     nodes: int | None = None
@@ -77,6 +92,26 @@ class ProblemRow(Row, frozen=True, kw_only=True):
     """The key of the row there."""
 
 
+class AlertRow(Row, frozen=True, kw_only=True):
+    """`alerts`: a subscription that Studio keeps, whose matches are problems."""
+
+    name: str
+    text: str
+    severity: Literal["bad", "warn"]
+    sources: tuple[str, ...] = ()
+    """The sources that it is for; all if empty."""
+    origin: Literal["file", "page"] = "page"
+    is_active: bool = False
+    """Whether events matched lately."""
+    matched: int = 0
+    unseen: int = 0
+    """Events that came faster than they could be tested."""
+    last_ms: float | None = None
+    """When the last event matched, by Studio's clock."""
+    problem: str = ""
+    """Why it does not run, such as a type that is not known yet."""
+
+
 class AttributeCell(msgspec.Struct, frozen=True):
     """An attribute that a type declares itself."""
 
@@ -88,8 +123,15 @@ class AttributeCell(msgspec.Struct, frozen=True):
 
 
 class TypeRow(Row, frozen=True, kw_only=True):
-    """`types`: the event types and kinds of all sources. The key is the name."""
+    """`types`: the event types and kinds of all sources.
 
+    The key is the name; of a class of one source that contradicts the one of this name, `NAME (SOURCE)`.
+    """
+
+    name: str = ""
+    """The name, where the key has the source as well."""
+    source: str = ""
+    """The only source that has it so; empty for a type of all sources."""
     parents: tuple[str, ...]
     kind: bool
     family: str | None
@@ -128,7 +170,14 @@ class ChannelRow(Row, frozen=True, kw_only=True):
     publisher: str = ""
     qos: str = ""
     """As text: `hard:10ms`, `soft:20ms:100ms`, `none`; empty if it is not known."""
+    is_heard: bool = True
+    """False: it was announced by others, and nothing here subscribes to all of its events: they may not be seen."""
+    health: Health = "unknown"
+    health_since_ms: float | None = None
+    """Since when, by Studio's clock."""
     events: int = 0
+    last_ms: float | None = None
+    """When the last event came, in the source's time, to a second; None if none came yet, or if that is not known."""
     rate: float = 0.0
     jitter_ms: float | None = None
     """Standard deviation of the time between two events."""
@@ -159,6 +208,8 @@ class SubscriptionRow(Row, frozen=True, kw_only=True):
     dropped: int | None = None
     waiting: int | None = None
     capacity: int | None = None
+    health: Health = "unknown"
+    why: str = ""
 
 
 class NodeRow(Row, frozen=True, kw_only=True):
@@ -172,9 +223,11 @@ class NodeRow(Row, frozen=True, kw_only=True):
     pid: int | None = None
     program: str = ""
     state: str = "up"
-    """`up`, `gone`, `down`, `starting`, `error passive`, `bus off`, `not synchronised`, `standing by`."""
+    """`up`, `gone`, `closed`, `down`, `starting`, `error passive`, `bus off`, `not synchronised`, `standing by`."""
     is_well: bool = True
     """False makes the state a problem."""
+    health: Health = "unknown"
+    why: str = ""
     role: str = ""
     offset_us: float | None = None
     """How far its clock is off the time of the bus, which the time master has; known in a simulation only."""
@@ -209,6 +262,7 @@ class GatewayRow(Row, frozen=True, kw_only=True):
     limited: int = 0
     rate: float = 0.0
     """Events a second that cross to this side."""
+    health: Health = "unknown"
 
 
 class LakeTableRow(Row, frozen=True, kw_only=True):
@@ -251,6 +305,7 @@ class LakeFollowerRow(Row, frozen=True, kw_only=True):
 TABLES: Mapping[str, type[Row]] = {
     "sources": SourceRow,
     "problems": ProblemRow,
+    "alerts": AlertRow,
     "types": TypeRow,
     "type_changes": TypeChangeRow,
     "channels": ChannelRow,

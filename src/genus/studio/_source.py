@@ -94,6 +94,14 @@ class TimedSource(Source, Protocol):
         """
 
 
+@runtime_checkable
+class LeapingSource(Source, Protocol):
+    """A source whose events may leave out a time: it was set to another one, or was not connected for a while."""
+
+    leaps: int
+    """Is counted up before the first event after such a time."""
+
+
 class FrameSpan(NamedTuple):
     """A frame on a CAN bus. Times are microseconds of the source's time."""
 
@@ -148,6 +156,11 @@ class AskedSource(Source, Protocol):
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
         """The first events that match, each as its values by name, with `type`; may take seconds."""
+
+
+def is_part(source: Source) -> bool:
+    """Whether another source has the events of a source as well, which then names it as `part_of`."""
+    return getattr(source, "part_of", None) is not None
 
 
 class Failures:

@@ -1,4 +1,4 @@
-"""Server-sent events: the tables, events by a subscription, points of a plot, and the timeline of a CAN bus.
+"""Server-sent events: the tables, events by a subscription or points of a plot, and the timeline of a CAN bus.
 
 Each stream of a page holds no more than one message: what the page has not taken yet is replaced, thinned out or
 counted, never queued.
@@ -13,25 +13,19 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from genus.filters import Subscription, Unmet
-from genus.model import Event
+from genus.filters import Unmet
 from genus.studio._feed import ALIVE_S, Feed, Turn
-from genus.studio._questions import event_json
+from genus.studio._plot import PlotStream
+from genus.studio._questions import Asked, event_json
 from genus.studio._source import TimelineSource
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import cut, number_of, time_us_of
+from genus.studio._texts import cut
 from genus.studio._texts import encode as _encode
-from genus.targets import python as python_target
 
 RETRY = b"retry: 1000\n\n"
 """A page connects again after a second."""
-BATCH = 100
-"""Most events in a message."""
-POINTS = 500
-"""Most points of a line in a message."""
-MOST_LINES = 40
-PLOTTED_MS = 60_000.0
-"""How much of the past a new plot gets."""
+BATCH, FIRST_BATCH = 100, 500
+"""Most events in a message; the first one has as many of the past as a page keeps."""
 TIMELINE_S = 0.1
 EXPLAINED_S = 0.02
 """How long a message may take to say why events do not match: a subscription of 10,000 characters takes 30 ms each."""
@@ -164,21 +158,20 @@ def _change_message(turn: Turn, names: tuple[str, ...]) -> bytes:
 class EventStream:
     """State: the events that match a subscription, until the page takes them."""
 
-    def __init__(self, subscription: Subscription[Any], *, others: bool) -> None:
-        self._subscription, self._others = subscription, others
-        self._is_match = tester(subscription)
-        self._waiting: deque[tuple[Seen, bool]] = deque(maxlen=BATCH)
-        self._matched = self._seen = self._shown = self._skipped = 0
+    def __init__(self, asked: Asked, *, others: bool) -> None:
+        self._asked, self._others, self._text = asked, others, cut(str(asked.subscription))
+        self._waiting: deque[tuple[Seen, bool]] = deque(maxlen=FIRST_BATCH)
+        self._matched = self._unmatched = self._unread = self._shown = 0
 
     def take(self, events: Sequence[Seen], skipped: int) -> None:
         """Choose among the events of a turn."""
-        self._seen += len(events) + skipped
-        self._skipped += skipped
+        self._unread += skipped
         for seen in events:
-            is_match = self._is_match(seen.event)
-            self._matched += is_match
+            if is_match := self._asked.is_match(seen):
+                self._matched += 1
+            else:
+                self._unmatched += 1
             if is_match or self._others:
-                self._shown += 1
                 self._waiting.append((seen, is_match))
 
     @property
@@ -187,119 +180,32 @@ class EventStream:
         return not self._waiting
 
     def data(self) -> dict[str, Any]:
-        """What waits, as a message."""
-        waiting = list(self._waiting)
-        self._waiting.clear()
-        self._skipped, self._shown = self._skipped + self._shown - len(waiting), 0
+        """What waits, as a message; after it, no event waits, so each that matched was shown or is not."""
+        waiting, self._waiting = self._waiting, deque(maxlen=BATCH)
+        self._shown += sum(is_match for _, is_match in waiting)
         until = time.monotonic() + EXPLAINED_S
         return {
-            "events": [
-                event_json(each, None if is_match else self._why(each.event, until)) for each, is_match in waiting
-            ],
+            "events": [event_json(each, None if is_match else self._why(each, until)) for each, is_match in waiting],
+            "seen": self._matched + self._unmatched + self._unread,
             "matched": self._matched,
-            "seen": self._seen,
-            "skipped": self._skipped,
+            "unmatched": self._unmatched,
+            "unread": self._unread,
+            "shown": self._shown,
+            "unshown": self._matched - self._shown,
         }
 
-    def _why(self, event: Event, until: float) -> tuple[Unmet, ...]:
+    def _why(self, seen: Seen, until: float) -> tuple[Unmet, ...]:
         """Why an event does not match; never empty, as that would mean that it does."""
+        text = self._text
+        if (asked := self._asked.on(seen.source)) is None:
+            return (Unmet("type", text, "false", f"{seen.source} has no such type"),)
         if time.monotonic() > until:
-            return (Unmet("where", cut(str(self._subscription)), "unknown", "not looked into: it would take too long"),)
+            return (Unmet("where", text, "unknown", "not looked into: it would take too long"),)
         try:
-            found = self._subscription.why_not(event)
-        except Exception:  # the same value as above
+            found = asked.why_not(seen.event)
+        except Exception:  # the same value as in the test
             found = ()
-        return found or (Unmet("where", cut(str(self._subscription)), "unknown", "a value is not of its type"),)
-
-
-def tester(subscription: Subscription[Any]) -> Callable[[Event], bool]:
-    """Tests events; one with a value that does not have its declared type matches nothing."""
-    matches = python_target.compile(subscription)
-
-    def is_match(event: Event) -> bool:
-        try:
-            return matches(event)
-        except Exception:
-            return False
-
-    return is_match
-
-
-# -- plots -------------------------------------------------------------------------------------------------------------
-
-
-class PlotStream:
-    """State: new points of some attributes, until the page takes them.
-
-    Args:
-        series: The classes and attributes to draw, by their names such as `Loop.speed`.
-        by: What tells the lines of a series apart: `none`, `source` or `publisher`.
-    """
-
-    def __init__(self, series: dict[str, tuple[type, str, str | None]], by: str) -> None:
-        self._series, self._by = series, by
-        self._lines: dict[tuple[str, str], list[tuple[float, float]]] = {}
-
-    def take(self, events: Sequence[Seen], skipped: int) -> None:
-        """Take the points of a turn."""
-        for name, (cls, attribute, _) in self._series.items():
-            for seen in events:
-                if isinstance(seen.event, cls):
-                    self._add(name, attribute, seen)
-
-    def _add(self, name: str, attribute: str, seen: Seen) -> None:
-        value = number_of(getattr(seen.event, attribute, None))
-        if value is None:
-            return
-        line = self._line_of(seen)
-        if (name, line) not in self._lines and len(self._lines) >= MOST_LINES:
-            line = "(others)"
-        time_us = time_us_of(seen.event)
-        at_ms = seen.at_ms if time_us is None else time_us / 1000
-        points = self._lines.setdefault((name, line), [])
-        points.append((at_ms, value))
-        if len(points) > 2 * POINTS:
-            points[:] = thin_out(points, POINTS)
-
-    def _line_of(self, seen: Seen) -> str:
-        if self._by == "source":
-            return "" if seen.event.source is None else cut(str(seen.event.source))
-        return cut(seen.publisher or "") if self._by == "publisher" else ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits."""
-        return not self._lines
-
-    def data(self) -> dict[str, Any]:
-        """The points that wait."""
-        lines, self._lines = self._lines, {}
-        found: dict[str, Any] = {name: {"unit": unit, "lines": {}} for name, (_, _, unit) in self._series.items()}
-        for (name, line), points in lines.items():
-            found[name]["lines"][line] = thin_out(sorted(points), POINTS)
-        return {"series": found}
-
-
-def last_minute(kept: Sequence[Seen]) -> list[Seen]:
-    """Of events in the order of their times, those that a new plot begins with."""
-    return [each for each in kept if each.at_ms >= kept[-1].at_ms - PLOTTED_MS]
-
-
-def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """Fewer points that look the same: the lowest and the highest of each stretch, in order of time.
-
-    >>> thin_out([(0, 5), (1, 9), (2, 1), (3, 4)], 2)
-    [(1, 9), (2, 1)]
-    """
-    if len(points) <= most:
-        return points
-    stretches = max(1, most // 2)
-    found: list[tuple[float, float]] = []
-    for number in range(stretches):
-        part = points[number * len(points) // stretches : (number + 1) * len(points) // stretches]
-        low, high = min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])
-        found += [low] if low == high else sorted((low, high))
-    return found
+        return found or (Unmet("where", text, "unknown", "a value is not of its type"),)
 
 
 async def followed(

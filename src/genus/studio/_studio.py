@@ -2,25 +2,32 @@
 
 import asyncio
 import errno
+import html
 import os
 import socket
+import tempfile
 import threading
+import webbrowser
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from genus._extras import missing_extra
 from genus.bus import Bus
 from genus.errors import BusError
-from genus.model import Event, Span, seconds
+from genus.model import Span, seconds
+from genus.studio._alerts import Alerts
 from genus.studio._feed import PAUSE, PAUSE_ALONE, Feed
-from genus.studio._open import source_of
+from genus.studio._layout import Layout
+from genus.studio._open import mark_parts, source_of
 from genus.studio._questions import Questions
 from genus.studio._security import LOCAL_NAMES, Access, Guard, check_certificate, check_hosts
 from genus.studio._source import Source
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
+from genus.studio._webhook import Webhook
 
 if TYPE_CHECKING:
     import uvicorn
@@ -47,6 +54,7 @@ def open_studio(
     catalog: str | os.PathLike[str] | None = None,
     docs: str = "",
     title: str = "",
+    layout: Layout | None = None,
 ) -> "Studio":
     """Open a page on which buses and other sources can be seen live; use it in a `with` block, or close it.
 
@@ -65,6 +73,7 @@ def open_studio(
         catalog: A catalog file, from which codes, bits and event tags are shown; its changes are, too.
         docs: The address of the documentation, for links.
         title: What the page is called.
+        layout: The first view, plots and alerts; its sources and types are opened by `genus studio` only.
 
     Returns:
         The page, with its `url`.
@@ -81,6 +90,7 @@ def open_studio(
     if not what:
         raise BusError("there is nothing to show; give a bus, a gateway, a world or a recording")
     sources = _named([source for each in what for source in source_of(each)])
+    mark_parts(sources)
     names = list(hosts)
     check_hosts(names)
     if (cert is None) != (key is None):
@@ -98,7 +108,8 @@ def open_studio(
         allow_publish=allow_publish,
         catalog=None if catalog is None else Path(catalog),
         docs=docs,
-        title=title or ", ".join(source.name for source in sources),
+        layout=layout or Layout(),
+        title=title or (layout.title if layout is not None else "") or ", ".join(source.name for source in sources),
         is_alone=all(isinstance(each, Source) for each in what),
     )
     studio.end_with([each for each in what if isinstance(each, Bus)])
@@ -119,6 +130,7 @@ class Studio:
         catalog: Path | None,
         docs: str,
         title: str,
+        layout: Layout,
         is_alone: bool,
     ) -> None:
         self._pause = PAUSE_ALONE if is_alone else PAUSE
@@ -128,7 +140,7 @@ class Studio:
         try:
             taps = Taps(sources)
             self._types = TypeTable(taps, catalog)
-            self._app, self._server = self._make(taps, tls, allow_publish=allow_publish, docs=docs, title=title)
+            self._app, self._server = self._make(taps, tls, layout, allow_publish=allow_publish, docs=docs, title=title)
         except BaseException:
             listening.close()
             raise
@@ -137,7 +149,7 @@ class Studio:
         self._started = threading.Event()
         self._is_closed = threading.Event()
         self._forget: list[Callable[[], None]] = []
-        """Functions that end the interest in buses."""
+        """Functions to call at the end: those that end the interest in buses, and remove files."""
         self._thread = threading.Thread(target=self._run, name="genus-studio", daemon=True)
         self._thread.start()
         self._started.wait(START_S)
@@ -145,18 +157,24 @@ class Studio:
             self.close()
             raise BusError(f"Studio cannot be served at {self.host}:{self.port}: {self._problem or 'it did not start'}")
 
-    def _make(self, taps: Taps, tls: dict[str, str], **options: Any) -> "tuple[StudioApp, uvicorn.Server]":
+    def _make(
+        self, taps: Taps, tls: dict[str, str], layout: Layout, **options: Any
+    ) -> "tuple[StudioApp, uvicorn.Server]":
         try:
             import uvicorn
 
-            from genus.studio._app import StudioApp
-            from genus.studio._protocol import StudioProtocol
+            from genus.studio._app import StudioApp, StudioProtocol
         except ImportError as missing:
             raise missing_extra("Studio needs Starlette and uvicorn", "studio") from missing
 
-        feed = Feed(self._sources, self._types, pause=self._pause)
+        webhook = Webhook(layout.webhook) if layout.webhook else None
         questions = Questions(self._known_types, lambda: self._types.catalog)
-        app = StudioApp(self._sources, feed, taps, questions, **options)
+        self._alerts = Alerts(self._sources, taps, questions.ask, webhook=webhook, title=options["title"])
+        for alert in layout.alerts:
+            self._alerts.add(alert, "file")
+        feed = Feed([*self._sources, self._alerts], self._types, pause=self._pause)
+        feed.is_followed = lambda: len(self._alerts) > 0
+        app = StudioApp(self._sources, feed, taps, questions, self._alerts, layout, **options)
         config = uvicorn.Config(
             Guard(app.asgi, self._access),
             log_config=None,  # the loggers of uvicorn are those of the program that Studio is opened in
@@ -172,8 +190,8 @@ class Studio:
         )
         return app, uvicorn.Server(config)
 
-    def _known_types(self) -> list[type]:
-        return [Event, *(cls for source in self._sources for cls in source.types())]
+    def _known_types(self) -> dict[str, Collection[type]]:
+        return {source.name: tuple(source.types()) for source in self._sources}
 
     @property
     def url(self) -> str:
@@ -181,6 +199,21 @@ class Studio:
         host = self.host if self.host not in ("0.0.0.0", "::") else min(self._access.hosts - LOCAL_NAMES or LOCAL_NAMES)
         token = "" if self._access.token is None else f"?token={self._access.token}"
         return f"{self._access.scheme}://{f'[{host}]' if ':' in host else host}:{self.port}/{token}"
+
+    def open_in_browser(self) -> None:
+        """Open the page in the browser of this computer.
+
+        Others see what a browser is started with. So one with a token is opened by a file that only this user can read,
+        and that leads to the page; it is removed when Studio is closed.
+        """
+        address = self.url
+        if self._access.token is not None:
+            descriptor, name = tempfile.mkstemp(prefix="genus-studio-", suffix=".html")  # mode 0600
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(self.url)}">\n')
+            self._forget.append(partial(Path(name).unlink, missing_ok=True))
+            address = Path(name).as_uri()
+        webbrowser.open(address)
 
     @property
     def pages(self) -> int:
@@ -219,7 +252,9 @@ class Studio:
         self._server.should_exit = True
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_S)
+        self._alerts.close()
         self._taps.close()
+        self._app.history.close()
         for source in self._sources:
             source.close()
         if threading.current_thread() is not self._thread:  # else the loop that ends now closes it

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from msgspec.structs import astuple
 
 from genus.model import Event, name_of
-from genus.studio._source import EventSource, Failures, Source
+from genus.studio._source import EventSource, Failures, LeapingSource, Source
 
 RING = 4096
 """Events that a source may have between two turns."""
@@ -35,6 +35,10 @@ class Seen(NamedTuple):
     at_ms: float
     event: Event
     publisher: str | None
+    segment: int = 0
+    """Between two events of a source with the same one, nothing was lost, skipped or left out."""
+    leaps: int = 0
+    """How often the source has left out a time."""
 
 
 Take: TypeAlias = Callable[[Sequence[Seen], int], None]
@@ -52,7 +56,8 @@ class Tap:
         """Of those that are kept, in bytes."""
         self._size = 0
         self._ids, self._clock = ids, clock
-        self._ring: deque[tuple[int, int, Event, str | None]] = deque(maxlen=RING)
+        self._ring: deque[tuple[int, int, Event, str | None, int]] = deque(maxlen=RING)
+        self._segment, self._leaps = 0, 0
         self._numbers = count(1)
         self._taken = 0
         self._end: Callable[[], None] | None = None
@@ -63,8 +68,15 @@ class Tap:
         self._idle_since = None
         if self._end is None:
             self._forget()
-            ring, numbers = self._ring, self._numbers
-            self._end = self.source.tap(lambda at, event, who: ring.append((next(numbers), at, event, who)))
+            self._segment += 1
+            ring, numbers, source = self._ring, self._numbers, self.source
+            if isinstance(source, LeapingSource):
+                leaping = source
+                self._end = source.tap(
+                    lambda at, event, who: ring.append((next(numbers), at, event, who, leaping.leaps))
+                )
+            else:
+                self._end = source.tap(lambda at, event, who: ring.append((next(numbers), at, event, who, 0)))
 
     @property
     def is_open(self) -> bool:
@@ -101,13 +113,23 @@ class Tap:
         items = [ring.popleft() for _ in range(len(ring))]
         if not items:
             return []
-        skipped = items[-1][0] - self._taken - len(items)
-        self._taken = items[-1][0]
-        found = [Seen(next(self._ids), name, at / 1e6, event, who) for _, at, event, who in items]
+        newest = max([item[0] for item in items])  # threads may append in another order than they number
+        skipped, self._taken = newest - self._taken - len(items), newest
+        self._segment += skipped > 0
+        found = [
+            Seen(next(self._ids), name, at / 1e6, event, who, self._segment_of(leaps), leaps)
+            for _, at, event, who, leaps in items
+        ]
         self._keep(found)
         for take in self.takers:
             take(found, skipped)
         return found
+
+    def _segment_of(self, leaps: int) -> int:
+        if leaps != self._leaps:
+            self._leaps = leaps
+            self._segment += 1
+        return self._segment
 
     def _keep(self, found: Sequence[Seen]) -> None:
         kept, sizes = self.kept, self._sizes
@@ -132,7 +154,8 @@ class Taps:
     """State: the taps of all sources, and the last event of each type that was seen."""
 
     def __init__(self, sources: Iterable[Source], clock: Callable[[], float] = time.monotonic) -> None:
-        self.last: dict[str, Seen] = {}
+        self.last: dict[tuple[str, str], Seen] = {}
+        """By source and type."""
         self._failures = Failures()
         ids = count(1)
         self._taps = {source.name: Tap(source, ids, clock) for source in sources if isinstance(source, EventSource)}
@@ -169,7 +192,7 @@ class Taps:
             if wants_last:
                 self._failures.ask(tap.source, "events", tap.open, None)
             for seen in tap.turn(wants_last):
-                self.last[name_of(type(seen.event))] = seen
+                self.last[seen.source, name_of(type(seen.event))] = seen
         if len(self.last) > MOST_TYPES:
             self.last.clear()
 

@@ -2,29 +2,35 @@
 
 import json
 import math
+import struct
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import cache
+from itertools import islice
 from reprlib import Repr
 from typing import Any
 
 import msgspec
 
-from genus.model import Event, micros_of_time, name_of
+from genus.model import Event, FloatType, attributes, micros_of_time
 
 LONGEST = 200
 """Longest text of a value, in characters."""
 
+_FLOAT32 = struct.Struct("<f")
 _encode = msgspec.json.Encoder().encode
 _short = Repr()
-_short.maxlist = _short.maxtuple = _short.maxdict = _short.maxset = _short.maxfrozenset = LONGEST
 _short.maxlong = _short.maxstring = _short.maxother = 2 * LONGEST
 
 
 def value_text(value: object) -> str:
-    """A value as a person would write it; long ones are cut.
+    """A value as a person would write it, and not as Python would; long ones are cut.
 
-    >>> value_text(2**63), value_text(float("nan")), value_text("<b>"), value_text(b"ab")
-    ('9223372036854775808', 'nan', '<b>', "b'ab'")
+    >>> value_text(2**63), value_text(float("nan")), value_text("<b>"), value_text(b"ab"), value_text(True)
+    ('9223372036854775808', 'nan', '<b>', '61 62', 'true')
+    >>> value_text([timedelta(seconds=2), (1, None)]), value_text({"lane": 2.50})
+    ('2 s, 1, none', 'lane: 2.5')
     """
     try:
         return cut(_text(value))
@@ -35,18 +41,44 @@ def value_text(value: object) -> str:
 def _text(value: object) -> str:
     match value:
         case Enum():
-            return str(value.value)
+            return _text(value.value)
         case str():
             return value
+        case None | bool():
+            return str(value).lower()
         case datetime():
             return value.isoformat().replace("+00:00", "Z")
         case timedelta():
-            return f"{value.total_seconds():g} s"
+            return f"{value.total_seconds():.10g} s"
         case float():
             return f"{value:.10g}"
         case bytes() | bytearray():
-            return repr(bytes(value[: LONGEST + 1]))
+            return bytes(value[: LONGEST + 1]).hex(" ")
+        case list() | tuple() | set() | frozenset():
+            return ", ".join(map(_text, islice(value, LONGEST)))
+        case Mapping():
+            return ", ".join(f"{_text(key)}: {_text(each)}" for key, each in islice(value.items(), LONGEST))
     return _short.repr(value)
+
+
+def float32(value: float) -> float:
+    """The number with the fewest digits that is the same float of 32 bits.
+
+    >>> float32(13.797471714019775), float32(0.1), float32(1e300)
+    (13.797472, 0.1, 1e+300)
+    """
+    try:
+        stored = _FLOAT32.pack(value)
+    except OverflowError:  # it is none
+        return value
+    texts = (f"{value:.{digits}g}" for digits in range(6, 10))
+    return next((float(text) for text in texts if _FLOAT32.pack(float(text)) == stored), value)
+
+
+@cache
+def _floats32(cls: type[Event]) -> frozenset[str]:
+    """The attributes of a class that are floats of 32 bits."""
+    return frozenset(each.name for each in attributes(cls) if each.type == FloatType(32))
 
 
 def cut(text: str) -> str:
@@ -103,15 +135,32 @@ def time_us_of(event: Event) -> int | None:
 
 
 def values_of(event: Event) -> dict[str, Any]:
-    """The attributes that an event carries, by name."""
+    """The attributes that an event carries, by name; floats of 32 bits have no more digits than they need."""
     found = {name: getattr(event, name) for name in event.__struct_fields__}
-    return {name: value for name, value in found.items() if value is not None}
+    short = {name: float32(found[name]) for name in _floats32(type(event)) if isinstance(found.get(name), float)}
+    return {name: value for name, value in (found | short).items() if value is not None}
 
 
-def event_text(event: Event) -> str:
-    """An event as one line."""
-    shown = ", ".join(f"{name}={value_text(value)}" for name, value in values_of(event).items())
-    return cut(f"{name_of(type(event))}({shown})")
+def event_text(event: Event, names: Collection[str] | None = None) -> str:
+    """What an event says, as one line: names, values and units of attributes that it carries, all or some of them."""
+    units, values = _units(type(event)), values_of(event)
+    said = values if names is None else {name: values[name] for name in names if name in values}
+    parts = (f"{name} {value_text(value)} {units.get(name) or ''}".rstrip() for name, value in said.items())
+    return cut(", ".join(parts))
+
+
+@cache
+def _units(cls: type[Event]) -> dict[str, str | None]:
+    return {each.name: each.unit for each in attributes(cls)}
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "file"), counted(2000, "file")
+    ('1 file', '2,000 files')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def three_digits(number: float) -> float:

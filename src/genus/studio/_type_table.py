@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,8 +13,8 @@ from genus.errors import GenusError
 from genus.model import Attribute, Event, is_generated, name_of
 from genus.studio._rates import Rates
 from genus.studio._rows import AttributeCell, Row, TypeChangeRow, TypeRow
-from genus.studio._source import Failures, Source, TimedSource
-from genus.studio._taps import Taps
+from genus.studio._source import Failures, Source, TimedSource, is_part
+from genus.studio._taps import Seen, Taps
 from genus.studio._texts import event_text, three_digits
 
 MOST_CHANGES = 200
@@ -25,7 +26,8 @@ class TypeTable:
     """State: the types of all sources, and what changed since Studio was opened.
 
     Codes, bits and event tags are those of the catalog file. Without one they are those of a new catalog, as `genus
-    types` shows them.
+    types` shows them. Of a source whose class contradicts that of the same name, both have a row: the second one is
+    `NAME (SOURCE)`, with the numbers of a catalog of that source alone.
     """
 
     def __init__(self, taps: Taps, catalog: Path | None = None) -> None:
@@ -35,12 +37,15 @@ class TypeTable:
         self.catalog = Catalog.load(catalog) if catalog is not None else Catalog()
         self._path, self._taps = catalog, taps
         self._stamp = self._refused = _stamp(catalog)
-        self._known: set[type] = set()
+        self._known: dict[str, set[type]] = {}
+        """The classes of each source that were looked at."""
+        self._apart: dict[str, Catalog] = {}
+        """Of sources with classes that contradict the catalog: a catalog of these."""
+        self._keys: dict[tuple[str, str], str] = {}
+        """The keys of types that have a row for one source, by source and name."""
         self._described: dict[str, TypeRow] = {}
         self._rates = Rates()
         """Of sources that are not timed."""
-        self._timed: Mapping[str, float] = {}
-        """The rates that timed sources give, in sum."""
         self._looked_at: float | None = None
         self._numbers = count(1)
 
@@ -49,28 +54,35 @@ class TypeTable:
         if self._looked_at is None or now - self._looked_at >= LOOK_S:
             self._look(sources, wall)
             self._looked_at = now
-        counted, untimed, timed = Counter[str](), Counter[str](), dict[str, float]()
-        for source in sources:
-            counts = self._counts_of(source)
-            counted.update(counts)
-            if not isinstance(source, TimedSource):
-                untimed.update(counts)
-                continue
-            for name, rate in self._rates_of(source, counts).items():
-                timed[name] = timed.get(name, 0.0) + rate
-        for name, number in untimed.items():
-            self._rates.note(name, number, now)
-        self._timed = timed
-        self.rows = {name: self._live(name, row, counted[name]) for name, row in self._described.items()}
+        counted, untimed, rates = Counter[str](), Counter[str](), dict[str, float]()
+        for source, counts in self._counts_of(sources):
+            keyed = {self._key(source.name, name): number for name, number in counts.items()}
+            counted.update(keyed)
+            if isinstance(source, TimedSource):
+                for name, rate in self._rates_of(source, counts).items():
+                    key = self._key(source.name, name)
+                    rates[key] = rates.get(key, 0.0) + rate
+            else:
+                untimed.update(keyed)
+        for key, number in untimed.items():
+            self._rates.note(key, number, now)
+            rates[key] = rates.get(key, 0.0) + self._rates.rate(key)
+        last = {self._key(seen.source, name): seen for (_, name), seen in self._taps.last.items()}
+        self.rows = {
+            key: _live(row, counted[key], rates.get(key, 0.0), last.get(key)) for key, row in self._described.items()
+        }
 
-    def _live(self, name: str, row: TypeRow, events: int) -> TypeRow:
-        last = self._taps.last.get(name)
-        if not events and last is None:
-            return row
-        rate = three_digits(self._rates.rate(name) + self._timed.get(name, 0.0))
-        if last is None:
-            return msgspec.structs.replace(row, events=events, rate=rate)
-        return msgspec.structs.replace(row, events=events, rate=rate, last=event_text(last.event), last_ms=last.at_ms)
+    def _key(self, source: str, name: str) -> str:
+        return self._keys.get((source, name), name)
+
+    def _counts_of(self, sources: Sequence[Source]) -> Iterator[tuple[Source, Mapping[str, int]]]:
+        """What each source counts; of one whose events others have as well, only types that these do not count."""
+        none: Mapping[str, int] = {}
+        found = [(each, self.failures.ask(each, "counters", each.counts, none)) for each in sources]
+        whole = {name for source, counts in found if not is_part(source) for name in counts}
+        for source, counts in found:
+            is_copy = is_part(source)
+            yield source, {name: number for name, number in counts.items() if not (is_copy and name in whole)}
 
     # -- declarations ------------------------------------------------------------------------------------------------
 
@@ -78,39 +90,58 @@ class TypeTable:
         """Take what is declared by now into the catalog, and note what is new."""
         is_first = self._looked_at is None
         found = self._reloaded()
-        found += self._register(self._new_classes(sources))
+        for source in sources:
+            new = self._new_classes(source)
+            added, refused = self._register(self.catalog, new)
+            found += added + refused
+            if refused:
+                self._set_apart(source, {finding.subject for finding in refused}, new)
         if found or is_first:
-            docs = {name_of(cls): line for cls in self._known if (line := _line_about(cls))}
-            self._described = describe_types(self.catalog, docs)
+            self._described = self._describe()
         for finding in [] if is_first else found:
             self._note(finding, wall)
 
-    def _register(self, classes: list[type]) -> list[Finding]:
-        """Take classes into the catalog, all at once; if one is refused, those of each half, down to that one."""
+    def _set_apart(self, source: Source, names: Collection[str], classes: list[type]) -> None:
+        """Give classes of a source that contradict the others rows of their own."""
+        apart = self._apart.setdefault(source.name, Catalog())
+        self._register(apart, [cls for cls in classes if name_of(cls) in names])
+        for name in names:
+            if name in apart:
+                self._keys[source.name, name] = f"{name} ({source.name})"
+
+    def _describe(self) -> dict[str, TypeRow]:
+        docs = {name_of(cls): line for known in self._known.values() for cls in known if (line := _line_about(cls))}
+        found = describe_types(self.catalog, docs)
+        for (source, name), key in self._keys.items():
+            found[key] = msgspec.structs.replace(describe_types(self._apart[source])[name], name=name, source=source)
+        return found
+
+    def _register(self, catalog: Catalog, classes: list[type]) -> tuple[list[Finding], list[Finding]]:
+        """Take classes into a catalog, all at once; if one is refused, those of each half, down to that one.
+
+        Returns what was added, and what was refused.
+        """
         if not classes:
-            return []
+            return [], []
         try:
-            return [Finding("added", name) for name in self.catalog.register(*classes).types]
+            return [Finding("added", name) for name in catalog.register(*classes).types], []
         except (GenusError, ValueError) as problem:
             if len(classes) == 1:
-                return [Finding("refused", name_of(classes[0]), str(problem))]
+                return [], [Finding("refused", name_of(classes[0]), str(problem))]
         half = len(classes) // 2
-        return self._register(classes[:half]) + self._register(classes[half:])
+        parts = [self._register(catalog, part) for part in (classes[:half], classes[half:])]
+        return parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]
 
-    def _new_classes(self, sources: Sequence[Source]) -> list[type]:
-        declared = {cls for source in sources for cls in self._types_of(source)}
-        new = [cls for cls in declared if cls not in self._known and cls is not Event]
-        self._known |= declared
-        return sorted(new, key=lambda cls: (len(cls.__mro__), name_of(cls)))
-
-    def _counts_of(self, source: Source) -> Mapping[str, int]:
-        return self.failures.ask(source, "counters", source.counts, {})
+    def _new_classes(self, source: Source) -> list[type]:
+        """The classes of a source that were not looked at; those that somebody wrote come before generated ones."""
+        none: Collection[type] = ()
+        declared = set(self.failures.ask(source, "types", lambda: tuple(source.types()), none)) - {Event}
+        known = self._known.setdefault(source.name, set())
+        new, self._known[source.name] = declared - known, known | declared
+        return sorted(new, key=lambda cls: (is_generated(cls), len(cls.__mro__), name_of(cls)))
 
     def _rates_of(self, source: TimedSource, counts: Mapping[str, int]) -> Mapping[str, float]:
         return self.failures.ask(source, "rates", lambda: source.rates_of(counts), {})
-
-    def _types_of(self, source: Source) -> Collection[type]:
-        return self.failures.ask(source, "types", lambda: tuple(source.types()), ())
 
     def _reloaded(self) -> list[Finding]:
         """What changed in the catalog file; one that cannot be read is told once, and read when it can be."""
@@ -125,6 +156,8 @@ class TypeTable:
         found = [each for each in self.catalog.diff(loaded) if each.status not in ("kept", "missing")]
         self.catalog = loaded
         self._known.clear()
+        self._apart.clear()
+        self._keys.clear()
         return found
 
     def _note(self, finding: Finding, wall: float) -> None:
@@ -133,6 +166,13 @@ class TypeTable:
         self.changes[f"{number}"] = TypeChangeRow(at_ms=round(wall * 1000), type=finding.subject, what=text)
         if len(self.changes) > MOST_CHANGES:
             del self.changes[next(iter(self.changes))]
+
+
+def _live(row: TypeRow, events: int, rate: float, last: Seen | None) -> TypeRow:
+    if not events and last is None:
+        return row
+    shown: dict[str, Any] = {} if last is None else {"last": event_text(last.event), "last_ms": last.at_ms}
+    return msgspec.structs.replace(row, events=events, rate=three_digits(rate), **shown)
 
 
 def _line_about(cls: type) -> str:

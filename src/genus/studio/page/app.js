@@ -1,11 +1,14 @@
 // The shell: chooses the view by the address (#channels?of=...), and connects it with the store.
 import { Store, Stream } from "./store.js";
-import { h, clear, setText, setAttribute } from "./components/dom.js";
-import { localTime, plural } from "./components/format.js";
+import { h, clear, remember, setText, setAttribute } from "./components/dom.js";
+import { plural, since } from "./components/format.js";
 import { setDocs } from "./terms.js";
 import { mountSources } from "./views/sources-bar.js";
+import { soundAlerts } from "./views/event-alerts.js";
 
 const ALWAYS = ["sources", "problems"];
+const ASK_AGAIN_MS = 1000;
+const FRESH_MS = 5000;
 const has = (test) => (store) => [...store.rows("sources").values()].some(test);
 const VIEWS = [
   { id: "overview", title: "Overview", key: "o" },
@@ -26,25 +29,32 @@ let shown = { id: "", view: null, mounted: null };
 let visit = 0;
 
 // What the server is asked
-class ServerError extends Error {
-  constructor(status, body) {
-    super(body?.message ?? `the server answered ${status}`);
-    this.status = status;
-    this.body = body;
-  }
-}
+class ServerError extends Error {}
 
-async function request(path, options) {
-  const response = await fetch(path, options);
+async function read(response) {
   const body = await response.json().catch(() => null);
-  if (!response.ok) throw new ServerError(response.status, body);
+  if (!response.ok) throw new ServerError(body?.message ?? `the server answered ${response.status}`);
   return body;
 }
 
-const api = (path) => request(path.startsWith("/") ? path : `/api/${path}`);
-const post = (path, body) => request(path.startsWith("/") ? path : `/api/${path}`, {
-  method: "POST", headers: { "Content-Type": "application/json", "X-Genus-Studio": "1" }, body: JSON.stringify(body),
-});
+const pathOf = (path) => (path.startsWith("/") ? path : `/api/${path}`);
+
+/** Ask the server; one that is away is asked again until it answers. */
+async function api(path) {
+  for (;;) {
+    try {
+      return await read(await fetch(pathOf(path)));
+    } catch (error) {
+      if (error instanceof ServerError) throw error;
+    }
+    await new Promise((done) => setTimeout(done, ASK_AGAIN_MS));
+  }
+}
+
+async function post(path, body) {
+  const headers = { "Content-Type": "application/json", "X-Genus-Studio": "1" };
+  return read(await fetch(pathOf(path), { method: "POST", headers, body: JSON.stringify(body) }).catch(() => { throw new Error("the server does not answer"); }));
+}
 
 // The address of a view
 function readAddress() {
@@ -63,7 +73,7 @@ function makeContext(id, params) {
   return {
     store, api, post, go, params,
     get config() { return config; },
-    sse: (path, handlers, onState) => new Stream(path.startsWith("/") ? path : `/api/${path}`, handlers, onState),
+    sse: (path, handlers, onState) => new Stream(pathOf(path), handlers, onState),
     href: writeAddress,
     /** Remember something in the address without leaving the view. */
     setParams: (values) => history.replaceState(null, "", writeAddress(id, Object.assign(params, values))),
@@ -73,7 +83,7 @@ function makeContext(id, params) {
 // Showing a view
 async function show() {
   const { id, params } = readAddress();
-  if (!VIEWS.some((view) => view.id === id)) return id ? undefined : history.replaceState(null, "", "#overview") ?? show();
+  if (!VIEWS.some((view) => view.id === id)) return id ? undefined : history.replaceState(null, "", `#${config.layout?.view ?? "overview"}`) ?? show();
   const mine = ++visit;
   leave();
   markChosen(id);
@@ -81,7 +91,12 @@ async function show() {
   try {
     view = (await import(`./views/${id}.js`)).default;
   } catch (error) {
-    return mine === visit ? fail(id, error) : undefined;
+    if (mine !== visit) return;
+    const [{ type }] = performance.getEntriesByType("navigation");
+    if (type === "reload" && performance.now() < FRESH_MS) return fail(id, error); // loading it again did not help
+    fail(id, error, "Its files do not come. It is shown as soon as the server answers.");
+    await api("config");
+    return mine === visit ? location.reload() : undefined; // a browser never asks again for a module that did not come
   }
   if (mine === visit) enter(id, view, params);
 }
@@ -109,10 +124,10 @@ function enter(id, view, params) {
   setTitle();
 }
 
-function fail(id, error) {
+function fail(id, error, words = `This view cannot be shown: ${error.message}`) {
   console.error(error);
   const root = clear(byId("main"));
-  root.append(h("h1", {}, VIEWS.find((view) => view.id === id)?.title ?? id), h("p", { class: "empty" }, `This view cannot be shown: ${error.message}`));
+  root.append(h("h1", {}, VIEWS.find((view) => view.id === id)?.title ?? id), h("p", { class: "empty" }, words));
 }
 
 function update(changes) {
@@ -133,7 +148,7 @@ function drawViews() {
   const wanted = VIEWS.filter(isListed), list = byId("views");
   if (wanted.map((view) => view.id).join() === list.dataset.views) return;
   list.dataset.views = wanted.map((view) => view.id).join();
-  clear(list).append(...wanted.map((view) => h("li", {}, h("a", { href: `#${view.id}`, dataset: { view: view.id }, title: `Keys: g ${view.key}` },
+  clear(list).append(...wanted.map((view) => h("li", {}, h("a", { href: `#${view.id}`, "data-view": view.id, title: `Keys: g ${view.key}` },
     h("span", {}, view.title), view.id === "overview" && h("span", { class: "badge", id: "problem-count", hidden: true })))));
   markChosen(readAddress().id);
   noteProblems();
@@ -169,21 +184,8 @@ function noteProblems() {
   if (!store.has("problems")) return;
   const fresh = knownProblems ? [...problems.keys()].filter((key) => !knownProblems.has(key)) : [];
   knownProblems = new Set(problems.keys());
-  if (fresh.length) say(fresh.length > 3 ? `${fresh.length} new problems` : fresh.map((key) => `New problem: ${problems.get(key).what}`).join(". "));
-}
-
-let lastSaid = 0;
-let toSay = "";
-
-function say(text) {
-  toSay = text;
-  const wait = Math.max(0, lastSaid + 3000 - performance.now());
-  setTimeout(() => {
-    if (!toSay) return;
-    lastSaid = performance.now();
-    setText(byId("announce"), toSay);
-    toSay = "";
-  }, wait);
+  soundAlerts(fresh, config);
+  if (fresh.length) setText(byId("announce"), fresh.length > 3 ? `${fresh.length} new problems` : fresh.map((key) => `New problem: ${problems.get(key).what}`).join(". "));
 }
 
 // The state of the connection
@@ -192,7 +194,7 @@ const STATES = {
   live: () => ["●", "live"],
   polling: () => ["◐", "live, every 2 s"], // other windows of this browser have the streams
   reconnecting: () => ["◌", "reconnecting"],
-  gone: (since) => ["✕", `the server is gone since ${localTime(since)}`],
+  gone: (from) => ["✕", `no data since ${since(from)} UTC: the server is gone`],
   hidden: () => ["❚❚", "paused"],
 };
 
@@ -211,14 +213,6 @@ const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : schem
 function drawTheme() {
   setText(byId("theme"), isDark() ? "☀ Light" : "☾ Dark");
   setAttribute(byId("theme"), "aria-label", isDark() ? "change to light colours" : "change to dark colours");
-  dispatchEvent(new Event("genus-theme")); // canvases have to be drawn again
-}
-
-function remember(name, value) {
-  try {
-    if (value !== undefined) localStorage.setItem(name, value);
-    return localStorage.getItem(name);
-  } catch { return null; } // a browser may forbid it
 }
 
 // Keys
@@ -240,7 +234,7 @@ function onKey(event) {
   } else if (event.key === "g") {
     [firstKey, firstKeyAt] = ["g", performance.now()];
   } else if (event.key === "/") {
-    const filter = byId("main").querySelector("[data-filter], input[type=search], [role=combobox]");
+    const filter = byId("main").querySelector("[data-filter], [role=combobox]");
     if (filter) prevent(event, () => { filter.focus(); filter.select?.(); });
   } else if (/^[0-9]$/.test(event.key) && listed[(Number(event.key) + 9) % 10]) {
     prevent(event, () => visitView(listed[(Number(event.key) + 9) % 10].id));
@@ -258,22 +252,10 @@ function prevent(event, action) {
 }
 
 function openHelp() {
-  const help = byId("help"), listed = VIEWS.filter(isListed);
-  const line = (keys, words) => h("li", {}, h("span", {}, keys.map((key) => (key === "or" ? key : h("kbd", {}, key)))), h("span", {}, words));
-  const keys = h("input", { type: "checkbox", onchange: (event) => remember("genus-keys", event.target.checked ? "on" : "off") });
-  keys.checked = areKeysOn();
-  clear(help).append(
-    h("h2", { id: "help-title" }, "Keys"),
-    h("ul", { class: "keys" },
-      listed.map((view, place) => line(["g", view.key, ...(place < 10 ? ["or", String((place + 1) % 10)] : [])], view.title)),
-      line(["/"], "to the filter, or to the subscription"), line(["↑", "↓"], "from row to row of a table"),
-      line(["Enter"], "open or close a row"), line(["Esc"], "clear the filter, close a list"), line(["?"], "this help")),
-    h("label", { class: "field" }, keys, "single letters and numbers are keys"),
-    h("p", { class: "note" }, `Genus Studio ${config.version}. `, config.docs && h("a", { href: config.docs, target: "_blank", rel: "noopener" }, "Documentation"),
-      config.docs && ". ", "The same data as JSON: ", h("a", { href: "/api/sources" }, "/api/sources"), " and all other tables."),
-    h("form", { method: "dialog" }, h("button", { class: "button", onclick: (event) => { event.preventDefault(); help.close(); } }, "Close")),
-  );
-  help.showModal();
+  const key = (text) => h("kbd", {}, text);
+  clear(byId("help-views")).append(...VIEWS.filter(isListed).map((view, place) => h("li", {}, h("span", {}, key("g"), key(view.key), place < 10 && ["or", key((place + 1) % 10)]), h("span", {}, view.title))));
+  byId("help-keys").checked = areKeysOn();
+  byId("help").showModal();
 }
 
 async function start() {
@@ -284,8 +266,10 @@ async function start() {
     config = answer;
     setDocs(config.docs);
     setText(byId("title"), config.title || "Studio");
+    setText(byId("version"), config.version);
+    Object.assign(byId("docs"), { href: config.docs, hidden: !config.docs });
     setTitle();
-  }).catch((error) => console.error(error));
+  }).catch((error) => console.error(error)); // it refuses: the view says why
   drawStatus(store.status);
   drawViews();
   drawTheme();
@@ -296,6 +280,8 @@ async function start() {
   document.addEventListener("keydown", onKey);
   scheme.addEventListener("change", drawTheme);
   byId("help-open").addEventListener("click", openHelp);
+  byId("help-close").addEventListener("click", () => byId("help").close());
+  byId("help-keys").addEventListener("change", (event) => remember("genus-keys", event.target.checked ? "on" : "off"));
   byId("skip").addEventListener("click", (event) => prevent(event, () => byId("main").focus()));
   byId("theme").addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";

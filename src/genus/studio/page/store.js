@@ -137,26 +137,23 @@ export class Stream {
 }
 
 /**
- * Tables of rows. `rows(table)` is a Map of rows by key; `watch(tables)` says which are wanted; `onChange(table, fn)`
- * calls fn({set, gone}) (Sets of keys) at most once per animation frame; `onChanges(fn)` the same for all tables at once,
- * with {table: {set, gone}}. Both return a function that ends it. `has(table)` tells whether its rows have come yet.
+ * Tables of rows. `rows(table)` is a Map of rows by key; `watch(tables)` says which are wanted; `onChanges(fn)` calls
+ * fn({table: {set, gone}}) (Sets of keys) at most once per animation frame; it returns a function that ends it.
+ * `has(table)` tells whether the rows of a table have come yet.
  * `status` is {state: "connecting" | "live" | "polling" | "reconnecting" | "gone" | "hidden", since: ms of this computer's
  * clock}; "polling" is live every 2 s, while many windows are open.
  */
 export class Store {
-  constructor({ frame = (fn) => requestAnimationFrame(fn) } = {}) {
-    this.frame = frame;
+  constructor() {
     this.tables = new Map();
     this.wanted = [];
     this.stream = null;
-    this.changes = {};
+    this.marked = {}; // keys of rows that changed since the last frame, by table
     this.isScheduled = false;
     this.listeners = new Set();
     this.statusListeners = new Set();
     this.status = { state: "connecting", since: Date.now() };
     this.skew = 0;
-    this.seq = 0;
-    this.received = 0;
     setInterval(() => this.#age(), 1000);
   }
 
@@ -183,10 +180,6 @@ export class Store {
     this.stream = new Stream(`/api/stream?tables=${wanted.map(encodeURIComponent).join(",")}`, handlers, (state) => this.#note(state), () => this.#poll());
   }
 
-  onChange(table, fn) {
-    return this.onChanges((changes) => { if (changes[table]) fn(changes[table]); });
-  }
-
   onChanges(fn) {
     this.listeners.add(fn);
     return () => this.listeners.delete(fn);
@@ -198,95 +191,55 @@ export class Store {
     return () => this.statusListeners.delete(fn);
   }
 
-  /** Open the stream again, for a new snapshot. */
-  reload() {
-    this.stream?.reopen();
-  }
-
   async #poll() {
     const names = this.wanted;
     try {
       const answers = await Promise.all(names.map((name) => fetch(`/api/${name}`).then((answer) => (answer.ok ? answer.json() : {}))));
       if (names !== this.wanted || this.status.state === "live") return;
-      this.#replace({ seq: this.seq, at: Date.now() - this.skew, tables: Object.fromEntries(names.map((name, n) => [name, answers[n]])) });
+      this.#replace({ at: Date.now() - this.skew, tables: Object.fromEntries(names.map((name, n) => [name, answers[n]])) });
       this.#setStatus("polling");
     } catch {
       if (names === this.wanted) this.#note("broken");
     }
   }
 
-  #replace({ seq, at, tables }) {
-    this.#arrive(seq, at);
-    for (const name of this.wanted) {
-      const before = this.tables.get(name) ?? EMPTY, after = new Map(Object.entries(tables[name] ?? {}));
-      this.tables.set(name, after);
-      const changed = this.#changed(name);
-      for (const key of before.keys()) if (!after.has(key)) markGone(changed, key);
-      for (const key of after.keys()) markSet(changed, key);
-    }
-    this.#schedule();
-  }
-
-  #merge({ seq, at, set, gone, beat }) {
-    this.#arrive(seq, at);
-    for (const [name, rows] of Object.entries(set ?? {})) this.#setRows(name, rows);
-    for (const [name, keys] of Object.entries(gone ?? {})) this.#removeRows(name, keys);
-    if (beat) this.#beat();
-    this.#schedule();
-  }
-
-  #arrive(seq, at) {
-    this.seq = seq;
+  #replace({ at, tables }) {
     this.skew = Date.now() - at;
-    this.received += 1;
-  }
-
-  #setRows(name, rows) {
-    const table = this.tables.get(name);
-    if (!table) return;
-    const changed = this.#changed(name);
-    for (const key of Object.keys(rows)) {
-      const known = table.get(key);
-      if (known) Object.assign(known, rows[key]);
-      else table.set(key, rows[key]);
-      markSet(changed, key);
+    for (const name of this.wanted) {
+      const before = this.rows(name), after = new Map(Object.entries(tables[name] ?? {}));
+      this.tables.set(name, after);
+      this.#mark(name, [...before.keys(), ...after.keys()]);
     }
   }
 
-  #removeRows(name, keys) {
+  #merge({ at, set, gone, beat }) {
+    this.skew = Date.now() - at;
+    for (const [name, rows] of Object.entries(set ?? {})) this.#change(name, Object.keys(rows), (table, key) => table.set(key, Object.assign(table.get(key) ?? {}, rows[key])));
+    for (const [name, keys] of Object.entries(gone ?? {})) this.#change(name, keys, (table, key) => table.delete(key));
+    if (beat) for (const name of ["channels", "sources"]) this.#change(name, [...this.rows(name).keys()], (table, key) => addRate(table.get(key)));
+  }
+
+  #change(name, keys, act) {
     const table = this.tables.get(name);
     if (!table) return;
-    const changed = this.#changed(name);
-    for (const key of keys) if (table.delete(key)) markGone(changed, key);
+    for (const key of keys) act(table, key);
+    this.#mark(name, keys);
   }
 
-  #beat() {
-    for (const name of ["channels", "sources"]) {
-      const table = this.tables.get(name);
-      if (!table?.size) continue;
-      const changed = this.#changed(name);
-      for (const [key, row] of table) {
-        row.rates = [...(row.rates ?? []).slice(1 - KEPT_RATES), row.rate ?? 0];
-        markSet(changed, key);
-      }
-    }
-  }
-
-  #changed(name) {
-    return (this.changes[name] ??= { set: new Set(), gone: new Set() });
-  }
-
-  #schedule() {
+  #mark(name, keys) {
+    const marked = (this.marked[name] ??= new Set());
+    for (const key of keys) marked.add(key);
     if (this.isScheduled) return;
     this.isScheduled = true;
-    this.frame(() => this.#flush());
+    requestAnimationFrame(() => this.#flush());
   }
 
   #flush() {
     this.isScheduled = false;
-    const changes = this.changes;
-    this.changes = {};
-    if (Object.keys(changes).length) for (const fn of [...this.listeners]) fn(changes);
+    const changes = {};
+    for (const [name, keys] of Object.entries(this.marked)) changes[name] = { set: new Set([...keys].filter((key) => this.rows(name).has(key))), gone: new Set([...keys].filter((key) => !this.rows(name).has(key))) };
+    this.marked = {};
+    for (const fn of [...this.listeners]) fn(changes);
   }
 
   #note(state) {
@@ -311,12 +264,6 @@ export class Store {
 
 const EMPTY = new Map();
 
-function markSet(changed, key) {
-  changed.gone.delete(key);
-  changed.set.add(key);
-}
-
-function markGone(changed, key) {
-  changed.set.delete(key);
-  changed.gone.add(key);
+function addRate(row) {
+  row.rates = [...(row.rates ?? []).slice(1 - KEPT_RATES), row.rate ?? 0];
 }

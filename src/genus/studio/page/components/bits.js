@@ -20,11 +20,6 @@ export function bitsLegend(words = ["must be 1", "must be 0", "is not compared"]
   return h("ul", { class: "legend" }, Object.keys(BIT_WORDS).map((kind, n) => h("li", {}, h("i", { class: `swatch ${kind}` }), `${BIT_WORDS[kind]} ${words[n]}`)));
 }
 
-/** The bits as text, 1, 0 and · for free ones, the highest first. */
-export function bitsText({ value, mask, width }) {
-  return readBits(value, mask, width).reverse().map((kind) => BIT_WORDS[kind]).join("");
-}
-
 function readBits(value, mask, width) {
   const [wanted, compared] = [BigInt(value), BigInt(mask)];
   return Array.from({ length: width }, (_, n) => {

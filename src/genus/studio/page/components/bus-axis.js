@@ -61,6 +61,15 @@ export class BusAxis {
   }
 }
 
+/** Microseconds as texts, all in the unit of the longest, with as many decimals as tell them apart. */
+export function instantTexts(instants) {
+  const longest = Math.max(...instants.map(Math.abs), 0), [size, unit] = [[1e6, "s"], [1e3, "ms"]].find(([least]) => longest >= least) ?? [1, "µs"];
+  for (let digits = 0; ; digits++) {
+    const texts = instants.map((at) => `${(at / size).toFixed(digits)} ${unit}`);
+    if (digits === 6 || new Set(texts).size === texts.length) return texts;
+  }
+}
+
 /** The next of 1, 2 or 5 times a power of ten. */
 function roundStep(rough) {
   if (!(rough > 0)) return 1;

@@ -7,7 +7,6 @@ let colourProbe = null;
 /** The colour that a custom property has in the present theme: colourOf("blue") of `--blue`. */
 export function colourOf(name) {
   if (!colourProbe?.isConnected) {
-    watchTheme();
     colourProbe = document.body.appendChild(document.createElement("i"));
     colourProbe.hidden = true;
   }
@@ -30,10 +29,5 @@ export function refreshColours() {
   themeListeners.forEach((changed) => changed());
 }
 
-let isThemeWatched = false;
-function watchTheme() {
-  if (isThemeWatched) return;
-  isThemeWatched = true;
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refreshColours);
-  new MutationObserver(refreshColours).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-}
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", refreshColours);
+new MutationObserver(refreshColours).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });

@@ -2,7 +2,7 @@
 
 const SVG_SPACE = "http://www.w3.org/2000/svg";
 
-/** An element: h("a", {href: "#x", class: "chip", onclick: fn, style: {width: "3rem"}, dataset: {n: 1}}, "text", child). */
+/** An element: h("a", {href: "#x", class: "chip", onclick: fn, style: {width: "3rem"}}, "text", child). */
 export function h(tag, attributes, ...children) {
   return fillElement(document.createElement(tag), attributes, children);
 }
@@ -41,18 +41,13 @@ export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== text) node.setAttribute(name, text);
 }
 
-/** A text that only screen readers say. */
-export function spoken(text) {
-  return h("span", { class: "spoken" }, text);
-}
-
 /** A button that copies what `read` gives (a text or a promise of it), and says so. */
 export function copyButton(label, read) {
   const button = h("button", { type: "button", class: "button small", "aria-live": "polite" }, label);
   button.addEventListener("click", async () => {
     let done = "copied ✓";
     try {
-      await writeClipboard(await read());
+      await navigator.clipboard.writeText(await read()); // there is one: Studio's pages are of this machine or have TLS
     } catch {
       done = "not copied";
     }
@@ -62,17 +57,12 @@ export function copyButton(label, read) {
   return button;
 }
 
-/** Copy a text; an error if the browser does not allow it. */
-export async function writeClipboard(text) {
-  if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
-  const area = h("textarea", { class: "spoken", "aria-hidden": "true" }, text); // a page without TLS has no clipboard
-  const focused = document.activeElement;
-  document.body.append(area);
-  area.select();
-  const worked = document.execCommand("copy");
-  area.remove();
-  focused?.focus();
-  if (!worked) throw new Error("the browser does not allow it");
+/** What the browser remembers under a name, which `value` changes; null if it knows nothing, or forbids it. */
+export function remember(name, value) {
+  try {
+    if (value !== undefined) localStorage.setItem(name, value);
+    return localStorage.getItem(name);
+  } catch { return null; }
 }
 
 function fillElement(element, attributes, children) {
@@ -84,19 +74,12 @@ function fillElement(element, attributes, children) {
 function fillAttribute(element, name, value) {
   if (value === null || value === undefined || value === false) return;
   if (name === "style") {
-    for (const [property, text] of Object.entries(value)) setStyle(element, property, text);
-  } else if (name === "dataset") {
-    for (const [key, text] of Object.entries(value)) element.dataset[key] = text;
+    for (const [property, text] of Object.entries(value)) element.style.setProperty(property, text);
   } else if (name.startsWith("on") && typeof value === "function") {
     element.addEventListener(name.slice(2).toLowerCase(), value);
   } else {
-    element.setAttribute(name === "className" ? "class" : name, value === true ? "" : String(value));
+    element.setAttribute(name, value === true ? "" : String(value));
   }
-}
-
-function setStyle(element, property, text) {
-  if (property.startsWith("--")) element.style.setProperty(property, text);
-  else element.style[property] = text;
 }
 
 function appendAll(element, children) {

@@ -5,8 +5,11 @@ export const DASH = "–";
 
 const COUNT_FORMAT = new Intl.NumberFormat("en");
 const SHORT_FORMAT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
-const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
-const AGO_UNITS = [[86_400_000, "d"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]];
+const MS_OF_DAY = 86_400_000;
+const FIRST_DATE_MS = 1e11; // nothing was recorded before 1973
+const [FIGURE_SPACE, POINT_SPACE] = ["\u2007", "\u2008"]; // as wide as a digit, and as a point
+const LONG_UNITS = [[86_400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]]; // seconds
+const AGO_UNITS = [[MS_OF_DAY, "d"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]];
 
 /** Whether it is a finite number. */
 export function isNumber(value) {
@@ -32,6 +35,21 @@ export function number(value) {
   if (size >= 10) return value.toFixed(1);
   if (size >= 1 || size === 0) return size === 0 ? "0" : value.toFixed(2);
   return size < 1e-6 ? value.toExponential(1) : String(Number(value.toPrecision(2)));
+}
+
+/** A number of three digits for a column: those of one column have their points below each other; the unit is in the head. */
+export function aligned(value, digits = 2) {
+  if (!isNumber(value)) return DASH;
+  const size = Math.abs(value), least = 10 ** -digits;
+  if (size > 0 && size < least) return `< ${least}`;
+  const places = size >= 100 || size === 0 ? 0 : Math.min(digits, size >= 10 ? 1 : size >= 1 ? 2 : digits);
+  return padded((places ? value.toFixed(places) : COUNT_FORMAT.format(Math.round(value))).replace("-", "−"), digits);
+}
+
+/** A number with its point below those of its column, which has so many digits after it. */
+export function padded(text, digits) {
+  const own = text.split(".")[1]?.length ?? -1;
+  return !digits || own >= digits ? text : `${text}${own < 0 ? POINT_SPACE : ""}${FIGURE_SPACE.repeat(digits - Math.max(own, 0))}`;
 }
 
 /** Events a second, without the unit: 0, 0.2, 9.5, 120, 12.3K. */
@@ -62,25 +80,10 @@ export function micros(value) {
 /** A long span: 3 min 20 s, 2 h 5 min, 4 d 3 h. */
 export function duration(value) {
   if (!isNumber(value)) return DASH;
-  const sign = value < 0 ? "−" : "";
-  const seconds = Math.round(Math.abs(value) / 1000);
-  if (seconds < 60) return `${sign}${seconds} s`;
-  if (seconds < 3600) return sign + joinSpans(seconds, 60, "min", 1, "s");
-  if (seconds < 86_400) return sign + joinSpans(seconds, 3600, "h", 60, "min");
-  return sign + joinSpans(seconds, 86_400, "d", 3600, "h");
-}
-
-function joinSpans(seconds, size, unit, smallSize, smallUnit) {
+  const seconds = Math.round(Math.abs(value) / 1000), sign = value < 0 ? "−" : "";
+  const [size, unit, smallSize, smallUnit] = LONG_UNITS.find(([least]) => seconds >= least) ?? [1, "s", 1, "s"];
   const rest = Math.floor((seconds % size) / smallSize);
-  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${smallUnit}` : ""}`;
-}
-
-/** 1.2 MB. */
-export function bytes(value) {
-  if (!isNumber(value)) return DASH;
-  let size = value, unit = 0;
-  while (Math.abs(size) >= 999.5 && unit < BYTE_UNITS.length - 1) [size, unit] = [size / 1000, unit + 1];
-  return `${unit ? number(size) : count(size)} ${BYTE_UNITS[unit]}`;
+  return `${sign}${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${smallUnit}` : ""}`;
 }
 
 /** How long before `now` (both in milliseconds since 1970) it was: "now", "5 s ago", "3 min ago"; "in 3 s" if later. */
@@ -95,20 +98,28 @@ export function ago(value, now = Date.now()) {
 
 /** The time of day of milliseconds since 1970, in UTC as all times of Genus: 12:03:04 (.567 with `digits` 3). */
 export function time(value, digits = 0) {
-  const text = formatIso(value);
-  return text === DASH ? DASH : text.slice(11, digits ? 20 + digits : 19);
+  const text = date(value, digits);
+  return text.includes("-") ? text.slice(11) : text; // without the day, if it has one
 }
 
-/** Day and time in UTC: 2026-11-17 12:03:04. */
+/** Day and time in UTC: 2026-11-17 12:03:04; times that count from zero as a clock: 00:01:05, 1 d 02:03:04. */
 export function date(value, digits = 0) {
-  const text = formatIso(value);
-  return text === DASH ? DASH : text.slice(0, digits ? 20 + digits : 19).replace("T", " ");
+  if (!isNumber(value) || Math.abs(value) > 8.64e15) return DASH;
+  const end = digits ? 20 + digits : 19;
+  if (!isCountedFromZero(value)) return new Date(value).toISOString().replace(/^[+-]\d\d(\d{4})/, "$1").slice(0, end).replace("T", " ");
+  const days = Math.floor(Math.abs(value) / MS_OF_DAY);
+  return `${value < 0 ? "−" : ""}${days ? `${days} d ` : ""}${new Date(Math.abs(value)).toISOString().slice(11, end)}`;
 }
 
-/** The time of the reader's own clock and zone, without seconds: 12:03. For what happens to the page, not to data. */
-export function localTime(value) {
-  const at = new Date(value);
-  return `${String(at.getHours()).padStart(2, "0")}:${String(at.getMinutes()).padStart(2, "0")}`;
+/** Whether a time is one of a simulation, which begins at zero: it has no date. */
+export function isCountedFromZero(value) {
+  return Math.abs(value) < FIRST_DATE_MS;
+}
+
+/** Since when: 12:03 of today in UTC, or day and time. */
+export function since(value, now = Date.now()) {
+  const text = date(value).slice(0, 16);
+  return text.slice(0, 10) === date(now).slice(0, 10) ? text.slice(11) : text;
 }
 
 /** A share of 0 to 1: 12 %. */
@@ -121,11 +132,6 @@ export function percent(value) {
 /** "1 node", "3 nodes". */
 export function plural(value, word, many = `${word}s`) {
   return `${count(value)} ${value === 1 ? word : many}`;
-}
-
-function formatIso(value) {
-  if (!isNumber(value) || Math.abs(value) > 8.64e15) return DASH;
-  return new Date(value).toISOString().replace(/^[+-]\d\d(\d{4})/, "$1");
 }
 
 /** A text with its control characters as signs, so that they neither hide nor turn round what is beside them; `hasLines` leaves line breaks and tabs. */

@@ -1,12 +1,11 @@
 // A picture of networks and the gateways between them: what crosses to each side, and what is not connected.
 import { h, svg, setText, setAttribute } from "./dom.js";
-import { count, rate } from "./format.js";
+import { count, plural, rate } from "./format.js";
 
-const NET_WIDTH = 860;
-const NET_ROW = 104;
-const NET_BOX = { width: 236, height: 64 };
-const GATE_BOX = { width: 150, height: 48 };
-const GATE_X = (NET_WIDTH - GATE_BOX.width) / 2;
+// In a wide picture, networks are on both sides of their gateways; in a narrow one, all are on the right.
+const WIDE_LOOK = { width: 940, row: 104, net: [236, 64], gate: [150, 48], gateX: 395, name: 28, address: 32 };
+const NARROW_LOOK = { width: 356, row: 88, net: [142, 60], gate: [92, 44], gateX: 1, name: 18, address: 19 };
+const LEAST_WIDE = 640; // pixels
 
 /** What is between a gateway and a network: "active", "standing by" or "not connected". */
 export function sideState(row) {
@@ -15,7 +14,7 @@ export function sideState(row) {
 }
 
 /** A side of a gateway in words. */
-export function describeSide(row) {
+function describeSide(row) {
   const state = sideState(row), waiting = [row.waiting && `${count(row.waiting)} waiting`, row.spooled && `${count(row.spooled)} spooled`, row.lost && `${count(row.lost)} lost`].filter(Boolean);
   const network = row.address && row.address !== row.side ? `${row.side} (${row.address})` : row.side;
   return `${row.source} to ${network}: ${[`${rate(row.rate)} events/s cross`, state === "active" ? "" : state, ...waiting].filter(Boolean).join(", ")}`;
@@ -31,33 +30,41 @@ export function drawNetworks(rows) {
 class NetworkPicture {
   constructor() {
     this.drawing = h("div", { class: "scroll network-scroll", tabindex: "0", role: "region", "aria-label": "Networks and gateways" });
-    this.words = h("ul", { class: "network-words" });
-    this.element = h("div", { class: "networks" }, this.drawing, h("details", {}, h("summary", {}, "The picture in words"), this.words));
+    this.element = h("div", { class: "networks" }, this.drawing);
     this.key = null;
+    this.look = WIDE_LOOK;
+    new ResizeObserver(([{ contentRect: { width } }]) => this.fit(width)).observe(this.drawing);
+  }
+
+  fit(width) {
+    const look = width < LEAST_WIDE ? NARROW_LOOK : WIDE_LOOK;
+    if (look === this.look || !width) return;
+    [this.look, this.key] = [look, null];
+    this.update(this.rows);
   }
 
   update(rows) {
+    this.rows = rows;
     const key = JSON.stringify([...rows].map(([name, row]) => [name, row.source, row.side, row.address]));
     if (key !== this.key) {
       this.key = key;
       this.build(rows);
     }
     for (const [name, row] of rows) this.write(name, row);
-    setAttribute(this.picture, "aria-label", `${this.gates.size} gateways between ${this.networks.size} networks`);
+    setAttribute(this.picture, "aria-label", `${plural(this.gates.size, "gateway")} between ${plural(this.networks.size, "network")}. ${[...rows.values()].map(describeSide).join(". ")}`);
   }
 
   build(rows) {
     this.lay(rows);
     this.edges = new Map();
-    const height = NET_ROW * Math.max(this.columns.left.length, this.columns.right.length, this.gates.size, 1);
-    this.picture = svg("svg", { class: "network-picture", viewBox: `0 0 ${NET_WIDTH} ${height}`, role: "img" });
+    const height = this.look.row * Math.max(this.columns.left.length, this.columns.right.length, this.gates.size, 1);
+    this.picture = svg("svg", { class: "network-picture", viewBox: `0 0 ${this.look.width} ${height}`, role: "img" });
     const place = (list) => new Map(list.map((name, n) => [name, ((n + 0.5) * height) / list.length]));
     const heights = { left: place(this.columns.left), right: place(this.columns.right), gates: place([...this.gates.keys()]) };
     for (const [name, row] of rows) this.picture.append(this.makeEdge(name, row, heights));
-    for (const [gate] of this.gates) this.picture.append(drawGate(gate, heights.gates.get(gate)));
-    for (const [key, network] of this.networks) this.picture.append(drawNetwork(network, heights[network.column].get(key)));
+    for (const [gate] of this.gates) this.picture.append(drawGate(this.look, gate, heights.gates.get(gate)));
+    for (const [key, network] of this.networks) this.picture.append(drawNetwork(this.look, network, heights[network.column].get(key)));
     this.drawing.replaceChildren(this.picture);
-    this.words.replaceChildren(...[...rows.keys()].map((name) => { const item = h("li", {}); this.edges.get(name).words = item; return item; }));
   }
 
   /** Which networks and gateways there are, and in which column a network is: the sides of a gateway take turns. */
@@ -71,7 +78,7 @@ class NetworkPicture {
       if (this.networks.has(key)) continue;
       const used = sides.map((side) => this.networks.get(side).column);
       const isLeft = used.filter((column) => column === "left").length <= used.filter((column) => column === "right").length;
-      const column = isLeft ? "left" : "right";
+      const column = isLeft && this.look === WIDE_LOOK ? "left" : "right";
       this.networks.set(key, { name: row.side, address: row.address, column });
       this.columns[column].push(key);
     }
@@ -79,16 +86,18 @@ class NetworkPicture {
 
   makeEdge(name, row, heights) {
     const { column } = this.networks.get(row.address || `${row.source} ${row.side}`), isLeft = column === "left";
-    const from = { x: isLeft ? GATE_X : GATE_X + GATE_BOX.width, y: heights.gates.get(row.source) };
-    const to = { x: isLeft ? NET_BOX.width + 7 : NET_WIDTH - NET_BOX.width - 7, y: heights[column].get(row.address || `${row.source} ${row.side}`) };
+    const { width, net, gate, gateX } = this.look;
+    const from = { x: isLeft ? gateX : gateX + gate[0], y: heights.gates.get(row.source) };
+    const to = { x: isLeft ? net[0] + 7 : width - net[0] - 7, y: heights[column].get(row.address || `${row.source} ${row.side}`) };
     const middle = (from.x + to.x) / 2, tip = isLeft ? 8 : -8;
     const line = svg("path", { d: `M${from.x} ${from.y}C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}` });
     const head = svg("path", { class: "head", d: `M${to.x + tip} ${to.y - 5}L${to.x} ${to.y}L${to.x + tip} ${to.y + 5}` });
-    const label = svg("text", { class: "middle rate", x: middle, y: (from.y + to.y) / 2 - 8 });
-    const note = svg("text", { class: "middle state", x: middle, y: (from.y + to.y) / 2 + 15 });
+    const words = { x: to.x + tip, "text-anchor": isLeft ? "start" : "end" }, isLower = to.y > from.y; // its line comes from the other side
+    const label = svg("text", { class: "rate", y: isLower ? to.y + 17 : to.y - 8, ...words });
+    const note = svg("text", { class: "state", y: isLower ? to.y + 32 : to.y - 23, ...words });
     const title = svg("title", {});
     const element = svg("g", {}, title, line, head, label, note);
-    this.edges.set(name, { element, label, note, title, words: null });
+    this.edges.set(name, { element, label, note, title });
     return element;
   }
 
@@ -99,19 +108,18 @@ class NetworkPicture {
     const waiting = row.spooled ? `${count(row.spooled)} spooled` : row.waiting ? `${count(row.waiting)} waiting` : "";
     setText(edge.note, state === "standing by" ? "standing by" : waiting);
     setText(edge.title, describeSide(row));
-    setText(edge.words, describeSide(row));
   }
 }
 
-function drawGate(name, y) {
-  return svg("g", { class: "gate" }, svg("title", {}, `gateway ${name}`), svg("rect", { x: GATE_X, y: y - GATE_BOX.height / 2, width: GATE_BOX.width, height: GATE_BOX.height, rx: 8 }),
-    svg("text", { class: "middle name", x: NET_WIDTH / 2, y: y - 2 }, cutText(name, 20)), svg("text", { class: "middle", x: NET_WIDTH / 2, y: y + 14 }, "gateway"));
+function drawGate({ gate: [width, height], gateX: x, name: most }, name, y) {
+  return svg("g", { class: "gate" }, svg("title", {}, `gateway ${name}`), svg("rect", { x, y: y - height / 2, width, height, rx: 8 }),
+    svg("text", { class: "middle name", x: x + width / 2, y: y - 2 }, cutText(name, Math.round(most * 0.7))), svg("text", { class: "middle", x: x + width / 2, y: y + 14 }, "gateway"));
 }
 
-function drawNetwork({ name, address, column }, y) {
-  const x = column === "left" ? 1 : NET_WIDTH - NET_BOX.width - 1, middle = x + NET_BOX.width / 2;
-  return svg("g", { class: "network" }, svg("title", {}, address || name), svg("rect", { x, y: y - NET_BOX.height / 2, width: NET_BOX.width, height: NET_BOX.height, rx: 32 }),
-    svg("text", { class: "middle name", x: middle, y: y - 2 }, cutText(name, 28)), svg("text", { class: "middle address", x: middle, y: y + 15 }, cutText(address === name ? "" : address, 32)));
+function drawNetwork({ width: all, net: [width, height], name: most, address: mostAddress }, { name, address, column }, y) {
+  const x = column === "left" ? 1 : all - width - 1, middle = x + width / 2;
+  return svg("g", { class: "network" }, svg("title", {}, address || name), svg("rect", { x, y: y - height / 2, width, height, rx: height / 2 }),
+    svg("text", { class: "middle name", x: middle, y: y - 2 }, cutText(name, most)), svg("text", { class: "middle address", x: middle, y: y + 15 }, cutText(address === name ? "" : address, mostAddress)));
 }
 
 function cutText(text, most) {

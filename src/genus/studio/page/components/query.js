@@ -1,5 +1,5 @@
 // The input of a subscription: completion while typing, the error at its column, recent texts, and copying.
-import { h, clear, setText, setAttribute, writeClipboard } from "./dom.js";
+import { h, clear, copyButton, remember, setAttribute } from "./dom.js";
 
 const QUERY_KEY = "genus.studio.subscriptions";
 const QUERY_RECENT = 20;
@@ -8,28 +8,22 @@ const QUERY_ITEMS = 50;
 const QUERY_COMPLETE_MS = 80;
 const QUERY_CHECK_MS = 250;
 const QUERY_SPACED = new Set(["type", "kind", "keyword"]);
-let queryNumber = 0;
 
 /** The recent texts, the last one first; whatever else the storage holds is left out. */
-export function recentQueries(storage = window.localStorage) {
+export function recentQueries() {
   try {
-    const found = JSON.parse(storage.getItem(QUERY_KEY) ?? "[]");
+    const found = JSON.parse(remember(QUERY_KEY) ?? "[]");
     if (!Array.isArray(found)) return [];
     return [...new Set(found.filter((text) => typeof text === "string" && text && text.length <= QUERY_LONGEST))].slice(0, QUERY_RECENT);
   } catch {
-    return []; // not JSON, or the browser gives no storage
+    return []; // not JSON
   }
 }
 
 /** Put a text before the recent ones. */
-export function rememberQuery(text, storage = window.localStorage) {
+export function rememberQuery(text) {
   if (!text || text.length > QUERY_LONGEST) return;
-  const kept = [text, ...recentQueries(storage).filter((one) => one !== text)].slice(0, QUERY_RECENT);
-  try {
-    storage.setItem(QUERY_KEY, JSON.stringify(kept));
-  } catch {
-    // full or forbidden: then they are not remembered
-  }
+  remember(QUERY_KEY, JSON.stringify([text, ...recentQueries().filter((one) => one !== text)].slice(0, QUERY_RECENT)));
 }
 
 /** The place in a JavaScript string of the n-th character; servers count characters, not UTF-16 units. */
@@ -43,31 +37,25 @@ export function charactersBefore(text, place) {
 }
 
 /**
- * An input for the text of a subscription.
+ * An input for the text of a subscription; a view has one.
  *
- * `complete(text, at)` and `check(text)` give promises of what /api/complete and /api/check answer. `onRun(text, checked)`
- * is called with texts that are valid, on Enter or by the button. Other options: `text`, `label`, `placeholder`, `docs`
- * (address of a page about subscriptions, or ""). Returns {element, input, text, set(text), run(), destroy()}.
+ * `complete(text, at)` and `check(text)` give promises of what /api/complete and /api/check answer. `onRun(text)` is
+ * called with texts that are valid, on Enter or by the button. `docs` is the address of a page about subscriptions.
  */
-export function queryInput(options) {
-  return new QueryInput(options);
-}
-
-class QueryInput {
+export class QueryInput {
   constructor(options) {
-    this.options = { label: "Subscription", placeholder: "Event", text: "", docs: "", ...options };
-    this.id = `query-${(queryNumber += 1)}`;
+    this.options = options;
     this.items = [];
     this.active = -1;
     this.asked = 0; // the number of the last question; answers to others are dropped
     this.checked = null; // {text, result} of the last answer about the text
     this.checking = 0;
     this.build();
-    this.set(this.options.text);
+    this.set(options.text);
   }
 
   get text() {
-    return this.input.value.trim() || this.options.placeholder;
+    return this.input.value.trim() || "Event";
   }
 
   /** Write a text into the input and check it; it is not run. */
@@ -88,31 +76,27 @@ class QueryInput {
   // -- building ------------------------------------------------------------------------------------------------------
 
   build() {
-    const { label, placeholder, docs } = this.options;
+    const { docs } = this.options;
     this.input = h("input", {
-      class: "input query-input", type: "text", id: this.id, placeholder, spellcheck: "false", autocomplete: "off", autocapitalize: "off", autocorrect: "off",
+      class: "input query-input", type: "text", id: "query", placeholder: "Event", spellcheck: "false", autocomplete: "off", autocapitalize: "off", autocorrect: "off",
       enterkeyhint: "go", maxlength: QUERY_LONGEST, role: "combobox", "aria-autocomplete": "list", "aria-expanded": "false", "aria-haspopup": "listbox",
-      "aria-controls": `${this.id}-list`, "aria-describedby": `${this.id}-message`,
+      "aria-controls": "query-list", "aria-describedby": "query-message",
     });
     this.before = h("span", {});
     this.mark = h("mark", { class: "query-mark" });
     this.after = h("span", {}); // as wide as the input's text, to scroll as far
     this.layer = h("div", { class: "query-layer", "aria-hidden": "true" }, this.before, this.mark, this.after);
-    this.list = h("ul", { class: "query-list", id: `${this.id}-list`, role: "listbox", "aria-label": `completions of ${label.toLowerCase()}`, hidden: true });
-    this.message = h("p", { class: "query-message", id: `${this.id}-message`, role: "status" });
-    this.said = h("span", { class: "query-said", role: "status", "aria-live": "polite" });
-    this.copied = h("textarea", { class: "input query-copied", readonly: true, rows: "2", "aria-label": "text to copy", hidden: true });
+    this.list = h("ul", { class: "query-list", id: "query-list", role: "listbox", "aria-label": "completions of the subscription", hidden: true });
+    this.message = h("p", { class: "query-message", id: "query-message", role: "status" });
     this.element = h("div", { class: "query" },
       h("div", { class: "query-line" },
-        h("label", { class: "query-label", for: this.id }, label),
+        h("label", { class: "query-label", for: "query" }, "Subscription"),
         h("div", { class: "query-box" }, this.input, this.layer, this.list),
         h("button", { type: "button", class: "button primary", onclick: () => this.run() }, "Run"),
-        h("button", { type: "button", class: "button", "aria-haspopup": "listbox", "aria-controls": `${this.id}-list`, onclick: () => this.showRecent() }, "Recent")),
-      h("div", { class: "query-more" }, this.message, this.said,
-        h("button", { type: "button", class: "button small", onclick: () => this.copy("text") }, "Copy as text"),
-        h("button", { type: "button", class: "button small", onclick: () => this.copy("python") }, "Copy as Python"),
-        docs ? h("a", { href: docs, target: "_blank", rel: "noopener" }, "How to write one") : null),
-      this.copied);
+        h("button", { type: "button", class: "button", "aria-haspopup": "listbox", "aria-controls": "query-list", onclick: () => this.showRecent() }, "Recent")),
+      h("div", { class: "query-more" }, this.message,
+        copyButton("Copy as text", () => this.checkedForm("text")), copyButton("Copy as Python", () => this.checkedForm("python")),
+        docs ? h("a", { href: docs, target: "_blank", rel: "noopener" }, "How to write one") : null));
     this.listen();
   }
 
@@ -134,7 +118,6 @@ class QueryInput {
   onInput() {
     this.hideError();
     this.message.classList.add("old");
-    this.copied.hidden = true;
     this.checkSoon(QUERY_CHECK_MS);
     clearTimeout(this.completeTimer);
     this.completeTimer = setTimeout(() => this.complete(), QUERY_COMPLETE_MS);
@@ -143,22 +126,12 @@ class QueryInput {
   async complete() {
     clearTimeout(this.completeTimer);
     const text = this.input.value, place = this.input.selectionStart ?? text.length, number = (this.asked += 1);
-    let answer = null;
-    try {
-      answer = await this.options.complete(text, charactersBefore(text, place));
-    } catch {
-      // no completions; the check tells what is wrong
-    }
+    const answer = await this.options.complete(text, charactersBefore(text, place)).catch(() => ({ items: [] })); // the check tells what is wrong
     if (number !== this.asked || text !== this.input.value) return;
-    this.offer(answer, text, place);
-  }
-
-  offer(answer, text, place) {
-    const items = Array.isArray(answer?.items) ? answer.items.slice(0, QUERY_ITEMS) : [];
-    const from = placeOfCharacter(text, answer?.from ?? 0), to = placeOfCharacter(text, answer?.to ?? 0);
+    const items = answer.items.slice(0, QUERY_ITEMS), from = placeOfCharacter(text, answer.from), to = placeOfCharacter(text, answer.to);
     const isDone = items.length === 1 && items[0].text === text.slice(from, to) && place === to;
     if (!items.length || isDone) this.close();
-    else this.open(items.map((item) => ({ text: String(item.text), kind: String(item.kind ?? ""), note: String(item.note ?? ""), from, to })), from);
+    else this.open(items.map((item) => ({ ...item, from, to })), from);
   }
 
   showRecent() {
@@ -168,7 +141,7 @@ class QueryInput {
     if (wasOpen) return;
     const recent = recentQueries();
     if (recent.length) this.open(recent.map((text) => ({ text, kind: "recent", note: "", isWhole: true })), 0);
-    else this.say("no recent subscriptions");
+    else this.write("", "", "no recent subscriptions");
   }
 
   open(items, from) {
@@ -183,7 +156,7 @@ class QueryInput {
   }
 
   option(item, n) {
-    return h("li", { role: "option", id: `${this.id}-${n}`, "data-n": n, "aria-selected": "false" },
+    return h("li", { role: "option", id: `query-${n}`, "data-n": n, "aria-selected": "false" },
       h("span", { class: "query-text" }, item.text), h("span", { class: "query-kind" }, item.kind), item.note ? h("span", { class: "query-note" }, item.note) : null);
   }
 
@@ -339,35 +312,17 @@ class QueryInput {
   /** Check the text and hand it on if it is valid. */
   async run() {
     this.close();
-    this.copied.hidden = true;
     const result = await this.check();
     if (!result?.ok) return;
     rememberQuery(this.text);
-    this.options.onRun?.(this.text, result);
+    this.options.onRun(this.text);
   }
 
-  // -- copying -------------------------------------------------------------------------------------------------------
-
-  async copy(form) {
+  /** The text in one of its forms, to copy; an error if it is not valid. */
+  async checkedForm(form) {
     const result = await this.check();
-    if (!result?.ok) return this.say("not copied: the text is not valid");
-    const text = String(result[form] ?? this.text);
-    this.copied.hidden = true;
-    try {
-      await writeClipboard(text);
-      this.say(form === "python" ? "copied as Python" : "copied");
-    } catch {
-      this.copied.value = text;
-      this.copied.hidden = false;
-      this.copied.select();
-      this.say("the browser does not let the page copy: the text is selected, copy it by keyboard");
-    }
-  }
-
-  say(text) {
-    setText(this.said, text);
-    clearTimeout(this.sayTimer);
-    this.sayTimer = setTimeout(() => setText(this.said, ""), 4000);
+    if (!result?.ok) throw new Error("it is not valid");
+    return String(result[form] ?? this.text);
   }
 }
 

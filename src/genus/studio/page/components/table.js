@@ -1,32 +1,46 @@
 // A table of many rows that change often. Only the rows that are seen are in the document, in chunks that an
 // IntersectionObserver watches; only cells whose text changed are written. Rows have one height (--row).
 import { h, setText, setAttribute } from "./dom.js";
-import { plural } from "./format.js";
+import { DASH, plural } from "./format.js";
 
 const TABLE_CHUNK = 16;
 const TABLE_SORT_MS = 1000;
 
+/** An input that filters; Escape clears it, and the key / leads to it. */
+export function filterInput(label, text, onFilter) {
+  const clearIt = (event) => { if (event.key === "Escape" && input.value) { event.preventDefault(); input.value = ""; onFilter(""); } };
+  const input = h("input", { type: "search", class: "input filter", placeholder: label, "aria-label": label, "data-filter": "", autocomplete: "off", spellcheck: "false", oninput: () => onFilter(input.value), onkeydown: clearIt });
+  input.value = text;
+  return input;
+}
+
+/** Lets the frame of a scroller show whether there is more beyond the right edge; returns what to call when its contents change. */
+export function markEdge(scroller) {
+  const draw = () => scroller.parentElement?.toggleAttribute("data-more", scroller.scrollWidth - scroller.clientWidth - scroller.scrollLeft > 8);
+  scroller.addEventListener("scroll", draw, { passive: true });
+  return draw;
+}
+
 /**
- * A table as an element with methods.
+ * A table, its `element`. On a narrow page its rows are cards.
  *
- * Columns are {id, title, note, width (rem), end (numbers), value(row, key) to sort by, text(row, key), or
+ * Columns are {id, title, unit, note, width (rem), end (numbers), value(row, key) to sort by (null: not sorted), text(row, key), or
  * make(cell) and write(cell, row, key) for more than a text, tone(row) "bad" | "warn" | "", search(row, key) the text that the
- * filter looks at, docs (an address), grows (it shares the room that is left), isFixed (its value never changes), isLong (its text is its title too), class}.
- * The first column is the head of the row. Options: `label`; `detail(key, row)` gives {element, update(row), close()} for an
- * opened row; `tone(row)` of a whole row; `sort` {id, down}; `filter` text; `filters` [{id, label, note, test(row)}];
- * `onFilter(text)`; `word` for a row ("channel"); `empty` text; `tools` elements beside the filter; `filterFrom`: the
- * filter is shown from so many rows on; `isShort`: it does not scroll on its own.
+ * filter looks at, docs (an address), grows (it shares the room that is left), isFixed (its value never changes), isLong (its text is its title too), class};
+ * without `value` and `text`, those of the row's field `id` are taken. The first column is the head of the row.
+ * Options: `label`; `detail(key, row)` gives {element, update(row), close()} for an opened row; `href(key, row)`: a row leads
+ * there; `tone(row)` of a whole row; `sort` {id, down}; `filter` text; `filters` [{id, label, note, test(row)}]; `onFilter(text)`;
+ * `word` for a row ("channel"); `empty` text; `tools` elements beside the filter; `filterFrom`: the filter is shown from so
+ * many rows on; `isShort`: it does not scroll on its own; `most` rows are shown; `isAging`: its texts change as time goes by.
+ *
+ * `fewAre`: with so many rows at most, there is room below them, and the last is open at first.
  *
  * Methods: setRows(map) all rows; change({set, gone}, map) some; reveal(key) scroll to, open and mark a row; destroy().
  */
-export function table(options) {
-  return new LiveTable(options).element;
-}
-
-class LiveTable {
+export class LiveTable {
   constructor(options) {
     this.options = options;
-    this.columns = options.columns;
+    this.columns = options.columns.map(fillColumn);
     this.rows = new Map();
     this.known = new Set();
     this.order = [];
@@ -48,46 +62,47 @@ class LiveTable {
     const { label, isShort } = this.options;
     this.heads = this.columns.map((column) => this.#buildHead(column));
     const widths = this.columns.map(({ width }, n) => (n ? `${width}rem` : `min(${width}rem, 46vw)`)), isNarrow = (n) => !this.columns[n].grows;
-    this.table = h("table", { class: "table", "aria-label": label, style: { width: `max(100%, ${widths.join(" + ")})` } },
+    this.table = h("table", { class: "table", role: "table", "aria-label": label, style: { width: `max(100%, ${widths.join(" + ")})` } },
       h("colgroup", {}, widths.map((width, n) => h("col", { style: isNarrow(n) ? { width } : {} }))),
-      h("thead", {}, h("tr", { "aria-rowindex": 1 }, this.heads.map(({ cell }) => cell))));
-    this.none = h("tbody", { class: "none", hidden: true }, h("tr", {}, h("td", { colspan: this.columns.length }, "")));
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row", "aria-rowindex": 1 }, this.heads.map(({ cell }) => cell))));
+    this.none = h("tbody", { class: "none", role: "rowgroup", hidden: true }, h("tr", { role: "row" }, h("td", { role: "cell", colspan: this.columns.length }, "")));
     this.table.append(this.none);
     const scroller = h("div", { class: `live scroll${isShort ? " short" : ""}`, role: "region", "aria-label": label, tabindex: 0 }, this.table);
     this.scroller = scroller;
-    this.element = h("div", { class: "live-box" }, this.#buildToolbar(), scroller);
-    Object.assign(this.element, {
-      setRows: (rows) => this.setRows(rows), change: (changes, rows) => this.change(changes, rows), reveal: (key) => this.reveal(key),
-      destroy: () => this.destroy(), table: this.table,
-    });
+    this.element = h("div", { class: "live-box", style: { "--cells": this.columns.filter((column) => column.id !== "state").length - 1 } }, this.#buildToolbar(), h("div", { class: "live-frame" }, scroller));
+    this.table.classList.toggle("opens", this.#isOpened);
     this.table.addEventListener("keydown", (event) => this.#onKey(event));
+    this.table.addEventListener("click", (event) => this.#onClick(event));
     this.observer = new IntersectionObserver((entries) => this.#onSeen(entries), { root: isShort ? null : scroller, rootMargin: "200px 0px" });
-    this.sizes = new ResizeObserver(([entry]) => scroller.style.setProperty("--seen-width", `${entry.contentRect.width}px`));
+    const drawEdge = markEdge(scroller);
+    this.sizes = new ResizeObserver(() => { scroller.style.setProperty("--seen-width", `${scroller.clientWidth}px`); drawEdge(); });
     this.sizes.observe(scroller);
+    if (this.options.isAging) this.ageTimer = setInterval(() => this.shown.forEach((line, key) => this.#write(key, line)), TABLE_SORT_MS);
     this.#drawSort();
+  }
+
+  get #isOpened() {
+    return Boolean(this.options.detail ?? this.options.href);
   }
 
   #buildHead(column) {
     const arrow = h("span", { class: "arrow", "aria-hidden": "true" });
-    const label = column.value
-      ? h("button", { type: "button", title: column.note, onclick: () => this.#press(column) }, column.title)
-      : h("span", { title: column.note }, column.title);
+    const words = [column.title, column.unit && h("small", {}, ` ${column.unit}`)];
+    const label = column.value ? h("button", { type: "button", title: column.note, onclick: () => this.#press(column) }, words) : h("span", { title: column.note }, words);
     const docs = column.docs && h("a", { class: "docs", href: column.docs, target: "_blank", rel: "noopener", title: `${column.title}: documentation`, "aria-label": `${column.title}: documentation` }, "?");
-    const cell = h("th", { scope: "col", "aria-label": column.title, class: column.end ? "end" : null }, h("div", { class: "head-cell" }, label, arrow, docs));
+    const cell = h("th", { scope: "col", role: "columnheader", "aria-label": labelOf(column), class: column.end ? "end" : null }, h("div", { class: "head-cell" }, label, arrow, docs));
     return { cell, arrow, column };
   }
 
   #buildToolbar() {
     const { word = "row", filters = [], tools = [] } = this.options;
     this.counted = h("span", { class: "counted" });
-    this.input = h("input", {
-      type: "search", class: "input filter", placeholder: `Filter ${word}s`, "aria-label": `Filter ${word}s`, dataset: { filter: "" }, autocomplete: "off", spellcheck: "false",
-      oninput: () => this.#setFilter(this.input.value), onfocus: () => this.counted.setAttribute("aria-live", "polite"), onblur: () => this.counted.removeAttribute("aria-live"),
-      onkeydown: (event) => { if (event.key === "Escape" && this.input.value) { event.preventDefault(); this.input.value = ""; this.#setFilter(""); } },
-    });
-    this.input.value = this.filter;
+    this.input = filterInput(`Filter ${word}s`, this.filter, (text) => this.#setFilter(text));
+    this.input.addEventListener("focus", () => this.counted.setAttribute("aria-live", "polite"));
+    this.input.addEventListener("blur", () => this.counted.removeAttribute("aria-live"));
     const buttons = filters.map((one) => h("button", { type: "button", class: "button small", "aria-pressed": "false", title: one.note, onclick: (event) => this.#pressFilter(one, event.currentTarget) }, one.label));
-    return (this.toolbar = h("div", { class: "toolbar", role: "search" }, this.input, buttons, tools, this.counted));
+    this.sorter = h("select", { class: "input", onchange: () => this.#press(this.columns[this.sorter.selectedIndex]) }, this.columns.map((column) => h("option", { disabled: !column.value }, column.title)));
+    return (this.toolbar = h("div", { class: "toolbar", role: "search", "aria-label": `${word}s` }, this.input, h("label", { class: "field sorter" }, "sorted by", this.sorter), buttons, tools, this.counted)); // cards have no heads to press
   }
 
   // What is given to it
@@ -119,6 +134,7 @@ class LiveTable {
 
   destroy() {
     clearTimeout(this.sortTimer);
+    clearInterval(this.ageTimer);
     this.observer.disconnect();
     this.sizes.disconnect();
     for (const key of [...this.details.keys()]) this.#close(key);
@@ -134,6 +150,7 @@ class LiveTable {
   }
 
   #drawSort() {
+    this.sorter.selectedIndex = this.columns.findIndex((column) => column.id === this.sort.id);
     for (const { cell, arrow, column } of this.heads) {
       const isSorted = column.id === this.sort.id;
       setAttribute(cell, "aria-sort", isSorted ? (this.sort.down ? "descending" : "ascending") : null);
@@ -167,13 +184,20 @@ class LiveTable {
     const column = this.columns.find((one) => one.id === this.sort.id), sign = this.sort.down ? -1 : 1;
     const wanted = [...this.rows].filter(([key, row]) => this.#passes(key, row)).map(([key, row]) => [key, column.value(row, key)]);
     wanted.sort(([key, a], [other, b]) => compareCells(a, b, sign) || (key < other ? -1 : 1));
-    const order = wanted.map(([key]) => key);
+    const order = wanted.slice(0, this.options.most).map(([key]) => key);
     if (order.length === this.order.length && order.every((key, n) => key === this.order[n]) && this.chunks.length) return this.#drawCount();
+    if (!this.order.length) this.#openOne(order);
     this.order = order;
     this.#fitChunks();
     for (const chunk of this.chunks) this.#drawChunk(chunk);
     this.#drawCount();
     this.#seek();
+  }
+
+  #openOne(order) {
+    if (!order.length || order.length > (this.options.fewAre ?? 0) || this.sought !== null || this.wasOpened || !matchMedia("(min-width: 861px)").matches) return;
+    this.wasOpened = true;
+    this.#open(order.at(-1));
   }
 
   #passes(key, row) {
@@ -205,7 +229,7 @@ class LiveTable {
       chunk.body.remove();
     }
     while (this.chunks.length < wanted) {
-      const chunk = { body: h("tbody"), place: this.chunks.length, isSeen: this.chunks.length < 3, keys: [], height: -1 };
+      const chunk = { body: h("tbody", { role: "rowgroup" }), place: this.chunks.length, isSeen: this.chunks.length < 3, keys: [], height: -1 };
       chunk.body.chunk = chunk;
       this.chunks.push(chunk);
       this.table.append(chunk.body);
@@ -261,10 +285,10 @@ class LiveTable {
 
   #makeLine(key) {
     const cells = this.columns.map((column) => h("div", { class: column.class ? `cell ${column.class}` : "cell" }));
-    const element = h("tr", { class: "row" }, cells.map((cell, n) => h(n ? "td" : "th", { scope: n ? null : "row", class: this.columns[n].end ? "end" : null }, cell)));
-    const line = { element, cells, texts: [], tones: [], tone: "", chunk: null, opener: null };
+    const element = h("tr", { class: "row", role: "row" }, cells.map((cell, n) => h(n ? "td" : "th", { scope: n ? null : "row", role: n ? "cell" : "rowheader", class: this.columns[n].end ? "end" : null, "data-label": labelOf(this.columns[n]) }, cell)));
+    const line = { element, cells, tones: [], tone: "", chunk: null, opener: null };
     element.dataset.key = key;
-    if (this.options.detail) this.#addOpener(key, line);
+    if (this.#isOpened) this.#addOpener(key, line);
     this.columns.forEach((column, n) => column.make?.(cells[n]));
     this.shown.set(key, line);
     this.#write(key, line);
@@ -273,7 +297,8 @@ class LiveTable {
 
   #addOpener(key, line) {
     const inside = h("span");
-    line.opener = h("button", { type: "button", class: "opener", "aria-expanded": String(this.details.has(key)), onclick: () => this.#toggle(key) }, inside);
+    line.opener = this.options.href ? h("a", { class: "opener" }, inside)
+      : h("button", { type: "button", class: "opener", "aria-expanded": String(this.details.has(key)), onclick: () => this.#toggle(key) }, inside);
     line.cells[0].append(line.opener);
     line.cells[0] = inside;
   }
@@ -284,20 +309,14 @@ class LiveTable {
     for (let n = 0; n < this.columns.length; n++) this.#writeCell(key, row, line, n);
     const tone = `${this.options.tone?.(row, key) ?? ""}${this.details.has(key) ? " open" : ""}${this.found === key ? " found" : ""}`;
     if (tone !== line.tone) line.element.className = `row ${(line.tone = tone)}`;
+    if (this.options.href) setAttribute(line.opener, "href", this.options.href(key, row));
     this.details.get(key)?.content.update?.(row);
   }
 
   #writeCell(key, row, line, n) {
     const column = this.columns[n], cell = line.cells[n];
-    if (column.write) {
-      column.write(cell, row, key);
-    } else {
-      const text = column.text(row, key);
-      if (text !== line.texts[n]) {
-        setText(cell, (line.texts[n] = text));
-        if (column.isLong) cell.title = text;
-      }
-    }
+    if (column.write) column.write(cell, row, key);
+    else if (setText(cell, column.text(row, key)) && column.isLong) cell.title = cell.textContent;
     if (!column.tone) return;
     const tone = column.tone(row, key);
     if (tone !== line.tones[n]) {
@@ -320,7 +339,7 @@ class LiveTable {
     const row = this.rows.get(key);
     if (!row || this.details.has(key)) return;
     const content = this.options.detail(key, row);
-    const line = h("tr", { class: "detail" }, h("td", { colspan: this.columns.length }, h("div", { class: "detail-box" }, content.element)));
+    const line = h("tr", { class: "detail", role: "row" }, h("td", { role: "cell", colspan: this.columns.length }, h("div", { class: "detail-box" }, content.element)));
     this.details.set(key, { content, line });
     this.#mark(key);
   }
@@ -337,7 +356,7 @@ class LiveTable {
   #mark(key) {
     const line = this.shown.get(key);
     if (!line) return;
-    setAttribute(line.opener ?? line.element, "aria-expanded", line.opener ? String(this.details.has(key)) : null);
+    if (this.options.detail) setAttribute(line.opener, "aria-expanded", String(this.details.has(key)));
     this.#write(key, line);
   }
 
@@ -346,12 +365,22 @@ class LiveTable {
     if (key === null || place < 0) return;
     this.sought = null;
     this.found = key;
-    const chunk = this.chunks[Math.floor(place / TABLE_CHUNK)];
-    chunk.isSeen = true;
     if (this.options.detail) this.#open(key);
-    this.#drawChunk(chunk);
+    this.#show(place);
     this.#mark(key);
     this.shown.get(key)?.element.scrollIntoView({ block: "center" });
+  }
+
+  #show(place) {
+    const chunk = this.chunks[Math.floor(place / TABLE_CHUNK)];
+    chunk.isSeen = true;
+    this.#drawChunk(chunk);
+  }
+
+  // A row is opened wherever it is pressed, unless something in it was, or a text was selected.
+  #onClick(event) {
+    if (event.target.closest("a, button, input, tr.detail") || String(getSelection()).trim()) return;
+    event.target.closest("tr.row")?.querySelector(".opener")?.click();
   }
 
   // Arrow keys go from row to row.
@@ -359,16 +388,23 @@ class LiveTable {
     const line = event.target.closest?.("tr.row");
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!line || !step || event.target !== line.querySelector(".opener")) return;
-    const key = this.order[this.order.indexOf(line.dataset.key) + step];
-    if (key === undefined) return;
+    const place = this.order.indexOf(line.dataset.key) + step;
+    if (!(place in this.order)) return;
     event.preventDefault();
-    const chunk = this.chunks[Math.floor(this.order.indexOf(key) / TABLE_CHUNK)];
-    chunk.isSeen = true;
-    this.#drawChunk(chunk);
-    const next = this.shown.get(key);
+    this.#show(place);
+    const next = this.shown.get(this.order[place]);
     next.opener.focus({ preventScroll: true });
     next.element.scrollIntoView({ block: "nearest" });
   }
+}
+
+function fillColumn(column) {
+  const { id } = column, filled = { value: (row) => row[id], text: (row) => (row[id] === 0 ? "0" : String(row[id] || DASH)), ...column };
+  return { search: column.end || column.write ? null : filled.text, ...filled };
+}
+
+function labelOf({ title, unit }) {
+  return unit ? `${title} ${unit}` : title;
 }
 
 // What is not known comes last in both directions.

@@ -2,7 +2,7 @@
 import { h, clear, setText, setAttribute } from "./dom.js";
 import { micros, plural } from "./format.js";
 import { colourOf, onThemeChange } from "./colours.js";
-import { BusAxis } from "./bus-axis.js";
+import { BusAxis, instantTexts } from "./bus-axis.js";
 import { FRAME_KINDS, beatenFrames, busySpans, factsOf, lanesOf, readPicture, usualLength } from "./bus-picture.js";
 
 const LANE_HEIGHT = 30;
@@ -23,15 +23,13 @@ const lookOfKind = (kind) => KIND_LOOKS[kind] ?? OTHER_LOOK;
 /** Draws the timeline of a bus; `data` is what readPicture takes.
  *
  * Options: `lanes` "node" or "channel", `shorten` idle stretches, `label` for screen readers, `onChoose(frame)`. The element
- * has update(data), setOptions(options), zoomTo(from, to), fit() to its width, and close().
+ * has update(data), setOptions(options), fit() to its width, and close().
  */
 export function drawTimeline(data, options = {}) {
   const timeline = new Timeline(data, options);
   return Object.assign(timeline.element, {
     update: (next) => timeline.update(next),
     setOptions: (changed) => timeline.setOptions(changed),
-    zoomTo: (from, to) => timeline.setView(from, to),
-    choose: (place) => timeline.choose(timeline.picture.frames[place] ?? null),
     fit: () => { timeline.fit(); timeline.paint(); },
     close: () => timeline.close(),
   });
@@ -44,10 +42,11 @@ class Timeline {
     this.known = [];
     this.drawnKinds = new Set();
     this.pointed = this.chosen = null;
-    this.canvas = h("canvas", { "aria-hidden": "true" });
+    const stopDrag = () => { this.drag = null; };
+    this.canvas = h("canvas", { "aria-hidden": "true", onpointerdown: (event) => this.onDown(event), onpointermove: (event) => this.onMove(event), onpointerup: (event) => this.onUp(event), onpointercancel: stopDrag, onpointerleave: () => this.point(null) });
     this.facts = h("div", { class: "timeline-facts", hidden: true });
     this.names = h("div", { class: "timeline-names", "aria-hidden": "true" });
-    this.area = h("div", { class: "timeline-area", tabindex: "0", role: "application", "aria-roledescription": "timeline" }, this.canvas, this.facts);
+    this.area = h("div", { class: "timeline-area", tabindex: "0", role: "application", "aria-roledescription": "timeline", onkeydown: (event) => this.onKey(event) }, this.canvas, this.facts);
     this.spoken = h("span", { class: "spoken", role: "status" });
     this.legend = h("ul", { class: "legend" });
     this.element = h("div", { class: "timeline" }, h("div", { class: "timeline-head" }, this.legend, this.zoomButtons()),
@@ -67,14 +66,8 @@ class Timeline {
   listen() {
     this.sizes = new ResizeObserver(() => this.fit());
     this.sizes.observe(this.area);
-    this.endTheme = onThemeChange(() => { this.patterns = null; this.drawLegend(); this.draw(); });
-    this.area.addEventListener("keydown", (event) => this.onKey(event));
+    this.endTheme = onThemeChange(() => { this.patterns = null; this.draw(); });
     this.area.addEventListener("wheel", (event) => this.onWheel(event), { passive: false });
-    this.canvas.addEventListener("pointerdown", (event) => this.onDown(event));
-    this.canvas.addEventListener("pointermove", (event) => this.onMove(event));
-    this.canvas.addEventListener("pointerup", (event) => this.onUp(event));
-    this.canvas.addEventListener("pointercancel", () => { this.drag = null; });
-    this.canvas.addEventListener("pointerleave", () => this.point(null));
   }
 
   close() {
@@ -135,15 +128,11 @@ class Timeline {
     has("wait", waits.length > 0);
     has("late", [...frames, ...waits].some((one) => one.isLate));
     has("idle", this.axis.isShortened);
-    const key = [...this.drawnKinds].join() + colourOf("ink");
+    const key = [...this.drawnKinds].join();
     if (key === this.legend.dataset.key) return;
     this.legend.dataset.key = key;
-    const named = Object.keys(FRAME_KINDS).filter((kind) => this.drawnKinds.has(kind)).map((kind) => [(pen) => this.fillBar(pen, lookOfKind(kind), 2, 11 - lookOfKind(kind).height / 2, 20), FRAME_KINDS[kind]]);
-    const marks = [["corrupted", (pen) => drawCorrupted(pen, 2, 4, 20, 14), "corrupted"], ["slot", (pen) => drawSlotSign(pen), "slot, deadline at its end"],
-      ["wait", (pen) => drawWaitSign(pen), "waiting, time left, deadline"], ["late", (pen) => paintMissed(pen, 12, 11), "deadline missed"],
-      ["idle", (pen) => drawIdleSign(pen), "idle, shortened"]];
-    const more = marks.filter(([name]) => this.drawnKinds.has(name)).map(([, draw, words]) => [draw, words]);
-    clear(this.legend).append(...[...named, ...more].map(([draw, words]) => h("li", {}, signOf(draw), words)));
+    const words = { ...FRAME_KINDS, corrupted: "corrupted", slot: "slot, deadline at its end", wait: "waiting, time left, deadline", late: "deadline missed", idle: "idle, shortened" };
+    clear(this.legend).append(...Object.keys(words).filter((name) => this.drawnKinds.has(name)).map((name) => h("li", {}, h("i", { class: `timeline-sign ${name}`, "aria-hidden": "true" }), words[name])));
   }
 
   // The picture
@@ -199,8 +188,9 @@ class Timeline {
     pen.strokeStyle = colourOf("rule");
     pen.lineWidth = 1;
     let free = -Infinity;
-    for (const at of this.ticks()) {
-      const x = this.x(at), text = micros(at - this.axis.start), half = pen.measureText(text).width / 2;
+    const ticks = this.ticks(), texts = instantTexts(ticks.map((at) => at - this.axis.start));
+    for (const [n, at] of ticks.entries()) {
+      const x = this.x(at), text = texts[n], half = pen.measureText(text).width / 2;
       strokeLine(pen, x, 0, x, bottom + 4);
       const middle = Math.min(Math.max(x, half + 1), this.width - half - 1);
       if (middle - half < free || x < -1 || x > this.width + 1) continue;
@@ -510,13 +500,9 @@ function strokeLine(pen, x1, y1, x2, y2) {
   pen.stroke();
 }
 
-function paintCross(pen, x, y, size) {
-  strokeLine(pen, x - size, y - size, x + size, y + size);
-  strokeLine(pen, x - size, y + size, x + size, y - size);
-}
-
 /** A cross that is seen on any ground. */
-function paintMissed(pen, x, y, radius = 7) {
+function paintMissed(pen, x, y, radius) {
+  const size = radius / 2;
   pen.fillStyle = colourOf("card");
   pen.strokeStyle = colourOf("red");
   pen.lineWidth = 1.75;
@@ -524,7 +510,8 @@ function paintMissed(pen, x, y, radius = 7) {
   pen.arc(x, y, radius, 0, 7);
   pen.fill();
   pen.stroke();
-  paintCross(pen, x, y, radius / 2);
+  strokeLine(pen, x - size, y - size, x + size, y + size);
+  strokeLine(pen, x - size, y + size, x + size, y - size);
 }
 
 function paintUpright(pen, text, x, y) {
@@ -564,43 +551,6 @@ function drawCorrupted(pen, left, top, width, height) {
   pen.strokeRect(left, top, width, height);
   strokeLine(pen, left, top, left + width, top + height);
   strokeLine(pen, left, top + height, left + width, top);
-}
-
-function drawSlotSign(pen) {
-  pen.save();
-  pen.globalAlpha = 0.22;
-  pen.fillStyle = colourOf("vermilion");
-  pen.fillRect(2, 2, 18, 18);
-  pen.restore();
-  pen.strokeStyle = colourOf("ink");
-  pen.lineWidth = 1.5;
-  strokeLine(pen, 20, 0, 20, 22);
-}
-
-function drawIdleSign(pen) {
-  pen.fillStyle = colourOf("faint");
-  pen.fillRect(6, 2, 12, 18);
-}
-
-function drawWaitSign(pen) {
-  pen.strokeStyle = pen.fillStyle = colourOf("blue");
-  pen.lineWidth = 1.5;
-  strokeLine(pen, 3, 11, 10, 11);
-  pen.beginPath();
-  pen.arc(3, 11, 2, 0, 7);
-  pen.fill();
-  pen.setLineDash([1, 3]);
-  strokeLine(pen, 10, 11, 20, 11);
-  pen.setLineDash([]);
-  pen.strokeStyle = colourOf("ink");
-  strokeLine(pen, 21, 6, 21, 16);
-}
-
-function signOf(draw) {
-  const canvas = h("canvas", { class: "timeline-sign", width: "48", height: "44", "aria-hidden": "true" }), pen = canvas.getContext("2d");
-  pen.scale(2, 2);
-  draw(pen);
-  return canvas;
 }
 
 function makePattern(pen, name) {

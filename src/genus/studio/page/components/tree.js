@@ -1,6 +1,6 @@
 // The tree of event types: codes as primes, event tags as bits, what is published of each; and the attributes of a type.
 import { h, setText, setAttribute } from "./dom.js";
-import { count, rate, time, visibleText } from "./format.js";
+import { aligned, plural, time, visibleText } from "./format.js";
 import { drawBits } from "./bits.js";
 
 const TAG_BITS = 14;
@@ -92,14 +92,14 @@ export function treeLegend() {
 
 /** The tree of types; `rows` is a Map of rows by name, as in the table `types`.
  *
- * Options: `isLive` shows rates and last events, `isSorted` sorts by name, `onChoose(name)`, `mark(name)` a word and
- * a class beside a type, `label`. The element has update(rows, changed), filter(text), openAll(isOpen), choose(name) and open(name).
+ * Options: `isLive` shows rates and last events, `hasCodes` codes and event tags (unless it is false), `isSorted` sorts by name, `onChoose(name)`, `mark(name)` a word and
+ * a class beside a type, `label`. The element has update(rows, changed), filter(text), openAll(isOpen), choose(name), showCodes(isShown) and refresh().
  */
 export function drawTypeTree(rows, options = {}) {
   const tree = new TypeTree(rows, options);
   return Object.assign(tree.element, {
     update: (next, changed) => tree.update(next, changed), filter: (text) => tree.filter(text), openAll: (isOpen) => tree.openAll(isOpen),
-    choose: (name) => tree.choose(name), refresh: () => tree.build(),
+    choose: (name) => tree.choose(name), refresh: () => tree.build(), showCodes: (hasCodes) => { Object.assign(options, { hasCodes }); tree.build(); },
   });
 }
 
@@ -153,6 +153,7 @@ class TypeTree {
     const most = this.nodes.size <= FEW_TYPES ? Infinity : 1;
     if (this.nodes.size) this.opened ??= new Set([...this.nodes.values()].filter((node) => node.depth < most).map((node) => node.name));
     this.items.clear();
+    this.element.classList.toggle("no-codes", this.options.hasCodes === false);
     this.element.classList.toggle("many-types", this.nodes.size > MANY_TYPES);
     this.draw();
   }
@@ -206,8 +207,8 @@ class TypeTree {
     const head = h("div", { class: "type" }, twisty, h("div", { class: "type-words" }, h("strong", {}, node.name), " ",
       chips.map(([words, tone, title]) => [h("span", { class: `chip ${tone}`, title }, words), " "]), h("small", { title: row.doc }, row.doc)));
     const rates = h("div", { class: "type-rate" }), last = h("div", { class: "type-last" });
-    const element = h("div", { class: "type-item", role: "treeitem", tabindex: "-1", dataset: { type: node.name }, style: { "--depth": String(node.depth) } }, head, h("div", { class: "type-code" }, drawPrimes(node)), h("div", { class: "type-tags" }, drawTags(row)),
-      this.options.isLive && rates, this.options.isLive && last);
+    const element = h("div", { class: "type-item", role: "treeitem", tabindex: "-1", "data-type": node.name, style: { "--depth": String(node.depth) } }, head,
+      this.options.isLive && rates, this.options.isLive && last, this.options.hasCodes !== false && [h("div", { class: "type-code" }, drawPrimes(node)), h("div", { class: "type-tags" }, drawTags(row))]);
     return { element, twisty, rates, last };
   }
 
@@ -226,26 +227,21 @@ class TypeTree {
   writeItem(name) {
     const item = this.items.get(name), row = this.rows.get(name);
     if (!item || !row || !this.options.isLive) return;
-    setText(item.rates, row.events ? `${rate(row.rate)}/s` : "");
-    setAttribute(item.rates, "title", row.events ? `${count(row.events)} events so far` : null);
-    setText(item.last, row.last_ms === null ? "" : visibleText(`${time(row.last_ms)}  ${row.last}`));
+    setText(item.rates, row.events ? aligned(row.rate) : "");
+    setAttribute(item.rates, "title", row.events ? `${plural(row.events, "event")} so far` : null);
+    setText(item.last, row.last_ms === null ? "" : visibleText(`${time(row.last_ms)} \u2003${row.last}`));
     setAttribute(item.last, "title", row.last || null);
   }
 
   // Choosing
   setCurrent(name) {
-    const before = this.items.get(this.current)?.element;
-    if (before) setAttribute(before, "tabindex", "-1");
     this.current = name;
-    const after = this.items.get(name)?.element;
-    if (after) setAttribute(after, "tabindex", "0");
+    for (const [key, { element }] of this.items) setAttribute(element, "tabindex", key === name ? "0" : "-1");
   }
 
   select(name) {
-    const before = this.items.get(this.chosen)?.element;
-    if (before) setAttribute(before, "aria-selected", "false");
     this.chosen = name;
-    setAttribute(this.items.get(name).element, "aria-selected", "true");
+    for (const [key, { element }] of this.items) setAttribute(element, "aria-selected", String(key === name));
     this.options.onChoose?.(name);
   }
 

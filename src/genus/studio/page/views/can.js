@@ -1,42 +1,38 @@
 // The view of a CAN bus: its timeline, live or stopped, its load, and its frames as a table.
 import { h, setText, setAttribute } from "../components/dom.js";
-import { count, micros, percent } from "../components/format.js";
+import { aligned, percent } from "../components/format.js";
 import { drawTimeline } from "../components/timeline.js";
 import { FRAME_KINDS, identifierText, instantText, readPicture } from "../components/bus-picture.js";
-import { table } from "../components/table.js";
+import { LiveTable } from "../components/table.js";
 import { term } from "../terms.js";
+import { counter, measure } from "./table-view.js";
 
 const SPANS_MS = [5, 10, 20, 50, 100, 200, 500, 1000];
 const TABLE_MS = 1000; // how often the table follows a live bus
 const MOST_LOAD = 0.8;
 const SHOWN_EVENTS = 20;
 
-const stateText = (frame) => (!frame.ok ? "corrupted" : frame.isLate ? "late" : "");
+const stateText = (frame) => (!frame.ok ? "✕ corrupted" : frame.isLate ? "⚠ late" : "");
+const spare = (frame) => (frame.deadline === null ? null : frame.deadline - frame.end);
+const length = (frame) => frame.end - frame.start;
 const COLUMNS = [
-  { id: "start", title: "Start", width: 8.7, end: true, value: (frame) => frame.start, text: (frame) => instantText(frame.start), isFixed: true },
-  { id: "channel", title: "Channel", width: 9, value: (frame) => frame.channel, text: (frame) => frame.channel, search: (frame) => frame.channel, isLong: true },
-  { id: "node", title: "Node", width: 4.9, value: (frame) => frame.node, text: (frame) => frame.node, search: (frame) => frame.node },
-  { id: "kind", title: "Class", width: 6.9, value: (frame) => frame.kind, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind, search: (frame) => `${frame.kind} ${FRAME_KINDS[frame.kind]}` },
-  { id: "identifier", title: "Identifier", width: 5.9, end: true, value: (frame) => frame.identifier, text: (frame) => identifierText(frame.identifier), search: (frame) => identifierText(frame.identifier), class: "mono" },
-  { id: "priority", title: "Priority", width: 4.5, end: true, value: (frame) => frame.priority, text: (frame) => count(frame.priority) },
-  { id: "length", title: "Length", width: 4.5, end: true, value: (frame) => frame.end - frame.start, text: (frame) => micros(frame.end - frame.start) },
-  { id: "waited", title: "Waited", width: 4.7, end: true, value: (frame) => frame.waited, text: (frame) => micros(frame.waited) },
-  { id: "spare", title: "To deadline", width: 5.9, end: true, value: (frame) => (frame.deadline === null ? null : frame.deadline - frame.end), text: (frame) => micros(frame.deadline === null ? null : frame.deadline - frame.end), tone: (frame) => (frame.isLate ? "bad" : "") },
-  { id: "state", title: "State", width: 5.1, value: stateText, text: stateText, search: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
-  { id: "beaten", title: "Beat", width: 5.5, grows: true, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), search: (frame) => frame.beaten.join(" "), isLong: true },
+  { id: "start", title: "Start", width: 8.7, end: true, isFixed: true, text: (frame) => instantText(frame.start) },
+  { id: "channel", title: "Channel", width: 9, isLong: true },
+  { id: "node", title: "Node", width: 4.9 },
+  { id: "state", title: "State", width: 6.6, value: stateText, text: stateText, tone: (frame) => (frame.ok ? (frame.isLate ? "bad" : "") : "warn") },
+  { id: "kind", title: "Class", width: 6.9, text: (frame) => FRAME_KINDS[frame.kind] ?? frame.kind },
+  { id: "identifier", title: "Identifier", width: 6.4, text: (frame) => identifierText(frame.identifier), class: "mono" },
+  counter("priority", "Priority"),
+  measure("length", "Length", "µs", { value: length, text: (frame) => aligned(length(frame), 1) }),
+  measure("waited", "Waited", "µs", { width: 5.2, digits: 1 }),
+  measure("spare", "To deadline", "µs", { width: 6.8, value: spare, text: (frame) => aligned(spare(frame), 1), tone: (frame) => (frame.isLate ? "bad" : "") }),
+  { id: "beaten", title: "Beat", width: 5.5, grows: true, value: (frame) => frame.beaten.join(), text: (frame) => frame.beaten.join(", "), isLong: true },
 ];
 
 /** A span that has about 20 events at the rate of a source. */
 function usualSpan({ rate }) {
   return SPANS_MS.find((ms) => (ms / 1000) * rate >= SHOWN_EVENTS) ?? SPANS_MS.at(-1);
 }
-
-export default {
-  id: "can",
-  title: "CAN bus",
-  tables: ["sources"],
-  mount: (root, ctx) => new CanView(root, ctx),
-};
 
 class CanView {
   constructor(root, ctx) {
@@ -61,7 +57,7 @@ class CanView {
     this.sourceField = h("label", { class: "field" }, "Bus", this.sources);
     this.spans = h("select", { class: "input", onchange: () => this.setSpan(Number(this.spans.value)) },
       SPANS_MS.map((ms) => h("option", { value: ms }, ms < 1000 ? `${ms} ms` : `${ms / 1000} s`)));
-    this.toggle = h("button", { type: "button", class: "button primary", onclick: () => (this.isLive ? this.pause() : this.play()) });
+    this.toggle = h("button", { type: "button", onclick: () => (this.isLive ? this.pause() : this.play()) });
     this.earlier = h("button", { type: "button", class: "button", title: "half a span back", onclick: () => this.move(-0.5) }, "◂ earlier");
     this.later = h("button", { type: "button", class: "button", title: "half a span on", onclick: () => this.move(0.5) }, "later ▸");
     const lanes = h("span", { class: "switch", role: "group", "aria-label": "Lanes" }, this.laneButton("node", "by node"), this.laneButton("channel", "by channel"));
@@ -77,8 +73,8 @@ class CanView {
     this.none = h("p", { class: "can-none", hidden: true }, "No frame in this span. ", this.widen);
     this.place = h("figure", { class: "can-figure" });
     this.empty = h("p", { class: "empty", hidden: true }, "No source has a CAN bus. Open one with ", h("code", {}, "genus studio can:..."), ", ", h("code", {}, "sim:..."), " or the file of a trace.");
-    this.table = table({ columns: COLUMNS, label: "Frames", word: "frame", sort: { id: "start", down: true }, tone: (frame) => (!frame.ok ? "warn" : frame.isLate ? "bad" : ""), empty: "No frame in this span." });
-    this.frames = h("details", { class: "section", ontoggle: () => this.drawTable(true) }, h("summary", {}, "The frames as a table"), this.table);
+    this.table = new LiveTable({ columns: COLUMNS, label: "Frames", word: "frame", sort: { id: "start", down: true }, tone: (frame) => (!frame.ok ? "warn" : frame.isLate ? "bad" : ""), empty: "No frame in this span." });
+    this.frames = h("details", { class: "section", open: matchMedia("(min-width: 861px)").matches, ontoggle: () => this.drawTable(true) }, h("summary", {}, "The frames as a table"), this.table.element);
     this.controls = h("div", {},
       h("div", { class: "toolbar" }, this.sourceField, h("span", { class: "switch" }, this.earlier, this.toggle, this.later), h("label", { class: "field" }, "Span", this.spans), lanes,
         h("label", { class: "field" }, idle, "shorten idle stretches")),
@@ -87,8 +83,7 @@ class CanView {
   }
 
   laneButton(lanes, words) {
-    const button = h("button", { type: "button", class: "button", "aria-pressed": String(lanes === this.lanes), dataset: { lanes }, onclick: () => this.setLanes(lanes) }, words);
-    return button;
+    return h("button", { type: "button", class: "button", "aria-pressed": String(lanes === this.lanes), "data-lanes": lanes, onclick: () => this.setLanes(lanes) }, words);
   }
 
   // What the store tells: which sources there are
@@ -111,13 +106,14 @@ class CanView {
     this.ctx.setParams({ source: this.source, span: this.spanMs });
     this.drawState();
     if (this.isLive && !this.stream) this.play();
-    else if (!this.isLive && !this.data && !this.asked) this.showStopped(this.startUs);
+    else if (!this.isLive && !this.data && !this.asked) this.ask(this.startUs);
   }
 
   /** A bus whose own time stands still shows nothing new, however live the view is. */
   drawState() {
     const state = this.ctx.store.rows("sources").get(this.source)?.state;
     this.state.hidden = !["paused", "ended", "failed"].includes(state);
+    this.drawToggle();
     setText(this.state, state === "paused" ? "❚❚ Its time is paused: press ▶ in the bar of sources to go on." : state === "ended" ? "■ It has ended: nothing new will come." : "✕ It has failed: nothing new will come.");
   }
 
@@ -152,11 +148,6 @@ class CanView {
     this.drawToggle();
     this.keepPlace();
     this.drawTable(true);
-  }
-
-  showStopped(start) {
-    this.drawToggle();
-    this.ask(start);
   }
 
   /** Where it was stopped is in the address, too. */
@@ -231,6 +222,8 @@ class CanView {
   // Drawing
   drawToggle() {
     setText(this.toggle, this.isLive ? "❚❚ pause" : "▶ live");
+    setAttribute(this.toggle, "class", this.isLive ? "button" : "button primary");
+    this.toggle.disabled = this.isLive && !this.state.hidden; // nothing moves that could be paused
     setAttribute(this.toggle, "aria-label", this.isLive ? "pause the timeline" : "follow the bus live");
   }
 
@@ -263,3 +256,5 @@ class CanView {
     this.table.setRows(new Map(readPicture(this.data).frames.map((frame) => [`${frame.start}|${frame.node}|${frame.channel}`, frame])));
   }
 }
+
+export default { id: "can", title: "CAN bus", tables: ["sources"], mount: (root, ctx) => new CanView(root, ctx) };

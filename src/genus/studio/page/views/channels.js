@@ -1,130 +1,64 @@
 // Channels: what each publisher publishes, how fast, how late, and what was lost.
-import { h, setText, setAttribute } from "../components/dom.js";
-import { DASH, count, isNumber, ms, rate } from "../components/format.js";
+import { h, setText } from "../components/dom.js";
+import { DASH, count, date, isNumber, ms, percent, rate } from "../components/format.js";
 import { sparkline } from "../components/spark.js";
-import { table } from "../components/table.js";
-import { docsOf, explain, term } from "../terms.js";
+import { docsOf, explain } from "../terms.js";
+import { about, agoColumn, counter, factList, gaugeColumn, measure, named, ratesColumn, stateColumn, tableView } from "./table-view.js";
 
-const isTroubled = (row) => Boolean(row.missed || row.expired || row.lost || isOverBound(row));
 const isOverBound = (row) => isNumber(row.bound_ms) && row.worst_latency_ms > row.bound_ms;
-const SPAN_UNITS = [[0.001, "s", 1000], [1, "ms", 1], [1000, "µs", 0]];
-const textOrDash = (text) => text || DASH;
-const about = (name) => ({ note: explain(name), docs: docsOf(name) });
-const counter = (id, title, name) => ({
-  id, title, width: 4.3, end: true, ...about(name), value: (row) => row[id], text: (row) => count(row[id]), tone: (row) => (row[id] > 0 ? "bad" : ""),
-});
+const late = (row) => (isNumber(row.missed) || isNumber(row.expired) ? (row.missed ?? 0) + (row.expired ?? 0) : null);
+const isTroubled = (row) => Boolean(late(row) || row.lost || isOverBound(row) || ["wrong", "degraded"].includes(row.health));
+const publisher = (row) => row.publisher || "all publishers";
+const ofBound = (row) => (isNumber(row.bound_ms) && isNumber(row.worst_latency_ms) ? row.worst_latency_ms / row.bound_ms : null);
 
-const columns = () => [
+/** The columns of channels; the overview has the first six. */
+export const channelColumns = (store) => [
+  named("type", "Channel", (row) => [row.type, `${publisher(row)} · ${row.source}`, `${row.type}\npublished by ${publisher(row)}\non ${row.source}`], { width: 10, ...about("channel") }),
+  stateColumn((row) => [row.health, { why: row.is_heard === false ? "it was announced, and nothing here subscribes to it" : "", from: row.health_since_ms, now: store.now() }], { note: "What is known of it; \"no data\": it was announced, or events came before, and none come now." }),
+  measure("rate", "Rate", "/s", about("rate")), ratesColumn(),
+  agoColumn("last_ms", "Last", store, { width: 5, unit: "event, ago", note: "When the last event came." }),
+  counter("lost", "Lost", { width: 3.4, tone: "bad" }),
+  { ...counter("late", "Late", { width: 3.4, tone: "bad" }), value: late, text: (row) => count(late(row)), tone: (row) => (late(row) ? "bad" : "") },
+  measure("latency_ms", "Latency", "mean, ms", { width: 5.4, digits: 3, ...about("latency") }),
+  measure("worst_latency_ms", "Latency", "worst, ms", { width: 5.5, digits: 3, note: "The longest time from publishing to arrival." }),
+  gaugeColumn("bound", "Worst", (row) => [ofBound(row) === null ? DASH : `${isOverBound(row) ? "✕ " : ""}${percent(ofBound(row))}`, ofBound(row), isOverBound(row) ? "over" : ""],
+    { unit: "of bound", width: 4.6, value: ofBound, note: "The worst latency against the bound that the plan promises.", docs: docsOf("bound") }),
+  measure("jitter_ms", "Jitter", "ms", { width: 5.5, digits: 3, ...about("jitter") }),
   {
-    id: "type", title: "Channel", width: 12.5, isFixed: true, ...about("channel"), value: (row) => `${row.type} ${row.publisher} ${row.source}`, search: (row) => `${row.type}\n${row.publisher}\n${row.source}`,
-    make: (cell) => cell.append(h("strong", { class: "weak" }), h("small")),
-    write: (cell, row) => {
-      const publisher = row.publisher || "all publishers";
-      const [isOther, isOtherToo] = [setText(cell.firstChild, row.type), setText(cell.lastChild, `${publisher} · ${row.source}`)];
-      if (isOther || isOtherToo) cell.title = `${row.type}\npublished by ${publisher}\non ${row.source}`;
+    id: "qos", title: "Quality", width: 8.9, isFixed: true, class: "wide-cell", ...about("quality of service"), search: (row) => row.qos, make: (cell) => cell.append(h("span", { class: "chip" })),
+    write: ({ firstChild: chip }, { qos }) => {
+      if (setText(chip, qos || "not known")) Object.assign(chip, { className: qos ? `chip qos-${qos.split(":")[0]}` : "chip", title: explain(qos.split(":")[0]) });
     },
   },
-  {
-    id: "qos", title: "Quality", width: 9, ...about("quality of service"), isFixed: true, value: (row) => row.qos, search: (row) => row.qos,
-    make: (cell) => cell.append(h("span", { class: "chip" })), write: (cell, row) => drawQuality(cell.firstChild, row.qos),
-  },
-  { id: "rate", title: "Rate", width: 4.2, end: true, ...about("rate"), note: "Events a second, of the last second.", value: (row) => row.rate, text: (row) => `${rate(row.rate)}/s` },
-  {
-    id: "rates", title: "Last minute", width: 6.4, note: "The rate of each of the last 60 seconds, from zero to its highest.", class: "spark-cell",
-    make: (cell) => cell.append(sparkline([], { width: 96, height: 24 })), write: (cell, row) => drawRates(cell, row.rates),
-  },
-  { id: "jitter_ms", title: "Jitter", width: 4.6, end: true, ...about("jitter"), value: (row) => row.jitter_ms, text: (row) => ms(row.jitter_ms) },
-  {
-    id: "latency_ms", title: "Latency", width: 10, ...about("latency"), class: "tall",
-    note: "Time from publishing to arrival: the mean, and the worst against the bound that the plan promises. Sorted by the worst.",
-    value: (row) => row.worst_latency_ms ?? row.latency_ms, make: makeLatency, write: writeLatency,
-  },
-  counter("missed", "Missed", "missed"), counter("expired", "Expired", "expired"), counter("lost", "Lost", "lost"),
-  { id: "events", title: "Events", width: 5, end: true, note: "Events since Studio was opened.", docs: docsOf("event"), value: (row) => row.events, text: (row) => count(row.events) },
+  counter("events", "Events", { width: 4.6, note: "Events since Studio was opened." }),
 ];
 
-export default {
-  id: "channels",
-  title: "Channels",
-  tables: ["sources", "channels"],
-  mount(root, ctx) {
-    const { store, params } = ctx;
-    const view = table({
-      label: "Channels", word: "channel", columns: columns(), filter: params.filter, detail: (key, row) => new ChannelDetail(key, row, ctx), tone: (row) => (isTroubled(row) ? "bad" : ""),
-      filters: [{ id: "troubled", label: "only with trouble", note: "Channels that missed, expired or lost events, or were slower than their bound", test: isTroubled }],
-      onFilter: (filter) => ctx.setParams({ filter }), empty: "Nobody has published anything yet.",
-    });
-    root.append(view);
-    if (store.has("channels")) view.setRows(store.rows("channels"));
-    if (params.of) view.reveal(params.of);
-    return {
-      update: ({ channels }) => channels && view.change(channels, store.rows("channels")),
-      unmount: () => view.destroy(),
-    };
-  },
-};
+export default tableView("channels", "Channels", (ctx) => ({
+  word: "channel", columns: channelColumns(ctx.store), isAging: true, detail: (key, row) => new ChannelDetail(row, ctx), tone: (row) => (isTroubled(row) ? "bad" : ""),
+  filters: [{ id: "troubled", label: "only with trouble", note: "Channels that lost events, were late, or are wrong or degraded", test: isTroubled }],
+  empty: "Nobody has announced or published anything yet.",
+}));
 
-function drawQuality(chip, qos) {
-  if (!setText(chip, qos || "not known")) return;
-  setAttribute(chip, "class", qos ? `chip qos-${qos.split(":")[0]}` : "chip");
-  setAttribute(chip, "title", explain(qos.split(":")[0]) || null);
-}
-
-function drawRates(cell, rates) {
-  if (cell.drawn === rates) return; // another array comes once a second
-  cell.drawn = rates;
-  cell.firstChild.update(rates);
-}
-
-// "2.35 / 7.99 of 9 ms": one unit for all, that of the longest.
-function spans(values, bound) {
-  const longest = Math.max(...values, bound ?? 0);
-  const [scale, unit] = SPAN_UNITS.find(([, , least]) => longest >= least) ?? SPAN_UNITS.at(-1);
-  const digits = longest * scale < 10 ? 2 : longest * scale < 100 ? 1 : 0;
-  const show = (value) => (isNumber(value) ? (value * scale).toFixed(digits) : DASH);
-  return `${values.map(show).join(" / ")}${isNumber(bound) ? ` of ${Number(show(bound))}` : ""} ${unit}`;
-}
-
-function makeLatency(cell) {
-  const [text, bar] = [h("span"), h("i")], gauge = h("span", { class: "gauge", "aria-hidden": "true" }, bar);
-  cell.append(text, gauge);
-  Object.assign(cell, { text, bar, gauge });
-}
-
-function writeLatency(cell, row) {
-  const { latency_ms: mean, worst_latency_ms: worst, bound_ms: bound } = row;
-  const isOver = isOverBound(row);
-  if (!setText(cell.text, isNumber(worst) ? `${isOver ? "✕ " : ""}${spans([mean, worst], bound)}` : ms(mean))) return;
-  cell.title = `mean ${ms(mean)}, worst ${ms(worst)}${isNumber(bound) ? `, of ${ms(bound)} that the plan promises${isOver ? ": too late" : ""}` : ""}`;
-  cell.text.classList.toggle("bad-value", isOver);
-  cell.gauge.hidden = !isNumber(bound) || !isNumber(worst);
-  if (cell.gauge.hidden) return;
-  cell.gauge.classList.toggle("over", isOver);
-  cell.bar.style.transform = `scaleX(${Math.min(1, worst / bound).toFixed(3)})`;
-}
+const FACTS = [
+  ["Type", "type", (row) => row.type], ["Publisher", "publisher", (row) => publisher(row)], ["Source", "source", (row) => row.source],
+  ["Quality of service", "quality of service", (row) => row.qos || "not known"], ["Events", "event", (row) => count(row.events)], ["Rate", "rate", (row) => `${rate(row.rate)}/s`],
+  ["Last event", null, (row) => (isNumber(row.last_ms) ? date(row.last_ms) : row.events ? "not known" : "none yet")], ["Jitter", "jitter", (row) => ms(row.jitter_ms)],
+  ["Mean latency", "latency", (row) => ms(row.latency_ms)], ["Worst latency", "latency", (row) => ms(row.worst_latency_ms)],
+  ["Bound", "bound", (row) => ms(row.bound_ms)], ["Missed", "missed", (row) => count(row.missed)], ["Expired", "expired", (row) => count(row.expired)], ["Lost", "lost", (row) => count(row.lost)],
+];
 
 /** What an opened row shows: all figures in full, and ways to look further. */
 class ChannelDetail {
-  constructor(key, row, ctx) {
-    this.facts = FACTS.map(([name, word, read]) => ({ read, cell: h("dd"), head: h("dt", {}, word ? term(word, name) : name) }));
-    const spark = sparkline(row.rates, { width: 480, height: 64 });
-    this.spark = spark;
-    this.rates = row.rates;
-    const ask = h("a", { class: "button small", href: ctx.href("events", { q: row.type, source: row.source }) }, "See its events");
-    const type = h("a", { class: "button small", href: ctx.href("types", { of: row.type }) }, "Its type");
-    this.element = h("div", { class: "channel-detail" }, h("dl", { class: "facts" }, this.facts.map(({ head, cell }) => h("div", {}, head, cell))), spark, h("p", { class: "toolbar" }, ask, type));
-    this.update(row);
+  constructor(row, ctx) {
+    this.facts = factList(FACTS, row);
+    this.spark = sparkline(row.rates, { width: 480, height: 64 });
+    const link = (words, view, params) => h("a", { class: "button small", href: ctx.href(view, params) }, words);
+    this.element = h("div", { class: "channel-detail" }, this.facts, this.spark,
+      h("p", { class: "toolbar" }, link("See its events", "events", { q: row.type, source: row.source }), link("Its type", "types", { of: row.type })));
   }
 
   update(row) {
-    for (const { read, cell } of this.facts) setText(cell, read(row));
-    if (row.rates !== this.rates) this.spark.update((this.rates = row.rates));
+    this.facts.update(row);
+    this.spark.update(row.rates);
   }
 }
-
-const FACTS = [
-  ["Type", "type", (row) => row.type], ["Publisher", "publisher", (row) => textOrDash(row.publisher)], ["Source", "source", (row) => row.source],
-  ["Quality of service", "quality of service", (row) => textOrDash(row.qos)], ["Events", "event", (row) => count(row.events)], ["Rate", "rate", (row) => `${rate(row.rate)}/s`],
-  ["Jitter", "jitter", (row) => ms(row.jitter_ms)], ["Mean latency", "latency", (row) => ms(row.latency_ms)], ["Worst latency", "latency", (row) => ms(row.worst_latency_ms)],
-  ["Bound", "bound", (row) => ms(row.bound_ms)], ["Missed", "missed", (row) => count(row.missed)], ["Expired", "expired", (row) => count(row.expired)], ["Lost", "lost", (row) => count(row.lost)],
-];

@@ -15,11 +15,7 @@ export function eventDetails({ types, plotOf, onClose }) {
     clear(element);
     onClose();
   };
-  element.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
-    event.preventDefault();
-    close();
-  });
+  element.addEventListener("keydown", (event) => { if (event.key === "Escape") { event.preventDefault(); close(); } });
   return {
     element, close,
     show(event) {

@@ -9,9 +9,12 @@ const MOST_TYPES = 8;
 const WIDEST = 30;
 const WIDEST_NAME = 24;
 const DAY_MS = 86_400_000;
+const FIRST_DAY = 1200; // of real times
 const LONGEST_PART = 40; // so that what the event has there is seen, too
-/** Attributes that every event may carry. */
-export const CONTEXT = ["place", "source", "time", "deadline", "expires"];
+const MOST_DECIMALS = 10;
+/** Attributes that every event may carry; the first two tell where it comes from. */
+export const CONTEXT = ["source", "place", "time", "deadline", "expires"];
+const NUMBER = /^-?\d+(?:\.(\d+))?(?:e[-+]?\d+)?$/;
 
 /**
  * The last events, the oldest first. While it is held, `shown` stays as it is, and `fresh` counts what came since.
@@ -64,7 +67,7 @@ function keyOf(event) {
   return `${event.source}|${event.n}|${event.at_ms}`;
 }
 
-/** The attributes that were seen, with the width of their columns; those that every event may carry come last. */
+/** The attributes that were seen, with the width of their columns: where an event comes from first, its other times last. */
 export class EventColumns {
   constructor() {
     this.hidden = new Set(); // what a person hides stays hidden
@@ -90,7 +93,8 @@ export class EventColumns {
 
   #noteNames(event) {
     for (const field of Object.keys(this.names)) {
-      const length = Math.min((event[field] ?? "").length, WIDEST_NAME);
+      const isTold = field === "publisher" && event.publisher === event.values.source; // by the event itself
+      const length = isTold ? 0 : Math.min((event[field] ?? "").length, WIDEST_NAME);
       if (length > this.names[field]) [this.names[field], this.version] = [Math.max(length, 9), this.version + 1];
     }
   }
@@ -104,9 +108,9 @@ export class EventColumns {
     this.version += 1;
   }
 
-  /** The day of all events as a text; "" if it is today, or if there are several. */
+  /** The day of all events as a text; "" if it is today, if there are several, or if time is counted from zero. */
   dayText() {
-    if (this.day === null || this.hasDays || this.day === Math.floor(Date.now() / DAY_MS)) return "";
+    if (this.day === null || this.day < FIRST_DAY || this.hasDays || this.day === Math.floor(Date.now() / DAY_MS)) return "";
     return new Date(this.day * DAY_MS).toISOString().slice(0, 10);
   }
 
@@ -114,15 +118,16 @@ export class EventColumns {
     let column = this.known.get(name);
     if (!column) {
       if (this.known.size >= MOST_NAMES) return;
-      column = { name, width: Math.min(name.length + 4, WIDEST), isNumber: false, types: new Set() };
+      column = { name, width: Math.min(name.length + 4, WIDEST), isNumber: true, decimals: 0, types: new Set(), plotted: new Set() };
       this.known.set(name, column);
       this.version += 1;
     }
-    this.#widen(column, event.values[name].length);
-    if (!(name in (event.numbers ?? {}))) return;
-    if (!column.isNumber) this.version += 1;
-    column.isNumber = true;
-    if (column.types.size < MOST_TYPES) column.types.add(event.type);
+    const text = event.values[name], decimals = text.match(NUMBER)?.[1]?.length ?? 0;
+    if (column.isNumber && !(name in (event.numbers ?? {}) ? NUMBER.test(text) : /^-?(?:nan|inf)$/.test(text))) [column.isNumber, this.version] = [false, this.version + 1];
+    if (decimals > column.decimals && column.decimals < MOST_DECIMALS) [column.decimals, this.version] = [Math.min(decimals, MOST_DECIMALS), this.version + 1];
+    this.#widen(column, text.length + column.decimals - decimals);
+    if (column.types.size < MOST_TYPES && !column.types.has(event.type)) [column.types, this.version] = [column.types.add(event.type), this.version + 1];
+    if (name in (event.numbers ?? {}) && column.plotted.size < MOST_TYPES) column.plotted.add(event.type);
   }
 
   #widen(column, length) {
@@ -133,8 +138,7 @@ export class EventColumns {
 
   /** All columns in their order. */
   all() {
-    const rank = (column) => CONTEXT.indexOf(column.name);
-    return [...this.known.values()].sort((a, b) => rank(a) - rank(b));
+    return [...this.known.values()].sort((a, b) => rankOf(a.name) - rankOf(b.name));
   }
 
   /** The columns to show. */
@@ -148,9 +152,16 @@ export class EventColumns {
   }
 }
 
-/** A part of a subscription that an event fails, as a text; a long one without its middle. */
-export function partText({ stage, part, truth }) {
-  return stage === "where" ? `${withoutMiddle(part)} is ${truth}` : `${stage} ${withoutMiddle(part)}`;
+/** Where a column comes: 0 and 1 tell where an event comes from, 2 are its own attributes. */
+export function rankOf(name) {
+  const place = CONTEXT.indexOf(name);
+  return place < 0 ? 2 : place < 2 ? place : place + 1;
+}
+
+/** The unit of a column by the rows of the table `types`; "" if it has none, or if types differ in it. */
+export function unitOf(types, column) {
+  const units = new Set([...column.types].map((type) => attributesOf(types, type).find((one) => one.name === column.name)?.unit ?? ""));
+  return units.size === 1 ? [...units][0] : "";
 }
 
 function withoutMiddle(text) {
@@ -162,12 +173,11 @@ export function foundText({ stage, values }) {
   return stage === "type" ? `it is ${values}` : values;
 }
 
-/** The first part of a subscription that an event fails, as a text; "" for an event that matches. */
-export function failureText(event) {
-  if (!event.why) return "";
-  const [first, ...others] = event.why;
-  if (!first) return "does not match";
-  return `${partText(first)}: ${withoutMiddle(foundText(first))}${others.length ? ` (and ${others.length} more)` : ""}`;
+/** The first part of a subscription that an event fails, as a text without the middle of long ones; "" for an event that matches. */
+export function failureText({ why }) {
+  if (!why) return "";
+  const [first, ...others] = why, part = withoutMiddle(first.part);
+  return `${first.stage === "where" ? `${part} is ${first.truth}` : `${first.stage} ${part}`}: ${withoutMiddle(foundText(first))}${others.length ? ` (and ${others.length} more)` : ""}`;
 }
 
 /** An event as JSON to copy. */
@@ -179,27 +189,19 @@ export function eventJson(event) {
 
 /** The type that declares an attribute of another type, by the rows of the table `types`; the other type itself if unknown. */
 export function declaringType(types, type, name) {
-  const seen = new Set(), waiting = [type];
-  while (waiting.length) {
-    const here = waiting.shift(), row = types[here];
-    if (!row || seen.has(here)) continue;
-    seen.add(here);
-    if (row.attributes.some((attribute) => attribute.name === name)) return here;
-    waiting.push(...row.parents);
-  }
-  return type;
+  return typesAbove(types, type).find((here) => types[here].attributes.some((attribute) => attribute.name === name)) ?? type;
 }
 
 /** The attributes of a type with those of the types above it, its own last. */
 export function attributesOf(types, type) {
-  const found = new Map(), seen = new Set();
-  const visit = (here) => {
-    const row = types[here];
-    if (!row || seen.has(here)) return;
-    seen.add(here);
-    row.parents.forEach(visit);
-    row.attributes.forEach((attribute) => found.set(attribute.name, attribute));
-  };
-  visit(type);
+  const found = new Map();
+  for (const here of typesAbove(types, type).reverse()) types[here].attributes.forEach((attribute) => found.set(attribute.name, attribute));
   return [...found.values()];
+}
+
+/** A type and all above it that are known, the nearest first. */
+function typesAbove(types, type) {
+  const seen = new Set([type]);
+  for (const here of seen) (types[here]?.parents ?? []).forEach((parent) => seen.add(parent));
+  return [...seen].filter((here) => here in types);
 }

@@ -1,19 +1,23 @@
 // The table of the view Events: only the rows in view exist, and only cells whose text changed are written.
 import { h, clear, setText, setAttribute } from "../components/dom.js";
-import { time, date, visibleText } from "../components/format.js";
-import { failureText } from "./event-log.js";
+import { date, padded, time, visibleText } from "../components/format.js";
+import { markEdge } from "../components/table.js";
+import { failureText, rankOf } from "./event-log.js";
 
 const BEYOND = 4; // rows above and below what is seen
 
-/** The columns that do not depend on the subscription; `columns` are EventColumns. */
-function fixedColumns(columns, { hasSources, hasWhy }) {
+/** All columns in their order; `columns` are EventColumns, `unit(column)` gives a text. */
+function orderedColumns(columns, { hasSources, hasWhy, unit }) {
   const { names, hasDays } = columns, day = columns.dayText();
+  const shown = columns.shown().map((column) => ({ ...column, label: column.name, unit: unit(column), width: Math.max(column.width, column.name.length + unit(column).length + 5), isAttribute: true, read: (event) => event.values[column.name] ?? null }));
   return [
     { label: day ? `${day} (UTC)` : "time (UTC)", width: hasDays ? 22 : day ? 15 : 12, read: (event) => (hasDays ? date : time)(event.at_ms, 3) },
     { label: "type", width: names.type, read: (event) => event.type },
     hasWhy && { label: "why not", width: 42, isWrapped: true, read: (event) => failureText(event) || "✓ matches" },
+    ...shown.filter((column) => rankOf(column.name) < 2),
     hasSources && { label: "seen on", width: names.source, read: (event) => event.source },
     names.publisher && { label: "publisher", width: names.publisher, read: (event) => event.publisher ?? "" },
+    ...shown.filter((column) => rankOf(column.name) >= 2),
   ].filter(Boolean);
 }
 
@@ -45,7 +49,8 @@ export class EventTable {
     this.body = h("tbody", {}, this.above, this.below);
     this.grid = h("table", { class: "table event-table", role: "grid", tabindex: "0", "aria-label": "events" }, this.group, h("thead", {}, this.head), this.body);
     this.element = h("div", { class: "event-scroll" }, this.grid);
-    this.element.addEventListener("scroll", () => this.onScroll());
+    this.drawEdge = markEdge(this.element);
+    this.element.addEventListener("scroll", () => this.onScroll(), { passive: true });
     this.grid.addEventListener("keydown", (event) => this.onKey(event));
     // a row that is pressed must be the same one when it is let go
     this.body.addEventListener("pointerdown", () => { this.isPressed = true; });
@@ -68,10 +73,7 @@ export class EventTable {
 
   /** Draw the columns anew: those of all events, as `options` say, and those of attributes. */
   setColumns(columns, options) {
-    this.columns = [
-      ...fixedColumns(columns, options),
-      ...columns.shown().map((column) => ({ ...column, label: column.name, isAttribute: true, read: (event) => event.values[column.name] ?? null })),
-    ];
+    this.columns = orderedColumns(columns, options);
     this.element.classList.toggle("has-why", options.hasWhy);
     if (options.hasWhy !== this.hasWhy) [this.hasWhy, this.rowHeight] = [options.hasWhy, 0]; // rows have another height
     const focused = this.head.contains(document.activeElement) ? document.activeElement.dataset.column : null;
@@ -93,7 +95,7 @@ export class EventTable {
     const button = h("button", {
       type: "button", class: "event-head", "aria-haspopup": "dialog", "data-column": column.name, title: `${column.label}: plot or hide`,
       onclick: (event) => this.options.onMenu(column, event.currentTarget),
-    }, h("span", {}, column.label), h("span", { class: "event-more", "aria-hidden": "true" }, "▾"));
+    }, h("span", {}, column.label, column.unit ? h("small", {}, ` ${column.unit}`) : null), h("span", { class: "event-more", "aria-hidden": "true" }, "▾"));
     return h("th", { scope: "col", class: place }, button);
   }
 
@@ -139,6 +141,7 @@ export class EventTable {
     this.top = this.element.scrollTop;
     const row = this.pool.find((one) => one.isConnected);
     if (row) this.rowHeight = row.getBoundingClientRect().height;
+    this.drawEdge();
     this.draw();
   }
 
@@ -195,7 +198,7 @@ export class EventTable {
   /** A value that is absent is blank, an empty text is not. */
   writeCell(cell, column, value) {
     const isEmpty = value === "" && Boolean(column.isAttribute);
-    setText(cell, isEmpty ? '""' : visibleText(value ?? ""));
+    setText(cell, isEmpty ? '""' : column.isNumber && value ? padded(value, column.decimals) : visibleText(value ?? ""));
     if (cell.isEmpty !== isEmpty) cell.classList.toggle("event-blank", (cell.isEmpty = isEmpty));
     if (column.isWrapped) setAttribute(cell, "title", visibleText(value));
   }

@@ -1,9 +1,10 @@
 // Events: the last events that match a subscription, as they come, and why others do not.
-import { h, clear, setText, setAttribute } from "../components/dom.js";
-import { count, rate, plural } from "../components/format.js";
-import { queryInput } from "../components/query.js";
+import { h, clear, remember, setText, setAttribute } from "../components/dom.js";
+import { count, date, rate, plural, time } from "../components/format.js";
+import { QueryInput } from "../components/query.js";
 import { docsOf } from "../terms.js";
-import { EventLog, EventColumns, MOST_COLUMNS, declaringType } from "./event-log.js";
+import { EventLog, EventColumns, MOST_COLUMNS, declaringType, unitOf } from "./event-log.js";
+import { showAlerts } from "./event-alerts.js";
 import { EventTable } from "./event-table.js";
 import { eventDetails } from "./event-details.js";
 import { publishForm } from "./event-publish.js";
@@ -22,15 +23,16 @@ class EventsView {
     this.text = ctx.params.q || "Event";
     this.chosen = readSources(ctx.params.source);
     this.hasOthers = ctx.params.others === "1";
+    this.range = readRange(ctx.params); // [from, to] in milliseconds since 1970, or null for what comes
     this.why = ""; // why the table does not follow: "", "pause", "scroll" or "row"
-    this.totals = { matched: 0, seen: 0, skipped: 0 };
+    this.totals = { seen: 0 };
     this.types = {};
+    this.sought = new Set(); // types that were looked up
     this.live = this.asked = [];
     this.question = 0; // the number of the last question; answers to others are dropped
     this.build(root);
-    this.readTypes().catch(() => {});
     this.drawSources();
-    this.setOrder(readOrder());
+    this.setOrder(remember(ORDER_KEY) !== "last");
     this.open();
   }
 
@@ -38,8 +40,8 @@ class EventsView {
 
   build(root) {
     const { ctx } = this;
-    this.query = queryInput({
-      text: ctx.params.q ?? "", placeholder: "Event", docs: docsOf("subscription") ?? "",
+    this.query = new QueryInput({
+      text: ctx.params.q ?? "", docs: docsOf("subscription") ?? "",
       complete: (text, at) => ctx.api(`complete?${new URLSearchParams({ q: text, at })}`),
       check: (text) => ctx.api(`check?${new URLSearchParams({ q: text })}`),
       onRun: (text) => this.run(text),
@@ -57,7 +59,7 @@ class EventsView {
     });
     root.append(h("div", { class: "card event-query" }, this.query.element), this.buildTools(), this.publish.element,
       h("div", { class: "event-split" },
-        h("div", { class: "event-main" }, this.table.element, this.hint, this.more), this.details.element));
+        h("div", { class: "event-main live-frame" }, this.table.element, this.hint, this.more), this.details.element));
   }
 
   buildTools() {
@@ -66,11 +68,13 @@ class EventsView {
     this.ask = button("Ask", () => this.askNow(), { hidden: true });
     this.others = button("Why not", () => this.showOthers(!this.hasOthers), { "aria-pressed": String(this.hasOthers), title: "show events that do not match as well, and which part they fail" });
     this.pause = button("Pause", () => (this.why ? this.follow() : this.hold("pause")));
-    this.order = button("newest first", () => this.setOrder(!this.table.isNewestFirst), { title: "the newest events at the top, or else at the bottom" });
+    this.order = button("", () => this.setOrder(!this.table.isNewestFirst), { title: "the newest events at the top, or else at the bottom" });
+    this.alerts = button("Alerts", (event) => this.showAlerts(event.currentTarget), { "aria-haspopup": "dialog", title: "keep this subscription, so that its events are problems" });
+    this.span = button("", () => this.leaveRange(), { hidden: !this.range, title: "show what comes instead" });
     this.chooser = button("Columns", (event) => this.showChooser(event.currentTarget), { "aria-haspopup": "dialog" });
     this.counts = h("p", { class: "event-counts", hidden: true });
     this.said = h("p", { class: "event-said", role: "status" });
-    return h("div", { class: "toolbar event-tools" }, this.sources.element, this.ask, this.others, this.pause, button("Clear", () => this.clear()), this.order, this.chooser,
+    return h("div", { class: "toolbar event-tools" }, this.sources.element, this.span, this.ask, this.others, this.pause, button("Clear", () => this.clear()), this.order, this.chooser, this.alerts,
       this.ctx.config.allow_publish ? this.publish.opener : null, this.counts, this.said);
   }
 
@@ -79,30 +83,34 @@ class EventsView {
     const rows = [...this.ctx.store.rows("sources")].filter(([, row]) => row.has_events || row.kind === "lake");
     const key = rows.map(([name, row]) => `${name}|${row.kind}`).join();
     if (key === this.sourcesKey) return;
-    const wasKnown = this.sourcesKey !== undefined, hadStream = this.needsStream();
+    const wasKnown = this.sourcesKey !== undefined, hadStream = this.needsStream(), wasAsked = this.askedNames().join();
     this.sourcesKey = key;
     this.asked = rows.filter(([, row]) => row.kind === "lake").map(([name]) => name);
     this.live = rows.filter(([, row]) => row.kind !== "lake").map(([name]) => name);
     this.sources.draw([...this.live, ...this.asked], this.chosen);
     this.noteAsked();
     this.setColumns();
-    if (wasKnown && (this.chosen.size || hadStream !== this.needsStream())) this.open(); // what is a lake decides whether there is a stream
+    if (wasKnown && (this.chosen.size || hadStream !== this.needsStream() || (this.range && wasAsked !== this.askedNames().join()))) this.open(); // what is a lake decides whether there is a stream
   }
 
   /** The sources to ask: the chosen ones of that kind, or all if there are no others. */
   askedNames() {
+    if (this.range) return [...this.live, ...this.asked].filter((name) => !this.chosen.size || this.chosen.has(name));
     return this.asked.filter((name) => (this.chosen.size ? this.chosen.has(name) : !this.live.length));
   }
 
   /** Whether a source sends events by itself, or may: the sources come a moment after the page. */
   needsStream() {
+    if (this.range) return false;
     return this.chosen.size ? this.live.some((name) => this.chosen.has(name)) : this.live.length > 0 || !this.asked.length;
   }
 
   noteAsked() {
     const names = this.askedNames();
     this.ask.hidden = !names.length;
-    setText(this.ask, `Ask ${names.length === 1 ? names[0] : plural(names.length, "lake")}`);
+    setText(this.ask, `Ask ${names.length === 1 ? names[0] : plural(names.length, this.range ? "source" : "lake")}`);
+    if (this.range) setText(this.span, `${rangeText(this.range)} ✕`);
+    this.span.hidden = !this.range;
     this.others.disabled = this.pause.disabled = !this.needsStream();
   }
 
@@ -110,6 +118,13 @@ class EventsView {
     this.chosen = chosen;
     this.ctx.setParams({ source: [...chosen].join(SOURCE_BAR) });
     this.sources.draw([...this.live, ...this.asked], chosen);
+    this.noteAsked();
+    this.open();
+  }
+
+  leaveRange() {
+    this.range = null;
+    this.ctx.setParams({ from: "", to: "" });
     this.noteAsked();
     this.open();
   }
@@ -127,23 +142,21 @@ class EventsView {
     this.stream?.close();
     this.stream = null;
     this.clear();
-    this.totals = { matched: 0, seen: 0, skipped: 0 };
-    this.measured = this.leftOut = null;
+    this.totals = { seen: 0 };
+    this.measured = null;
     this.counts.hidden = true;
     setText(this.said, "");
     this.question += 1;
-    if (this.askedNames().length && this.ctx.params.q) this.askNow();
+    if (this.askedNames().length && (this.range || this.ctx.params.q)) this.askNow();
     if (!this.needsStream()) return;
     const names = this.live.filter((name) => this.chosen.has(name));
     const asked = new URLSearchParams([["q", this.text], ...names.map((name) => ["source", name]), ["others", this.hasOthers ? "1" : "0"]]);
     this.stream = this.ctx.sse(`events/stream?${asked}`, { events: (data) => this.receive(data) }, (state) => this.noteState(state));
   }
 
-  receive({ at, events, matched, seen, skipped }) {
-    // what an older stream of the server left out is not news
-    if (seen < this.totals.seen || this.leftOut === null) this.leftOut = skipped;
-    this.totals = { matched, seen, skipped: skipped - this.leftOut };
-    this.noteRate(at, matched);
+  receive({ at, events, ...totals }) {
+    this.totals = totals;
+    this.noteRate(at, totals.matched);
     this.take(events);
   }
 
@@ -179,11 +192,12 @@ class EventsView {
     this.ask.disabled = this.isAsking = true;
     setText(this.said, `Asking ${names.join(", ")} …`);
     try {
-      const asked = new URLSearchParams([["q", this.text], ...names.map((name) => ["source", name]), ["most", MOST_ASKED]]);
-      const { events } = await this.ctx.api(`events?${asked}`);
+      const asked = new URLSearchParams([["q", this.text], ...names.map((name) => ["source", name]), ["most", MOST_ASKED], ...(this.range ? [["from", this.range[0]], ["to", this.range[1]]] : [])]);
+      const { events, total = events.length } = await this.ctx.api(`events?${asked}`);
       if (this.isGone || question !== this.question) return;
       this.take(events);
-      setText(this.said, `${plural(events.length, "event")} found in ${names.join(", ")}${events.length >= MOST_ASKED ? " (the first ones)" : ""}`);
+      const isCut = total > events.length || events.length >= MOST_ASKED;
+      setText(this.said, `${plural(total, "event")} found in ${names.join(", ")}${isCut ? `, the first ${count(events.length)} shown` : ""}`);
     } catch (problem) {
       if (question === this.question) setText(this.said, `✗ ${problem.message}`);
     } finally {
@@ -207,7 +221,9 @@ class EventsView {
 
   setColumns() {
     this.drawnVersion = this.columns.version;
-    this.table.setColumns(this.columns, { hasSources: this.live.length + this.asked.length > 1, hasWhy: this.hasOthers });
+    this.table.setColumns(this.columns, { hasSources: this.live.length + this.asked.length > 1, hasWhy: this.hasOthers, unit: (column) => unitOf(this.types, column) });
+    const seen = this.columns.all().flatMap((column) => [...column.types]).find((type) => !(type in this.types) && !this.sought.has(type));
+    if (seen) this.readTypes(this.sought.add(seen)).then(() => { this.drawnVersion = -1; this.schedule(); }).catch(() => {}); // their units
     const shown = this.columns.shown().length, all = this.columns.known.size;
     setText(this.chooser, shown < all ? `Columns ${shown}/${all}` : "Columns");
   }
@@ -221,10 +237,11 @@ class EventsView {
 
   drawCounts() {
     this.counting = 0;
-    const { matched, seen, skipped } = this.totals;
+    const { matched, seen, unmatched, unread, shown, unshown } = this.totals;
     this.counts.hidden = !this.measured; // until the server has answered
-    const parts = [`${count(matched)} matched`, `${count(seen)} seen`, skipped ? `${count(skipped)} not shown` : "", `${rate(this.measured?.rate)}/s`];
-    setText(this.counts, parts.filter(Boolean).join(" · "));
+    const sum = [`${count(matched)} matched`, unmatched ? `${count(unmatched)} others` : "", unread ? `${count(unread)} not tested` : ""].filter(Boolean).join(" + ");
+    setText(this.counts, [seen && seen === matched ? `${count(seen)} seen, all matched` : `${count(seen)} seen = ${sum}`, unshown ? `${count(shown)} of ${count(matched)} shown` : "", `${rate(this.measured?.rate)}/s`].filter(Boolean).join(" · "));
+    setAttribute(this.counts, "title", unread ? "not tested: they came faster than Studio can take them" : null);
   }
 
   // -- following and holding -----------------------------------------------------------------------------------------------
@@ -288,10 +305,8 @@ class EventsView {
   }
 
   setOrder(isNewestFirst) {
-    setAttribute(this.order, "aria-pressed", String(isNewestFirst));
-    try {
-      localStorage.setItem(ORDER_KEY, isNewestFirst ? "first" : "last");
-    } catch { /* a browser may forbid it */ }
+    setText(this.order, isNewestFirst ? "Newest first" : "Newest last");
+    remember(ORDER_KEY, isNewestFirst ? "first" : "last");
     this.table.setOrder(isNewestFirst);
     setAttribute(this.more, "data-order", isNewestFirst ? "first" : "last");
     this.schedule();
@@ -304,12 +319,22 @@ class EventsView {
     return this.types;
   }
 
+  showAlerts(button) {
+    const { checked } = this.query, text = checked?.result.ok && checked.text === this.query.text ? checked.result.text : this.query.text;
+    showAlerts(button, this.ctx, { text: () => text, sources: this.chosen, say: (said) => setText(this.said, said) });
+  }
+
+  drawAlerts() {
+    const rows = [...this.ctx.store.rows("alerts").values()];
+    setText(this.alerts, rows.length ? `Alerts ${rows.length}` : "Alerts");
+  }
+
   plotOf(type, name) {
     return this.ctx.href("plot", { series: `${declaringType(this.types, type, name)}.${name}` });
   }
 
   showMenu(column, button) {
-    const series = [...new Set([...column.types].map((type) => `${declaringType(this.types, type, column.name)}.${column.name}`))];
+    const series = [...new Set([...column.plotted].map((type) => `${declaringType(this.types, type, column.name)}.${column.name}`))];
     const close = showPopover(button, column.name, [
       ...series.map((one) => h("a", { class: "button quiet", href: this.ctx.href("plot", { series: one }), onclick: () => close() }, `Plot ${one}`)),
       h("button", { type: "button", class: "button quiet", onclick: () => { close(); this.showColumn(column.name, false); } }, "Hide this column"),
@@ -347,6 +372,7 @@ class EventsView {
 
   update(changes) {
     if (changes.sources) this.drawSources();
+    if (changes.alerts) this.drawAlerts();
   }
 
   unmount() {
@@ -359,12 +385,14 @@ class EventsView {
   }
 }
 
-function readOrder() {
-  try {
-    return localStorage.getItem(ORDER_KEY) !== "last";
-  } catch {
-    return true;
-  }
+/** The range of time in the address; null if there is none. */
+function readRange({ from, to }) {
+  const found = [from, to].map(Number);
+  return from && to && found.every(Number.isFinite) ? found : null;
 }
 
-export default { id: "events", title: "Events", tables: ["sources"], mount: (root, ctx) => new EventsView(root, ctx) };
+function rangeText([from, to]) {
+  return `${date(from)} – ${date(from).slice(0, 10) === date(to).slice(0, 10) ? time(to) : date(to)}`;
+}
+
+export default { id: "events", title: "Events", tables: ["sources", "alerts"], mount: (root, ctx) => new EventsView(root, ctx) };

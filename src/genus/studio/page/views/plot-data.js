@@ -1,46 +1,80 @@
-// The points of the view Plot: for each series and line the last minutes, and never more than fit.
+// The points of the view Plot: for each series and line the last minutes or what is stored, and never more than fit.
 import { thinLine } from "../components/chart.js";
 
-/** The longest time that is kept. */
+/** The longest time that is kept of live sources. */
 export const LONGEST_MS = 600_000;
 /** Points of a line that are kept; older ones are thinned out by their minimum and maximum. */
 export const MOST_POINTS = 5000;
-/** Lines of a series that are kept. */
-export const MOST_LINES = 40;
 const THINNED_COLUMNS = 1600; // leaves 3,200 points, so that thinning is rare
 const REAL_TIME_MS = 5000;
-const LEAST_GAP_MS = 5000;
-const SAMPLED_INTERVALS = 200;
-const FEW_INTERVALS = 5; // too few to tell what is usual
+const MOST_SEGMENTS = 1e9; // of a stream
 
 /** Whether an attribute of this type is drawn: a number, bool as 0 or 1, a duration in seconds, choices of numbers. */
 export function isPlotted(type) {
   return /^(u?int|float)\d*$|^bool$|^duration$|^-?\d+(\|-?\d+)*$/i.test(type);
 }
 
-/** Points of series. A line is a list of [time in ms, value], in the order of time. */
+/** Whether the values of an attribute of this type can tell lines apart. */
+export function isGrouping(type) {
+  return !/^(float\d*|time|duration|bytes|opaque)\b/i.test(type);
+}
+
+/**
+ * Points of series. A line is a list of [time in ms, value, segment], in the order of time; the server numbers the
+ * segments, and points of different ones are never joined.
+ */
 export class PlotData {
   constructor() {
     this.series = new Map();
     this.newest = null;
     this.isPresent = false; // whether points are of the server's present, so that plots go on without new ones
     this.clock = null; // the server's time, and the page's at that moment
+    this.streams = 0;
+  }
+
+  /** Another stream begins, or the same one after points may have been missed: nothing is joined with what was there. */
+  begin() {
+    this.streams += 1;
+    for (const { lines } of this.series.values()) lines.forEach((line) => { line.isOld = true; });
   }
 
   /** Take a message of /api/plot/stream; returns whether there are lines that were not there before. */
   receive({ at, series }) {
     let isNew = false, hasPoints = false;
-    for (const [name, { unit, lines }] of Object.entries(series)) {
+    for (const [name, { unit, lines, cut }] of Object.entries(series)) {
       const known = this.#seriesOf(name);
       if (known.unit !== unit) [known.unit, isNew] = [unit, true];
-      for (const [key, points] of Object.entries(lines)) {
-        isNew = this.#add(known, key, points) || isNew;
-        hasPoints ||= points.length > 0;
+      for (const [key, time] of Object.entries(cut)) if (known.lines.has(key)) cutLine(known.lines.get(key), time);
+      for (const [key, columns] of Object.entries(lines)) {
+        isNew ||= !known.lines.has(key);
+        this.#add(known, key, pointsOf(columns, this.streams * MOST_SEGMENTS));
+        hasPoints = true;
       }
     }
-    if (hasPoints) this.isPresent = Math.abs(at - this.newest) < REAL_TIME_MS;
+    if (hasPoints) {
+      this.newest = Math.max(...[...this.series.values()].flatMap(({ lines }) => [...lines.values()].filter((line) => line.length).map((line) => line.at(-1)[0])));
+      this.isPresent = Math.abs(at - this.newest) < REAL_TIME_MS;
+    }
     this.clock = { at, heard: performance.now() };
     return isNew;
+  }
+
+  /** Take answers of /api/plot, by source, instead of what was there; returns whether there are other lines. */
+  replace(answers) {
+    const before = this.#signature();
+    this.series = new Map();
+    for (const [source, { series }] of answers) {
+      for (const [name, { unit, lines }] of Object.entries(series)) {
+        const known = this.#seriesOf(name);
+        known.unit = unit;
+        for (const [key, columns] of Object.entries(lines)) known.lines.set(answers.length > 1 ? [source, key].filter(Boolean).join(" · ") : key, pointsOf(columns, 0));
+      }
+    }
+    return this.#signature() !== before;
+  }
+
+  #signature() {
+    return [...this.series].map(([name, { unit, lines }]) => [name, unit, ...lines.keys()].join()).join(";");
   }
 
   #seriesOf(name) {
@@ -49,12 +83,9 @@ export class PlotData {
   }
 
   #add(known, key, points) {
-    if (!points.length) return false;
-    const isNew = !known.lines.has(key);
-    if (isNew && known.lines.size >= MOST_LINES) return false;
-    known.lines.set(key, bounded(merged(known.lines.get(key) ?? [], points)));
-    this.newest = Math.max(this.newest ?? -Infinity, points.at(-1)[0]);
-    return isNew;
+    const line = known.lines.get(key) ?? [];
+    if (line.isOld) cutLine(line, points[0][0]); // a stream begins with what the server has kept
+    known.lines.set(key, bounded(merged(line, points)));
   }
 
   /** The right end of the plots: the present, or the newest point if points are of another time. */
@@ -66,30 +97,8 @@ export class PlotData {
   /** The points of a line in a span of time, with one before and one after it, at most two for each column of pixels. */
   points(name, key, from, to, columns) {
     const line = this.series.get(name)?.lines.get(key) ?? [];
-    const part = broken(line.slice(Math.max(0, placeOf(line, from) - 1), placeOf(line, to) + 1), longestInterval(line));
-    return part.length > 2 * columns ? extremes(part, (to - from) / columns) : part;
-  }
-
-  /** Points were missed: what comes after a time, or else after the last point, is not connected with what was there. */
-  breakLines(time = null) {
-    for (const { lines } of this.series.values()) {
-      for (const line of lines.values()) {
-        const at = time ?? line.at(-1)[0] + 0.001, place = placeOf(line, at);
-        if (place && line[place - 1][1] !== null) line.splice(place, 0, [at, null]);
-      }
-    }
-  }
-
-  /** Forget what is later than a time, as a recording went back. */
-  cut(time) {
-    this.newest = null;
-    for (const { lines } of this.series.values()) {
-      for (const [key, line] of lines) {
-        line.length = placeOf(line, time);
-        if (line.length) this.newest = Math.max(this.newest ?? -Infinity, line.at(-1)[0]);
-        else lines.delete(key);
-      }
-    }
+    const part = line.slice(Math.max(0, placeOf(line, from) - 1), placeOf(line, to) + 1);
+    return part.length > 2 * columns ? thinLine(part, (to - from) / columns) : part;
   }
 
   /** Keep these series only. */
@@ -103,39 +112,28 @@ export class PlotData {
   }
 }
 
-/**
- * From which time between two points on a line is not drawn, as nobody listened: far longer than is usual for this line,
- * also if its events come in bursts.
- */
-export function longestInterval(line) {
-  const step = Math.max(1, Math.floor(line.length / SAMPLED_INTERVALS)), intervals = [];
-  for (let n = 1; n < line.length; n += step) if (line[n][1] !== null && line[n - 1][1] !== null) intervals.push(line[n][0] - line[n - 1][0]);
-  if (intervals.length < FEW_INTERVALS) return Infinity;
-  intervals.sort((a, b) => a - b);
-  const part = (share) => intervals[Math.floor(share * (intervals.length - 1))];
-  return Math.max(LEAST_GAP_MS, 10 * part(0.5), 3 * part(0.9));
+/** Points of the columns of a message. */
+function pointsOf([times, values, segments], first) {
+  return times.map((time, n) => [time, values[n], first + segments[n]]);
 }
 
-/** Points with a gap wherever two are further apart than `longest`. */
-function broken(points, longest) {
-  const isGap = (point, n) => n > 0 && point[0] - points[n - 1][0] > longest;
-  return points.some(isGap) ? points.flatMap((point, n) => (isGap(point, n) ? [[points[n - 1][0] + 0.001, null], point] : [point])) : points;
-}
-
-/** Both lists in the order of time, without the points that come twice, as after a reconnection. */
+/** Both lists in the order of time. */
 function merged(line, points) {
-  if (!line.length || points[0][0] > line.at(-1)[0]) {
-    line.push(...points);
-    return line;
-  }
-  const all = [...line, ...points].sort((a, b) => a[0] - b[0]);
-  return all.filter((point, n) => !n || point[0] !== all[n - 1][0] || point[1] !== all[n - 1][1]);
+  const isLater = !line.length || points[0][0] >= line.at(-1)[0];
+  line.push(...points);
+  return isLater ? line : line.sort((a, b) => a[0] - b[0]);
+}
+
+/** Forget what is not before a time. */
+function cutLine(line, time) {
+  line.length = placeOf(line, time);
+  line.isOld = false;
 }
 
 function bounded(line) {
   const first = placeOf(line, line.at(-1)[0] - LONGEST_MS);
   if (first > line.length / 10) line.splice(0, first);
-  return line.length > MOST_POINTS ? thinLine(line, THINNED_COLUMNS) : line;
+  return line.length > MOST_POINTS ? thinLine(line, (line.at(-1)[0] - line[0][0]) / THINNED_COLUMNS || 1) : line;
 }
 
 /** The place of the first point that is not before a time. */
@@ -149,45 +147,26 @@ function placeOf(line, time) {
   return low;
 }
 
-/** The lowest and the highest point of each stretch; the stretches lie still while time passes, so nothing flickers. */
-function extremes(points, width) {
-  const kept = [];
-  let stretch = null, low = null, high = null;
-  const flush = () => {
-    if (low) kept.push(...(low === high ? [low] : low[0] < high[0] ? [low, high] : [high, low]));
-    low = high = null;
-  };
-  for (const point of points) {
-    const here = Math.floor(point[0] / width);
-    if (point[1] === null) {
-      flush();
-      kept.push(point);
-      stretch = null;
-    } else if (here !== stretch) {
-      flush();
-      [stretch, low, high] = [here, point, point];
-    } else {
-      if (point[1] < low[1]) low = point;
-      if (point[1] > high[1]) high = point;
-    }
-  }
-  flush();
-  return kept;
-}
-
 // -- the address ---------------------------------------------------------------------------------------------------------
 
-/** Plots from the address: "Loop.speed,Loop.lane;Gate.open" are two plots, the first of two series. */
+/** Plots from the address: "Loop.speed,Loop.lane by lane;Gate.open" are two plots, the first with a line for each lane. */
 export function readPlots(text, { mostPlots, mostSeries }) {
   const plots = [], seen = new Set();
   for (const part of (text ?? "").split(";")) {
-    const names = [...new Set(part.split(",").map((name) => name.trim()).filter(Boolean))].filter((name) => seen.has(name) || seen.size < mostSeries);
+    const [, list, by = "none"] = part.trim().match(/^(.*?)(?:\s+by\s+(\S+))?$/s);
+    const names = [...new Set(list.split(",").map((name) => name.trim()).filter(Boolean))].filter((name) => seen.has(name) || seen.size < mostSeries);
     names.forEach((name) => seen.add(name));
-    if (names.length && plots.length < mostPlots) plots.push(names);
+    if (names.length && plots.length < mostPlots) plots.push({ names, by });
   }
   return plots;
 }
 
 export function writePlots(plots) {
-  return plots.map((names) => names.join(",")).join(";");
+  return plots.map(({ names, by }) => names.join(",") + (by === "none" ? "" : ` by ${by}`)).join(";");
+}
+
+/** Fixed ranges of axes by unit: "m:0:12,degC:20:90". */
+export function readAxes(text) {
+  const found = (text ?? "").split(",").map((part) => part.split(":")).filter(([, low, high]) => Number(low) < Number(high));
+  return Object.fromEntries(found.map(([unit, low, high]) => [unit, [Number(low), Number(high)]]));
 }

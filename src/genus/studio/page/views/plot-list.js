@@ -4,8 +4,18 @@ import { isPlotted } from "./plot-data.js";
 
 const MOST_SHOWN = 400;
 
-/** The list with a filter. `onAdd(name)` is called with a series such as "Loop.speed"; `dragType` is the type of dragged data. */
-export function attributeList({ dragType, onAdd }) {
+export const SERIES_TYPE = "text/genus-series"; // of dragged data
+
+/** Lets an element be dragged as a series. */
+export function letDrag(element, name) {
+  element.addEventListener("dragstart", ({ dataTransfer }) => {
+    [SERIES_TYPE, "text/plain"].forEach((type) => dataTransfer.setData(type, name));
+    dataTransfer.effectAllowed = "copy";
+  });
+}
+
+/** The list with a filter. `onAdd(name)` is called with a series such as "Loop.speed". */
+export function attributeList({ onAdd }) {
   const filter = h("input", { class: "input", type: "search", placeholder: "Filter", "aria-label": "filter the attributes", oninput: () => write() });
   const found = h("div", { class: "plot-types" });
   const element = h("details", { class: "card plot-list", open: matchMedia("(min-width: 861px)").matches }, h("summary", {}, "Attributes"), filter, found);
@@ -15,11 +25,7 @@ export function attributeList({ dragType, onAdd }) {
     const name = `${type}.${attribute.name}`;
     const button = h("button", { type: "button", class: "plot-chip", draggable: "true", title: `${name}: ${attribute.type}; drag it onto a plot, or press it`, onclick: () => onAdd(name) },
       attribute.name, attribute.unit ? h("small", {}, attribute.unit) : null);
-    button.addEventListener("dragstart", (event) => {
-      event.dataTransfer.setData(dragType, name);
-      event.dataTransfer.setData("text/plain", name);
-      event.dataTransfer.effectAllowed = "copy";
-    });
+    letDrag(button, name);
     return h("li", {}, button);
   };
 
@@ -30,7 +36,7 @@ export function attributeList({ dragType, onAdd }) {
     for (const type of Object.keys(types).sort()) {
       const fitting = types[type].attributes.filter((attribute) => isPlotted(attribute.type) && `${type}.${attribute.name}`.toLowerCase().includes(wanted)).slice(0, left);
       left -= fitting.length;
-      if (fitting.length) groups.push(h("div", { class: "plot-type" }, h("h3", {}, type), h("ul", {}, fitting.map((attribute) => chip(type, attribute)))));
+      if (fitting.length) groups.push(h("div", { class: "plot-type" }, h("h2", {}, type), h("ul", {}, fitting.map((attribute) => chip(type, attribute)))));
     }
     clear(found).append(...groups);
     if (!groups.length) found.append(h("p", { class: "note" }, wanted ? "No attribute fits." : "No type has an attribute that is a number."));

@@ -1,34 +1,43 @@
-// Plot: attributes over time, several plots one below the other, each with one or more series.
+// Plot: attributes over time, several plots one below the other, each with one or more series: of live sources the last
+// minutes, of recordings and lakes all that is stored.
 import { h, clear, setText, setAttribute } from "../components/dom.js";
+import { count } from "../components/format.js";
 import { term } from "../terms.js";
-import { lines } from "../components/chart.js";
+import { chartClock, lines, mostAxes } from "../components/chart.js";
 import { attributesOf } from "./event-log.js";
-import { PlotData, isPlotted, readPlots, writePlots } from "./plot-data.js";
-import { attributeList } from "./plot-list.js";
+import { PlotData, isGrouping, isPlotted, readAxes, readPlots, writePlots } from "./plot-data.js";
+import { SERIES_TYPE, attributeList, letDrag } from "./plot-list.js";
 import { SOURCE_BAR, readSources, sourceChoice } from "./source-choice.js";
 
-const SERIES_TYPE = "text/genus-series";
 const WINDOWS = [[10, "10 s"], [30, "30 s"], [60, "1 min"], [120, "2 min"], [300, "5 min"], [600, "10 min"]];
 const BOUNDS = { mostPlots: 12, mostSeries: 20 };
 const MOST_OFFERED = 1000;
 const DRAW_MS = 80;
 const SHARE = 4; // drawing takes one part in so many of the time
 const FRAME_MS = 17;
-const STEP_MS = 1000; // of the time of a recording
-const ON_ITS_WAY_MS = 3000;
-const AXIS_ROOM = 66; // in pixels, for the axes at either side
+const AXIS_ROOM = innerWidth < 640 ? 50 : 66; // in pixels, for each axis
+const ADDRESS_MS = 300; // how long a range stays before it is written into the address
+const AGAIN_MS = 150; // how soon what is being read is asked for again
+const MARGIN = 0.25; // what is asked for at either side of a range, so that panning has something to show
+const LEAST_RANGE_MS = 0.1;
+const BY = [["none", "one line"], ["source", "a line for each `source`"], ["publisher", "a line for each publisher"], ["type", "a line for each type"]];
+const isStored = ([, row]) => row.kind === "recording" || row.kind === "lake";
 
 class PlotView {
   constructor(root, ctx) {
     this.ctx = ctx;
     this.data = new PlotData();
-    this.plots = readPlots(ctx.params.series, BOUNDS).map((names) => ({ names }));
-    this.by = ["source", "publisher"].includes(ctx.params.by) ? ctx.params.by : "none";
+    const saved = ctx.params.series ? null : ctx.config.layout?.plots, first = saved?.find((one) => one.from_ms != null);
+    this.plots = saved ? saved.map(({ name, series, by }) => ({ title: name, names: series, by: by ?? "none" })) : readPlots(ctx.params.series, BOUNDS);
+    if (ctx.params.by) this.plots.forEach((plot) => { if (plot.by === "none") plot.by = ctx.params.by; });
+    this.axes = saved ? Object.assign({}, ...saved.map((one) => one.axes ?? {})) : readAxes(ctx.params.axes);
     this.window = WINDOWS.find(([seconds]) => String(seconds) === ctx.params.window)?.[0] ?? 60;
-    this.chosen = readSources(ctx.params.source);
-    this.played = null;
-    this.wentBack = -Infinity;
-    this.isPaused = false;
+    this.chosen = saved ? new Set(saved.flatMap((one) => one.sources ?? [])) : readSources(ctx.params.source);
+    const given = first ? [first.from_ms, first.to_ms] : [ctx.params.from, ctx.params.to].map((text) => (text ? Number(text) : NaN));
+    this.range = given[0] < given[1] ? given : null; // null: the last minutes, or all that is stored
+    this.whole = null; // all that is stored, as far as it is known
+    this.names = []; // of the sources that are drawn
+    this.isStored = false;
     this.build(root);
     this.drawTypes();
     this.drawSources();
@@ -40,60 +49,56 @@ class PlotView {
   // -- building --------------------------------------------------------------------------------------------------------
 
   build(root) {
+    const button = (label, onclick, more = {}) => h("button", { type: "button", class: "button", onclick, ...more }, label);
     this.name = h("input", { class: "input plot-name", list: "plot-names", placeholder: "Type.attribute", "aria-label": "series to add, as Type.attribute", autocomplete: "off", spellcheck: "false", type: "text", "data-filter": "" });
-    this.names = h("datalist", { id: "plot-names" });
+    this.offered = h("datalist", { id: "plot-names" });
     this.into = h("select", { class: "input", "aria-label": "where to add it" });
-    const add = h("form", { class: "plot-add" }, this.name, this.names, this.into, h("button", { class: "button primary" }, "Add"));
+    const add = h("form", { class: "plot-add" }, this.name, this.offered, this.into, h("button", { class: "button primary" }, "Add"));
     add.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.add(this.name.value.trim(), this.target())) this.name.value = "";
     });
     this.window_ = h("select", { class: "input", onchange: (event) => this.setWindow(Number(event.target.value)) }, WINDOWS.map(([seconds, text]) => h("option", { value: seconds }, text)));
     this.window_.value = String(this.window);
-    this.by_ = h("select", { class: "input", onchange: (event) => this.setBy(event.target.value) },
-      h("option", { value: "none" }, "all events"), h("option", { value: "source" }, "each value of `source`"), h("option", { value: "publisher" }, "each publisher"));
-    this.by_.value = this.by;
-    this.pause = h("button", { type: "button", class: "button", "aria-pressed": "false", onclick: () => this.setPaused(!this.isPaused) }, "Pause");
+    this.last = h("label", { class: "field" }, "last", this.window_);
+    this.pause = button("Pause", () => this.setRange(this.range || this.isStored ? null : this.shownRange()));
+    this.out = button("−", () => this.zoom(2), { "aria-label": "zoom out", title: "zoom out (wheel, or the key −)" });
+    this.in = button("+", () => this.zoom(0.5), { "aria-label": "zoom in", title: "zoom in (wheel, drag over a range, or the key +)" });
+    this.events = h("a", { class: "button", title: "the events of this range" }, "Events");
+    this.told = h("span", { class: "plot-range" });
     this.sources = sourceChoice("All", (chosen) => this.choose(chosen));
     this.said = h("p", { class: "plot-said", role: "status" });
-    this.list = attributeList({ dragType: SERIES_TYPE, onAdd: (name) => this.add(name, this.target()) });
+    this.list = attributeList({ onAdd: (name) => this.add(name, this.target()) });
     this.stack = h("div", { class: "plot-stack" });
     this.drop = h("div", { class: "plot-drop" });
     this.acceptDrops(this.drop, (name) => this.add(name, null));
     root.append(
-      h("div", { class: "toolbar" }, add, h("label", { class: "field" }, "last", this.window_), h("label", { class: "field" }, "a line for", this.by_), this.pause, this.sources.element),
+      h("div", { class: "toolbar" }, add, this.last, this.pause, h("span", { class: "plot-zoom" }, this.out, this.in), this.events, button("Save", () => this.save(), { title: "save these plots as a file, for genus studio --layout" }), this.sources.element, this.told),
       this.said,
       h("div", { class: "plot-split" }, h("div", { class: "plot-main" }, this.stack, this.drop), this.list.element));
-    this.onResize = () => this.layOut();
+    this.onResize = () => { this.layOut(); this.ask(); };
     addEventListener("resize", this.onResize);
   }
 
   /** Attributes can be dropped here: those of the list, and those of other plots. */
   acceptDrops(element, take) {
-    const isSeries = (event) => event.dataTransfer?.types.includes(SERIES_TYPE);
-    let depth = 0;
-    const mark = (change) => element.classList.toggle("dropping", (depth = Math.max(0, depth + change)) > 0);
-    element.addEventListener("dragenter", (event) => { if (isSeries(event)) { event.preventDefault(); mark(1); } });
-    element.addEventListener("dragleave", (event) => { if (isSeries(event)) mark(-1); });
-    element.addEventListener("dragover", (event) => { if (isSeries(event)) { event.preventDefault(); event.dataTransfer.dropEffect = "copy"; } });
-    element.addEventListener("drop", (event) => {
-      if (!isSeries(event)) return;
-      event.preventDefault();
-      mark(-depth);
-      take(event.dataTransfer.getData(SERIES_TYPE));
-    });
+    const on = (name, act) => element.addEventListener(name, (event) => { if (event.dataTransfer?.types.includes(SERIES_TYPE)) act(event); });
+    const mark = (isOver) => element.classList.toggle("dropping", isOver);
+    on("dragover", (event) => { event.preventDefault(); event.dataTransfer.dropEffect = "copy"; mark(true); });
+    on("dragleave", (event) => mark(element.contains(event.relatedTarget)));
+    on("drop", (event) => { event.preventDefault(); mark(false); take(event.dataTransfer.getData(SERIES_TYPE)); });
   }
 
   // -- types and sources -------------------------------------------------------------------------------------------------
 
   drawTypes() {
-    const types = Object.fromEntries(this.ctx.store.rows("types"));
+    const types = Object.fromEntries([...this.ctx.store.rows("types")].reverse().map(([key, row]) => [row.name || key, row])); // of several sources' classes of a name, the first
     const key = Object.entries(types).map(([name, row]) => `${name}:${row.attributes.length}`).join();
     if (key === this.typesKey) return;
     this.typesKey = key;
     this.types = types;
     const offered = Object.keys(types).sort().flatMap((type) => attributesOf(types, type).filter((attribute) => isPlotted(attribute.type)).map((attribute) => `${type}.${attribute.name}`));
-    clear(this.names).append(...offered.slice(0, MOST_OFFERED).map((name) => h("option", { value: name })));
+    clear(this.offered).append(...offered.slice(0, MOST_OFFERED).map((name) => h("option", { value: name })));
     this.list.draw(types);
     if (!this.plots.length) return;
     this.drawPlots(); // whether a series of the address exists is known now
@@ -103,8 +108,8 @@ class PlotView {
 
   /** Why a series cannot be drawn; "" if it can, or if the types are not known yet. */
   problemOf(name) {
-    const dot = name.lastIndexOf("."), type = name.slice(0, dot), attribute = name.slice(dot + 1);
-    if (dot < 1) return "write a type and an attribute, such as Loop.speed";
+    const [type, attribute] = partsOf(name);
+    if (!type) return "write a type and an attribute, such as Loop.speed";
     if (!this.ctx.store.has("types")) return "";
     if (!this.types[type]) return `there is no type ${type}`;
     const found = attributesOf(this.types, type).find((one) => one.name === attribute);
@@ -112,35 +117,53 @@ class PlotView {
     return isPlotted(found.type) ? "" : `${name} is not a number`;
   }
 
-  drawSources() {
-    const rows = [...this.ctx.store.rows("sources")].filter(([, row]) => row.has_events && row.kind !== "lake");
-    this.noteTimes(rows.filter(([name]) => !this.chosen.size || this.chosen.has(name)));
-    const names = rows.map(([name]) => name);
-    if (names.join(SOURCE_BAR) === this.sourceNames) return;
-    this.sourceNames = names.join(SOURCE_BAR);
-    this.sources.draw(names, this.chosen);
+  /** The attributes of the types of a plot that can tell lines apart. */
+  groupings(plot) {
+    const found = plot.names.flatMap((name) => (this.types?.[partsOf(name)[0]] ? attributesOf(this.types, partsOf(name)[0]) : []));
+    return [...new Set(found.filter((one) => isGrouping(one.type) && one.name !== "source").map((one) => one.name))];
   }
 
-  /**
-   * Recordings that were set to another time: after a step back, what is later does not exist yet, also what was on its
-   * way; after a step forward, points are not connected. Other sources have their own time, so nothing is done with them.
-   */
-  noteTimes(rows) {
-    if (!rows.length || !rows.every(([, row]) => row.can_seek && row.time_ms !== null)) return;
-    const now = performance.now(), time = Math.max(...rows.map(([, row]) => row.time_ms)), speed = Math.max(...rows.map(([, row]) => row.speed ?? 1));
-    const passed = this.played ? time - this.played.time - speed * (now - this.played.now) : 0;
-    if (this.played && time < this.played.time - STEP_MS) this.wentBack = now;
-    else if (passed > speed * STEP_MS) this.data.breakLines(this.played.time + speed * STEP_MS);
-    if (now - this.wentBack < ON_ITS_WAY_MS) this.data.cut(time + speed * STEP_MS);
-    this.played = { time, now };
+  /** What the server is asked for: the series, and what tells its lines apart if its type has that. */
+  seriesOf(plot, name) {
+    const isKnown = BY.some(([by]) => by === plot.by) || attributesOf(this.types, partsOf(name)[0]).some((one) => one.name === plot.by);
+    return plot.by === "none" || !isKnown ? name : `${name} by ${plot.by}`;
+  }
+
+  /** Which sources are drawn: those that were chosen, else the live ones, else what is stored. */
+  drawSources() {
+    const rows = [...this.ctx.store.rows("sources")].filter(([, row]) => row.has_events || row.kind === "lake");
+    const chosen = rows.filter(([name]) => this.chosen.has(name)), live = rows.filter((row) => !isStored(row));
+    const drawn = this.chosen.size ? chosen : live.length ? live : rows, all = rows.map(([name]) => name).join(SOURCE_BAR);
+    const hasStored = drawn.length > 0 && drawn.every(isStored), names = drawn.filter(([, row]) => hasStored || row.kind !== "lake").map(([name]) => name);
+    this.markPlayed(hasStored ? drawn : []);
+    const key = `${all} ${names.join(SOURCE_BAR)} ${hasStored}`;
+    if (key === this.sourcesKey) return;
+    this.sourcesKey = key;
+    [this.names, this.isStored] = [names, hasStored];
+    this.sources.draw(all ? all.split(SOURCE_BAR) : [], this.chosen);
+    this.last.hidden = hasStored;
+    this.data.clear();
+    this.asked = null;
+    this.open();
+    this.noteRange();
+  }
+
+  /** Where a recording is played, as an upright line. */
+  markPlayed(rows) {
+    const marks = rows.filter(([, row]) => row.kind === "recording" && row.time_ms !== null).map(([, row]) => ({ at: row.time_ms, colour: "blue", dash: [3, 3] }));
+    const key = marks.map(({ at }) => Math.round(at / 100)).join();
+    if (key === this.marksKey) return;
+    this.marksKey = key;
+    this.marks = marks;
+    this.plots.forEach((plot) => plot.chart?.mark(marks));
   }
 
   choose(chosen) {
     this.chosen = chosen;
+    this.range = this.whole = null;
     this.ctx.setParams({ source: [...chosen].join(SOURCE_BAR) });
-    this.sources.draw(this.sourceNames.split(SOURCE_BAR), chosen);
-    this.data.clear();
-    this.open();
+    this.sourcesKey = null;
+    this.drawSources();
   }
 
   // -- plots and series ----------------------------------------------------------------------------------------------------
@@ -154,7 +177,7 @@ class PlotView {
     const problem = this.problemOf(name) || this.boundOf(name, plot);
     this.say(problem && `✗ ${problem}`);
     if (problem) return false;
-    if (!plot) this.plots.push({ names: [name] });
+    if (!plot) this.plots.push({ names: [name], by: "none" });
     else if (!plot.names.includes(name)) plot.names.push(name);
     this.change();
     this.say(`${name} added`);
@@ -179,7 +202,7 @@ class PlotView {
   }
 
   change() {
-    this.ctx.setParams({ series: writePlots(this.plots.map((plot) => plot.names)) });
+    this.ctx.setParams({ series: writePlots(this.plots), by: "" });
     this.drawPlots();
     this.open();
   }
@@ -193,7 +216,7 @@ class PlotView {
     }
     this.plots.forEach((plot, n) => {
       if (!plot.element) this.makePlot(plot);
-      clear(plot.head).append(h("span", { class: "plot-number" }, String(n + 1)), ...plot.names.map((name) => this.seriesChip(plot, name)));
+      clear(plot.head).append(h("span", { class: "plot-number" }, String(n + 1)), plot.title ? h("strong", {}, plot.title) : "", ...plot.names.map((name) => this.seriesChip(plot, name)), this.byChoice(plot));
       setAttribute(plot.element, "aria-label", `plot ${n + 1}: ${plot.names.join(", ")}`);
     });
     const chosen = this.into.value;
@@ -208,6 +231,15 @@ class PlotView {
     return [h("strong", {}, "Drag an attribute here"), h("span", {}, "or choose one in the list, or write its name above: ", term("type"), ".", term("attribute"), ".")];
   }
 
+  /** What a plot has a line for. */
+  byChoice(plot) {
+    const attributes = this.groupings(plot), known = [...BY, ...attributes.map((name) => [name, `a line for each ${name}`])];
+    const choice = h("select", { class: "input plot-by", "aria-label": "lines", onchange: (event) => { plot.by = event.target.value; this.change(); } },
+      (known.some(([by]) => by === plot.by) ? known : [...known, [plot.by, `a line for each ${plot.by}`]]).map(([by, text]) => h("option", { value: by }, text)));
+    choice.value = plot.by;
+    return choice;
+  }
+
   makePlot(plot) {
     plot.head = h("div", { class: "plot-head" });
     plot.place = h("div", {});
@@ -215,27 +247,25 @@ class PlotView {
     plot.element = h("section", { class: "card plot" }, plot.head, plot.place, plot.note);
     plot.element.plot = plot;
     plot.lines = [];
-    plot.options = { series: [], data: [], range: null, height: 240, sync: "genus-plot", label: "lines over time", room: AXIS_ROOM };
+    plot.options = { series: [], data: [], height: 240, sync: "genus-plot", label: "lines over time; + and − zoom, arrows with shift pan, 0 shows all", room: AXIS_ROOM, axes: this.axes, onRange: (range) => this.setRange(range) };
     this.acceptDrops(plot.element, (name) => this.add(name, plot));
     this.stack.append(plot.element);
     plot.chart = lines(plot.place, plot.options);
+    plot.chart.mark(this.marks ?? []);
   }
 
   seriesChip(plot, name) {
     const problem = this.problemOf(name);
     const chip = h("span", { class: problem ? "plot-series bad" : "plot-series", draggable: "true" }, h("span", {}, problem ? `✗ ${name}` : name), problem ? h("small", {}, `: ${problem}`) : null,
       h("button", { type: "button", class: "plot-remove", "aria-label": `remove ${name}`, title: "remove", onclick: () => this.remove(plot, name) }, "✕"));
-    chip.addEventListener("dragstart", (event) => {
-      event.dataTransfer.setData(SERIES_TYPE, name);
-      event.dataTransfer.effectAllowed = "copy";
-    });
+    letDrag(chip, name);
     return chip;
   }
 
   /** All plots have the same height, so that they fill the page. */
   layOut() {
-    const room = innerHeight - this.stack.getBoundingClientRect().top - scrollY - 90;
-    const height = Math.round(Math.max(150, Math.min(room / Math.max(this.plots.length, 1) - 110, innerHeight * 0.6)));
+    const rem = parseFloat(getComputedStyle(document.documentElement).fontSize), room = innerHeight - this.stack.getBoundingClientRect().top - scrollY - 5.6 * rem;
+    const height = Math.round(Math.max(150, Math.min(room / Math.max(this.plots.length, 1) - 6.9 * rem, innerHeight * 0.6)));
     for (const plot of this.plots) {
       if (plot.options.height === height && plot.isDrawn) continue;
       plot.options.height = height;
@@ -243,17 +273,23 @@ class PlotView {
     }
   }
 
-  // -- the stream --------------------------------------------------------------------------------------------------------
+  // -- points ------------------------------------------------------------------------------------------------------------
 
+  /** Ask for the points of what is drawn now: by a stream, or what is stored. */
   open() {
-    const good = [...this.allNames()].filter((name) => !this.problemOf(name));
+    const isKnown = this.ctx.store.has("types");
+    const good = isKnown ? [...new Set(this.plots.flatMap((plot) => plot.names.filter((name) => !this.problemOf(name)).map((name) => this.seriesOf(plot, name))))] : [];
     this.data.keep(new Set(good));
-    const asked = new URLSearchParams([...good.map((name) => ["series", name]), ...[...this.chosen].map((name) => ["source", name]), ["by", this.by]]);
-    if (String(asked) === this.asked && this.stream) return;
-    this.asked = String(asked);
+    this.plots.forEach((plot) => { plot.isDrawn = false; });
+    const asked = String(new URLSearchParams([...good.map((name) => ["series", name]), ...this.names.map((name) => ["source", name])]));
+    if (asked === this.asked) return;
+    this.asked = asked;
     this.stream?.close();
     this.stream = null;
-    if (!good.length || !this.ctx.store.has("types")) return;
+    this.good = good;
+    if (!good.length || !this.names.length) return this.draw();
+    if (this.isStored) return this.ask();
+    this.data.begin();
     this.stream = this.ctx.sse(`plot/stream?${asked}`, { points: (data) => this.receive(data) }, (state) => this.noteState(state));
   }
 
@@ -263,16 +299,51 @@ class PlotView {
   }
 
   noteState(state) {
-    if (state !== "open") this.data.breakLines();
+    if (state !== "open") this.data.begin();
     if (state === "broken") this.say("No connection: trying again");
     else if (this.said.textContent.startsWith("No connection")) this.say("");
+  }
+
+  /** Ask for what is stored of the range, one question at a time; the last range is asked for in any case. */
+  async ask() {
+    if (!this.isStored || !this.good?.length || this.isGone) return;
+    if (this.isAsking) return void (this.isAskedAgain = true);
+    this.isAsking = true;
+    this.isAskedAgain = false;
+    const { asked, range } = this, width = Math.max(300, ...this.plots.map((plot) => plot.place.clientWidth - 2 * AXIS_ROOM));
+    const margin = range ? MARGIN * (range[1] - range[0]) : 0;
+    const about = [...this.good.map((name) => ["series", name]), ["points", Math.round(width * (range ? 1 + 2 * MARGIN : 1))], ...(range ? [["from", range[0] - margin], ["to", range[1] + margin]] : [])];
+    let isDone = true;
+    try {
+      const answers = await Promise.all(this.names.map(async (name) => [name, await this.ctx.api(`plot?${new URLSearchParams([...about, ["source", name]])}`)]));
+      if (asked === this.asked && !this.isGone) isDone = this.takeStored(answers, range);
+    } catch (error) {
+      this.say(`✗ ${error.message}`);
+    }
+    this.isAsking = false;
+    if (this.isAskedAgain || asked !== this.asked) this.ask();
+    else if (!isDone) setTimeout(() => this.ask(), AGAIN_MS);
+  }
+
+  /** Draw answers; returns whether they are complete. */
+  takeStored(answers, range) {
+    const all = answers.map(([, answer]) => answer), ends = all.flatMap((answer) => answer.whole ?? []), isDone = all.every((answer) => answer.is_done);
+    if (!range && ends.length) this.whole = [Math.min(...ends), Math.max(...ends)];
+    if (this.data.replace(answers)) this.plots.forEach((plot) => { plot.isDrawn = false; });
+    const problem = all.map((answer) => answer.problem).filter(Boolean).join("; "), points = all.reduce((sum, answer) => sum + answer.points, 0);
+    const progress = isDone ? "" : `Reading, ${Math.floor(100 * Math.min(...all.map((answer) => answer.share)))} %: ${count(points)} points so far`;
+    const thinned = all.some((answer) => answer.is_thinned) ? "There are very many points: the lowest and the highest of short times are drawn." : "";
+    this.say(problem ? `✗ ${problem}` : progress || thinned);
+    this.draw();
+    this.noteRange();
+    return isDone;
   }
 
   // -- drawing -------------------------------------------------------------------------------------------------------------
 
   /** Draws, and then leaves the browser time for other things: the next frame tells how long drawing took. */
   tick() {
-    const began = performance.now(), isDue = !this.isPaused && !document.hidden && (this.isDirty || this.data.isPresent);
+    const began = performance.now(), isDue = !this.isStored && !document.hidden && (this.isDirty || (this.data.isPresent && !this.range));
     if (isDue) {
       this.isDirty = false;
       this.draw();
@@ -284,49 +355,49 @@ class PlotView {
   }
 
   draw() {
-    const now = this.data.now();
-    if (now === null) return;
     for (const plot of this.plots) {
       if (!plot.isDrawn) this.resetLines(plot);
-      else plot.chart.update(this.pointsOf(plot), this.range());
+      else plot.chart.update(this.pointsOf(plot), this.shownRange());
     }
   }
 
-  range() {
-    const now = this.data.now();
-    return now === null ? null : [now - 1000 * this.window, now];
+  /** The range that is drawn; null if nothing is known yet. */
+  shownRange() {
+    const now = this.isStored ? null : this.data.now();
+    return this.range ?? (this.isStored ? this.whole : now === null ? null : [now - 1000 * this.window, now]);
   }
 
   /** Lines keep their place, and so their colour, for as long as they are there. */
   resetLines(plot) {
     plot.isDrawn = true;
-    const found = plot.names.flatMap((name) => [...(this.data.series.get(name)?.lines.keys() ?? [])].sort().map((key) => ({ name, key })));
-    const isIn = (list, one) => list.some((other) => other.name === one.name && other.key === one.key);
+    const found = plot.names.flatMap((name) => { const text = this.types && !this.problemOf(name) ? this.seriesOf(plot, name) : name; return [...(this.data.series.get(text)?.lines.keys() ?? [])].sort().map((key) => ({ name, text, key })); });
+    const isIn = (list, one) => list.some((other) => other.text === one.text && other.key === one.key);
     plot.lines = [...plot.lines.filter((line) => isIn(found, line)), ...found.filter((line) => !isIn(plot.lines, line))];
-    const looks = plot.lines.map(({ name, key }) => ({ label: this.labelOf(plot, name, key), unit: this.data.series.get(name).unit ?? "" }));
+    const looks = plot.lines.map(({ name, text, key }) => ({ label: this.labelOf(plot, name, text, key), unit: this.data.series.get(text).unit ?? "" }));
+    plot.units = new Set(looks.map((look) => look.unit)).size;
     plot.note.hidden = plot.lines.length > 0;
     plot.place.hidden = !plot.lines.length;
     plot.note.style.height = `${plot.options.height}px`;
-    setText(plot.note, plot.names.every((name) => this.problemOf(name)) ? "Nothing to draw." : "No event with a value yet.");
+    setText(plot.note, plot.names.every((name) => this.problemOf(name)) ? "Nothing to draw." : this.isStored && !this.isAsking ? "No event with a value in this time." : "No event with a value yet.");
     plot.options.padding = this.paddingOf(plot);
-    plot.chart.setSeries(looks, this.pointsOf(plot), this.range());
+    plot.chart.setSeries(looks, this.pointsOf(plot), this.shownRange());
   }
 
-  /** Time is at the same place in all plots, whether or not they have an axis at the right. */
+  /** Time is at the same place in all plots, however many axes they have. */
   paddingOf(plot) {
-    const hasRight = (one) => new Set(one.names.filter((name) => this.data.series.has(name)).map((name) => this.data.series.get(name).unit ?? "")).size > 1;
-    return this.plots.some(hasRight) ? [8, hasRight(plot) ? 0 : AXIS_ROOM, 0, 0] : [8, 18, 0, 0];
+    const most = mostAxes(plot.place), axesOf = (one) => Math.max(1, Math.min(one.units ?? 1, most));
+    const left = (one) => Math.ceil(axesOf(one) / 2), right = (one) => Math.floor(axesOf(one) / 2), missing = (side) => Math.max(...this.plots.map(side)) - side(plot);
+    return [8, AXIS_ROOM * missing(right) + (right(plot) ? 0 : 18), 0, AXIS_ROOM * missing(left)];
   }
 
-  labelOf(plot, name, key) {
-    if (this.by === "none") return name;
-    const line = key || `no ${this.by}`;
-    return plot.names.length > 1 ? `${name} · ${line}` : line;
+  labelOf(plot, name, text, key) {
+    const line = key || (text === name ? "" : `no ${plot.by}`);
+    return !line ? name : plot.names.length > 1 ? `${name} · ${line}` : line;
   }
 
   pointsOf(plot) {
-    const range = this.range(), columns = Math.max(plot.place.clientWidth - 60, 50);
-    return plot.lines.map(({ name, key }) => (range ? this.data.points(name, key, range[0], range[1], columns) : []));
+    const range = this.shownRange(), columns = Math.max(plot.place.clientWidth - 60, 50);
+    return plot.lines.map(({ text, key }) => (range ? this.data.points(text, key, range[0], range[1], columns) : []));
   }
 
   // -- controls --------------------------------------------------------------------------------------------------------------
@@ -337,19 +408,47 @@ class PlotView {
     this.draw();
   }
 
-  setBy(by) {
-    this.by = by;
-    this.ctx.setParams({ by: by === "none" ? "" : by });
-    this.data.clear();
-    this.plots.forEach((plot) => { plot.isDrawn = false; });
-    this.open();
+  /** Show a range of time; null for the last minutes, or all that is stored. */
+  setRange(range) {
+    const least = range ? Math.max(0, (LEAST_RANGE_MS - (range[1] - range[0])) / 2) : 0;
+    this.range = range && [range[0] - least, range[1] + least];
+    this.draw();
+    this.noteRange();
+    this.ask();
   }
 
-  setPaused(isPaused) {
-    this.isPaused = isPaused;
-    setText(this.pause, isPaused ? "Resume" : "Pause");
-    setAttribute(this.pause, "aria-pressed", String(isPaused));
-    this.isDirty = true;
+  zoom(factor) {
+    const shown = this.shownRange();
+    if (!shown) return;
+    const middle = (shown[0] + shown[1]) / 2, half = (factor * (shown[1] - shown[0])) / 2;
+    this.setRange([middle - half, middle + half]);
+  }
+
+  noteRange() {
+    const shown = this.shownRange(), types = new Set([...this.allNames()].map((name) => partsOf(name)[0]));
+    const isLake = this.names.some((name) => this.ctx.store.rows("sources").get(name)?.kind === "lake");
+    setText(this.pause, isLake ? "Last day" : this.isStored ? "Whole recording" : this.range ? "Go live" : "Pause");
+    this.pause.disabled = this.isStored && !this.range;
+    setAttribute(this.pause, "aria-pressed", this.isStored ? null : String(Boolean(this.range)));
+    const isFixed = shown && (this.range || this.isStored), [from, to] = isFixed ? shown.map(Math.round) : [];
+    setText(this.told, isFixed ? rangeText(shown) : "");
+    this.events.href = this.ctx.href("events", { q: types.size === 1 ? [...types][0] : "Event", source: this.names.join(SOURCE_BAR), from: isFixed ? Math.floor(shown[0]) : "", to: isFixed ? Math.ceil(shown[1]) : "" });
+    clearTimeout(this.noting);
+    this.noting = setTimeout(() => this.ctx.setParams(this.range && this.isStored ? { from, to } : { from: "", to: "" }), ADDRESS_MS);
+  }
+
+  /** Save the plots as a file that `genus studio --layout` reads. */
+  async save() {
+    const about = { sources: [...this.chosen], from_ms: this.range?.[0] ?? null, to_ms: this.range?.[1] ?? null, axes: this.axes };
+    const plots = this.plots.map((plot, n) => ({ name: plot.title ?? `${n + 1}: ${plot.names.join(", ")}`, series: plot.names, by: plot.by, ...about }));
+    try {
+      const { text } = await this.ctx.post("layout", { view: "plot", plots });
+      const address = URL.createObjectURL(new Blob([text], { type: "application/toml" }));
+      h("a", { href: address, download: "studio.toml" }).click();
+      setTimeout(() => URL.revokeObjectURL(address), 1000);
+    } catch (error) {
+      this.say(`✗ ${error.message}`);
+    }
   }
 
   say(text) {
@@ -363,12 +462,26 @@ class PlotView {
   }
 
   unmount() {
+    this.isGone = true;
     clearTimeout(this.timer);
+    clearTimeout(this.noting);
     cancelAnimationFrame(this.frame);
     removeEventListener("resize", this.onResize);
     this.stream?.close();
     this.plots.forEach((plot) => plot.chart?.destroy());
   }
+}
+
+/** Type and attribute of a series. */
+function partsOf(name) {
+  const dot = name.lastIndexOf(".");
+  return dot < 1 ? ["", name] : [name.slice(0, dot), name.slice(dot + 1)];
+}
+
+/** From when to when, in UTC. */
+function rangeText(range) {
+  const [from, to] = range.map((at) => new Date(at).toISOString().slice(0, 10)), [begin, end] = range.map((at) => chartClock(Math.round(at / 1000) * 1000 === Math.round(at) || range[1] - range[0] > 10_000 ? Math.round(at / 1000) * 1000 : at));
+  return `${from} ${begin} – ${from === to ? "" : `${to} `}${end} UTC`;
 }
 
 export default { id: "plot", title: "Plot", tables: ["sources", "types"], mount: (root, ctx) => new PlotView(root, ctx) };

@@ -1,18 +1,17 @@
 // The bar of sources: what Studio looks at, and the time of what can be stopped: play, pause, seek, speed.
 import { h, setText, setAttribute } from "../components/dom.js";
 import { date, duration, isNumber, rate, time } from "../components/format.js";
+import { STATES, sourceState, worstState } from "../components/state.js";
 
 const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 5, 10, 50, 100];
 const KEPT_MS = 1500; // how long what the user chose stands against what the server says
-export const STATE_SIGNS = {
-  live: ["●", "good"], playing: ["▶", "good"], paused: ["❚❚", "warn"], ended: ["■", ""], failed: ["✕", "bad"], "on request": ["◇", ""],
-};
 const ERROR_MS = 6000; // how long an error is shown
 
 /** Show the sources in `root` for as long as the page lives. */
 export function mountSources(root, ctx) {
   const items = new Map();
-  ctx.store.onChange("sources", () => {
+  ctx.store.onChanges(({ sources }) => {
+    if (!sources) return;
     const groups = groupSources(ctx.store.rows("sources"));
     for (const [id, item] of items) if (!groups.has(id)) [item.element.remove(), items.delete(id)];
     for (const [id, group] of groups) {
@@ -34,45 +33,30 @@ function groupSources(rows) {
   return groups;
 }
 
-/** Whether its time can be stopped. */
-export function isPlayed(row) {
+// Its time can be stopped.
+function isPlayed(row) {
   return isNumber(row.speed) || row.can_seek || ["playing", "paused"].includes(row.state);
 }
 
-/** Whether it sends nothing by itself, but answers when it is asked. */
-export function isAsked(row) {
-  return row.kind === "lake";
-}
-
-/** The state of a source as a chip with a sign. */
-export function drawState(chip, row) {
-  const { note } = row, state = isAsked(row) && row.state === "live" ? "on request" : row.state;
-  const [sign, tone] = STATE_SIGNS[state] ?? ["", ""];
-  setText(chip, `${sign} ${state}`);
-  setAttribute(chip, "class", `chip${tone && ` state-${tone}`}`);
-  setAttribute(chip, "title", note || null);
-}
-
+/** A source in a line: its sign, its name, and its rate, or a word where it is not fine; what it has to say more is its tip. */
 class SourceItem {
   constructor() {
+    this.sign = h("span", { class: "sign", "aria-hidden": "true" });
     this.name = h("span", { class: "name" });
-    this.state = h("span", { class: "chip" });
-    this.rate = h("span", { class: "number rate" });
-    this.note = h("small", { class: "source-note" });
-    this.element = h("div", { class: "source", role: "group" }, this.name, this.state, this.rate, this.note);
+    this.word = h("span", { class: "word" });
+    this.element = h("div", { class: "source", role: "group" }, this.sign, this.name, this.word);
   }
 
   update(group) {
-    const [[key, row]] = group;
+    const [[key, row]] = group, worst = worstState(group.map(([, one]) => sourceState(one)));
+    const [sign, word, tone] = STATES[worst], isFine = worst === "fine";
     this.label = group.length === 1 ? key : `${row.address}, ${group.length} sources`;
+    setText(this.sign, sign);
     setText(this.name, this.label);
-    setAttribute(this.name, "title", group.map(([name, one]) => `${name}: ${one.kind}, ${one.address}`).join("\n"));
+    setText(this.word, isFine ? `${rate(group.reduce((sum, [, one]) => sum + (group.some(([name]) => name === one.part_of) ? 0 : one.rate), 0))}/s` : word);
+    setAttribute(this.element, "class", `source ${tone || "none"}${this.isPlayed ? " played" : ""}`);
     setAttribute(this.element, "aria-label", this.label);
-    drawState(this.state, row);
-    this.rate.hidden = isAsked(row);
-    setText(this.rate, `${rate(group.reduce((sum, [, one]) => sum + one.rate, 0))}/s`);
-    setText(this.note, row.note);
-    setAttribute(this.note, "title", row.note || null);
+    setAttribute(this.element, "title", group.map(([name, one]) => [`${name}: ${STATES[sourceState(one)][1]}`, one.why, one.note, one.address].filter(Boolean).join("\n")).join("\n\n"));
   }
 }
 
@@ -80,12 +64,11 @@ class PlayedItem extends SourceItem {
   constructor(ctx) {
     super();
     this.ctx = ctx;
-    this.isDragged = false;
     this.keptUntil = 0;
     this.button = h("button", { type: "button", class: "button small", onclick: () => this.#send(this.isRunning ? "pause" : "play") });
     this.slider = h("input", {
       type: "range", min: 0, max: 1000, step: 1,
-      oninput: () => this.#drag(), onchange: () => this.#seek(), onpointerdown: () => { this.isDragged = true; }, onpointerup: () => { this.isDragged = false; },
+      oninput: () => this.#drag(), onchange: () => this.#send("seek", this.#chosen()),
     });
     this.bar = h("i");
     this.progress = h("span", { class: "gauge", title: "It cannot be sought: its time only goes on." }, this.bar);
@@ -93,9 +76,9 @@ class PlayedItem extends SourceItem {
     this.end = h("small");
     this.speed = h("select", { class: "input", onchange: () => this.#send("speed", Number(this.speed.value)) });
     this.error = h("span", { class: "error", role: "alert", hidden: true });
-    this.element.classList.add("played");
+    this.isPlayed = true;
     this.element.append(h("span", { class: "player" }, this.button, this.time, this.slider, this.progress, this.end, this.speed), this.error);
-    this.#offer(1);
+    this.#showSpeed(1);
   }
 
   update(group) {
@@ -112,15 +95,14 @@ class PlayedItem extends SourceItem {
     const hasEnd = isNumber(row.begin_ms) && isNumber(row.end_ms) && row.end_ms > row.begin_ms;
     this.slider.hidden = !hasEnd || !row.can_seek;
     this.progress.hidden = !hasEnd || row.can_seek;
-    this.element.classList.toggle("seekable", hasEnd);
     if (hasEnd) this.#drawPlace(row);
-    if (!this.isDragged && performance.now() > this.keptUntil) this.#showTime(row.time_ms);
+    if (!this.#isKept()) this.#showTime(row.time_ms);
   }
 
   #drawPlace(row) {
     setText(this.end, `of ${duration(row.end_ms - row.begin_ms)}`);
     setAttribute(this.end, "title", `${date(row.begin_ms)} to ${date(row.end_ms)}`);
-    if (this.isDragged || performance.now() < this.keptUntil) return;
+    if (this.#isKept()) return;
     const part = Math.min(1, Math.max(0, ((row.time_ms ?? row.begin_ms) - row.begin_ms) / (row.end_ms - row.begin_ms)));
     const place = Math.round(1000 * part);
     if (Number(this.slider.value) !== place) this.slider.value = place;
@@ -129,18 +111,15 @@ class PlayedItem extends SourceItem {
 
   #showTime(value) {
     setText(this.time, time(value, 1));
-    setAttribute(this.time, "title", `${date(value, 3)} UTC`);
+    setAttribute(this.time, "title", date(value, 3));
     setAttribute(this.slider, "aria-valuetext", date(value));
   }
 
   #showSpeed(speed) {
-    if (![...this.speed.options].some((option) => Number(option.value) === speed)) this.#offer(speed);
-    if (Number(this.speed.value) !== speed) this.speed.value = String(speed);
-  }
-
-  #offer(speed) {
+    if (Number(this.speed.value) === speed) return;
     const speeds = [...new Set([...SPEEDS, speed])].sort((a, b) => a - b);
     this.speed.replaceChildren(...speeds.map((one) => h("option", { value: one }, `${one}×`)));
+    this.speed.value = String(speed);
   }
 
   #chosen() {
@@ -148,14 +127,13 @@ class PlayedItem extends SourceItem {
     return begin + (Number(this.slider.value) / 1000) * (end - begin);
   }
 
+  #isKept() {
+    return performance.now() < this.keptUntil || this.slider.matches(":active"); // it is held
+  }
+
   #drag() {
     this.keptUntil = performance.now() + KEPT_MS;
     this.#showTime(this.#chosen());
-  }
-
-  #seek() {
-    this.isDragged = false;
-    this.#send("seek", this.#chosen());
   }
 
   #fail(message) {

@@ -1,66 +1,33 @@
 // Subscriptions: what somebody asked for, what came of it, and what it became in each target.
 import { h, clear, copyButton, setText } from "../components/dom.js";
 import { bitsLegend, drawBits } from "../components/bits.js";
-import { DASH, count, isNumber, rate } from "../components/format.js";
-import { table } from "../components/table.js";
-import { docsOf, explain, term } from "../terms.js";
+import { DASH, count, isNumber } from "../components/format.js";
+import { docsOf, term } from "../terms.js";
+import { about, counter, gaugeColumn, measure, stateColumn, tableView } from "./table-view.js";
 
-const about = (name) => ({ note: explain(name), docs: docsOf(name) });
 const isFull = (row) => isNumber(row.capacity) && row.capacity > 0 && row.waiting >= row.capacity;
 const isTroubled = (row) => Boolean(row.failed || row.dropped || isFull(row));
-const counter = (id, title) => ({
-  id, title, width: 4.8, end: true, ...about(id), value: (row) => row[id], text: (row) => count(row[id]), tone: (row) => (row[id] > 0 ? "bad" : ""),
-});
+const share = (row) => (row.capacity > 0 && isNumber(row.waiting) ? row.waiting / row.capacity : null);
+const queueText = (row) => (isFull(row) ? `full: ${count(row.waiting)}` : share(row) === null ? count(row.waiting) : `${count(row.waiting)} of ${count(row.capacity)}`);
 
 const columns = () => [
   {
-    id: "text", title: "Subscription", width: 23, grows: true, isFixed: true, ...about("subscription"), value: (row) => row.text, search: (row) => row.text,
+    id: "text", title: "Subscription", width: 18, grows: true, isFixed: true, ...about("subscription"), search: (row) => row.text,
     make: (cell) => cell.append(h("code")), write: (cell, row) => { if (setText(cell.firstChild, row.text)) cell.title = row.text; },
   },
-  { id: "owner", title: "Owner", width: 7.2, isFixed: true, isLong: true, note: "The participant or node that asked.", docs: docsOf("node"), value: (row) => row.owner, text: (row) => row.owner || "this process", search: (row) => row.owner || "this process" },
-  { id: "source", title: "Source", width: 8.8, isFixed: true, isLong: true, ...about("source"), value: (row) => row.source, text: (row) => row.source, search: (row) => row.source },
-  { id: "delivered", title: "Delivered", width: 5.6, end: true, ...about("delivered"), value: (row) => row.delivered, text: (row) => count(row.delivered) },
-  { id: "rate", title: "Rate", width: 4.5, end: true, ...about("rate"), value: (row) => row.rate, text: (row) => (isNumber(row.rate) ? `${rate(row.rate)}/s` : DASH) },
-  counter("failed", "Failed"), counter("dropped", "Dropped"),
-  { id: "waiting", title: "Queue", width: 6.4, ...about("queue"), class: "tall", value: (row) => (isNumber(row.capacity) ? row.waiting / row.capacity : row.waiting), make: makeQueue, write: writeQueue },
+  stateColumn((row) => [row.health, { why: row.why || row.error }], { note: "Handlers in other processes cannot be seen from here." }),
+  measure("rate", "Rate", "/s", about("rate")), counter("delivered", "Delivered", { width: 5.6 }),
+  counter("failed", "Failed", { tone: "bad" }), counter("dropped", "Dropped", { width: 5, tone: "bad" }),
+  gaugeColumn("waiting", "Queue", (row) => [isNumber(row.waiting) ? queueText(row) : DASH, share(row), isFull(row) ? "over" : ""], { width: 6.8, value: (row) => share(row) ?? row.waiting, ...about("queue") }),
+  { id: "owner", title: "Owner", width: 9.5, isFixed: true, isLong: true, note: "The participant or node that asked.", docs: docsOf("node"), text: (row) => row.owner || "this process" },
+  { id: "source", title: "Source", width: 9, isFixed: true, isLong: true, class: "wide-cell", ...about("source") },
 ];
 
-export default {
-  id: "subscriptions",
-  title: "Subscriptions",
-  tables: ["sources", "subscriptions"],
-  mount(root, ctx) {
-    const { store, params } = ctx;
-    const view = table({
-      label: "Subscriptions", word: "subscription", columns: columns(), filter: params.filter, detail: (key, row) => new SubscriptionDetail(row, ctx), tone: (row) => (isTroubled(row) ? "bad" : ""),
-      filters: [{ id: "troubled", label: "only with trouble", note: "Subscriptions whose handler failed, or that dropped events", test: isTroubled }],
-      onFilter: (filter) => ctx.setParams({ filter }), empty: "Nobody has subscribed to anything.",
-    });
-    root.append(view);
-    if (store.has("subscriptions")) view.setRows(store.rows("subscriptions"));
-    if (params.of) view.reveal(params.of);
-    return {
-      update: ({ subscriptions }) => subscriptions && view.change(subscriptions, store.rows("subscriptions")),
-      unmount: () => view.destroy(),
-    };
-  },
-};
-
-function makeQueue(cell) {
-  const [text, bar] = [h("span"), h("i")], gauge = h("span", { class: "gauge", "aria-hidden": "true" }, bar);
-  cell.append(text, gauge);
-  Object.assign(cell, { text, bar, gauge });
-}
-
-function writeQueue(cell, row) {
-  const hasQueue = isNumber(row.waiting), isBounded = isNumber(row.capacity) && row.capacity > 0;
-  if (!setText(cell.text, hasQueue ? `${isFull(row) ? "full: " : ""}${count(row.waiting)}${isBounded && !isFull(row) ? ` of ${count(row.capacity)}` : ""}` : DASH)) return;
-  cell.text.classList.toggle("bad-value", isFull(row));
-  cell.gauge.hidden = !hasQueue || !isBounded;
-  if (cell.gauge.hidden) return;
-  cell.gauge.classList.toggle("over", isFull(row));
-  cell.bar.style.transform = `scaleX(${Math.min(1, row.waiting / row.capacity).toFixed(3)})`;
-}
+export default tableView("subscriptions", "Subscriptions", (ctx) => ({
+  word: "subscription", columns: columns(), detail: (key, row) => new SubscriptionDetail(row, ctx), tone: (row) => (isTroubled(row) ? "bad" : ""),
+  filters: [{ id: "troubled", label: "only with trouble", note: "Subscriptions whose handler failed, or that dropped events", test: isTroubled }],
+  empty: "Nobody has subscribed to anything that can be seen from here.",
+}));
 
 /** An opened subscription: its whole text, copies of it, and what each target made of it. */
 class SubscriptionDetail {
@@ -73,7 +40,7 @@ class SubscriptionDetail {
       h("div", { class: "toolbar" },
         h("a", { class: "button small primary", href: ctx.href("events", { q: row.text }) }, "Try it in Events"),
         copyButton("Copy as text", () => row.text), copyButton("Copy as Python", python)),
-      h("h3", {}, "What it became in each ", term("target")), targets);
+      h("h2", { class: "detail-head" }, "What it became in each ", term("target")), targets);
     asked.then((answer) => clear(targets).append(drawTargets(answer)), (error) => clear(targets).append(h("p", { class: "verdict bad" }, h("span", { class: "sign", "aria-hidden": "true" }, "✕ "), error.message)));
   }
 }

@@ -1,23 +1,18 @@
-// Types: the tree with codes, event tags and rates, the chosen type in full, and what changed in the catalog.
-import { h, clear, setText } from "../components/dom.js";
+// Types: the tree with rates and last events, and codes if they are asked for; the chosen type in full; what changed in the catalog.
+import { h, clear, setText, setAttribute } from "../components/dom.js";
 import { count, plural, rate, time } from "../components/format.js";
+import { filterInput } from "../components/table.js";
 import { attributesOf, drawPrimes, drawTags, drawTypeTree, layTypes, treeLegend } from "../components/tree.js";
 import { term } from "../terms.js";
 
 const SHOWN_CHANGES = 5;
 const CHANGE_MARKS = { added: ["new", "state-good"], refused: ["refused", "state-bad"] };
 
-export default {
-  id: "types",
-  title: "Types",
-  tables: ["sources", "types", "type_changes"],
-  mount: (root, ctx) => new TypesView(root, ctx),
-};
-
 class TypesView {
   constructor(root, ctx) {
     this.ctx = ctx;
     this.filterText = ctx.params.filter ?? "";
+    this.hasCodes = ctx.params.codes === "1";
     this.chosen = ctx.params.of ?? null;
     this.card = null;
     this.changed = new Map();
@@ -32,26 +27,34 @@ class TypesView {
   }
 
   build(root) {
-    const input = h("input", {
-      type: "search", class: "input filter", placeholder: "Filter types", "aria-label": "Filter types", dataset: { filter: "" }, autocomplete: "off", spellcheck: "false",
-      oninput: () => this.setFilter(input.value), onkeydown: (event) => { if (event.key === "Escape" && input.value) { event.preventDefault(); input.value = ""; this.setFilter(""); } },
-    });
-    input.value = this.filterText;
+    const input = filterInput("Filter types", this.filterText, (text) => this.setFilter(text));
     this.counted = h("span", { class: "counted", role: "status" });
     this.tree = drawTypeTree(this.rows, {
-      isLive: true, isSorted: true, label: "Event types", onChoose: (name) => this.show(name, false), mark: (name) => this.changed.get(name),
+      isLive: true, isSorted: true, hasCodes: this.hasCodes, label: "Event types", onChoose: (name) => this.show(name, false), mark: (name) => this.changed.get(name),
       onDraw: (shown, all) => setText(this.counted, shown === all ? plural(all, "type") : `${shown} of ${plural(all, "type")}`),
     });
     const button = (words, act) => h("button", { type: "button", class: "button small", onclick: act }, words);
     this.changes = h("details", { class: "type-changes", hidden: true });
     this.panel = h("aside", { class: "card type-panel", "aria-label": "The chosen type", hidden: true });
     this.loading = h("p", { class: "loading" }, "Loading …");
-    this.body = h("div", { class: "types-body" }, h("div", { class: "card types-tree" }, treeLegend(), h("div", { class: "type-heads", "aria-hidden": "true" }, ["Type", "Code", "Event tag", "Rate", "Last event"].map((word) => h("span", {}, word))), this.tree), this.panel);
-    root.append(h("p", { class: "lead" }, "Each event has a ", term("type"), ", and who subscribes to a type gets the events of all types below it, too. The ", term("code"), " of a type is a product of primes: one division tells whether a type is below another. The ",
-        term("event tag"), " is the number of a type on a CAN bus: a controller that compares the fixed bits takes a type and all below it, and nothing else."),
-      h("div", { class: "toolbar", role: "search" }, input, button("open all", () => this.tree.openAll(true)), button("close all", () => this.tree.openAll(false)), this.counted),
+    this.heads = h("div", { class: "type-heads", "aria-hidden": "true" }, ["Type", "Rate /s", "Last event", "Code", "Event tag"].map((word) => h("span", {}, word)));
+    this.codes = h("div", { class: "type-codes" }, h("p", { class: "lead" }, "The ", term("code"), " of a type is a product of primes: one division tells whether a type is below another. The ", term("event tag"),
+      " is the number of a type on a CAN bus: a controller that compares the fixed bits takes a type and all below it, and nothing else."), treeLegend());
+    this.switch = button("codes and event tags", () => this.showCodes(!this.hasCodes));
+    this.body = h("div", { class: "types-body" }, h("div", { class: "card types-tree" }, this.heads, this.tree), this.panel);
+    root.append(h("div", { class: "toolbar", role: "search" }, input, button("open all", () => this.tree.openAll(true)), button("close all", () => this.tree.openAll(false)), this.switch, this.counted), this.codes,
       this.changes, this.loading, this.body);
+    this.showCodes(this.hasCodes);
     if (this.filterText) this.tree.filter(this.filterText);
+  }
+
+  showCodes(hasCodes) {
+    this.hasCodes = hasCodes;
+    this.codes.hidden = !hasCodes;
+    setAttribute(this.switch, "aria-pressed", String(hasCodes));
+    this.heads.classList.toggle("no-codes", !hasCodes);
+    this.tree.showCodes(hasCodes);
+    this.ctx.setParams({ codes: hasCodes ? "1" : "" });
   }
 
   setFilter(text) {
@@ -69,8 +72,6 @@ class TypesView {
     if (this.wanted && this.rows.has(this.wanted)) this.show(this.wanted, true);
     if (this.chosen && changes.types.set.has(this.chosen)) this.drawLive();
   }
-
-  unmount() {}
 
   // What changed in the catalog
   readChanges() {
@@ -119,11 +120,11 @@ class TypesView {
       row.deprecated !== null && h("p", { class: "verdict warn" }, h("span", { class: "sign", "aria-hidden": "true" }, "⚠"), ` deprecated: ${row.deprecated || "not to be used any more"}`),
       row.doc ? h("p", {}, row.doc) : "",
       h("dl", { class: "facts" }, fact("rate", this.live.rate, " ", this.live.events), fact("below", row.parents.length ? list(row.parents) : "nothing"),
-        fact(plural(node.children.length, "type", "types") + " below it", node.children.length ? list(node.children.map((child) => child.name)) : "none"), row.family && fact(term("family"), link(row.family))),
-      h("h3", {}, term("code", "Code")), drawPrimes(node), h("h3", {}, term("event tag", "Event tags")), drawTags(row, Infinity),
+        fact(`${plural(node.children.length, "type")} below it`, node.children.length ? list(node.children.map((child) => child.name)) : "none"), row.family && fact(term("family"), link(row.family))),
+      row.kind ? "" : [h("h3", {}, "Last event ", this.live.at), h("pre", { class: "type-event", tabindex: 0 }, this.live.last),
+        h("p", { class: "toolbar" }, h("a", { class: "button small", href: this.ctx.href("events", { q: row.name || this.chosen, source: row.source }) }, "its events"), h("a", { class: "button small", href: this.ctx.href("channels", { filter: row.name || this.chosen }) }, "its channels"))],
       h("h3", {}, term("vector", "Attributes"), h("small", {}, " with their presence bits")), this.drawVector(),
-      row.kind ? "" : [h("h3", {}, "Last event ", this.live.at), h("pre", { class: "type-event" }, this.live.last),
-        h("p", { class: "toolbar" }, h("a", { class: "button small", href: this.ctx.href("events", { q: this.chosen }) }, "its events"), h("a", { class: "button small", href: this.ctx.href("channels", { filter: this.chosen }) }, "its channels"))]));
+      h("details", { open: this.hasCodes }, h("summary", {}, "Code and event tags"), h("h3", {}, term("code", "Code")), drawPrimes(node), h("h3", {}, term("event tag", "Event tags")), drawTags(row, Infinity))));
     this.drawLive();
   }
 
@@ -148,3 +149,5 @@ class TypesView {
     setText(this.live.at, row.last_ms === null ? "" : time(row.last_ms, 3));
   }
 }
+
+export default { id: "types", title: "Types", tables: ["sources", "types", "type_changes"], mount: (root, ctx) => new TypesView(root, ctx) };
