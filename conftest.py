@@ -95,6 +95,9 @@ def browser() -> "Iterator[Browser]":
     playwright = pytest.importorskip("playwright.sync_api", reason="a browser needs playwright")
     if not CHROMIUM.exists():
         pytest.skip(f"there is no browser at {CHROMIUM}; install Debian's chromium")
+    playwright.expect.set_options(
+        timeout=20_000
+    )  # a busy machine is slow; what is right is seen at once on an idle one
     with playwright.sync_playwright() as player:
         opened = player.chromium.launch(executable_path=CHROMIUM, args=[*_CHROMIUM_OPTIONS])
         try:

@@ -78,6 +78,7 @@ STEPS = (
     Step(DEVICE_TABLES, "devices", lambda bench: bench.tables(), ("device_codes", "device_frames", "device_nanopb")),
     step("coap", "coap", lambda bench: bench.run()),
     step("studio", "studio", lambda bench: bench.table()),
+    step("plots", "plots", lambda bench: bench.table()),
     step("ledger", "ledger"),  # about a minute
     step("passages", "passages"),
     step("importing", "importing"),

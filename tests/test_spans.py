@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Soft
 from genus.can import parse_fault
 from genus.can._live.address import parse_address as parse_can_address
-from genus.can._plan.toml_table import TomlTable
+from genus.can._plan.toml_table import PlanTable
 from genus.cli import SpanParam, genus
 from genus.errors import BusError, PlanError, SpanError
 from genus.lake import Pairing, Windows
@@ -26,7 +26,7 @@ from genus.net._gateway.rules import parse_rate
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._zenoh.address import parse_zenoh_address
 from genus.studio import parse_simulation
-from genus.studio._simulated_system import ScenarioOptions
+from genus.studio._simulation import ScenarioOptions
 from genus.testing import VirtualClock
 from tests.examples import examples
 from tests.front_doors import DOORS
@@ -164,7 +164,7 @@ READERS: dict[str, tuple[Reader, type[Exception], str]] = {
     "rate": (lambda text: parse_rate(f"10/{text}").per, BusError, "is no rate: its time"),
     "fault": (_fault, BusError, "every"),
     "sim": (lambda text: parse_simulation(f"x?duration={text}", ScenarioOptions)[1].duration, BusError, "duration"),
-    "table": (lambda value: TomlTable("a.toml", {"gap": value}).span("gap"), PlanError, "a.toml: gap"),
+    "table": (lambda value: PlanTable("a.toml", {"gap": value}).span("gap"), PlanError, "a.toml: gap"),
     "option": (lambda text: SpanParam().convert(text, None, None), click.BadParameter, "it"),
 }
 

@@ -14,7 +14,7 @@ VIEWS = {
     "studio-can.png": "can",
     "studio-events.png": "events?q=Loop%20where%20lane%20%3E%200",
 }
-WIDTH, HEIGHT = 1200, 720
+WIDTH, HEIGHT = 1200, 900
 MINUTE_MS = 62_000
 """Until then the lines of the last minute are full."""
 
