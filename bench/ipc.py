@@ -147,7 +147,7 @@ def datagram_socket(name: str) -> socket.socket:
 
 def receive_typed(name: str) -> None:
     count = 0
-    with open_bus(f"ipc:{name}?receive_full=block") as bus:
+    with open_bus(f"ipc:{name}?receive_overflow=block") as bus:
 
         def handle(_: Reading) -> None:
             nonlocal count
@@ -164,7 +164,7 @@ class BareReceiver(BareTransport):
 
     def __init__(self, name: str) -> None:
         self._count = 0
-        self._transport = IpcTransport(*parse_address(f"{name}?receive_full=block"))
+        self._transport = IpcTransport(*parse_address(f"{name}?receive_overflow=block"))
         self._put = self._transport.sender("received", Sending()).put
         self._transport.open(self)
         self._transport.subscribe("readings/*")

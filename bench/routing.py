@@ -76,8 +76,8 @@ class World:
         self.catalog = Catalog()
         self.catalog.register(*self.types)
         vector = self.catalog.vector(self.types[0])
-        self.always = vector.tag_of(["value", "number"])
-        self.bits = [vector.tag_of([name]) for name in CARRIED]
+        self.always = vector.presence_of(["value", "number"])
+        self.bits = [vector.presence_of([name]) for name in CARRIED]
         self.tags = [self.always | sum(bit for at, bit in enumerate(self.bits) if mask >> at & 1) for mask in range(16)]
         family = name_of(self.types[0])
         self.family = family
@@ -267,7 +267,7 @@ class Arena:
         """A join of events and subscriptions by division and mask."""
         vector, catalog = self.world.catalog.vector(self.world.types[0]), self.world.catalog
         rows = [
-            (catalog.code(one.type), vector.tag_of([*one.has, *one.lacks]), vector.tag_of(one.has))
+            (catalog.code(one.type), vector.presence_of([*one.has, *one.lacks]), vector.presence_of(one.has))
             for one in (entry.subscription for entry in asked)
         ]
         table = self.spark.createDataFrame(rows, "t bigint, mask bigint, want bigint")
@@ -278,14 +278,14 @@ class Arena:
         """A Python function of code and tag that knows the answers it gave before."""
         vector, catalog = self.world.catalog.vector(self.world.types[0]), self.world.catalog
         rows = [
-            (catalog.code(one.type), vector.tag_of([*one.has, *one.lacks]), vector.tag_of(one.has))
+            (catalog.code(one.type), vector.presence_of([*one.has, *one.lacks]), vector.presence_of(one.has))
             for one in (entry.subscription for entry in asked)
         ]
         known: dict[tuple[int, int], int] = {}
 
         def matching(code: int, tag: int) -> int:
             if (code, tag) not in known:
-                known[code, tag] = sum(code % t == 0 and tag & mask == want for t, mask, want in rows)
+                known[code, tag] = sum(code % t == 0 and tag & mask == interest for t, mask, interest in rows)
             return known[code, tag]
 
         found = F.udf(matching, "bigint", useArrow=False)("code", "tag")
@@ -428,7 +428,7 @@ class MixedWorld:
         self.catalog = Catalog()
         self.catalog.register(*self.types)
         self.family = "Mixed"
-        self._bits = [self.catalog.vector(root).tag_of([name]) for name in self.kinds]
+        self._bits = [self.catalog.vector(root).presence_of([name]) for name in self.kinds]
         self.shapes: dict[int, Shape] = {}
         while len(self.shapes) < shapes:
             made = self._shape()

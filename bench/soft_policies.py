@@ -29,7 +29,7 @@ Policy: TypeAlias = Literal["edf", "quantised", "unpromoted", "deadline-monotoni
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 CHANNELS = 20
-SHORTEST_NS, LONGEST_NS = 2_000_000, 100_000_000
+SHORTEST_NS, MAX_NS = 2_000_000, 100_000_000
 DEADLINE_SHARE = 0.6
 LEAST_GAP_SHARE = 0.5
 HARD_PERIOD_NS, NONE_MEAN_NS = 5_000_000, 3_200_000
@@ -79,7 +79,7 @@ def soft_misses(load: float, seed: int = 0, seconds: float = 5.0) -> Mapping[Pol
 
 def soft_channels(load: float, random: Random, frame_ns: int) -> list[SoftChannel]:
     """Channels that together take this share of the bus."""
-    periods = _scale_periods([SHORTEST_NS * (LONGEST_NS / SHORTEST_NS) ** random.random() for _ in range(CHANNELS)],
+    periods = _scale_periods([SHORTEST_NS * (MAX_NS / SHORTEST_NS) ** random.random() for _ in range(CHANNELS)],
                          load, frame_ns)  # fmt: skip
     order = sorted(range(CHANNELS), key=periods.__getitem__)
     return [
@@ -90,13 +90,13 @@ def soft_channels(load: float, random: Random, frame_ns: int) -> list[SoftChanne
 
 def _scale_periods(periods: list[float], load: float, frame_ns: int) -> list[int]:
     """Scale all periods, within their bounds, until they give the load."""
-    if not CHANNELS * frame_ns / LONGEST_NS <= load <= CHANNELS * frame_ns / SHORTEST_NS:
+    if not CHANNELS * frame_ns / MAX_NS <= load <= CHANNELS * frame_ns / SHORTEST_NS:
         raise BusError(f"{CHANNELS} channels with periods of 2 to 100 ms cannot give a load of {load}")
     for _ in range(1000):
         factor = sum(frame_ns / period for period in periods) / load
         if abs(factor - 1) < 1e-6:
             break
-        periods = [min(max(period * factor, SHORTEST_NS), LONGEST_NS) for period in periods]
+        periods = [min(max(period * factor, SHORTEST_NS), MAX_NS) for period in periods]
     return [round(period) for period in periods]
 
 

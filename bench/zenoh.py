@@ -177,7 +177,7 @@ def send_packets(case: str, port: int, count: int) -> None:
     from genus.net._zenoh.transport import ZenohTransport
 
     reliable = case.endswith("reliable")
-    transport = ZenohTransport(parse_zenoh_address(f"bench?port={port}&full=block"))
+    transport = ZenohTransport(parse_zenoh_address(f"bench?port={port}&overflow=block"))
     transport.open(Counting(Arrivals(1)))
     sender = transport.sender(KEY, Sending(reliable=reliable))
     time.sleep(0.5)  # the subscription is known, and recovers
@@ -203,11 +203,11 @@ def receive_packets(case: str, port: int, arrivals: Arrivals) -> Done:
 
 
 def address(port: int) -> str:
-    return f"zenoh:bench?port={port}&full=block"
+    return f"zenoh:bench?port={port}&overflow=block"
 
 
 def wait_for_wants(bus: Bus) -> None:
-    while not bus.link.wants():  # type: ignore[union-attr]
+    while not bus.link.interests():  # type: ignore[union-attr]
         time.sleep(0.01)
 
 
@@ -347,7 +347,7 @@ def send_in_turn(case: str, port: int, count: int) -> None:
     """Publish events of three types, or raw bytes under three keys, by one thread."""
     if case == "typed":
         with open_bus(address(port)) as bus:
-            while len(bus.link.wants()) < len(KINDS):  # type: ignore[union-attr]
+            while len(bus.link.interests()) < len(KINDS):  # type: ignore[union-attr]
                 time.sleep(0.01)
             print("ready", flush=True)
             for number in range(count):
@@ -414,7 +414,7 @@ def send_slowly(case: str, port: int, count: int) -> None:
     with open_bus(f"zenoh:bench?port={port}") as bus, open_bus(f"zenoh:bench?port={port}") as other:
         got: list[float] = []
         other.collection(Loop).subscribe(lambda event: got.append(time.monotonic()))
-        while len({want.speaker for want in bus.link.wants()}) < 2:  # type: ignore[union-attr]
+        while len({interest.speaker for interest in bus.link.interests()}) < 2:  # type: ignore[union-attr]
             time.sleep(0.01)
         time.sleep(0.5)
         began = time.monotonic()
@@ -451,7 +451,7 @@ def measure_handler(case: str) -> Handled:
         def lose(trouble: Any) -> None:
             lost[0] += trouble.count
 
-        bus.collection(Loop).subscribe(count, on_trouble=lose)
+        bus.collection(Loop).subscribe(count, on_problem=lose)
         with start("handler-send", case, port, HANDLED) as sender:
             began = time.monotonic()
             others, others_s = map(float, answer(sender))

@@ -19,7 +19,7 @@ async def main() -> None:
             await asyncio.sleep(0.01)  # a slow database
             print("stored", event.number)
 
-        latest = readings.inbox(capacity=2, full="drop_oldest")  # or "drop_newest", "block", "raise"
+        latest = readings.inbox(capacity=2, overflow="drop_oldest")  # or "drop_newest", "block", "raise"
         for number in range(5):
             readings.publish(Reading(number=number))
 

@@ -28,7 +28,7 @@ def valve(address: str) -> None:
 def move(address: str, percents: list[int]) -> None:
     """The controller: sends commands, waits for the acknowledgement, and tries again twice."""
     qos = Soft(deadline="5ms", expires="50ms")
-    with open_bus(address) as bus, bus.channel(Move, qos, on_trouble=print) as commands:
+    with open_bus(address) as bus, bus.channel(Move, qos, on_problem=print) as commands:
         moved = bus.collection(Moved).inbox()
         for number, percent in enumerate(percents):
             for attempt in (1, 2, 3):

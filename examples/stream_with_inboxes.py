@@ -25,7 +25,7 @@ SUBSCRIPTIONS = {"heating": "Room where celsius < 19", "night watch": "Room has 
 def publish(landing: Path, hours: range) -> None:
     """What a building does all day, in files that are complete when they appear in the folder."""
     morning = datetime(2026, 11, 16, 6, tzinfo=UTC)
-    with open_bus() as bus, record_to_folder(bus, landing, most=5):
+    with open_bus() as bus, record_to_folder(bus, landing, max_events=5):
         for hour in hours:
             time = morning + timedelta(hours=hour)
             bus.publish(Room(time=time, place="lab", celsius=17.5 + hour, window_open=hour % 4 == 0))

@@ -44,14 +44,14 @@ def test_any_stream_of_reasons_leaves_few_keys_and_an_exact_sum(
     count: Callable[[Reasons, list[str]], None], texts: list[str]
 ) -> None:
     class Few(Reasons):
-        MOST = 5
-        LONGEST = 200
+        MAX_COUNT = 5
+        MAX_LENGTH = 200
 
     table = Few()
     count(table, texts)
-    assert len(table) <= Few.MOST + 1
+    assert len(table) <= Few.MAX_COUNT + 1
     assert table.total() == len(texts)
-    assert all(len(key.encode()) <= 4 * Few.LONGEST for key in table), "they can be written, and are short"
+    assert all(len(key.encode()) <= 4 * Few.MAX_LENGTH for key in table), "they can be written, and are short"
     assert table.copy() == table
 
 
@@ -109,6 +109,6 @@ def test_each_table_keeps_the_law_and_logs_few_lines(
 ) -> None:
     texts = [f"name {number}" * 50 if number % 2 else f"name {number}" for number in range(2000)]
     table = read(texts)
-    assert len(table) <= Reasons.MOST + 1
+    assert len(table) <= Reasons.MAX_COUNT + 1
     assert sum(table.values()) == len(texts)
     assert len(caplog.messages) <= len(table)

@@ -25,13 +25,13 @@ from genus.model import (
 
 if TYPE_CHECKING:
     from genus.bus import (
+        BestEffort,
         Bus,
         Collection,
         EventChannel,
         Hard,
         Inbox,
         Listener,
-        NonReal,
         Soft,
         open_bus,
         read_recording,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from genus.catalog import Catalog
 
 __all__ = [
+    "BestEffort",
     "Bus",
     "Catalog",
     "Collection",
@@ -57,7 +58,6 @@ __all__ = [
     "Kind",
     "Listener",
     "Maybe",
-    "NonReal",
     "Renamed",
     "Soft",
     "Span",
@@ -81,6 +81,6 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         __name__,
-        bus="Bus Collection EventChannel Hard Inbox Listener NonReal Soft open_bus read_recording record replay",
+        bus="Bus Collection EventChannel Hard Inbox Listener BestEffort Soft open_bus read_recording record replay",
         catalog="Catalog",
     )

@@ -9,7 +9,9 @@ from typing import Any, ClassVar, NoReturn, Self
 from genus.errors import BusError, GenusError, did_you_mean
 from genus.model import nanoseconds
 
-LARGEST_FILE = 1_000_000
+MAX_FILE = 1_000_000
+RENAMED = {"wants": "interest"}
+"""Keys of earlier versions, with their names now."""
 
 
 class TomlTable:
@@ -40,8 +42,8 @@ class TomlTable:
     def read(cls, path: str | os.PathLike[str], known: Collection[str]) -> Self:
         """The root table of a file; the error says why it cannot be read."""
         try:
-            if os.path.getsize(path) > LARGEST_FILE:
-                raise cls.error(f"{path}: larger than {LARGEST_FILE:,} bytes")
+            if os.path.getsize(path) > MAX_FILE:
+                raise cls.error(f"{path}: larger than {MAX_FILE:,} bytes")
             entries = tomllib.loads(Path(path).read_text("utf-8"))
         except OSError as problem:
             raise cls.error(f"cannot read {path}: {problem.strerror or problem}") from None
@@ -115,6 +117,8 @@ class TomlTable:
 
 def suggest(word: str, known: Collection[str]) -> str:
     """What was probably meant, or all that is known."""
+    if RENAMED.get(word) in known:
+        return f"it is called {RENAMED[word]!r} now"
     return did_you_mean(word, known).rstrip() or f"known are {', '.join(known)}"
 
 

@@ -194,8 +194,8 @@ class Reasons(Counter[str]):
     (201, 1000, 800)
     """
 
-    MOST: ClassVar = 200
-    LONGEST: ClassVar = 200
+    MAX_COUNT: ClassVar = 200
+    MAX_LENGTH: ClassVar = 200
     OTHER: ClassVar = "other reasons"
 
     def add(self, reason: str, count: int = 1) -> bool:
@@ -208,8 +208,8 @@ class Reasons(Counter[str]):
         """The key of a reason: itself, cut if it is long, or that of other reasons."""
         if reason in self:
             return reason
-        reason = reason[: self.LONGEST].encode("utf-8", "backslashreplace").decode()[: self.LONGEST]
-        return reason if reason in self or len(self) < self.MOST else self.OTHER
+        reason = reason[: self.MAX_LENGTH].encode("utf-8", "backslashreplace").decode()[: self.MAX_LENGTH]
+        return reason if reason in self or len(self) < self.MAX_COUNT else self.OTHER
 
     def __setitem__(self, reason: str, count: int) -> None:
         key = self.counted_as(reason)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Listener, Maybe, Subscription, UInt32, all_of, open_bus, this
-from genus.bus import Counters, Hard, Inbox, NonReal, Soft, format_qos
+from genus.bus import BestEffort, Counters, Hard, Inbox, Soft, format_qos
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull, SpanError, SubscriptionError
 from tests.examples import examples
@@ -380,7 +380,7 @@ class TestInboxes:
     def test_a_full_one_follows_its_policy_and_counts(self, full: Any, kept: list[int], dropped: int) -> None:
         with open_bus() as bus:
             others: list[Any] = []
-            inbox = bus.collection(Loop).inbox(capacity=2, full=full)
+            inbox = bus.collection(Loop).inbox(capacity=2, overflow=full)
             bus.collection(Loop).subscribe(others.append)
             for lane in (1, 2):
                 bus.publish(Loop(lane=lane))
@@ -397,7 +397,7 @@ class TestInboxes:
 
     def test_block_makes_the_publisher_wait(self) -> None:
         with open_bus() as bus:
-            inbox = bus.collection(Loop).inbox(capacity=1, full="block")
+            inbox = bus.collection(Loop).inbox(capacity=1, overflow="block")
             bus.publish(Loop(lane=1))
             waiting = threading.Thread(target=bus.publish, args=[Loop(lane=2)])
             waiting.start()
@@ -410,7 +410,7 @@ class TestInboxes:
 
     def test_closing_the_bus_frees_a_waiting_publisher_and_a_waiting_reader(self) -> None:
         bus = open_bus()
-        full = bus.collection(Loop).inbox(capacity=1, full="block")
+        full = bus.collection(Loop).inbox(capacity=1, overflow="block")
         bus.publish(Loop(lane=1))
         told: list[str] = []
 
@@ -439,7 +439,7 @@ class TestInboxes:
     @pytest.mark.parametrize(("capacity", "full"), [(0, "block"), (5, "explode")])
     def test_impossible_options_are_refused(self, capacity: int, full: Any) -> None:
         with open_bus() as bus, pytest.raises(BusError):
-            bus.collection(Loop).inbox(capacity=capacity, full=full)
+            bus.collection(Loop).inbox(capacity=capacity, overflow=full)
 
 
 class TestEventLoops:
@@ -486,7 +486,7 @@ class TestEventLoops:
             async def handle(_: Loop) -> None:
                 await asyncio.sleep(0)
 
-            bus.collection(Loop).subscribe(handle, capacity=1, full="block")
+            bus.collection(Loop).subscribe(handle, capacity=1, overflow="block")
             await asyncio.sleep(0)
             bus.publish(Loop(lane=1))
             with pytest.raises(QueueFull, match="would wait for itself"):
@@ -503,7 +503,7 @@ class TestFlavours:
     def test_a_set_delivers_equal_events_once_while_it_remembers(self) -> None:
         with open_bus() as bus:
             found: list[Any] = []
-            loops = bus.collection(Loop, "set", remember=2)
+            loops = bus.collection(Loop, "set", dedup_window=2)
             loops.subscribe(found.append)
             for lane in (1, 1, 2, 1, 3, 4, 1):
                 loops.publish(Loop(lane=lane))
@@ -628,7 +628,7 @@ class TestEventLoopsThatEnd:
             await asyncio.sleep(3600)
 
         async def subscribe(bus: Any) -> Listener[Loop]:
-            listener: Listener[Loop] = bus.subscribe(Loop, handle, capacity=1, full="block")
+            listener: Listener[Loop] = bus.subscribe(Loop, handle, capacity=1, overflow="block")
             bus.publish(Loop(lane=0))
             for _ in range(3):
                 await asyncio.sleep(0)
@@ -694,7 +694,7 @@ async def test_a_number_of_events_is_an_integer_of_at_least_1(count: Any) -> Non
             lambda: loops.subscribe(handle, concurrency=count),
             lambda: bus.subscribe(Loop, print, concurrency=count),
             lambda: asked.serve(answer, concurrency=count),
-            lambda: bus.collection(Loop, "set", remember=count),
+            lambda: bus.collection(Loop, "set", dedup_window=count),
         ):
             with pytest.raises(BusError, match=r"(capacity|concurrency|remember) is .*; it must be an integer of at"):
                 call()
@@ -834,7 +834,7 @@ NO_SPANS = ["soon", -1, float("nan"), True, None, b"1s", "1 parsec", [1]]
         lambda bus, span: bus.collection(Asked).request(Asked(), Told, timeout=span),
         lambda bus, span: Hard(span),
         lambda bus, span: Soft(span),
-        lambda bus, span: NonReal(period="none" if span is None else span),
+        lambda bus, span: BestEffort(period="none" if span is None else span),
         lambda bus, span: bus.channel(Loop, f"soft:{span}"),
     ],
 )
@@ -854,7 +854,7 @@ def test_a_span_means_the_same_everywhere(span: Any) -> None:
         assert type(bus.collection(Asked).request(Asked(), Told, timeout=span)) is Told
         with pytest.raises(TimeoutError, match=r"within 0.01 s"):
             bus.inbox(Loop).get(timeout=span)
-    written = [format_qos(qos) for qos in (Hard(span), Soft(span, expires=span), NonReal(period=span))]
+    written = [format_qos(qos) for qos in (Hard(span), Soft(span, expires=span), BestEffort(period=span))]
     assert written == ["hard:10ms", "soft:10ms:10ms", "none:10ms"]
 
 
@@ -868,7 +868,7 @@ def test_a_publisher_that_waits_in_virtual_time_is_told_of_the_end_of_the_queue(
     told: list[str] = []
     with World("waiting", catalog=[Loop]) as world:
         bus = open_bus("sim:waiting?name=a")
-        inbox = bus.collection(Loop).inbox(capacity=1, full="block")
+        inbox = bus.collection(Loop).inbox(capacity=1, overflow="block")
 
         def publish() -> None:
             for lane in range(3):

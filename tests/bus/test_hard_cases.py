@@ -38,7 +38,7 @@ class Touchy(Event):
 class TestQueuesUnderContention:
     def test_many_publishers_that_wait_and_many_readers_lose_nothing_and_do_not_hang(self) -> None:
         with open_bus() as bus:
-            inbox = bus.collection(Tick).inbox(capacity=1, full="block")
+            inbox = bus.collection(Tick).inbox(capacity=1, overflow="block")
             found: list[int] = []
 
             def publish() -> None:
@@ -71,7 +71,7 @@ class TestQueuesUnderContention:
 
             async def handle(_: Tick) -> None: ...
 
-            bus.collection(Tick).subscribe(handle, capacity=1, full="block")
+            bus.collection(Tick).subscribe(handle, capacity=1, overflow="block")
             bus.publish(Tick(number=1))
             with pytest.raises(QueueFull, match="wait for itself"):
                 bus.publish(Tick(number=2))
@@ -162,7 +162,7 @@ class TestFlavours:
     def test_a_queue_goes_to_the_next_who_has_room(self) -> None:
         with open_bus() as bus:
             jobs = bus.collection(Tick, "queue")
-            first, second = (jobs.inbox(capacity=1, full="raise") for _ in range(2))
+            first, second = (jobs.inbox(capacity=1, overflow="raise") for _ in range(2))
             for number in range(2):
                 jobs.publish(Tick(number=number))
             with pytest.raises(QueueFull):
@@ -212,7 +212,7 @@ class TestFlavours:
     def test_a_set_goes_by_equality_counts_what_it_gave_and_may_be_offered_again_what_was_refused(self) -> None:
         with open_bus() as bus:
             ticks = bus.collection(Tick, "set")
-            inbox = ticks.inbox(capacity=1, full="raise")
+            inbox = ticks.inbox(capacity=1, overflow="raise")
             ticks.publish(Tick(number=1, weight=0.0))
             ticks.publish(Tick(number=1, weight=-0.0))
             assert inbox.counters.delivered == 1
@@ -229,7 +229,7 @@ class TestFlavours:
 
     def test_a_set_is_safe_under_threads(self) -> None:
         with open_bus() as bus:
-            ticks = bus.collection(Tick, "set", remember=50)
+            ticks = bus.collection(Tick, "set", dedup_window=50)
             listener = ticks.subscribe(lambda _: None)
 
             def publish() -> None:
@@ -248,7 +248,7 @@ class TestErrors:
     def test_a_handlers_own_full_queue_is_the_handlers_error(self) -> None:
         reports: list[Any] = []
         with open_bus(on_error=lambda *report: reports.append(report)) as bus, open_bus() as other:
-            other.collection(Tick).inbox(capacity=1, full="raise")
+            other.collection(Tick).inbox(capacity=1, overflow="raise")
             other.publish(Tick(number=0))
             listener = bus.collection(Tick).subscribe(other.publish)
             bus.publish(Tick(number=1))

@@ -71,7 +71,7 @@ def landed(folder: Path, name: str = "events") -> dict[str, list[int]]:
 def test_a_file_lands_with_its_last_event_and_the_rest_when_the_recorder_is_closed(
     start: Callable[..., FolderRecorder], tmp_path: Path, hand: Hand
 ) -> None:
-    with open_bus() as bus, start(bus, most=3) as recorder:
+    with open_bus() as bus, start(bus, max_events=3) as recorder:
         for number in range(7):
             bus.publish(Step(number=number))
         assert list(landed(tmp_path).values()) == [[0, 1, 2], [3, 4, 5]]
@@ -235,7 +235,8 @@ class Hand:
 
 first = int(sys.argv[2])
 made = []
-with open_bus() as bus, record_to_folder(bus, sys.argv[1], most=7, ticker=lambda *a: made.append(Hand(*a)) or made[0]):
+by_hand = lambda *a: made.append(Hand(*a)) or made[0]
+with open_bus() as bus, record_to_folder(bus, sys.argv[1], max_events=7, ticker=by_hand):
     number = first
     while True:
         bus.publish(Step(number=number))
@@ -280,7 +281,7 @@ def test_a_file_that_cannot_land_now_lands_later(
     start: Callable[..., FolderRecorder], tmp_path: Path, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is lost by a folder that refuses for a while, and events go on being written."""
-    with open_bus() as bus, start(bus, most=2) as recorder:
+    with open_bus() as bus, start(bus, max_events=2) as recorder:
         with monkeypatch.context() as patch:
             patch.setattr(Path, "rename", refuse)
             for number in range(5):
@@ -301,7 +302,7 @@ def test_events_that_cannot_be_written_are_counted_and_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A full disk is one line of the log, not one per event; when there is room again, recording goes on."""
-    with open_bus() as bus, start(bus, most=30) as recorder:
+    with open_bus() as bus, start(bus, max_events=30) as recorder:
         bus.publish(Step(number=0))
         hand.tick()
         with monkeypatch.context() as patch:

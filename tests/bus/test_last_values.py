@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from genus import Event, EventChannel, Kind, Maybe, NonReal, Subscription, open_bus, this
-from genus.bus import Bus, Capabilities, Delivery, Keep, Link, Publisher, QoS, TroubleHandler
+from genus import BestEffort, Event, EventChannel, Kind, Maybe, Subscription, open_bus, this
+from genus.bus import Bus, Capabilities, Delivery, Keep, Link, ProblemHandler, Publisher, QoS
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull
 
@@ -39,7 +39,7 @@ def bus() -> Iterator[Bus]:
 
 
 def keeping(bus: Bus, type: type[Any] = State, **options: Any) -> EventChannel[Any]:
-    channel = bus.channel(type, NonReal(), keep=True, **options)
+    channel = bus.channel(type, BestEffort(), keep=True, **options)
     channel.announce()
     return channel
 
@@ -139,7 +139,7 @@ def test_an_event_that_cannot_be_published_is_not_kept() -> None:
 
 def test_an_event_that_one_full_queue_refused_is_kept(bus: Bus) -> None:
     states = keeping(bus)
-    bus.collection(State).inbox(capacity=1, full="raise")
+    bus.collection(State).inbox(capacity=1, overflow="raise")
     states.publish(State(number=1))
     with pytest.raises(QueueFull):
         states.publish(State(number=2))
@@ -240,7 +240,7 @@ def test_an_inbox_takes_all_kept_events_whatever_its_capacity(bus: Bus, full: An
     states = keeping(bus)
     for number in range(20):
         states.publish(State(number=number, source=str(number)))
-    inbox = bus.collection(State).inbox(capacity=3, full=full)
+    inbox = bus.collection(State).inbox(capacity=3, overflow=full)
     assert [inbox.get(timeout=0).number for _ in range(20)] == list(range(20))
     assert inbox.counters.dropped == 0
     for number in range(3):
@@ -261,7 +261,7 @@ async def test_an_async_handler_gets_them_first() -> None:
             await asyncio.sleep(0)
             seen.append(event.number)
 
-        bus.collection(State).subscribe(handle, capacity=1, full="block")
+        bus.collection(State).subscribe(handle, capacity=1, overflow="block")
         await bus.wait_idle_async()
         states.publish(State(number=3))
         await bus.wait_idle_async()
@@ -283,7 +283,7 @@ def test_each_kept_event_goes_to_one_consumer_of_a_group_when_it_is_first_joined
     for number in range(4):
         states.publish(State(number=number, source=str(number)))
     queue = bus.collection(State, "queue")
-    first = queue.inbox(capacity=1, full="block")
+    first = queue.inbox(capacity=1, overflow="block")
     second = queue.inbox()
     assert [first.get(timeout=0).number for _ in range(4)] == [0, 1, 2, 3]
     for number in (4, 5):
@@ -492,7 +492,7 @@ class KeepingMemory(Link):
     def counters(self) -> Mapping[str, int]:
         return {}
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         self.on_listen()
         return lambda: None
 
@@ -503,7 +503,7 @@ class KeepingMemory(Link):
         self,
         cls: type,
         qos: QoS,
-        on_trouble: TroubleHandler | None,
+        on_problem: ProblemHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> Publisher:

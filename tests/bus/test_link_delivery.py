@@ -66,7 +66,7 @@ def test_a_delivery_of_one_class_stays_valid_when_subscriptions_change() -> None
 def test_a_delivery_logs_errors_and_raises_none(caplog: pytest.LogCaptureFixture) -> None:
     link = Plain()
     with Bus(link) as bus:
-        inbox = bus.collection(Loop).inbox(capacity=1, full="raise")
+        inbox = bus.collection(Loop).inbox(capacity=1, overflow="raise")
         for deliver in (link.deliver, link.deliver.for_class(Loop)):
             deliver(Loop(lane=1))
         with caplog.at_level(logging.ERROR, "genus.bus"):
@@ -96,7 +96,7 @@ def test_closing_frees_a_link_that_waits_for_room(flavour: Any, caplog: pytest.L
         return False
 
     bus = Bus(link)
-    inbox = bus.collection(Loop, flavour).inbox(capacity=1, full="block")
+    inbox = bus.collection(Loop, flavour).inbox(capacity=1, overflow="block")
     inbox.queue.is_deserted = is_deserted
     link.receive(Loop(lane=1), Loop(lane=2), Loop(lane=3))
     assert is_waiting.wait(60)

@@ -101,7 +101,7 @@ def test_an_error_says_which_event_failed_and_what_became_of_the_others(bus: Bus
 
 def test_a_full_queue_is_told_and_costs_nobody_else_an_event(bus: Bus) -> None:
     seen: list[Event] = []
-    full = bus.collection(Loop).inbox(capacity=1, full="raise")
+    full = bus.collection(Loop).inbox(capacity=1, overflow="raise")
     bus.collection(Loop).subscribe(seen.append)
     with pytest.raises(QueueFull) as caught:
         bus.publish_all([Loop(lane=lane) for lane in range(3)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Hard, NonReal, Soft, open_bus
+from genus import BestEffort, Event, Hard, Soft, open_bus
 from genus.bus import QoS, parse_qos
 from genus.errors import BusError, SpanError
 from genus.model import Span
@@ -24,8 +24,8 @@ QUALITIES = {
     "hard:10ms:0:sporadic": Hard("10ms", omissions=0, sporadic=True),
     "soft:20ms": Soft("20ms"),
     "soft:20ms:100ms": Soft("20ms", expires="100ms"),
-    "none": NonReal(),
-    "none:1": NonReal(priority=1),
+    "none": BestEffort(),
+    "none:1": BestEffort(priority=1),
 }
 
 
@@ -33,7 +33,7 @@ QUALITIES = {
 def test_equal_by_meaning_however_times_are_written(millis: int, other: int) -> None:
     forms: list[Span] = [f"{millis}ms", f"{millis * 1000} us", millis / 1000, timedelta(milliseconds=millis)]
     makers: list[Callable[[Span], QoS]] = [
-        Hard, Soft, lambda span: Soft(span, expires=span, period=span), lambda span: NonReal(period=span),
+        Hard, Soft, lambda span: Soft(span, expires=span, period=span), lambda span: BestEffort(period=span),
     ]  # fmt: skip
     for make in makers:
         made = [make(form) for form in forms]
@@ -76,4 +76,4 @@ def test_any_text_is_a_quality_of_service_or_refused(text: str) -> None:
         found = parse_qos(text)
     except (BusError, SpanError):
         return
-    assert isinstance(found, Hard | Soft | NonReal)
+    assert isinstance(found, Hard | Soft | BestEffort)

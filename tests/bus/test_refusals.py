@@ -94,7 +94,7 @@ def test_a_time_of_recording_that_cannot_be_read_back_is_refused(start: Start) -
 
 
 def test_an_event_that_is_too_long_is_refused(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "LARGEST", 100)
+    monkeypatch.setattr(writer_module, "MAX_SIZE", 100)
     with open_bus() as bus, start(bus) as recorder:
         with pytest.raises(EventError, match="at most 100 of one"):
             bus.publish(Loop(lane=1, place="x" * 100))

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from genus import Event, Int32, Kind, Maybe, Subscription, UInt8, UInt32, all_of, open_bus, this
-from genus.bus import Bus, Declined, Delivery, Link, Reply, TroubleHandler
+from genus.bus import Bus, Declined, Delivery, Link, ProblemHandler, Reply
 from genus.bus._requests import SEQUENCE, Exchange
 from genus.can import World
 from genus.errors import BusError, EventError, NoReceiver, RequestRefused, RequestTimeout, SpanError
@@ -505,7 +505,7 @@ class NetLink(Link):
             if member is not self and any(each.matches(event) for each in member.told):
                 member.deliver(event)
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         key = object()
         self.asked[key] = subscription
         if self.net.is_told:
@@ -518,7 +518,7 @@ class NetLink(Link):
         others = [member for member in self.net.members if member is not self]
         return [member.name for member in others if any(each.matches(event) for each in member.told)]
 
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         key = object()
         self.net.watchers[key] = changed
         return partial(forget, self.net.watchers, key)

@@ -558,7 +558,7 @@ class TestQueues:
     def test_an_event_goes_to_another_consumer_if_the_one_that_it_waits_for_is_cancelled(self) -> None:
         with open_bus() as bus:
             jobs = bus.collection(Vehicle, "queue")
-            one, two = jobs.inbox(capacity=1, full="block"), jobs.inbox(capacity=10, full="block")
+            one, two = jobs.inbox(capacity=1, overflow="block"), jobs.inbox(capacity=10, overflow="block")
             for lane in (0, 1):
                 jobs.publish(Vehicle(speed=1.0, lane=lane))
             publisher = threading.Thread(target=jobs.publish, args=[Vehicle(speed=1.0, lane=2)])

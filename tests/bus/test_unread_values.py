@@ -252,10 +252,10 @@ def test_the_first_of_each_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 def test_names_that_others_choose_take_bounded_memory() -> None:
     unread = UnreadValues()
     reader = PayloadReader(OLD, unread)
-    for number in range(2 * UnreadValues.MOST):
+    for number in range(2 * UnreadValues.MAX_COUNT):
         reader.read(PACK({"lane": 1, "category": "car", f"x{number}" + "y" * 10_000: b"z" * 10_000}))
-    assert len(unread) == UnreadValues.MOST + 1
-    assert unread[UnreadValues.OTHER] == UnreadValues.MOST
+    assert len(unread) == UnreadValues.MAX_COUNT + 1
+    assert unread[UnreadValues.OTHER] == UnreadValues.MAX_COUNT
     texts = [*unread, *unread.reasons.values(), *unread.examples.values()]
     assert sum(map(len, texts)) < 500 * len(unread)
 

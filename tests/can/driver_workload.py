@@ -173,7 +173,7 @@ class Run:
         host.call(node.start)
         for cls, (deadline, expires) in SPANS_MS.items():
             qos = Soft(deadline=f"{deadline}ms", expires=f"{expires}ms")
-            host.call(lambda now, cls=cls, qos=qos: node.announce(cls, qos, now, on_trouble=self._note))  # type: ignore[misc]
+            host.call(lambda now, cls=cls, qos=qos: node.announce(cls, qos, now, on_problem=self._note))  # type: ignore[misc]
         self.hosts.append(host)
         self.nodes.append(node)
         self._gap_ns = round(workload.hosts * EVENT_BITS * network.timing.bit_ns / workload.own_load)

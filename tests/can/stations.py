@@ -9,7 +9,7 @@ from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore, TableStore
 from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient
-from genus.can._protocol.notices import Configured, Notice, NumberConflict
+from genus.can._protocol.notices import Configured, NodeIdConflict, Notice
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
@@ -77,7 +77,7 @@ class Station:
         if isinstance(notice, Configured):
             self.binding.join(notice.node, self.now)
             self.questions.join(notice.node, self.now)
-        elif isinstance(notice, NumberConflict) and not notice.kept:
+        elif isinstance(notice, NodeIdConflict) and not notice.kept:
             self.binding.leave()
             self.questions.leave()
 

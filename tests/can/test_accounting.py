@@ -120,7 +120,7 @@ def test_hard_events_that_are_published_while_the_calendar_stands_still_are_not_
         sensor, logger = open_bus("sim:still?name=sensor"), open_bus("sim:still?name=logger")
         troubles: list[object] = []
         logger.collection(Beat).subscribe(lambda beat: None)
-        channel = sensor.channel(Beat, Hard(period="10ms", omissions=1), on_trouble=troubles.append)
+        channel = sensor.channel(Beat, Hard(period="10ms", omissions=1), on_problem=troubles.append)
         channel.announce()
         assert world.run("2s", until=lambda: world.is_ready)
         for number in range(100):

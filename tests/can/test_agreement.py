@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Float32, Int16, Maybe, Soft, Subscription, UInt8, UInt32, Unit, open_bus
 from genus.can._node.channels import Announcement
 from genus.can._node.node import Node
-from genus.can._node.troubles import NotBound, NumberLost, Trouble, WrongCatalog
+from genus.can._node.problems import BindingFailed, DeliveryProblem, NodeIdLost, WrongCatalog
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._protocol.etags import EtagSource, FileEtags
@@ -110,12 +110,12 @@ class Seat:
 
     def __init__(self, bench: Bench) -> None:
         self.events: list[Event] = []
-        self.told: list[Trouble] = []
+        self.told: list[DeliveryProblem] = []
         self._bench = bench
 
     def announce(self, cls: type[Event]) -> None:
         qos = Soft(deadline="20ms")
-        self.announcement = self.host.call(lambda now: self.node.announce(cls, qos, now, on_trouble=self.told.append))
+        self.announcement = self.host.call(lambda now: self.node.announce(cls, qos, now, on_problem=self.told.append))
         self._bench.run(2)
 
     def publish(self, *events: Event) -> None:
@@ -124,13 +124,15 @@ class Seat:
             self._bench.run(1)
 
     def subscribe(self, cls: type) -> None:
-        self.host.call(lambda now: self.node.subscribe(Subscription(cls), now, on_trouble=self.told.append))
+        self.host.call(lambda now: self.node.subscribe(Subscription(cls), now, on_problem=self.told.append))
 
     def take(self, event: Event) -> None:
         self.events.append(event)
 
-    def reasons(self, kind: type[NotBound] | type[WrongCatalog]) -> list[str]:
-        return [each.reason for each in self.told if isinstance(each, NotBound | WrongCatalog) and type(each) is kind]
+    def reasons(self, kind: type[BindingFailed] | type[WrongCatalog]) -> list[str]:
+        return [
+            each.reason for each in self.told if isinstance(each, BindingFailed | WrongCatalog) and type(each) is kind
+        ]
 
 
 def values_of(event: Event) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def test_a_new_publisher_is_refused_if_a_reader_has_the_event_tag_for_another_ty
     publisher.announce(Loop)
     bench.run(5)
     assert publisher.announcement.state == "refused"
-    (reason,) = publisher.reasons(NotBound)
+    (reason,) = publisher.reasons(BindingFailed)
     assert "node 1 has another catalog: event tag 8208 is another type there, and Loop here" in reason
     assert "use the same catalog file" in reason
     with pytest.raises(BusError, match="Loop cannot be published: node 1 has another catalog"):
@@ -250,7 +252,7 @@ def test_the_same_type_with_another_layout_is_a_conflict_unless_it_has_grown(
         (reason,) = reasons
         assert difference in reason
         assert publisher.announcement.state == "refused"
-        assert "Lamp has other attributes there" in publisher.reasons(NotBound)[0]
+        assert "Lamp has other attributes there" in publisher.reasons(BindingFailed)[0]
     else:
         assert reasons == []
         assert publisher.told == []
@@ -275,7 +277,7 @@ def test_of_two_publishers_with_different_catalogs_the_later_one_is_refused() ->
     bench.run(5)
     assert (first.announcement.state, second.announcement.state) == ("ready", "refused")
     assert first.reasons(WrongCatalog)
-    assert second.reasons(NotBound)
+    assert second.reasons(BindingFailed)
 
 
 def test_a_new_subscription_is_told_of_a_conflict_that_is_known() -> None:
@@ -357,8 +359,10 @@ def test_the_broker_decides_who_is_wrong() -> None:
     assert publisher.announcement.state == "ready"
     assert publisher.reasons(WrongCatalog)
     assert wrong.announcement.state == "refused"
-    assert "the broker has another catalog: event tag 8208 is Loop there, and Gate here" not in wrong.reasons(NotBound)
-    assert any("the broker has another catalog" in reason for reason in wrong.reasons(NotBound))
+    assert "the broker has another catalog: event tag 8208 is Loop there, and Gate here" not in wrong.reasons(
+        BindingFailed
+    )
+    assert any("the broker has another catalog" in reason for reason in wrong.reasons(BindingFailed))
     (conflict,) = [each for each in notices if isinstance(each, ChannelConflict)]
     assert (conflict.node, conflict.etag) == (3, 8208)
     assert "event tag 8208 is another type there, and Loop here; use the same catalog file" in conflict.reason
@@ -372,7 +376,7 @@ def test_a_node_that_asks_a_broker_with_another_catalog_is_refused_what_differs(
     wrong.announce(Loop)
     bench.run(2000)
     assert wrong.announcement.state == "refused"
-    reasons = wrong.reasons(NotBound)
+    reasons = wrong.reasons(BindingFailed)
     assert any("Loop has event tag" in reason for reason in reasons)
     assert any("Radar has event tag" in reason for reason in reasons)
 
@@ -387,8 +391,8 @@ def test_programs_with_wrong_catalog_files_in_a_world(tmp_path: Path) -> None:
     with World("town", catalog=tmp_path / "right.json"):
         logger = open_bus("sim:town?name=logger")
         sensor = open_bus(f"sim:town?name=sensor&catalog={tmp_path / 'wrong.json'}")
-        told: list[Trouble] = []
-        inbox = logger.collection(Radar).inbox(on_trouble=told.append)
+        told: list[DeliveryProblem] = []
+        inbox = logger.collection(Radar).inbox(on_problem=told.append)
         with pytest.raises(BusError, match=r"Loop cannot be announced: node 1 has another catalog: .* is Radar there"):
             sensor.channel(Loop, "soft:20ms").announce()
         assert [type(each) for each in told] == [WrongCatalog]
@@ -417,7 +421,7 @@ def test_a_node_without_a_broker_that_lost_its_number_says_so() -> None:
     first.host.call(lambda now: None)
     with pytest.raises(BusError, match=r"lost its number 5 to the node with uid 0{15}7, and no broker has given it an"):
         first.publish(Loop(lane=1))
-    assert [type(each) for each in first.told] == [NumberLost]
+    assert [type(each) for each in first.told] == [NodeIdLost]
     assert "give each node a number of its own, or start a broker" in first.node.why_without_number
 
 
@@ -518,7 +522,9 @@ def check_law(draw: Any) -> None:
     known = {attribute.name for event in reader.events for attribute in attributes(type(event))}
     wanted = [plain(event, known) for event in sent]
     assert all(plain(event, known) in wanted for event in reader.events)
-    assert bool(reader.reasons(WrongCatalog)) == bool(publisher.reasons(WrongCatalog) + publisher.reasons(NotBound))
+    assert bool(reader.reasons(WrongCatalog)) == bool(
+        publisher.reasons(WrongCatalog) + publisher.reasons(BindingFailed)
+    )
     if not reader.told and reader.events:
         assert len(reader.events) == len(sent)
 

@@ -31,8 +31,8 @@ from genus.can._protocol.notices import (
     Bound,
     BrokerSeen,
     Configured,
+    NodeIdConflict,
     Notice,
-    NumberConflict,
     RoleChanged,
     StoreFailed,
 )
@@ -111,7 +111,7 @@ class Watch:
         taken = [s.node for s, host in zip(self.stations, self.hosts, strict=True) if host.is_up and s.node]
         assert len(taken) == len(set(taken)), "two nodes have the same number"
         for station in self.stations:
-            assert not station.notices_of(NumberConflict)
+            assert not station.notices_of(NodeIdConflict)
             if station.node is not None:
                 assert self.known.setdefault(station, station.node) == station.node, "a node lost its number"
 
@@ -378,7 +378,7 @@ def test_a_standby_takes_over_when_the_broker_is_silent_for_three_seconds() -> N
     assert broker_of(second).active
     assert (old.node, new.node) == (1, 2)
     assert old.notices_of(BrokerSeen)[-1].epoch == broker_of(second).epoch > old.notices_of(BrokerSeen)[0].epoch
-    assert not old.notices_of(NumberConflict)
+    assert not old.notices_of(NodeIdConflict)
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
@@ -395,7 +395,7 @@ def test_when_the_broker_comes_back_the_lower_uid_serves(first: int, second: int
     stations += [system.station(uid) for uid in range(20, 25)]
     system.run(1_500)
     assert sorted(station.node or 0 for station in stations) == list(range(1, 11))
-    assert not any(station.notices_of(NumberConflict) for station in stations)
+    assert not any(station.notices_of(NodeIdConflict) for station in stations)
     assert broker_of(one).numbers == broker_of(two).numbers
 
 
@@ -441,7 +441,7 @@ def test_after_a_partition_has_healed_the_lower_uid_serves_and_numbers_are_uniqu
     system.run(2_000)
     assert len({station.node for station in stations} - {None}) == 14
     assert broker_of(left).numbers == broker_of(right).numbers
-    assert sum(bool(station.notices_of(NumberConflict)) for station in stations) == 8
+    assert sum(bool(station.notices_of(NodeIdConflict)) for station in stations) == 8
 
 
 def test_a_broker_that_was_off_the_bus_calls_the_roll_again() -> None:
@@ -462,7 +462,7 @@ def test_two_brokers_with_one_uid_are_alarmed() -> None:
     host = system.add(Broker(9, city(), MemoryStore(), notify=notices.append))
     system.run(40)
     forge(host, Claim(127, 9))
-    assert notices == [RoleChanged(True), NumberConflict(127, 9, kept=True)]
+    assert notices == [RoleChanged(True), NodeIdConflict(127, 9, kept=True)]
 
 
 # -- the catalog -------------------------------------------------------------------------------------------------------
@@ -594,7 +594,7 @@ def test_a_flood_ends_with_its_sender(frames: list[Frame]) -> None:
     system.run(300 + (STAGE_TIMEOUT / MS) + 110)
     assert old.node == 1
     assert new.node not in (None, 1)
-    assert not old.notices_of(NumberConflict)
+    assert not old.notices_of(NodeIdConflict)
     assert len(broker_of(host).numbers) <= 126
 
 

@@ -9,7 +9,7 @@ import pytest
 from cantools.database.can import Database
 
 import can
-from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt16, open_bus
+from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt16, open_bus
 from genus.can import (
     Frame,
     Monitor,
@@ -63,7 +63,7 @@ def exchange(seed: int, data_bitrate: int | None) -> tuple[dict[str, list[str]],
             receiver.collection(root).subscribe(lambda event: got[type(event).__name__].append(repr(event)))
         channels = []
         for cls in types:
-            qos = generator.random.choice((Soft(deadline="1s"), NonReal()))
+            qos = generator.random.choice((Soft(deadline="1s"), BestEffort()))
             carries = generator.random.choice((("place",), ("time", "source", "place")))
             channels.append((cls, sender.channel(cls, qos, carries=carries), set(CONTEXT) - set(carries)))
             channels[-1][1].announce()

@@ -19,8 +19,8 @@ from genus.can._protocol.notices import (
     STAGE_TIMEOUT,
     BrokerSeen,
     Configured,
+    NodeIdConflict,
     Notice,
-    NumberConflict,
     NumbersExhausted,
 )
 from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag
@@ -281,7 +281,7 @@ def test_a_broker_is_reported_once_and_again_when_it_changed() -> None:
 def test_the_lower_uid_keeps_the_number_and_defends_it() -> None:
     lone = configured()
     assert lone.receive(Claim(9, UID + 1)) == [Claim(9, UID).frame()]
-    assert lone.notices[1:] == [NumberConflict(9, UID + 1, kept=True)]
+    assert lone.notices[1:] == [NodeIdConflict(9, UID + 1, kept=True)]
     assert lone.node.node == 9
 
 
@@ -289,7 +289,7 @@ def test_the_higher_uid_gives_the_number_up_and_asks_for_another() -> None:
     """It claims it a last time, so that the other detects the conflict."""
     lone = configured()
     assert lone.receive(Claim(9, UID - 1)) == [Claim(9, UID).frame(), Nibble(15, 0xA).frame()]
-    assert lone.notices[1:] == [NumberConflict(9, UID - 1, kept=False)]
+    assert lone.notices[1:] == [NodeIdConflict(9, UID - 1, kept=False)]
     assert lone.node.node is None
 
 
@@ -373,8 +373,8 @@ def test_of_two_nodes_with_one_number_the_lower_uid_keeps_it_and_both_are_alarme
     system.run(100)
     assert low.node == 5
     assert high.node not in (5, None)
-    assert low.notices_of(NumberConflict) == [NumberConflict(5, 0x20, kept=True)]
-    assert high.notices_of(NumberConflict) == [NumberConflict(5, 0x10, kept=False)]
+    assert low.notices_of(NodeIdConflict) == [NodeIdConflict(5, 0x20, kept=True)]
+    assert high.notices_of(NodeIdConflict) == [NodeIdConflict(5, 0x10, kept=False)]
     assert 1 <= system.bus.errors <= 5
 
 
@@ -386,7 +386,7 @@ def test_two_nodes_with_one_uid_are_both_alarmed_within_two_seconds() -> None:
         system.add(twin)  # they power up together, so their frames are the same bit by bit
     system.run(2_000)
     assert [twin.node for twin in twins] == [1, 1]
-    assert all(NumberConflict(1, 0x77, kept=True) in twin.notices_of(NumberConflict) for twin in twins)
+    assert all(NodeIdConflict(1, 0x77, kept=True) in twin.notices_of(NodeIdConflict) for twin in twins)
 
 
 def test_a_second_node_with_a_uid_in_use_alarms_both_at_once() -> None:
@@ -396,8 +396,8 @@ def test_a_second_node_with_a_uid_in_use_alarms_both_at_once() -> None:
     system.run(500)
     second = system.station(0x77, seed=2)
     system.run(500)
-    assert first.notices_of(NumberConflict)
-    assert second.notices_of(NumberConflict)
+    assert first.notices_of(NodeIdConflict)
+    assert second.notices_of(NodeIdConflict)
 
 
 # -- noise -------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Catalog, Event, Hard, NonReal, Soft, Subscription, UInt32
-from genus.can import Expired, MaybeSent, NotSent, OffTheBus
+from genus import BestEffort, Catalog, Event, Hard, Soft, Subscription, UInt32
+from genus.can import BusOff, Expired, MaybeSent, NotSent
 from genus.can._live.interfaces import PROFILES, UNKNOWN, InterfaceProfile
 from genus.can._live.port import GIVE_UP_NS
 from genus.can._node.channels import TxCounts
@@ -63,8 +63,8 @@ class Station:
     def subscribe(self, cls: type[Event]) -> None:
         self.host.call(lambda now: self.node.subscribe(Subscription(cls), now))
 
-    def announce(self, cls: type[Event], qos: Soft | NonReal) -> None:
-        self.host.call(lambda now: self.node.announce(cls, qos, now, on_trouble=self.troubles.append))
+    def announce(self, cls: type[Event], qos: Soft | BestEffort) -> None:
+        self.host.call(lambda now: self.node.announce(cls, qos, now, on_problem=self.troubles.append))
 
     def publish(self, number: int) -> None:
         self.host.call(lambda now: self.node.publish(Signal(number=number), now))
@@ -112,12 +112,12 @@ def test_bus_off_and_return_are_told_however_frames_are_filtered(
     receiver = Station(network, 2)
     sender.subscribe(Other)
     receiver.subscribe(Signal)
-    sender.announce(Signal, NonReal())
+    sender.announce(Signal, BestEffort())
     network.advance("20ms")
     network.disturb(sender.host.bus)
     sender.publish(1)
     network.advance("100ms")
-    assert sum(isinstance(each, OffTheBus) for each in sender.troubles) >= 1
+    assert sum(isinstance(each, BusOff) for each in sender.troubles) >= 1
     assert sender.host.port.counts["bus off"] >= 1
     network.disturb(sender.host.bus, False)
     network.advance("100ms")
@@ -134,7 +134,7 @@ def test_frames_that_nobody_subscribed_to_are_dropped_however_frames_are_filtere
     network = EmulatedCan(500_000)
     profile = msgspec.structs.replace(PROFILES["socketcan"], filters=believed)
     sender, receiver = Station(network, 1), Station(network, 2, profile, filters=driver)
-    sender.announce(Signal, NonReal())
+    sender.announce(Signal, BestEffort())
     receiver.subscribe(Other)
     network.advance("20ms")
     sender.publish(1)
@@ -154,7 +154,7 @@ class LossyRun:
     """State: events of one sender whose driver loses some echoes; `on_bus` has those that were on the bus."""
 
     def __init__(
-        self, seed: int, lost: float | frozenset[int], *, load: float = 0.0, qos: Soft | NonReal = SOFT
+        self, seed: int, lost: float | frozenset[int], *, load: float = 0.0, qos: Soft | BestEffort = SOFT
     ) -> None:
         self.network = EmulatedCan(500_000, seed=seed)
         if load:
@@ -226,11 +226,11 @@ def test_few_lost_echoes_on_a_quiet_bus_stop_nothing_for_long(lost: set[int], ex
     st.integers(0, 10_000),
     st.sampled_from([0.01, 0.05, 0.2]),
     st.sampled_from([0.0, 0.3]),
-    st.sampled_from([SOFT, NonReal()]),
+    st.sampled_from([SOFT, BestEffort()]),
 )
 @examples(40)
 def test_whatever_echoes_are_lost_every_event_has_one_true_result(
-    seed: int, lost: float, load: float, qos: Soft | NonReal
+    seed: int, lost: float, load: float, qos: Soft | BestEffort
 ) -> None:
     events = 150
     run = LossyRun(seed, lost, load=load, qos=qos).publish(events, 5 * MS)
@@ -241,9 +241,9 @@ def test_whatever_echoes_are_lost_every_event_has_one_true_result(
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("qos", [SOFT, NonReal()], ids=["soft", "none"])
+@pytest.mark.parametrize("qos", [SOFT, BestEffort()], ids=["soft", "none"])
 def test_echoes_lost_while_the_controller_is_passive_or_off_stop_nothing_for_ever(
-    seed: int, qos: Soft | NonReal
+    seed: int, qos: Soft | BestEffort
 ) -> None:
     rng, run = random.Random(seed), LossyRun(seed, 0.3, qos=qos)
     network, bus = run.network, run.sender.host.bus
@@ -302,7 +302,7 @@ class HardRun:
         self.tower, self.ship = hosts
         self.ship.call(lambda now: self.ship.machine.subscribe(Subscription(Signal), now))  # type: ignore[attr-defined]
         qos = Hard(period="5ms", omissions=1)
-        self.tower.call(lambda now: self.node.announce(Signal, qos, now, on_trouble=self.troubles.append))
+        self.tower.call(lambda now: self.node.announce(Signal, qos, now, on_problem=self.troubles.append))
         network.advance("50ms")
         self.tower.bus.loses_echo = lambda frame: rng.random() < lost
 

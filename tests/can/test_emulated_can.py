@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 import can
-from genus import Catalog, Event, NonReal, Soft, Subscription, UInt32
-from genus.can import Expired, MaybeSent, NotConfirmed, OffTheBus
+from genus import BestEffort, Catalog, Event, Soft, Subscription, UInt32
+from genus.can import BusOff, Expired, MaybeSent, NotConfirmed
 from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import PROFILES
 from genus.can._node.node import Node
@@ -42,8 +42,8 @@ class Station:
     def subscribe(self) -> None:
         self.host.call(lambda now: self.node.subscribe(Subscription(Beacon), now))
 
-    def announce(self, qos: Soft | NonReal) -> None:
-        self.host.call(lambda now: self.node.announce(Beacon, qos, now, on_trouble=self.troubles.append))
+    def announce(self, qos: Soft | BestEffort) -> None:
+        self.host.call(lambda now: self.node.announce(Beacon, qos, now, on_problem=self.troubles.append))
 
     def publish(self, number: int) -> None:
         self.host.call(lambda now: self.node.publish(Beacon(number=number), now))
@@ -93,7 +93,7 @@ def test_a_node_that_goes_off_the_bus_is_told_and_sends_again_when_it_is_back(pa
     pair.network.disturb(pair.sender.host.bus)
     pair.sender.publish(1)
     pair.network.advance("8ms")
-    assert pair.sender.told(OffTheBus) == 1
+    assert pair.sender.told(BusOff) == 1
     counts = pair.sender.host.port.counts
     assert counts["bus off"] == 1
     assert counts["error passive"] == 1
@@ -226,7 +226,7 @@ def test_the_threads_of_a_live_host_run_on_it_too() -> None:
     for host, node in zip(hosts, nodes, strict=True):
         host.call(node.start)
     hosts[1].call(lambda now: nodes[1].subscribe(Subscription(Beacon), now))
-    made = hosts[0].call(lambda now: nodes[0].announce(Beacon, NonReal(), now))
+    made = hosts[0].call(lambda now: nodes[0].announce(Beacon, BestEffort(), now))
 
     def run_until(condition: threading.Event | None) -> None:
         for _ in range(20_000):

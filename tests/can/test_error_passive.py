@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Hard, UInt8
 from genus.can import (
     PATTERNS,
+    BusOff,
+    DeliveryProblem,
     ErrorActive,
     ErrorPassive,
     EventMissing,
     NotSent,
-    OffTheBus,
     PreparedSystem,
     Scenario,
-    Trouble,
 )
 from genus.can._node.node import Node
 from genus.can._plan import Calendar, System
@@ -96,7 +96,7 @@ class Told(msgspec.Struct):
             self.not_sent.append((now, station.name, trouble))
         elif isinstance(trouble, EventMissing):
             self.missing.append(trouble)
-        elif isinstance(trouble, OffTheBus):
+        elif isinstance(trouble, BusOff):
             self.off.setdefault(station.name, []).append(now)
 
     def was_stopped(self, node: str, instant: int) -> bool:
@@ -139,7 +139,7 @@ def run_with_errors(prepared: PreparedSystem, seed: int, p: float, others: float
     )
     with ScenarioRun(scenario) as run:
         world = run.world
-        world.observation.on_trouble.append(lambda station, trouble: told.add(station, trouble, world.now_ns))
+        world.observation.on_problem.append(lambda station, trouble: told.add(station, trouble, world.now_ns))
         run.start()
         for host in world.simulation.hosts.values():
             host.controller.tec = rng.choice(STARTING_ERRORS)
@@ -270,7 +270,7 @@ class Seat:
     """A node with a hard channel in virtual time, and what its program was told."""
 
     def __init__(self, policy: ErrorPassivePolicy, **options: Any) -> None:
-        self.troubles: list[Trouble] = []
+        self.troubles: list[DeliveryProblem] = []
         catalog = Catalog()
         catalog.register(Pulse)
         self.bus = SimBus(1_000_000, **options)
@@ -284,10 +284,10 @@ class Seat:
 
     def announce(self) -> None:
         hard = Hard(period="10ms", omissions=1)
-        self.host.call(lambda now: self.node.announce(Pulse, hard, now, on_trouble=self.troubles.append))
+        self.host.call(lambda now: self.node.announce(Pulse, hard, now, on_problem=self.troubles.append))
         self.bus.run(self.bus.now + MS)
 
-    def serve(self, until_ms: int) -> list[Trouble]:
+    def serve(self, until_ms: int) -> list[DeliveryProblem]:
         """Publish once in each period; what was told."""
         begin = len(self.troubles)
         while self.bus.now < until_ms * MS:
@@ -317,7 +317,7 @@ def test_a_node_tells_at_the_warning_whether_its_promises_hold_and_recovers_by_i
     assert (seat.serve(101), seat.sent) == ([], 10), "events are sent as long as nothing delays them"
 
 
-def serve_while_others_send(begins_at: int) -> tuple[list[Passage], list[Trouble]]:
+def serve_while_others_send(begins_at: int) -> tuple[list[Passage], list[DeliveryProblem]]:
     """An error passive sender whose first attempt fails, while another station always has a frame, from an instant on.
 
     Returns the passages of the hard frame, and what was told.
@@ -368,7 +368,7 @@ def test_a_node_off_the_bus_does_not_use_its_slots() -> None:
     seat = Seat("plan")
     seat.announce()
     seat.node.bus_off(seat.bus.now)
-    assert [type(each) for each in seat.serve(11)] == [OffTheBus, ErrorPassive, NotSent]
+    assert [type(each) for each in seat.serve(11)] == [BusOff, ErrorPassive, NotSent]
     seat.host.call(seat.node.bus_on)
     assert [type(each) for each in seat.troubles[3:]] == [ErrorActive]
     assert seat.serve(31) == []
@@ -386,7 +386,7 @@ def test_a_station_that_restarts_begins_without_errors() -> None:
 @pytest.mark.parametrize("policy", ERROR_PASSIVE_POLICIES)
 def test_a_live_controller_that_warns_is_told_and_so_is_its_recovery(policy: ErrorPassivePolicy) -> None:
     """By error frames as Linux gives them: the warning at a counter of 96, and the active state below."""
-    network, catalog, told = EmulatedCan(1_000_000), Catalog(), list[Trouble]()
+    network, catalog, told = EmulatedCan(1_000_000), Catalog(), list[DeliveryProblem]()
     catalog.register(Pulse)
     node = Node(
         1, name="sensor", timing=network.timing, catalog=catalog, number=1, slots=(hard_slot(policy),),
@@ -394,7 +394,7 @@ def test_a_live_controller_that_warns_is_told_and_so_is_its_recovery(policy: Err
     )  # fmt: skip
     host, other = EmulatedHost(network, node), network.open()
     host.call(node.start)
-    host.call(lambda now: node.announce(Pulse, Hard(period="10ms", omissions=1), now, on_trouble=told.append))
+    host.call(lambda now: node.announce(Pulse, Hard(period="10ms", omissions=1), now, on_problem=told.append))
     network.advance("11ms")
     (controller,) = (each for each in network.wire.controllers if each.number == host.bus.number)
     for counter in (95, 99):

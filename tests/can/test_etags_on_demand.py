@@ -141,7 +141,7 @@ def test_a_node_says_that_event_tags_are_exhausted(tmp_path: Path) -> None:
     host = street.host(node)
     host.call(node.start)
     street.run(1)
-    host.call(lambda now: node.subscribe(Subscription(Pipe), now, on_trouble=troubles.append))
+    host.call(lambda now: node.subscribe(Subscription(Pipe), now, on_problem=troubles.append))
     street.run(1)
     assert [trouble.reason for trouble in troubles] == ["event tags exhausted: 60 types leave none for 'Pipe'"]
     with pytest.raises(Exception, match="event tags exhausted: 60 types leave none for 'GasPipe'"):
@@ -155,7 +155,7 @@ def test_a_broker_that_has_no_event_tag_left_refuses_and_says_so(tmp_path: Path)
     node = Node(7, timing=Timing(500_000), synchronised=False)
     host = street.host(node)
     host.call(node.start)
-    host.call(lambda now: node.announce(GasPipe, Soft(deadline="20ms"), now, on_trouble=troubles.append))
+    host.call(lambda now: node.announce(GasPipe, Soft(deadline="20ms"), now, on_problem=troubles.append))
     street.run(4000)
     assert EtagsRefused("GasPipe", "event tags exhausted: 60 types leave none for 'GasPipe'") in notices
     assert [trouble.reason for trouble in troubles] == [

@@ -19,7 +19,7 @@ from genus.can._foreign.sender import MAX_WAITING
 from genus.can._live.interfaces import profile_of
 from genus.can._live.port import DriverPort
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, Accept, Call, Load, Output
-from genus.can._node.troubles import OffTheBus
+from genus.can._node.problems import BusOff
 from genus.can._wire.frame import Identifier, arbitration_key
 from genus.errors import BusError, DbcError, EventError, QueueFull
 from genus.targets.can import Pair
@@ -431,7 +431,7 @@ def test_publishers_are_told_that_the_controller_is_off_the_bus(driven: Driven) 
     driven.machine.bus_off(5)
     driven.mailbox = None
     driven.run()
-    assert troubles == [OffTheBus(5)]
+    assert troubles == [BusOff(5)]
     driven.holds = False
     driven.machine.bus_on(9)
     driven.run()

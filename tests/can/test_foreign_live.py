@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import can
-from genus import Catalog, Event, NonReal, Soft, UInt8, open_bus, this
+from genus import BestEffort, Catalog, Event, Soft, UInt8, open_bus, this
 from genus.can import load_dbc, open_monitor, python_source
 from genus.can._live.address import parse_address
 from genus.can._live.interfaces import enlarge_buffer, lost_datagrams
@@ -124,7 +124,7 @@ def test_classes_of_a_generated_module_are_used(address: Callable[..., str], oth
 def test_other_types_are_told_that_there_is_no_node(address: Callable[..., str]) -> None:
     troubles: list[Any] = []
     with open_bus(address()) as bus:
-        bus.collection(Beacon).subscribe(print, on_trouble=troubles.append)
+        bus.collection(Beacon).subscribe(print, on_problem=troubles.append)
         assert "this address is no Genus node" in troubles[0].reason
         with pytest.raises(BusError, match="this address is no Genus node"):
             bus.publish(Beacon(number=1))
@@ -169,7 +169,7 @@ def test_cyclic_messages_are_sent_again_until_the_channel_is_cancelled(
 ) -> None:
     with open_bus(address()) as bus:
         lamp: Any = bus.types["Lamp"]
-        with bus.channel(lamp, NonReal(period="2ms")) as channel:
+        with bus.channel(lamp, BestEffort(period="2ms")) as channel:
             channel.publish(lamp(on=1))
             assert all(other.recv(5) is not None for _ in range(5))
         while other.recv(0.05) is not None:
@@ -181,13 +181,13 @@ def test_cyclic_messages_are_sent_again_until_the_channel_is_cancelled(
 
 def test_qualities_that_a_fixed_identifier_cannot_keep_are_refused(address: Callable[..., str]) -> None:
     with open_bus(address()) as bus:
-        for qos in (Soft(deadline="5ms"), NonReal(priority=1)):
+        for qos in (Soft(deadline="5ms"), BestEffort(priority=1)):
             with pytest.raises(BusError, match="its identifier is that of the database"):
                 bus.channel(bus.types["Drive"], qos).announce()
         with pytest.raises(BusError, match="keep=True"):
             bus.channel(bus.types["Drive"], keep=True).announce()
     with open_bus() as local, pytest.raises(BusError, match=r"sent again by themselves; publish it from bus\.every"):
-        local.channel(Beacon, NonReal(period="5ms")).announce()
+        local.channel(Beacon, BestEffort(period="5ms")).announce()
 
 
 # -- together with Genus -----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._j1939 import reassembly
-from genus.can._j1939.fast_packet import LONGEST_FAST, FastPackets
+from genus.can._j1939.fast_packet import MAX_FAST, FastPackets
 from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id, pgn_of
 from genus.can._j1939.reassembly import (
     ANSWER_GAP_US,
@@ -212,7 +212,7 @@ def test_packets_that_cannot_be_are_counted_and_skipped() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reassembly, "MOST_SESSIONS", 4)
+    monkeypatch.setattr(reassembly, "MAX_SESSIONS", 4)
     listener = J1939Reassembler()
     for source in range(10):
         listener.receive(*broadcast(source=source)[0], 0)
@@ -282,7 +282,7 @@ def fast(data: bytes, counter: int = 0) -> list[bytes]:
     return [bytes([counter << 5 | number]) + part.ljust(7, b"\xff") for number, part in enumerate(parts)]
 
 
-@given(data=st.binary(min_size=1, max_size=LONGEST_FAST), counter=st.integers(0, 7))
+@given(data=st.binary(min_size=1, max_size=MAX_FAST), counter=st.integers(0, 7))
 def test_fast_packets_are_exact(data: bytes, counter: int) -> None:
     bus = FastPackets({129029})
     found = [bus.receive(FAST_ID, frame, 0) for frame in fast(data, counter)]

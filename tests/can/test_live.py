@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 import can
-from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus, this
-from genus.can import ChannelConflict, NotBound, OffTheBus, open_broker
+from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt8, UInt32, open_bus, this
+from genus.can import BindingFailed, BusOff, ChannelConflict, open_broker
 from genus.can._live import host as host_module
 from genus.can._live.address import parse_address
 from genus.can._live.host import LiveHost
@@ -24,7 +24,7 @@ from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, k
 from genus.can._live.link import open_host
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node
-from genus.can._node.troubles import EventMissing, HardStopped, MaybeSent, NotSent
+from genus.can._node.problems import EventMissing, HardStopped, MaybeSent, NotSent
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._wire.length import Timing
@@ -94,7 +94,7 @@ def test_two_nodes_of_one_process_exchange_events_by_type(virtual: Callable[...,
 def test_a_publisher_receives_its_own_events_once(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
         inbox = bus.collection(Beacon).inbox()
-        beacons = bus.channel(Beacon, NonReal())
+        beacons = bus.channel(Beacon, BestEffort())
         beacons.announce()
         beacons.publish(Beacon(number=1))
         assert inbox.get(5) == Beacon(number=1)
@@ -131,8 +131,8 @@ def test_wrong_announcements_and_publications_raise_at_the_call(virtual: Callabl
         with pytest.raises(BusError, match="no slot for Beacon"):
             bus.channel(Beacon, Hard(period="10ms")).announce()
         with pytest.raises(SubscriptionError, match="its attributes are"):
-            bus.channel(Beacon, NonReal(), carries="colours").announce()
-        channel = bus.channel(Beacon, NonReal())
+            bus.channel(Beacon, BestEffort(), carries="colours").announce()
+        channel = bus.channel(Beacon, BestEffort())
         with pytest.raises(BusError, match="was not announced"):
             channel.publish(Beacon(number=1))
         channel.announce()
@@ -158,7 +158,7 @@ def test_publishing_on_a_cancelled_channel_raises(virtual: Callable[..., str]) -
             channel.publish(Beacon(number=1))
         with pytest.raises(BusError):
             channel.publish(Beacon(number=1))
-        bus.channel(Beacon, NonReal()).announce()
+        bus.channel(Beacon, BestEffort()).announce()
 
 
 def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         open_bus(virtual(number=1, name="tower", plan=system, bitrate=20_000)) as tower,
         open_bus(virtual(number=2, name="ship", plan=system, bitrate=20_000)) as ship,
     ):
-        beacons = tower.channel(Beacon, Hard(period="100ms", omissions=1), on_trouble=troubles.append)
+        beacons = tower.channel(Beacon, Hard(period="100ms", omissions=1), on_problem=troubles.append)
         beacons.announce()
         arrivals: list[int] = []
-        ship.collection(Beacon).subscribe(lambda event: arrivals.append(event.number), on_trouble=troubles.append)
+        ship.collection(Beacon).subscribe(lambda event: arrivals.append(event.number), on_problem=troubles.append)
         node = tower.link.node  # type: ignore[union-attr]
         for number in range(5):
             beacons.publish(Beacon(number=number))
@@ -307,10 +307,10 @@ def test_a_broker_and_a_node_with_a_wrong_catalog_tell_each_other(
     with open_broker(virtual(number=None, catalog=None), catalog, tmp_path / "t.json", on_notice=notices.append):
         troubles: list[object] = []
         with open_bus(virtual(number=3, catalog=tmp_path / "wrong.json")) as stranger:
-            sirens = stranger.channel(Siren, "soft:1s", on_trouble=troubles.append)
+            sirens = stranger.channel(Siren, "soft:1s", on_problem=troubles.append)
             with suppress(BusError):  # the broker may be quicker than the announcement
                 sirens.announce()
-                assert eventually(lambda: any(isinstance(each, NotBound) for each in troubles))
+                assert eventually(lambda: any(isinstance(each, BindingFailed) for each in troubles))
             assert eventually(lambda: any(isinstance(each, ChannelConflict) for each in notices))
     (conflict,) = [each for each in notices if isinstance(each, ChannelConflict)]
     assert conflict.node == 3
@@ -347,7 +347,7 @@ def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., 
 
 def test_a_cancelled_listener_leaves_nothing_behind(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=1)) as bus:
-        listener = bus.collection(Beacon).subscribe(print, on_trouble=print)
+        listener = bus.collection(Beacon).subscribe(print, on_problem=print)
         listener.cancel()
         assert not bus._link.node.rx.interests  # type: ignore[union-attr]
 
@@ -360,7 +360,7 @@ def test_an_exception_in_a_thread_is_logged_and_does_not_stop_it(
         host = two._link.driver  # type: ignore[union-attr]
         receive = host.machine.receive
         host.machine.receive = lambda *_: 1 / 0
-        channel = one.channel(Beacon, NonReal())
+        channel = one.channel(Beacon, BestEffort())
         channel.announce()
         assert eventually(lambda: two.traffic().link.get("failed: a frame could not be processed", 0) > 0)
         host.machine.receive = receive
@@ -403,7 +403,7 @@ def test_an_interface_that_died_is_told_once_and_may_come_back(
     host = LiveHost(node, bus, PROFILES["udp_multicast"])
     try:
         host.call(node.start)
-        host.call(lambda now: node.announce(Beacon, NonReal(), now, on_trouble=troubles.append))
+        host.call(lambda now: node.announce(Beacon, BestEffort(), now, on_problem=troubles.append))
         sent = host.counters()["sent"]
         bus.failing = True
         assert eventually(lambda: bool(troubles))
@@ -412,7 +412,7 @@ def test_an_interface_that_died_is_told_once_and_may_come_back(
         text = "gone" if not isinstance(problem, ValueError) else "ValueError: gone"
         assert host.counters()[f"receive failed: {text}"] > 0
         assert caplog.text.count("nothing can be read") == caplog.text.count("can be read again") == 1
-        assert [type(each) for each in troubles] == [OffTheBus]
+        assert [type(each) for each in troubles] == [BusOff]
     finally:
         host.close()
 
@@ -442,7 +442,7 @@ def test_an_interface_that_does_not_confirm_warns_and_refuses_deadlines(
     with open_bus(virtual(number=1)) as bus, open_bus(virtual(number=2)) as other:
         assert "does not confirm what was sent" in caplog.text
         assert bus.traffic().link["interface does not confirm what was sent"] == 1
-        with pytest.raises(BusError, match=r"NonReal\(\), or add confirm=send"):
+        with pytest.raises(BusError, match=r"BestEffort\(\), or add confirm=send"):
             bus.channel(Beacon, Soft(deadline="1s")).announce()
         inbox = other.collection(Beacon).inbox()
         bus.collection(Beacon).publish(Beacon(number=1))
@@ -482,7 +482,7 @@ def test_closing_sends_what_waits(virtual: Callable[..., str]) -> None:
     with open_bus(virtual(number=2)) as logger:
         inbox = logger.collection(Beacon).inbox()
         with open_bus(virtual(number=1)) as sensor:
-            beacons = sensor.channel(Beacon, NonReal())
+            beacons = sensor.channel(Beacon, BestEffort())
             beacons.announce()
             for number in range(50):
                 beacons.publish(Beacon(number=number))
@@ -499,7 +499,7 @@ from genus import Soft, open_bus
 address, rate, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 troubles = []
 with open_bus(address) as bus:
-    beacons = bus.channel(Beacon, Soft(deadline="1s"), on_trouble=troubles.append)
+    beacons = bus.channel(Beacon, Soft(deadline="1s"), on_problem=troubles.append)
     beacons.announce()
     began = time.perf_counter()
     for number in range(count):
@@ -593,7 +593,7 @@ def test_five_thousand_events_a_second_for_ten_seconds(
 def test_own_frames_that_the_interface_returns_are_ignored(multicast: Callable[[int], str]) -> None:
     with open_bus(multicast(1)) as bus:
         inbox = bus.collection(Beacon).inbox()
-        beacons = bus.channel(Beacon, NonReal())
+        beacons = bus.channel(Beacon, BestEffort())
         beacons.announce()
         for number in range(100):
             beacons.publish(Beacon(number=number))
@@ -615,10 +615,10 @@ def test_errors_of_a_socketcand_server_pass_python_cans_filters(catalog: Path) -
         address = f"can:socketcand?host=127.0.0.1&port={port}&channel=can0&number=1&catalog={catalog}&synchronised=no"
         with open_bus(address) as bus, greeted.result(30) as client:
             bus.collection(Flare).inbox()
-            beacons = bus.channel(Beacon, NonReal(), on_trouble=troubles.append)
+            beacons = bus.channel(Beacon, BestEffort(), on_problem=troubles.append)
             beacons.announce()
             client.sendall(b"< error 00000040 1.000001 >")
-            assert eventually(lambda: any(isinstance(each, OffTheBus) for each in troubles))
+            assert eventually(lambda: any(isinstance(each, BusOff) for each in troubles))
             beacons.publish(Beacon(number=0x12345678))
             client.sendall(b"< error 00000100 2.000001 >")
             received = ""

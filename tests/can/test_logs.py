@@ -481,7 +481,7 @@ def test_a_damaged_object_costs_only_itself(bad: bytes, reasons: dict[str, int],
 def test_a_container_that_decompresses_to_far_too_much_is_skipped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("genus.can._logs.blf.LARGEST_CONTAINER", 1000)
+    monkeypatch.setattr("genus.can._logs.blf.MAX_CONTAINER", 1000)
     log = blf_of(tmp_path, *[blf_object(1, FRAME)] * 100)
     assert list(log) == []
     assert log.skipped == {"damaged container": 1}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, Subscription, UInt8, this
+from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, Subscription, UInt8, this
 from genus.bus._qos import QoS
 from genus.can._node.node import Node
-from genus.can._node.troubles import EventMissing, Trouble
+from genus.can._node.problems import DeliveryProblem, EventMissing
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
@@ -89,13 +89,13 @@ class Seat:
 
     def __init__(self, bus: SimBus) -> None:
         self.events: list[tuple[int, Event]] = []
-        self.troubles: list[Trouble] = []
+        self.troubles: list[DeliveryProblem] = []
         self._bus = bus
         self._subscriptions: list[Subscription] = []
 
     def announce(self, cls: type[Event], qos: QoS, *carries: str) -> None:
         """Announce, and wait for the report after which a channel is ready."""
-        self.host.call(lambda now: self.node.announce(cls, qos, now, on_trouble=self.troubles.append, carries=carries))
+        self.host.call(lambda now: self.node.announce(cls, qos, now, on_problem=self.troubles.append, carries=carries))
         self._bus.run(self._bus.now + MS)
 
     def publish(self, event: Event) -> None:
@@ -103,7 +103,7 @@ class Seat:
 
     def subscribe(self, subscription: Subscription) -> None:
         self._subscriptions.append(subscription)
-        self.host.call(lambda now: self.node.subscribe(subscription, now, on_trouble=self.troubles.append))
+        self.host.call(lambda now: self.node.subscribe(subscription, now, on_problem=self.troubles.append))
 
     def take(self, event: Event) -> None:
         """As a bus does: what the node receives goes to the subscriptions that match."""
@@ -119,7 +119,7 @@ def city() -> City:
     return City()
 
 
-@pytest.mark.parametrize("qos", [NonReal(), NonReal(priority=1), Soft(deadline="20ms", expires="100ms")])
+@pytest.mark.parametrize("qos", [BestEffort(), BestEffort(priority=1), Soft(deadline="20ms", expires="100ms")])
 def test_an_event_reaches_those_whose_subscription_matches(city: City, qos: QoS) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop, where=this.lane > 1))
@@ -134,7 +134,7 @@ def test_an_event_reaches_those_whose_subscription_matches(city: City, qos: QoS)
 def test_subscribing_to_a_type_brings_its_subtypes(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop))
-    sensor.announce(Radar, NonReal())
+    sensor.announce(Radar, BestEffort())
     sensor.publish(Radar(lane=3, angle=9))
     city.run(5)
     assert logger.received == [Radar(lane=3, angle=9)]
@@ -143,7 +143,7 @@ def test_subscribing_to_a_type_brings_its_subtypes(city: City) -> None:
 def test_a_controller_turns_away_what_nobody_asked_for(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop, has="place"))
-    sensor.announce(Loop, NonReal())
+    sensor.announce(Loop, BestEffort())
     sensor.publish(Loop(lane=1))
     city.run(5)
     assert logger.node.counts().received["Loop"] == 0
@@ -160,7 +160,7 @@ def test_long_events_are_segmented_and_come_whole(city: City) -> None:
 
 def test_an_event_that_does_not_fit_its_channel_is_refused_at_the_call(city: City) -> None:
     sensor = city.node(number=1)
-    sensor.announce(Loop, NonReal())
+    sensor.announce(Loop, BestEffort())
     with pytest.raises(EventError, match="takes 12 bytes"):
         sensor.publish(Loop(lane=1, speed=80, place="A8/km31"))
     assert sensor.node.counts().sent["Loop"].published == 0
@@ -169,7 +169,7 @@ def test_an_event_that_does_not_fit_its_channel_is_refused_at_the_call(city: Cit
 def test_announced_context_attributes_are_carried(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop, has="place"))
-    sensor.announce(Loop, NonReal(), "place")
+    sensor.announce(Loop, BestEffort(), "place")
     city.run(1)
     sensor.publish(Loop(lane=1, speed=80, place="A8/km31"))
     city.run(5)
@@ -180,7 +180,7 @@ def test_who_publishes_also_hears(city: City) -> None:
     sensor = city.node(number=1)
     city.node(number=2)
     sensor.subscribe(Subscription(Loop))
-    sensor.announce(Loop, NonReal())
+    sensor.announce(Loop, BestEffort())
     sensor.publish(Loop(lane=1))
     city.run(5)
     assert sensor.received == [Loop(lane=1)]
@@ -272,9 +272,9 @@ def test_a_channel_has_the_class_of_its_first_publisher(city: City) -> None:
     first, second = city.node(), city.node()
     first.announce(Loop, Soft(deadline="20ms"))
     city.run(400)
-    second.announce(Loop, NonReal())
+    second.announce(Loop, BestEffort())
     city.run(100)
-    assert [type(trouble).__name__ for trouble in second.troubles] == ["NotBound"]
+    assert [type(trouble).__name__ for trouble in second.troubles] == ["BindingFailed"]
     with pytest.raises(BusError, match="SOFT"):
         second.publish(Loop(lane=1))
 
@@ -287,13 +287,13 @@ def test_an_announcement_of_a_type_outside_the_catalog_is_refused(city: City) ->
     sensor = city.node()
     city.run(300)
     with pytest.raises(LookupError, match="Stranger"):
-        sensor.announce(Stranger, NonReal())
+        sensor.announce(Stranger, BestEffort())
 
 
 def test_lost_events_are_counted_and_told(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop))
-    sensor.announce(Loop, NonReal())
+    sensor.announce(Loop, BestEffort())
     for lane in range(20):
         sensor.publish(Loop(lane=lane))
     city.run(1)
@@ -310,7 +310,7 @@ def test_lost_events_are_counted_and_told(city: City) -> None:
 
 def test_who_joins_late_waits_to_hear_whether_events_are_segmented(city: City) -> None:
     sensor = city.node(number=1)
-    sensor.announce(Loop, NonReal(), "place")
+    sensor.announce(Loop, BestEffort(), "place")
     city.run(300)
     late = city.node(number=2)
     late.subscribe(Subscription(Loop))
@@ -341,7 +341,7 @@ def test_subtypes_are_received_whole_through_a_broker(city: City) -> None:
 def test_what_the_filters_turn_away_is_not_lost(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop, has="place"))
-    sensor.announce(Loop, NonReal(), "place")
+    sensor.announce(Loop, BestEffort(), "place")
     for lane in range(20):
         sensor.publish(Loop(lane=lane, place="A8" if lane % 3 else None))
         city.run(5)
@@ -355,7 +355,7 @@ def test_a_publisher_that_begins_anew_has_lost_nothing(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop))
     for _ in range(3):
-        made = sensor.node.announce(Loop, NonReal(), city.bus.now)
+        made = sensor.node.announce(Loop, BestEffort(), city.bus.now)
         sensor.host.call(lambda now: None)
         city.run(2)
         for lane in range(5):
@@ -370,11 +370,11 @@ def test_withdrawing_twice_does_not_close_the_channel_that_was_opened_since(city
     city.broker()
     sensor = city.node()
     city.run(300)
-    first = sensor.node.announce(Loop, NonReal(), city.bus.now)
+    first = sensor.node.announce(Loop, BestEffort(), city.bus.now)
     sensor.host.call(lambda now: None)
     city.run(100)
     sensor.host.call(lambda now: sensor.node.withdraw(first, now))
-    sensor.announce(Loop, NonReal())
+    sensor.announce(Loop, BestEffort())
     sensor.host.call(lambda now: sensor.node.withdraw(first, now))
     city.run(200)
     sensor.publish(Loop(lane=1))
@@ -420,7 +420,7 @@ def test_a_broker_with_another_catalog_changes_nothing_that_runs(city: City) -> 
     city.run(3000)
     assert logger.node.catalog is not None
     assert "Loop" in logger.node.catalog
-    assert [type(trouble).__name__ for trouble in sensor.troubles] == ["NotBound"]
+    assert [type(trouble).__name__ for trouble in sensor.troubles] == ["BindingFailed"]
 
 
 def test_publishers_are_told_when_another_node_takes_their_number(city: City) -> None:
@@ -429,13 +429,13 @@ def test_publishers_are_told_when_another_node_takes_their_number(city: City) ->
     sensor.announce(Loop, Soft(deadline="20ms"))
     sensor.node.publish(Loop(lane=1), city.bus.now)
     sensor.host.call(lambda now: sensor.node.receive(Claim(1, 1).frame(), now))
-    assert [type(trouble).__name__ for trouble in sensor.troubles] == ["NumberLost", "NotSent"]
+    assert [type(trouble).__name__ for trouble in sensor.troubles] == ["NodeIdLost", "NotSent"]
 
 
 def test_the_last_report_follows_the_last_event(city: City) -> None:
     sensor, logger = city.node(number=1), city.node(number=2)
     logger.subscribe(Subscription(Loop))
-    announced = sensor.node.announce(Loop, NonReal(), 0)
+    announced = sensor.node.announce(Loop, BestEffort(), 0)
     sensor.host.call(lambda now: None)
     city.run(2)
     for lane in range(9):

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from genus import Catalog, Event, NonReal, UInt8
+from genus import BestEffort, Catalog, Event, UInt8
 from genus.can import PreparedSystem, Scenario, simulate
 from genus.can._machine import Load
 from genus.can._node.node import Node
@@ -74,7 +74,7 @@ def test_the_last_event_of_a_withdrawn_channel_sets_the_timer_of_reports() -> No
         return next((each.frame for each in reversed(node.take()) if isinstance(each, Load)), None)
 
     node.start(now)
-    note = node.announce(Note, NonReal(), now)
+    note = node.announce(Note, BestEffort(), now)
     while (frame := loaded()) is not None or note.channel.state != "ready":
         now = now + 1_000_000 if frame is not None else max(now, node.wake_at or 0)
         if frame is not None:

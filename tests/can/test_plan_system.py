@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.bus._qos import Hard, NonReal, Soft
+from genus.bus._qos import BestEffort, Hard, Soft
 from genus.can._plan import Plan, System, format_system, load_system, parse_system, plan
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
@@ -81,7 +81,7 @@ def test_contracts_follow_from_classes() -> None:
     hard, soft, none = (each.qos for each in parse_system(text).channels)
     assert hard == Hard(period="10000000ns", omissions=2)
     assert soft == Soft(deadline="5000000ns", expires="7000000ns", period="10000000ns")
-    assert none == NonReal(priority=1)
+    assert none == BestEffort(priority=1)
     assert [each.id >> 21 for each in parse_system(text).channels] == [0, 1, 255]
 
 

@@ -320,7 +320,7 @@ def test_a_picture_shows_what_went_wrong() -> None:
             pass
         run.outcome()
         begin, end = run.stretch()
-        assert begin <= run.world.observation.first_troubles["EventMissing"] < end
+        assert begin <= run.world.observation.first_problems["EventMissing"] < end
         assert 700_000_000 < end < 740_000_000
         assert run.stretch(10**12) == (run.began_ns, run.ends_ns)
 

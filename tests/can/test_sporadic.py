@@ -57,10 +57,10 @@ class Site:
         self.told: list[object] = []
         self.problems: list[object] = []
         logger.collection(Alarm).subscribe(
-            lambda event: self.received.append((event.number, logger.time_ns())), on_trouble=self.told.append
+            lambda event: self.received.append((event.number, logger.time_ns())), on_problem=self.told.append
         )
         self.alarms: EventChannel[Alarm] = self.sensor.channel(
-            Alarm, "hard:10ms:sporadic", on_trouble=self.problems.append
+            Alarm, "hard:10ms:sporadic", on_problem=self.problems.append
         )
         self.alarms.announce()
         assert world.run("2s", until=lambda: world.is_ready)

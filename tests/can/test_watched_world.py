@@ -9,7 +9,7 @@ from statistics import pstdev
 
 import pytest
 
-from genus import Event, EventChannel, Maybe, NonReal, Soft, UInt8, UInt16, open_bus, this
+from genus import BestEffort, Event, EventChannel, Maybe, Soft, UInt8, UInt16, open_bus, this
 from genus.bus import Bus
 from genus.can import NodeState, Outcome, PreparedSystem, Scenario, ScenarioRun, World, load_system, parse_system
 from genus.errors import BusError, QueueFull
@@ -101,7 +101,7 @@ def test_a_watcher_that_ended_gets_nothing_and_others_go_on(world: World) -> Non
 def test_an_event_that_a_full_queue_refused_is_not_seen(world: World) -> None:
     seen: list[Event] = []
     world.watch(lambda _, event, __: seen.append(event))
-    levels = open_node("sensor").channel(PoolLevel, NonReal())
+    levels = open_node("sensor").channel(PoolLevel, BestEffort())
     levels.announce()
     with pytest.raises(QueueFull):
         publish_many(levels)

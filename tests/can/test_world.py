@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Hard, Maybe, NonReal, Soft, UInt8, UInt16, open_bus, read_recording, record, replay, this
+from genus import BestEffort, Event, Hard, Maybe, Soft, UInt8, UInt16, open_bus, read_recording, record, replay, this
 from genus.bus import Bus, record_to_folder
 from genus.can import DeadlineMissed, EventMissing, EventsLost, Expired, World, parse_system
 from genus.errors import BusError, GenusError, QueueFull
@@ -147,7 +147,7 @@ def test_run_stops_when_its_condition_holds(world: World) -> None:
 
 def act(seen: list[int]) -> None:
     """A program that blocks: it takes commands one after the other, and takes its time over each."""
-    with open_node("actuator") as bus, bus.channel(Done, NonReal()) as done:
+    with open_node("actuator") as bus, bus.channel(Done, BestEffort()) as done:
         for command in bus.collection(Command).inbox():
             bus.sleep("20ms")
             seen.append(command.number)
@@ -281,9 +281,9 @@ def test_an_async_program_that_waits_for_nothing_is_told_so() -> None:
 
 
 def publish_every(
-    bus: Any, period: str, qos: Soft | Hard | NonReal, on_trouble: Callable[[Any], object] | None = None
+    bus: Any, period: str, qos: Soft | Hard | BestEffort, on_problem: Callable[[Any], object] | None = None
 ) -> Any:
-    channel = bus.channel(TankLevel, qos, on_trouble=on_trouble)
+    channel = bus.channel(TankLevel, qos, on_problem=on_problem)
     channel.announce()
     numbers = iter(range(1 << 16))
     return bus.every(period, lambda: channel.publish(TankLevel(number=next(numbers))))
@@ -305,7 +305,7 @@ def test_what_is_corrupted_is_sent_again_and_nothing_is_lost(world: World) -> No
 def test_losses_are_reported_to_the_subscriber_and_in_the_outcome(world: World) -> None:
     troubles: list[object] = []
     sensor, logger = open_node("sensor"), open_node("logger")
-    logger.collection(TankLevel).subscribe(lambda event: None, on_trouble=troubles.append)
+    logger.collection(TankLevel).subscribe(lambda event: None, on_problem=troubles.append)
     world.inject("omissions p=0.3 band=soft")
     publish_every(sensor, "10ms", Soft(deadline="8ms"))
     world.run("5s")
@@ -393,7 +393,7 @@ def test_files_land_and_recordings_are_replayed_in_virtual_time(tmp_path: Path) 
         sensor, logger = open_node("sensor"), open_node("logger")
         landing, file = tmp_path / "landing", tmp_path / "all.genus"
         with record_to_folder(logger, landing, every="500ms"), record(logger, file, flush="1s") as recorder:
-            publish_every(sensor, "100ms", NonReal())
+            publish_every(sensor, "100ms", BestEffort())
             world.run("900ms")
             assert recorder.written == 0
             world.run("1100ms")
@@ -489,7 +489,7 @@ def test_what_is_late_and_what_expires_is_reported_to_the_publisher() -> None:
     with World("road", catalog=[TankLevel], confinement=False) as world:
         sensor, other = open_node("sensor"), open_node("other")
         other.collection(TankLevel).subscribe(lambda event: None)
-        samples = sensor.channel(TankLevel, Soft(deadline="1ms", expires="3ms"), on_trouble=troubles.append)
+        samples = sensor.channel(TankLevel, Soft(deadline="1ms", expires="3ms"), on_problem=troubles.append)
         samples.announce()
         world.inject("transmitter node=sensor from=10ms until=20ms")
         world.at("11ms", lambda: samples.publish(TankLevel(number=1)))
@@ -551,7 +551,7 @@ def test_a_missing_hard_event_is_an_alarm_at_its_deadline() -> None:
         "road", plan=parse_system(SYSTEM), catalog=[TankLevel], clocks="perfect", faults=["crash node=sensor at=300ms"]
     ) as world:
         sensor, logger = open_node("sensor"), open_node("logger")
-        logger.collection(TankLevel).subscribe(lambda event: None, on_trouble=troubles.append)
+        logger.collection(TankLevel).subscribe(lambda event: None, on_problem=troubles.append)
         publish_every(sensor, "10ms", Hard(period="10ms", omissions=1))
         world.run("300ms")
         troubles.clear()
@@ -580,14 +580,14 @@ def test_a_broker_gives_numbers_event_tags_and_catalog() -> None:
     with World("road", catalog=[TankLevel], broker=True, seed=4) as world:
         sensor, logger = open_node("sensor"), open_node("logger")
         inbox = logger.collection(TankLevel).inbox()
-        publish_every(sensor, "10ms", NonReal())
+        publish_every(sensor, "10ms", BestEffort())
         assert inbox.get(timeout=2) == TankLevel(number=0)
         assert world.is_ready
 
 
 def test_recordings_have_virtual_times(world: World, tmp_path: Path) -> None:
     sensor, logger = open_node("sensor"), open_node("logger")
-    publish_every(sensor, "10ms", NonReal())
+    publish_every(sensor, "10ms", BestEffort())
     with record(logger, tmp_path / "road.genus", "TankLevel where number < 3"):
         world.run("1s")
     recorded = list(read_recording(tmp_path / "road.genus", [TankLevel]))
@@ -611,7 +611,7 @@ def test_collections_and_their_flavours_work_as_on_any_bus(world: World) -> None
 
 def test_a_bounded_queue_blocks_its_publisher_in_virtual_time(world: World) -> None:
     bus = open_node("alone")
-    inbox = bus.collection(Note).inbox(capacity=1, full="block")
+    inbox = bus.collection(Note).inbox(capacity=1, overflow="block")
 
     def consume() -> None:
         for _ in range(3):

@@ -176,7 +176,7 @@ class OddLink(Link):
     def open(self, deliver):
         self.deliver = deliver
 
-    def listen(self, subscription, on_trouble):
+    def listen(self, subscription, on_problem):
         for lane in (1, "two", 2, "three"):
             self.deliver(Loop(lane=lane))
         return lambda: None

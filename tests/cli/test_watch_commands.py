@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from genus import Event, Subscription, open_bus
-from genus.bus import Bus, NonReal, register_link
+from genus.bus import BestEffort, Bus, register_link
 from genus.cli._events import load_types
-from genus.cli._watch import MOST_ROWS, OTHERS, RATE_S, Watch, _last_values, printable
+from genus.cli._watch import MAX_ROWS, OTHERS, RATE_S, Watch, _last_values, printable
 from genus.net import NetLink
 from genus.testing import run_command as genus
 from genus.testing._network import MemoryNetwork
@@ -91,9 +91,9 @@ def watch_until(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Bus], bo
     return end_when
 
 
-def wants(bus: Bus) -> int:
+def interests(bus: Bus) -> int:
     assert isinstance(bus.link, NetLink)
-    return len(bus.link.want_texts())
+    return len(bus.link.interest_texts())
 
 
 def received(bus: Bus) -> int:
@@ -115,11 +115,11 @@ def test_bus_shows_who_is_there_what_they_want_and_what_happens(
     with open_bus("memory:rail") as bus:
         sensor, state = types()
         bus.subscribe(Subscription(sensor, where="axle > 2"), lambda event: None)
-        kept = bus.channel(state, NonReal(), keep=True)
+        kept = bus.channel(state, BestEffort(), keep=True)
         kept.announce()
         kept.publish(state(free=True, source="A8"))
         end = repeatedly(bus, lambda: bus.publish(sensor(axle=3)))
-        watch_until(lambda bus: wants(bus) == 1 and received(bus) > 20 and bool(_last_values(bus)))
+        watch_until(lambda bus: interests(bus) == 1 and received(bus) > 20 and bool(_last_values(bus)))
         done = genus("bus", "memory:rail", "--for", "1h", "--json")
         end()
         assert (done.returncode, done.stderr) == (0, "")
@@ -127,7 +127,7 @@ def test_bus_shows_who_is_there_what_they_want_and_what_happens(
         (participant,) = found["participants"]
         assert isinstance(bus.link, NetLink)
         assert participant["uid"] == bus.link.uid.hex()
-        assert participant["wants"] == ["TrackSensor where axle > 2"]
+        assert participant["interests"] == ["TrackSensor where axle > 2"]
         assert participant["pid"].isdecimal()
         assert [row["type"] for row in found["types"]] == ["TrackSensor", "TrackState"]
         assert found["types"][0]["last"] == "TrackSensor(axle=3)"
@@ -145,7 +145,7 @@ def test_bus_prints_lines_if_there_is_no_terminal(
         sensor, _ = types()
         for number in range(25):
             bus.subscribe(Subscription(sensor, where=f"axle > {number}"), lambda event: None)
-        watch_until(lambda bus: wants(bus) == 25)
+        watch_until(lambda bus: interests(bus) == 25)
         done = genus("bus", "memory:rail", "--for", "1h")
     first, who, *rest = done.stdout.splitlines()
     assert first.startswith("on memory:rail 1 other participant, 0 events in ")
@@ -183,7 +183,7 @@ def test_bus_shows_wants_and_events_of_types_that_it_does_not_know(
     publisher = threading.Thread(target=publish)
     publisher.start()
     unknown = "delivered as Event: NeverHeardOf is not known"
-    watch_until(lambda bus: wants(bus) == 1 and bus.traffic().link.get(unknown, 0) > 0)
+    watch_until(lambda bus: interests(bus) == 1 and bus.traffic().link.get(unknown, 0) > 0)
     try:
         done = genus("bus", "memory:rail", "--for", "1h", "--json")
     finally:
@@ -193,7 +193,7 @@ def test_bus_shows_wants_and_events_of_types_that_it_does_not_know(
     (participant,) = found["participants"]
     assert participant["host"].startswith("a?[31mxxx")
     assert len(participant["host"]) < 300
-    assert participant["wants"] == ["NeverHeardOf where x > 1 (2 gateways away)"]
+    assert participant["interests"] == ["NeverHeardOf where x > 1 (2 gateways away)"]
     assert found["losses"][unknown] > 0
 
 
@@ -298,12 +298,12 @@ def test_rates_are_of_the_last_seconds() -> None:
 
 def test_very_many_sources_are_a_bounded_number_of_rows() -> None:
     watch = Watch(by_source=True)
-    for number in range(MOST_ROWS + 500):
+    for number in range(MAX_ROWS + 500):
         watch(Axle(source=str(number)))
     rows = watch.rows()
-    assert len(rows) == MOST_ROWS + 1
+    assert len(rows) == MAX_ROWS + 1
     assert rows[0].type == OTHERS
-    assert sum(row.events for row in rows) == MOST_ROWS + 500
+    assert sum(row.events for row in rows) == MAX_ROWS + 500
 
 
 @pytest.mark.parametrize(

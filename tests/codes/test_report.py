@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from genus.cli._codes import codes
 from genus.codes import (
-    LARGEST_CODES,
+    MAX_CODES,
     CodeCost,
     CompactPrimes,
     LinePrimes,
@@ -38,12 +38,12 @@ def test_figure_2_needs_no_tree(levels: int, children: int) -> None:
     }
     for label, scheme in schemes.items():
         scheme.add_all(balanced(levels, children))
-        assert max(scheme.codes.values()) == LARGEST_CODES[label](levels, children)
+        assert max(scheme.codes.values()) == MAX_CODES[label](levels, children)
 
 
 def test_figure_2_is_the_papers() -> None:
     cells = measure_balanced_trees()
-    sizes = {label: [cell.bytes for cell in cells if cell.scheme == label] for label in LARGEST_CODES}
+    sizes = {label: [cell.bytes for cell in cells if cell.scheme == label] for label in MAX_CODES}
     assert max(sizes["original"]) == 14
     assert max(sizes["compact"]) == 6
     assert sum(sizes["original"]) / 49 == pytest.approx(5.20, abs=0.005)

@@ -14,15 +14,17 @@ from typing import Any
 import pytest
 
 from genus.bus._codec import Rejected
-from genus.bus._qos import Hard, NonReal, QoS, Soft
+from genus.bus._qos import BestEffort, Hard, QoS, Soft
 from genus.can import World
 from genus.can._machine import Accept, Call, Load, Output
-from genus.can._node.channels import Announcement, Interest, NodeCounts, TxChannel, TxCounts, layout_of, trouble_calls
+from genus.can._node.channels import Announcement, Interest, NodeCounts, TxChannel, TxCounts, layout_of, problem_calls
 from genus.can._node.membership import PROTOCOL_FILTER, class_of
 from genus.can._node.node import SYNC_PERIOD_NS, Node
-from genus.can._node.slots import SlotSender
-from genus.can._node.troubles import (
+from genus.can._node.problems import (
+    BindingFailed,
+    BusOff,
     DeadlineMissed,
+    DeliveryProblem,
     ErrorActive,
     ErrorPassive,
     EventMissing,
@@ -31,18 +33,16 @@ from genus.can._node.troubles import (
     HardResumed,
     HardStopped,
     MaybeSent,
-    NotBound,
+    NodeIdLost,
     NotSent,
-    NumberLost,
-    OffTheBus,
-    Trouble,
-    TroubleHandler,
+    ProblemHandler,
     WrongCatalog,
 )
+from genus.can._node.slots import SlotSender
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
 from genus.can._protocol.messages import signed_subject
-from genus.can._protocol.notices import Configured, NumberConflict
+from genus.can._protocol.notices import Configured, NodeIdConflict
 from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
 from genus.can._wire.length import Timing
 from genus.can._world.station import Station
@@ -253,8 +253,8 @@ class CNode:
         """Give the notices about the node's number to who runs it."""
         notices = {
             "configured": Configured(node),
-            "number conflict": NumberConflict(node, self.uid if count else 0, kept=True),
-            "number lost": NumberConflict(node, 0, kept=False),
+            "number conflict": NodeIdConflict(node, self.uid if count else 0, kept=True),
+            "number lost": NodeIdConflict(node, 0, kept=False),
         }
         if self._on_notice is not None and what in notices:
             self.outputs.append(Call(self._on_notice, (notices[what],)))
@@ -268,7 +268,7 @@ class CNode:
         event = self._events.get(reference)
         if what in ("sent", "expired", "not sent", "maybe sent"):
             self._events.pop(reference, None)
-        trouble: Trouble | None = None
+        trouble: DeliveryProblem | None = None
         match what:
             case "deadline missed" if event is not None:
                 trouble = DeadlineMissed(known.name, event, time)
@@ -279,7 +279,7 @@ class CNode:
             case "maybe sent" if event is not None:
                 trouble = MaybeSent(known.name, event)
             case "not bound":
-                trouble = NotBound(known.name, f"reason {count}")
+                trouble = BindingFailed(known.name, f"reason {count}")
             case "wrong catalog":
                 trouble = WrongCatalog(known.name, count, "")
             case "error passive":
@@ -305,11 +305,11 @@ class CNode:
             case "error active":
                 self._call([*hard, *self._hard_readers()], ErrorActive(time))
             case "off the bus":
-                self._call(everybody, OffTheBus(time))
+                self._call(everybody, BusOff(time))
             case "number lost":
-                self._call(everybody, NumberLost(node, 0))
+                self._call(everybody, NodeIdLost(node, 0))
 
-    def _tell_readers(self, etag: int, trouble: Trouble) -> None:
+    def _tell_readers(self, etag: int, trouble: DeliveryProblem) -> None:
         cls = self.catalog.declare(self._name(etag))
         self._call([each for each in self._interests if each.subscription.accepts(cls)], trouble)
 
@@ -317,8 +317,8 @@ class CNode:
         classes = [self.catalog.declare(slot.event) for slot in self._slots if slot.event in self.catalog]
         return [each for each in self._interests if any(each.subscription.accepts(cls) for cls in classes)]
 
-    def _call(self, parties: Iterable[Announcement | Interest], trouble: Trouble) -> None:
-        for handler, what in trouble_calls(list(parties), trouble):
+    def _call(self, parties: Iterable[Announcement | Interest], trouble: DeliveryProblem) -> None:
+        for handler, what in problem_calls(list(parties), trouble):
             self.outputs.append(Call(handler, (what,)))
 
     def _name(self, etag: int) -> str:
@@ -355,7 +355,7 @@ class CNode:
         qos: QoS,
         now: int,
         *,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         carries: Iterable[str] = (),
     ) -> Announcement:
         channel = self.tx.channels.get(cls)
@@ -364,7 +364,7 @@ class CNode:
             channel.use(self.catalog)
             self._add_channel(channel, qos)
             self.tx.channels[cls] = channel
-        announcement = Announcement(channel, on_trouble)
+        announcement = Announcement(channel, on_problem)
         channel.announcements.append(announcement)
         self._library.station_announce(self._handle, self._numbers[cls], now)
         self._read_state(self._numbers[cls], channel)
@@ -376,7 +376,7 @@ class CNode:
         span = nanoseconds(qos.period) if isinstance(qos, Hard) else channel.deadline_ns
         width = len(self.catalog.tagged_attributes(channel.name))
         index = self._library.station_add_channel(
-            self._handle, channel.uid, channel.etag, width, class_of(qos), qos == NonReal(priority=1),
+            self._handle, channel.uid, channel.etag, width, class_of(qos), qos == BestEffort(priority=1),
             channel.largest or 0, channel.wire_layout.sign(0).digest, len(layout), span, channel.expires_ns or 0,
         )  # fmt: skip
         assert index >= 0, "more channels than the library has room for"
@@ -423,8 +423,8 @@ class CNode:
             self.tx.channels.pop(channel.cls, None)
             self._library.station_withdraw(self._handle, self._numbers[channel.cls], now)
 
-    def subscribe(self, subscription: Subscription, now: int, *, on_trouble: TroubleHandler | None = None) -> Interest:
-        interest = Interest(subscription, on_trouble)
+    def subscribe(self, subscription: Subscription, now: int, *, on_problem: ProblemHandler | None = None) -> Interest:
+        interest = Interest(subscription, on_problem)
         self._interests[interest] = None
         self.catalog.use_classes(*(cls for cls in subscription.types if cls is not Event))
         interest.filter_handle = self._filters.add(subscription)

@@ -27,7 +27,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (gcc
 OK, NOT_WANTED, UNKNOWN_TYPE, MALFORMED = range(4)
 WILD = 0xEE
 """The status where a handler got an absent attribute that was neither zero nor an empty text of the payload."""
-LARGEST = 70_000
+MAX_SIZE = 70_000
 
 
 def require_compiler() -> str:

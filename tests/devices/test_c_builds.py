@@ -25,7 +25,7 @@ COMPILERS = {
     "arm-none-eabi-gcc": ("-Os", "-mcpu=cortex-m0", "-mthumb"),
 }
 HEADERS = [RUNTIME / name for name in ("genus_node.h", "genus_clock.h", "genus_segments.h", "genus_frame.h")]
-LONGEST_LINE, LONGEST_FUNCTION = 100, 60
+MAX_LINE, MAX_FUNCTION = 100, 60
 
 
 def make_type(name: str) -> type[Event]:
@@ -114,17 +114,17 @@ def test_headers_are_for_cpp_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_lines_of_headers_are_short(header: Path) -> None:
-    assert [line for line in header.read_text().splitlines() if len(line) > LONGEST_LINE] == []
+    assert [line for line in header.read_text().splitlines() if len(line) > MAX_LINE] == []
 
 
 @pytest.mark.parametrize("source", node_sources())
 def test_lines_and_functions_are_short(source: str) -> None:
     lines = Path(source).read_text().splitlines()
-    assert [line for line in lines if len(line) > LONGEST_LINE] == []
+    assert [line for line in lines if len(line) > MAX_LINE] == []
     opened = [number for number, line in enumerate(lines) if line == "{"]
     closed = [number for number, line in enumerate(lines) if line == "}"]
     assert len(opened) == len(closed)
-    assert all(end - begin < LONGEST_FUNCTION for begin, end in zip(opened, closed, strict=True))
+    assert all(end - begin < MAX_FUNCTION for begin, end in zip(opened, closed, strict=True))
 
 
 @pytest.mark.parametrize("source", node_sources())

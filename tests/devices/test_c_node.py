@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from genus import Event, Maybe, NonReal, Soft, UInt8, UInt16, UInt32
+from genus import BestEffort, Event, Maybe, Soft, UInt8, UInt16, UInt32
 from genus.can import Claim, Frame, PreparedSystem, Scenario, ScenarioRun, parse_system
 from genus.can._machine import Load
 from genus.can._node.node import Node
@@ -220,7 +220,7 @@ class SmallBus:
         chosen = [frame for frame in frames if frame.etag == etag and sender in (None, frame.node)]
         return [parse_message(frame) for frame in chosen]
 
-    def device_publishes(self, cls: type[Event], qos: Soft | NonReal) -> None:
+    def device_publishes(self, cls: type[Event], qos: Soft | BestEffort) -> None:
         self.hosts[1].call(lambda now: self.device.announce(cls, qos, now))
         self.run(300)
 
@@ -238,8 +238,8 @@ def test_a_device_and_a_python_node_exchange_events_with_numbers_from_the_broker
     assert {bus.python.number, bus.device.number} == {1, 2}
     bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(Report), now))
     bus.hosts[1].call(lambda now: bus.device.subscribe(Subscription(Level), now))
-    bus.hosts[0].call(lambda now: bus.python.announce(Tank, NonReal(), now))
-    bus.device_publishes(Report, NonReal())
+    bus.hosts[0].call(lambda now: bus.python.announce(Tank, BestEffort(), now))
+    bus.device_publishes(Report, BestEffort())
     bus.publish(Tank(value=1, volume=70_000))
     sent = Report(number=3, text="a text that takes several frames of eight bytes")
     bus.hosts[1].call(lambda now: bus.device.publish(sent, now))
@@ -279,7 +279,7 @@ def test_a_channel_that_another_node_made_hard_is_refused() -> None:
     bus.run(300)
     bus.hosts[0].call(lambda now: bus.python.announce(Level, Soft(deadline="10ms"), now))
     bus.run(100)
-    bus.device_publishes(Level, NonReal())
+    bus.device_publishes(Level, BestEffort())
     assert ("not bound", 0) in [(what, channel) for what, channel, *_ in bus.device.told]
     assert bus.device.tx.channels[Level].state == "refused"
 
@@ -290,7 +290,7 @@ def test_a_subject_that_the_broker_does_not_know_is_told_and_bound_when_the_cata
     large.register(Other)
     bus = SmallBus(large, brokers=small)
     bus.run(300)
-    bus.device_publishes(Other, NonReal())
+    bus.device_publishes(Other, BestEffort())
     assert bus.device.notices["not bound"] == 1
     bus.simulation.host(BROKER_NODE).call(lambda now: bus.broker.use(large))
     bus.run(2_500)
@@ -301,7 +301,7 @@ def test_a_binding_request_that_nobody_answers_is_repeated_when_a_broker_is_hear
     bus = SmallBus(catalog_of(Level))
     bus.run(300)
     bus.simulation.host(BROKER_NODE).crash()
-    bus.device_publishes(Level, NonReal())
+    bus.device_publishes(Level, BestEffort())
     bus.run(1_000)
     assert bus.device.notices["not bound"] == 1
     assert len([each for each in bus.messages(ProtocolEtag.GET_ETAG) if each]) == 4
@@ -313,7 +313,7 @@ def test_a_binding_request_that_nobody_answers_is_repeated_when_a_broker_is_hear
 def test_the_broker_objects_to_a_device_with_another_catalog() -> None:
     bus = SmallBus(catalog_of(Level))
     bus.run(300)
-    bus.device_publishes(Level, NonReal())
+    bus.device_publishes(Level, BestEffort())
     etag, number = bus.broker_catalog.etag("Level"), bus.device.number or 0
     stranger = Objection(3, number, etag, ObjectionReason.OTHER_LAYOUT, 0).frame()
     bus.hosts[1].call(lambda now: bus.device.receive(stranger, now))
@@ -334,7 +334,7 @@ def test_a_python_node_with_a_grown_catalog_gets_the_layout_of_the_device_and_re
     bus.run(300)
     bus.hosts[0].call(lambda now: bus.python.use(grown, now))
     bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(Level), now))
-    bus.device_publishes(Level, NonReal())
+    bus.device_publishes(Level, BestEffort())
     bus.run(200)
     for number in range(3):
         bus.hosts[1].call(partial(bus.device.publish, Level(value=number)))
@@ -378,7 +378,7 @@ def test_a_device_does_not_deliver_events_of_a_publisher_with_another_catalog() 
 def test_a_device_that_loses_its_number_gets_another_and_goes_on() -> None:
     bus = SmallBus(catalog_of(Level))
     bus.run(300)
-    bus.device_publishes(Level, NonReal())
+    bus.device_publishes(Level, BestEffort())
     before = bus.device.number or 0
     intruder = Claim(before, 0x10).frame()
     bus.hosts[1].call(lambda now: bus.device.receive(intruder, now))
@@ -398,7 +398,7 @@ def late_bus(known: set[str]) -> SmallBus:
     bus = SmallBus(catalog, knows=lambda etag: catalog.type_of(etag) in known)
     bus.run(300)
     bus.hosts[1].call(lambda now: bus.device.subscribe(Subscription(Level), now))
-    bus.hosts[0].call(lambda now: bus.python.announce(Tank, NonReal(), now))
+    bus.hosts[0].call(lambda now: bus.python.announce(Tank, BestEffort(), now))
     bus.run(300)
     return bus
 
@@ -511,7 +511,7 @@ def test_a_full_queue_refuses_events_and_does_not_lose_what_waits() -> None:
     catalog = catalog_of(Level)
     device = CNode(0x11, timing=Timing(500_000), catalog=catalog, number=4, options=("-DGENUS_SLOTS=8",))
     device.start(0)
-    device.announce(Level, NonReal(), 0)
+    device.announce(Level, BestEffort(), 0)
     sent = confirm_all(device, 1_000)
     accepted = 0
     for number in range(20):

@@ -23,7 +23,7 @@ from tests.devices.toolchain import (
 from tests.examples import examples
 
 CODE = RUNTIME / "genus_code.c"
-LONGEST_DIVISOR = 32
+MAX_DIVISOR = 32
 """GENUS_CODE_BYTES."""
 
 
@@ -98,9 +98,7 @@ def test_wide_codes_divide_as_in_python(library: ctypes.CDLL, data: st.DataObjec
 
 @needs("gcc")
 @examples(2000)
-@given(
-    a=st.integers(1, (1 << 8 * LONGEST_DIVISOR) - 1), factor=st.integers(1, 1 << 300), more=st.sampled_from([0, 0, 1])
-)
+@given(a=st.integers(1, (1 << 8 * MAX_DIVISOR) - 1), factor=st.integers(1, 1 << 300), more=st.sampled_from([0, 0, 1]))
 def test_codes_of_any_length_divide_by_bytes(library: ctypes.CDLL, a: int, factor: int, more: int) -> None:
     b = a * factor + more
     wire, known = encode_code(b), encode_code(a)
@@ -109,7 +107,7 @@ def test_codes_of_any_length_divide_by_bytes(library: ctypes.CDLL, a: int, facto
 
 @needs("gcc")
 def test_a_divisor_that_is_too_long_is_never_above(library: ctypes.CDLL) -> None:
-    long = encode_code(1 << 8 * LONGEST_DIVISOR)
+    long = encode_code(1 << 8 * MAX_DIVISOR)
     assert not library.genus_code_below(long, len(long), long, len(long))
 
 

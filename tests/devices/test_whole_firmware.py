@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Hard, Maybe, NonReal, Soft, UInt8
+from genus import BestEffort, Event, Hard, Maybe, Soft, UInt8
 from genus.can import Plan, load_system, parse_system, plan
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
@@ -90,8 +90,8 @@ def test_a_firmware_receives_publishes_and_learns_a_new_type(late_buffer: int | 
 
     catalog.register(RefitLoop)
     bus = Bus(firmware, catalog)
-    bus.hosts[0].call(lambda now: bus.python.announce(road.Loop, NonReal(), now, carries=("place",)))
-    bus.hosts[0].call(lambda now: bus.python.announce(RefitLoop, NonReal(), now, carries=("place",)))
+    bus.hosts[0].call(lambda now: bus.python.announce(road.Loop, BestEffort(), now, carries=("place",)))
+    bus.hosts[0].call(lambda now: bus.python.announce(RefitLoop, BestEffort(), now, carries=("place",)))
     bus.hosts[0].call(lambda now: bus.python.subscribe(Subscription(road.Lamp), now))
     bus.run(1000)
     bus.hosts[0].call(

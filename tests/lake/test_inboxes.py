@@ -349,7 +349,7 @@ def test_files_of_a_task_are_in_order_and_the_same_again(
     """However many matches a file has, and events are matched at once; what is listed twice is delivered once."""
     monkeypatch.setattr(delivery, "MATCHES_PER_FILE", most)
     vector = LANES.vector(Counter)
-    shape = Shape("Counter", "Counter", str(LANES.code(Counter)), f"{vector.tag_of(['lane', 'time']):x}")
+    shape = Shape("Counter", "Counter", str(LANES.code(Counter)), f"{vector.presence_of(['lane', 'time']):x}")
     plan = plan_routes(ENTRIES, {shape.id: shape}, LANES)
     rows_of: dict[str, list[Any]] = {
         "lane": [n % 5 for n in range(40)],

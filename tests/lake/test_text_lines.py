@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._logs.log_file import LONGEST_LINE
+from genus.can._logs.log_file import MAX_LINE
 from genus.can._logs.text_reader import parse_candump
 from genus.lake._ingest import text_lines
 from genus.lake._ingest.format import DeadLetter, Split
@@ -24,7 +24,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def blocks_of(path: Path, target: int) -> list[TextBlock]:
     """The blocks of all ranges of a file without damage."""
     splits = byte_ranges(str(path), path.stat().st_size, target)
-    found = [block for split in splits for block in read_blocks(split, LONGEST_LINE)]
+    found = [block for split in splits for block in read_blocks(split, MAX_LINE)]
     blocks = [block for block in found if isinstance(block, TextBlock)]
     assert blocks == found
     return blocks
@@ -42,7 +42,7 @@ def test_ranges_of_a_file_have_every_line_once(path: Path, raw: bytes, target: i
     assert all(raw[: block.at].endswith(b"\n") for block in blocks if block.at)
 
 
-@pytest.mark.parametrize("target", [1000, LONGEST_LINE, 5_000_000])
+@pytest.mark.parametrize("target", [1000, MAX_LINE, 5_000_000])
 def test_a_line_without_end_does_not_fill_memory(path: Path, target: int) -> None:
     """Of a line that is too long the beginning is kept, once, and the next line is read."""
     line = b"(1.5) can0 123#00\n"
@@ -52,7 +52,7 @@ def test_a_line_without_end_does_not_fill_memory(path: Path, target: int) -> Non
     parsed = [parse_candump(block.text, block.at) for block in blocks]
     assert [p for part in parsed for f in part.frames for p in f.position.tolist()] == [0, len(raw) - len(line)]
     assert [(each.position, each.reason) for part in parsed for each in part.damaged] == [(18, "line too long")]
-    assert sum(len(block.text) for block in blocks) < 2 * LONGEST_LINE + 2_100_000
+    assert sum(len(block.text) for block in blocks) < 2 * MAX_LINE + 2_100_000
 
 
 def test_the_last_line_of_cut_text_is_left_out(tmp_path: Path) -> None:

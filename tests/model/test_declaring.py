@@ -274,13 +274,13 @@ class TestVectors:
         assert names[:9] == ["time", "source", "place", "deadline", "expires", "doors", "gear", "speed", "load"]
 
     def test_tags_and_back(self) -> None:
-        tag = vector(Car).tag_of(["gear", "time"])
+        tag = vector(Car).presence_of(["gear", "time"])
         assert tag == 0b1000001
         assert vector(Car).names_of(tag) == ("time", "gear")
 
     def test_outside_is_refused_with_the_vector(self) -> None:
         with pytest.raises(SubscriptionError, match=r"no attribute 'mast'; its attributes are doors, gear, .* of 10$"):
-            vector(Car).tag_of(["mast"])
+            vector(Car).presence_of(["mast"])
         with pytest.raises(SubscriptionError, match="reaches outside"):
             vector(Moving).names_of(1 << 5)
 

@@ -15,7 +15,7 @@ from ..scalars import scalars
 
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
 UNITS |= {"days": 86_400 * 10**9, "weeks": 7 * 86_400 * 10**9, "": 10**9}
-LONGEST = 292 * 365 * 86_400 * 10**9
+MAX_LENGTH = 292 * 365 * 86_400 * 10**9
 
 
 @given(st.integers(0, 10_000), st.sampled_from(sorted(UNITS)), st.sampled_from(["", " "]))
@@ -32,7 +32,7 @@ def test_numbers_texts_and_timedeltas_mean_the_same(span: timedelta) -> None:
     assert seconds(span) == pytest.approx(span.total_seconds())
 
 
-@given(st.integers(0, LONGEST))
+@given(st.integers(0, MAX_LENGTH))
 def test_the_text_of_a_span_is_the_same_span(length: int) -> None:
     assert nanoseconds(format_span(f"{length}ns")) == length
 
@@ -69,10 +69,10 @@ def test_an_unknown_unit_is_named(unit: str) -> None:
 
 
 def test_every_span_fits_64_bits_and_a_timeout_of_threads() -> None:
-    assert nanoseconds("292 years") == LONGEST < 2**63
+    assert nanoseconds("292 years") == MAX_LENGTH < 2**63
     assert seconds("292 years") < threading.TIMEOUT_MAX
     with pytest.raises(SpanError, match="longer than 292 years"):
-        nanoseconds(f"{LONGEST + 1}ns")
+        nanoseconds(f"{MAX_LENGTH + 1}ns")
 
 
 def test_zero_is_refused_where_it_means_nothing() -> None:

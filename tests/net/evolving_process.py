@@ -77,7 +77,7 @@ def main(address: str, file: str) -> None:
         def subscribe(texts: list[str]) -> int:
             for text in texts:
                 got.append([])
-                bus.subscribe(text, got[-1].append, on_trouble=troubles.append)
+                bus.subscribe(text, got[-1].append, on_problem=troubles.append)
             return len(texts)
 
         def publish(events: list[tuple[str, dict[str, Any]]]) -> int:

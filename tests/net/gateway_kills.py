@@ -21,7 +21,7 @@ from urllib.request import urlopen
 from genus import Catalog, Event, Subscription, open_bus
 from genus.bus import Bus
 from genus.net import NetLink
-from genus.net._envelope import MOST_HOPS
+from genus.net._envelope import MAX_HOPS
 from genus.testing import MqttBroker
 from tests.net.fault_counts import Counts
 from tests.net.zenoh_network import free_port
@@ -113,7 +113,7 @@ def receive(address: str) -> None:
     lost: list[int] = []
     with open_bus(address) as bus:
         bus.collection(KilledLoop).subscribe(
-            lambda event: got.update([event.number]), on_trouble=lambda trouble: lost.append(trouble.count)
+            lambda event: got.update([event.number]), on_problem=lambda trouble: lost.append(trouble.count)
         )
         print(json.dumps("ready"), flush=True)
         for _ in sys.stdin:
@@ -156,7 +156,7 @@ class Kills:
         self._receiver = ReceiverProcess(city)
         stack.callback(self._receiver.close)
         self._observer = stack.enter_context(open_bus(city))
-        self._channel = self._publisher.channel(KilledLoop, on_trouble=lambda trouble: self._told.append(trouble.count))
+        self._channel = self._publisher.channel(KilledLoop, on_problem=lambda trouble: self._told.append(trouble.count))
         self._channel.announce()
         self._gateways: list[GatewayProcess] = []
         stack.callback(self.close)
@@ -180,9 +180,9 @@ class Kills:
 
     def _have_roles(self, asking: int, watching: int) -> bool:
         """Whether so many gateways ask for the events, and so many watch them cross; on CAN nobody tells the first."""
-        hops = [want.hops for want in _wants(self._observer)]
-        is_asked = self._is_can or len(_wants(self._publisher)) == asking
-        return is_asked and hops.count(MOST_HOPS) == watching
+        hops = [interest.hops for interest in _interests(self._observer)]
+        is_asked = self._is_can or len(_interests(self._publisher)) == asking
+        return is_asked and hops.count(MAX_HOPS) == watching
 
     def _wait_for_filters(self) -> None:
         """Publish events that do not count until all gateways hear them: acceptance filters of CAN take some time."""
@@ -228,10 +228,10 @@ class Kills:
         return Counts(self._sent, delivered, doubled, told, sum(self._told))
 
 
-def _wants(bus: Bus) -> list[Any]:
+def _interests(bus: Bus) -> list[Any]:
     """What others want of the events that count."""
     assert isinstance(bus.link, NetLink)
-    return [want for want in bus.link.wants() if want.subscription == Subscription(KilledLoop)]
+    return [interest for interest in bus.link.interests() if interest.subscription == Subscription(KilledLoop)]
 
 
 def run(folder: Path, road: str, city: str, kills: int, seed: int = 1) -> Counts:

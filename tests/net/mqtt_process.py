@@ -51,12 +51,12 @@ def handle(address: str, path: str, seconds: str) -> None:
         os.write(file, f"{event.number}\n".encode())
         time.sleep(float(seconds))
 
-    def on_trouble(trouble: object) -> None:
+    def on_problem(trouble: object) -> None:
         if isinstance(trouble, EventsLost):
             os.write(file, f"lost {trouble.count}\n".encode())
 
     bus = open_bus(address)
-    bus.collection(KillNumber).subscribe(on_number, on_trouble=on_trouble)
+    bus.collection(KillNumber).subscribe(on_number, on_problem=on_problem)
     print("ready", flush=True)
     sys.stdin.read()
     bus.close()

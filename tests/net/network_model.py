@@ -11,7 +11,7 @@ from genus.model import name_of
 from genus.net._envelope import NUMBERS, Origin
 from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.rules import SideRules
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Interest
 
 
 class Clock:
@@ -47,21 +47,23 @@ class Participant:
     def __init__(self, network: "Network", uid: str) -> None:
         self.network, self.uid = network, uid
         self.is_alive = True
-        self.wants: list[Want] = []
-        self.seen: dict[str, list[Want]] = {}
+        self.interests: list[Interest] = []
+        self.seen: dict[str, list[Interest]] = {}
         """What others want, by speaker, as this participant knows it."""
         network.join(self)
 
-    def declare(self, wants: list[Want]) -> None:
-        self.wants = [Want(self.uid, want.origin, want.subscription, want.hops) for want in wants]
-        self.network.tell(self, self.wants)
+    def declare(self, interests: list[Interest]) -> None:
+        self.interests = [
+            Interest(self.uid, interest.origin, interest.subscription, interest.hops) for interest in interests
+        ]
+        self.network.tell(self, self.interests)
 
-    def wants_changed(self) -> None: ...
+    def interest_changed(self) -> None: ...
 
     def receive(self, arrival: Arrival, sender: str) -> None: ...
 
     def matches(self, event: Event) -> bool:
-        return any(want.subscription.matches(event) for want in self.wants)
+        return any(interest.subscription.matches(event) for interest in self.interests)
 
 
 class Network:
@@ -76,19 +78,19 @@ class Network:
 
     def join(self, newcomer: Participant) -> None:
         for other in self.participants:
-            self._show(other, newcomer, other.wants)
+            self._show(other, newcomer, other.interests)
         self.participants.append(newcomer)
 
-    def tell(self, speaker: Participant, wants: list[Want]) -> None:
+    def tell(self, speaker: Participant, interests: list[Interest]) -> None:
         for observer in self.participants:
             if observer is not speaker:
-                self._show(speaker, observer, wants)
+                self._show(speaker, observer, interests)
 
-    def _show(self, speaker: Participant, observer: Participant, wants: list[Want]) -> None:
+    def _show(self, speaker: Participant, observer: Participant, interests: list[Interest]) -> None:
         def seen() -> None:
             if observer.is_alive:
-                observer.seen[speaker.uid] = list(wants)
-                observer.wants_changed()
+                observer.seen[speaker.uid] = list(interests)
+                observer.interest_changed()
 
         self.clock.later((self.name, speaker.uid, observer.uid, "want"), seen)
 
@@ -111,7 +113,7 @@ class Subscriber(Participant):
     def __init__(self, network: Network, uid: str, *subscriptions: Subscription) -> None:
         super().__init__(network, uid)
         self.got: Counter[tuple[bytes, str, int]] = Counter()
-        self.declare([Want(uid, uid, one, 0) for one in subscriptions])
+        self.declare([Interest(uid, uid, one, 0) for one in subscriptions])
 
     def receive(self, arrival: Arrival, sender: str) -> None:
         self.got[arrival.origin.uid, name_of(type(arrival.event)), arrival.origin.number] += 1
@@ -141,8 +143,8 @@ class GatewaySide(Participant):
         self.gateway, self.number = gateway, number
         super().__init__(network, f"{gateway.machine.uid}.{number}")
 
-    def wants_changed(self) -> None:
-        self.gateway.wants_changed(self)
+    def interest_changed(self) -> None:
+        self.gateway.interest_changed(self)
 
     def receive(self, arrival: Arrival, sender: str) -> None:
         self.gateway.receive(self.number, arrival)
@@ -151,7 +153,7 @@ class GatewaySide(Participant):
 class CanSegment(Network):
     """State: a CAN bus. Nobody tells what it wants, events have no numbers, and all get them in the same order."""
 
-    def tell(self, speaker: Participant, wants: list[Want]) -> None: ...
+    def tell(self, speaker: Participant, interests: list[Interest]) -> None: ...
 
     def join(self, newcomer: Participant) -> None:
         self.participants.append(newcomer)
@@ -245,9 +247,9 @@ class ModelGateway:
 
         self.clock.later((shown.uid, observer.uid, "gate"), seen, 0.001, 0.02)
 
-    def wants_changed(self, side: GatewaySide) -> None:
-        wants = [want for wants in side.seen.values() for want in wants]
-        self._apply(self.machine.wants_changed(side.number, wants, self.clock.now))
+    def interest_changed(self, side: GatewaySide) -> None:
+        interests = [interest for interests in side.seen.values() for interest in interests]
+        self._apply(self.machine.interest_changed(side.number, interests, self.clock.now))
 
     def receive(self, side: int, arrival: Arrival) -> None:
         self._apply(self.machine.arrived(side, arrival, self.clock.now))
@@ -265,9 +267,12 @@ class ModelGateway:
                 side.segment.publish(100 + side.number, forward.arrival.event, side)
             else:
                 side.network.send(side, forward.arrival)
-        for number, wants in self.machine.take_changed().items():
-            if {*wants} != {Want("", want.origin, want.subscription, want.hops) for want in self.sides[number].wants}:
-                self.sides[number].declare(wants)
+        for number, interests in self.machine.take_changed().items():
+            if {*interests} != {
+                Interest("", interest.origin, interest.subscription, interest.hops)
+                for interest in self.sides[number].interests
+            }:
+                self.sides[number].declare(interests)
         wake = self.machine.wake_at(self.clock.now)
         if wake is not None and self.is_alive:
             self.clock.at(wake, self.tick)

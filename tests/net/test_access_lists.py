@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, Unit, all_of
-from genus.bus import Bus, NonReal
+from genus.bus import BestEffort, Bus
 from genus.errors import GrantsError
 from genus.model import is_event_type
 from genus.net import Grants, NetLink, Sending, read_grants
@@ -202,7 +202,7 @@ def test_all_that_a_link_uses_is_in_the_lists(dialect: Dialect) -> None:
     with Bus(next(made)) as one, Bus(next(made)) as other:
         other.subscribe(Subscription(Gauge, where="flow > 1"), lambda event: None)
         other.subscribe(Fluid, lambda event: None)
-        kept = one.channel(Gauge, NonReal(), keep=True)
+        kept = one.channel(Gauge, BestEffort(), keep=True)
         kept.announce()
         kept.publish(Gauge(flow=2.0))
         one.publish(Gauge(flow=2.0))

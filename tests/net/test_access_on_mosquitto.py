@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 
 from genus import Event, Maybe, Subscription, Unit, open_bus
-from genus.bus import Bus, NonReal
+from genus.bus import BestEffort, Bus
 from genus.errors import BusError
 from genus.net import Gateway, NetLink, Refusal, read_grants
 from tests.net.certificates import Authority, Certificate
@@ -264,7 +264,7 @@ def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) ->
     gauge, harbour = opened("gauge"), opened("harbour")
     link = gauge.link
     assert isinstance(link, NetLink)
-    kept = gauge.channel(HighRiver, NonReal(), keep=True)
+    kept = gauge.channel(HighRiver, BestEffort(), keep=True)
     kept.announce()
     kept.publish(HighRiver(source="A8"))
     heard: list[Event] = []

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import pytest
 
 from genus import Event, Maybe, Unit, open_bus
-from genus.bus import Bus, NonReal
+from genus.bus import BestEffort, Bus
 from genus.errors import BusError
 from genus.net import NetLink, read_grants
 from tests.net.certificates import Authority, Certificate
@@ -249,7 +249,7 @@ def test_typed_buses_work_under_the_access_rules(opened: Callable[[str], Bus]) -
     """Events, kept events for those who come later, interest and participants: all that a link does is allowed."""
     gauge, master = opened("gauge"), opened("master")
     assert isinstance(gauge.link, NetLink)
-    kept = gauge.channel(HighWater, NonReal(), keep=True)
+    kept = gauge.channel(HighWater, BestEffort(), keep=True)
     kept.announce()
     kept.publish(HighWater(source="A8"))
     heard: list[Event] = []
@@ -279,7 +279,7 @@ def test_a_participant_that_keeps_what_it_may_not_publish_is_not_heard(
     key = "@genus/city/last/Quay/0/WaterMark/=A8"
     forged = sessions["pilot"].declare_queryable("@genus/city/last/**", lambda query: query.reply(key, b"forged"))
     heard: list[Event] = []
-    kept = owner.channel(WaterMark, NonReal(), keep=True)
+    kept = owner.channel(WaterMark, BestEffort(), keep=True)
     kept.announce()
     kept.publish(WaterMark(source="A9"))
     master.collection(WaterMark).subscribe(heard.append)

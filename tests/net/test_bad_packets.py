@@ -11,9 +11,9 @@ from genus.bus import Bus
 from genus.net import EventsLost
 from genus.net._envelope import ENVELOPE, NUMBERS, join_payloads
 from genus.net._link.control import Beat, control_key, decode_message, encode_message, encode_text
-from genus.net._link.incoming import MOST_PARTICIPANTS
+from genus.net._link.incoming import MAX_PARTICIPANTS
 from genus.net._link.netlink import NetLink
-from genus.net._link.numbers import MOST_RUNS
+from genus.net._link.numbers import MAX_RUNS
 from genus.net._link.payload import encode_payload
 from genus.net._link.sealed import SealedTransport
 from genus.net._mqtt.address import MqttOptions
@@ -160,7 +160,7 @@ def run(count: int, dialect: Dialect, key: bytes | None = None, lost: float = 0.
     receiver = network.transports[1].receiver
     assert receiver is not None
     tap = Tap(network)
-    there.collection(Event).subscribe(lambda event: got.update([event]), on_trouble=told.append)
+    there.collection(Event).subscribe(lambda event: got.update([event]), on_problem=told.append)
     chance, packets = random.Random(13), good_packets(dialect)
     sent: list[Event] = []
 
@@ -194,8 +194,8 @@ def run(count: int, dialect: Dialect, key: bytes | None = None, lost: float = 0.
     assert len(counters) < 700
     assert sum(number for name, number in counters.items() if name.startswith("rejected")) > count // 10
     for known in links[1]._incoming:
-        assert len(known.numbers) <= MOST_PARTICIPANTS
-        assert all(len(numbers._runs) <= MOST_RUNS for numbers in known.numbers.values())
+        assert len(known.numbers) <= MAX_PARTICIPANTS
+        assert all(len(numbers._runs) <= MAX_RUNS for numbers in known.numbers.values())
     here.close()
     there.close()
     delivered = sum(event in got for event in sent)

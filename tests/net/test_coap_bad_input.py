@@ -344,8 +344,8 @@ def test_a_client_counts_what_a_server_says_wrongly() -> None:
 def test_an_event_that_cannot_be_read_is_told_and_kept_as_an_example() -> None:
     heard, told, other = Heard(), Heard(), Heard()
     with server() as (_, port), client(port) as one:
-        one.subscribe(Subscription(CoapLoop), heard, on_trouble=told)
-        one.subscribe(Subscription(CoapLamp), heard, on_trouble=other)
+        one.subscribe(Subscription(CoapLoop), heard, on_problem=told)
+        one.subscribe(Subscription(CoapLamp), heard, on_problem=other)
         peer = link_of(one).peers[0]
         observation = next(iter(peer.observations.values()))
         notified = Notified(peer.received.session, peer.received.last + 1, (Origin(b"12345678", 1),))

@@ -43,7 +43,7 @@ def answers(raw: Raw, token: bytes) -> Iterator[bytes]:
 
 def test_observers_of_wants_are_bounded(raw_server: tuple[Any, Raw], monkeypatch: pytest.MonkeyPatch) -> None:
     _, raw = raw_server
-    monkeypatch.setattr("genus.net._coap.notifier.MOST_WANTS_OBSERVERS", 3)
+    monkeypatch.setattr("genus.net._coap.notifier.MAX_INTERESTS_OBSERVERS", 3)
     found = [raw.ask(GET, [segment("w"), (OBSERVE, b"")])[0] for _ in range(5)]
     assert found == ["2.05"] * 3 + ["5.03"] * 2
 
@@ -63,7 +63,7 @@ def test_changes_of_wants_do_not_wait_for_an_observer_one_by_one(raw_server: tup
 
 def test_bodies_in_blocks_are_bounded(raw_server: tuple[Any, Raw], monkeypatch: pytest.MonkeyPatch) -> None:
     hub, raw = raw_server
-    monkeypatch.setattr(coap_server, "MOST_KEPT", 10)
+    monkeypatch.setattr(coap_server, "MAX_KEPT", 10)
     kept = link_of(hub)._endpoint.context.serversite._kept
     for number in range(100):
         query = (15, f"x={number}".encode())
@@ -75,7 +75,7 @@ def test_bodies_in_blocks_are_bounded(raw_server: tuple[Any, Raw], monkeypatch: 
 
 
 def test_a_known_client_may_observe_more_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MOST_SESSIONS", 1)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
     made = Sessions(10)
 
     def attach(uid: bytes, number: int) -> object:
@@ -201,7 +201,7 @@ def test_a_type_whose_code_fits_no_path_is_found_above() -> None:
         port = link_of(hub).port
         one, raw = stack.enter_context(open_bus(f"coap://127.0.0.1:{port}")), stack.enter_context(raw_client(port))
         one.subscribe(Subscription(cls), at_client)
-        assert wait_for(lambda: len(link_of(hub).wants()) == 1), "the client does not observe"
+        assert wait_for(lambda: len(link_of(hub).interests()) == 1), "the client does not observe"
         hub.subscribe(Subscription(cls), at_server)
         hub.publish(CoapLoop(lane=1))
         hub.publish(cls())

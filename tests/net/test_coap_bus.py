@@ -105,9 +105,9 @@ def test_a_cancelled_subscription_ends_its_observation() -> None:
     with server() as (hub, port), client(port) as one:
         listener = one.subscribe(Subscription(CoapLoop), heard)
         one.subscribe(Subscription(CoapLamp), kept)
-        assert len(link_of(hub).wants()) == 2
+        assert len(link_of(hub).interests()) == 2
         listener.cancel()
-        assert wait_for(lambda: len(link_of(hub).wants()) == 1)
+        assert wait_for(lambda: len(link_of(hub).interests()) == 1)
         hub.publish(CoapLoop(lane=1))
         hub.publish(CoapLamp(watts=1.0))
         assert wait_for(lambda: len(kept) == 1)

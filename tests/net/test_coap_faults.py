@@ -107,8 +107,8 @@ def test_what_a_client_publishes_during_an_outage_is_sent_afterwards() -> None:
 def test_events_that_find_no_room_are_told_as_lost_at_both_ends() -> None:
     heard, at_receiver, at_sender = Heard(), Heard(), Heard()
     with server("capacity=10") as (hub, port), DatagramProxy(port) as proxy, client(proxy.port) as one:
-        one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
-        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        one.subscribe(Subscription(CoapLoop), heard, on_problem=at_receiver)
+        channel = hub.channel(CoapLoop, on_problem=at_sender)
         channel.announce()
         channel.publish(CoapLoop(lane=0))
         assert wait_for(lambda: len(heard) == 1)
@@ -136,14 +136,14 @@ def test_after_a_restart_of_the_server_a_client_is_live_again_by_itself() -> Non
     heard, troubles, port = Heard(), Heard(), free_port()
     with server(port=port) as (hub, _):
         one = client(port)
-        one.subscribe(Subscription(CoapLoop), heard, on_trouble=troubles)
+        one.subscribe(Subscription(CoapLoop), heard, on_problem=troubles)
         hub.publish(CoapLoop(lane=1))
         assert wait_for(lambda: heard.lanes() == [1])
     assert wait_for(lambda: not link_of(one).is_connected)
     with server(port=port) as (hub, _):
         hub.subscribe(Subscription(CoapLamp), troubles)  # codes are given in another order than before
         assert wait_for(lambda: link_of(one).is_connected)
-        assert wait_for(lambda: len(link_of(hub).wants()) == 2)
+        assert wait_for(lambda: len(link_of(hub).interests()) == 2)
         hub.publish(CoapLoop(lane=2))
         assert wait_for(lambda: heard.lanes() == [1, 2])
         one.publish(CoapLamp(watts=4.0))
@@ -161,7 +161,7 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
     with server() as (hub, port), DatagramProxy(port) as proxy:
         one = client(proxy.port)
         one.subscribe(Subscription(CoapLoop), heard)
-        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        channel = hub.channel(CoapLoop, on_problem=at_sender)
         channel.announce()
         proxy.is_cut = True
         channel.publish(CoapLoop(lane=1))
@@ -181,7 +181,7 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
 def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
     down, up, troubles = Heard(), Heard(), Heard()
     with server() as (hub, port), DatagramProxy(port, seed=seed) as proxy, client(proxy.port) as one:
-        one.subscribe(Subscription(CoapLoop), down, on_trouble=troubles)
+        one.subscribe(Subscription(CoapLoop), down, on_problem=troubles)
         hub.subscribe(Subscription(CoapLamp), up)
         one.publish(CoapLamp(watts=-1.0))
         assert wait_for(lambda: len(up) == 1)
@@ -248,7 +248,7 @@ def test_a_subscription_that_is_made_while_the_server_is_away_is_registered_when
     at_server = Heard()
     with server(port=port) as (hub, _):
         hub.subscribe(Subscription(CoapBlob), at_server)
-        assert wait_for(lambda: len(link_of(hub).wants()) == 3)
+        assert wait_for(lambda: len(link_of(hub).interests()) == 3)
         hub.publish(CoapLoop(lane=5))
         hub.publish(CoapLamp(watts=1.0))
         assert wait_for(lambda: late.lanes() == [5] and len(early) == 1)
@@ -262,7 +262,7 @@ def test_restarts_while_events_are_published_lose_nothing_that_a_client_sends() 
     sent = taken = 0
     with server(port=port):
         one = client(port)
-        channel = one.channel(CoapLoop, on_trouble=troubles)
+        channel = one.channel(CoapLoop, on_problem=troubles)
         channel.announce()
     for _ in range(4):
         with server(port=port) as (hub, _):
@@ -313,7 +313,7 @@ def test_after_many_restarts_on_a_bad_way_all_are_live_again(seed: int, caplog: 
         with server(port=port) as (hub, _):
             up = Heard()
             hub.subscribe(Subscription(CoapLamp), up)
-            assert wait_for(lambda: len(link_of(hub).wants()) == 10, 20)
+            assert wait_for(lambda: len(link_of(hub).interests()) == 10, 20)
             hub.publish(CoapLoop(lane=4242))
             assert wait_for(lambda: all(CoapLoop(lane=4242) in each for each in heard))
             for number, bus in enumerate(clients):

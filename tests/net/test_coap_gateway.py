@@ -30,7 +30,7 @@ def test_a_gateway_carries_what_is_wanted_from_coap_to_a_bus() -> None:
     ):
         inner.subscribe(Subscription(CoapLoop, where=this.lane > 1), heard)
         one.subscribe(Subscription(CoapLamp), back)
-        assert wait_for(lambda: len(link_of(hub).wants()) == 1)
+        assert wait_for(lambda: len(link_of(hub).interests()) == 1)
         gateway.settle()
         for lane in range(4):
             one.publish(CoapLoop(lane=lane))
@@ -55,8 +55,8 @@ def test_a_gateway_is_a_client_of_a_server() -> None:
         inner.subscribe(Subscription(CoapLamp), inside)
         other.subscribe(Subscription(CoapRoadside), heard)
         hub.subscribe(Subscription(CoapLoop, where=this.lane == 2), at_hub)
-        assert wait_for(lambda: len(link_of(side).wants()) >= 2)
-        assert wait_for(lambda: any("CoapLamp" in str(want.subscription) for want in link_of(hub).wants()))
+        assert wait_for(lambda: len(link_of(side).interests()) >= 2)
+        assert wait_for(lambda: any("CoapLamp" in str(interest.subscription) for interest in link_of(hub).interests()))
         gateway.settle()
         inner.publish(CoapLoop(lane=1))
         inner.publish(CoapLoop(lane=2))
@@ -104,7 +104,7 @@ def test_a_plain_device_takes_what_the_gateway_wants_for_it(catalog: Path) -> No
         Device({lamp: resource}) as device,
         open_bus("local:") as inner,
         client(device.port, f"catalog={catalog}") as side,
-        Gateway(GatewaySide(bus=inner, name="inner"), GatewaySide(bus=side, name="devices", wants=["CoapLamp"])),
+        Gateway(GatewaySide(bus=inner, name="inner"), GatewaySide(bus=side, name="devices", interest=["CoapLamp"])),
     ):
         inner.publish(CoapLamp(watts=40.0))
         assert wait_for(lambda: resource.value == {5: 40.0})
@@ -127,7 +127,7 @@ def test_an_event_that_goes_in_circles_comes_once() -> None:
     ):
         hub.subscribe(Subscription(CoapLoop), heard)
         inner.subscribe(Subscription(Event), own)
-        assert wait_for(lambda: all(len(link_of(side).wants()) >= 1 for side in (first, second)))
+        assert wait_for(lambda: all(len(link_of(side).interests()) >= 1 for side in (first, second)))
         one.settle()
         other.settle()
         inner.publish(CoapLoop(lane=1))
@@ -144,8 +144,8 @@ def test_what_a_gateway_loses_is_told_at_both_ends() -> None:
     """Observers of the server find a gap, and the publisher on the server's bus is told."""
     heard, at_receiver, at_sender = Heard(), Heard(), Heard()
     with server() as (hub, port), client(port) as one:
-        one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_receiver)
-        channel = hub.channel(CoapLoop, on_trouble=at_sender)
+        one.subscribe(Subscription(CoapLoop), heard, on_problem=at_receiver)
+        channel = hub.channel(CoapLoop, on_problem=at_sender)
         channel.announce()
         link_of(hub).lose(Arrival(CoapLoop(lane=1), Origin(b"elsewher", 1)))
         link_of(hub).report_loss(Arrival(CoapLoop(lane=2), Origin(link_of(hub).uid, 1)))

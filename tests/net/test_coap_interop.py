@@ -102,14 +102,14 @@ def test_libcoap_observes(catalog: Path) -> None:
         process = subprocess.Popen(
             [CLIENT, "-s", "1", f"coap://127.0.0.1:{port}/{lamp}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        assert wait_for(lambda: len(link_of(hub).wants()) == 1)
+        assert wait_for(lambda: len(link_of(hub).interests()) == 1)
         for watts in range(1, 6):
             hub.publish(CoapLamp(watts=float(watts)))
         output, _ = process.communicate(timeout=20)
         decoder = cbor2.CBORDecoder(BytesIO(output.rstrip(b"\n")))
         values = [decoder.decode() for _ in range(6)]
         assert values == [{5: float(watts)} for watts in range(6)]
-        assert wait_for(lambda: len(link_of(hub).wants()) == 0), "it has ended its observation"
+        assert wait_for(lambda: len(link_of(hub).interests()) == 0), "it has ended its observation"
 
 
 @needs_client

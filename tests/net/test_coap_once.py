@@ -122,8 +122,8 @@ def test_a_gap_is_told_to_all_that_observe() -> None:
     """The numbers of a session do not say which types are missing."""
     heard, at_lamps, at_loops = Heard(), Heard(), Heard()
     with server("capacity=5") as (hub, port), DatagramProxy(port) as proxy, client(proxy.port) as one:
-        one.subscribe(Subscription(CoapLamp), heard, on_trouble=at_lamps)
-        one.subscribe(Subscription(CoapLoop), heard, on_trouble=at_loops)
+        one.subscribe(Subscription(CoapLamp), heard, on_problem=at_lamps)
+        one.subscribe(Subscription(CoapLoop), heard, on_problem=at_loops)
         hub.publish(CoapLoop(lane=0))
         assert wait_for(lambda: len(heard) == 1)
         proxy.is_cut = True
@@ -148,7 +148,7 @@ def test_an_event_of_a_type_that_is_refused_does_not_take_others_with_it(catalog
     with contextlib.ExitStack() as stack:
         with server() as (_, port):
             one = stack.enter_context(client(port))
-            channel = one.channel(CoapLamp, on_trouble=lost)
+            channel = one.channel(CoapLamp, on_problem=lost)
             channel.announce()
             one.publish(CoapLoop(lane=0))
             assert wait_for(lambda: sums(one, "sent") == 1)
@@ -195,7 +195,7 @@ def test_a_copy_is_recognised_for_as_long_as_the_rfc_asks_and_nothing_else_is(
 
 
 def test_the_number_of_remembered_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datagrams, "MOST_RECENT", 100)
+    monkeypatch.setattr(datagrams, "MAX_RECENT", 100)
     recent = RecentRequests(Tuning(CoapOptions()))
     for number in range(1000):
         recent.add(str(number), 1, True, number / 100)

@@ -145,7 +145,7 @@ def test_an_observer_by_hand_gets_growing_numbers_and_resets_an_end(catalog: Pat
         hub.publish(CoapLamp(watts=9.0))
         notification = raw.sock.recv(1000)
         raw.send(b"\x70\x00" + notification[2:4])
-        assert wait_for(lambda: not hub.link.wants())  # type: ignore[union-attr]
+        assert wait_for(lambda: not hub.link.interests())  # type: ignore[union-attr]
 
 
 def test_a_device_that_restarts_is_observed_again(catalog: Path) -> None:

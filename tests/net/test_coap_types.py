@@ -142,7 +142,7 @@ def publish_all(bus: Bus, classes: list[type[Event]]) -> None:
 
 
 def test_the_types_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_catalog, "MOST_TYPES", 12)
+    monkeypatch.setattr(shared_catalog, "MAX_TYPES", 12)
     with server() as (hub, port), client(port) as one:
         for number in range(5):
             one.publish(declare(f"CoapMany{number}", Event, {})())
@@ -296,7 +296,7 @@ def check_evolution(seed: int, *, is_older_here: bool) -> None:
         for name in made.random.sample(["subscriber", "publisher"], 2):
             start(name)
         for turn in range(3):
-            ready = lambda: len(link_of(buses["server"]).wants()) == 1 and link_of(buses["publisher"]).is_connected  # noqa: E731
+            ready = lambda: len(link_of(buses["server"]).interests()) == 1 and link_of(buses["publisher"]).is_connected  # noqa: E731
             assert wait_for(ready)
             for number in range(turn * 5, turn * 5 + 5):
                 sent[number] = made.event(others, number)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from genus import Event, Maybe, NonReal, Soft, Subscription, UInt8, open_bus, this
+from genus import BestEffort, Event, Maybe, Soft, Subscription, UInt8, open_bus, this
 from genus.can import World
 from genus.errors import BusError
 from genus.net._gateway.gateway import Gateway, GatewaySide
@@ -139,7 +139,7 @@ def test_last_values_cross_to_who_subscribes_later() -> None:
 def test_a_full_or_refusing_side_is_counted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with World("gw-refuse", catalog=[RoadLoop], clocks="perfect") as world:
         road, city = open_bus("sim:gw-refuse?name=gateway"), open_bus()
-        side = GatewaySide(bus=road, name="road", wants=["RoadSign"])
+        side = GatewaySide(bus=road, name="road", interest=["RoadSign"])
         with Gateway(side, city) as gateway:
             world.run("0.5s")
             for text in range(3):
@@ -219,7 +219,7 @@ def test_what_a_can_bus_wants_is_configured_and_its_quality_too() -> None:
     with World("gw-wants", catalog=[RoadLoop, RoadSign]) as world:
         sign, road, city = open_bus("sim:gw-wants?name=sign"), open_bus("sim:gw-wants?name=gateway"), open_bus()
         inbox = sign.inbox(Subscription(RoadSign))
-        side = GatewaySide(bus=road, wants=["RoadSign where text > 1"], quality={RoadSign: Soft(deadline="50ms")})
+        side = GatewaySide(bus=road, interest=["RoadSign where text > 1"], quality={RoadSign: Soft(deadline="50ms")})
         with Gateway(side, city) as gateway:
             world.run("0.5s")
             for text in range(4):
@@ -236,7 +236,7 @@ def test_what_may_enter_a_can_bus_is_wanted_there_unless_more_is_said() -> None:
         sign, road, city = open_bus("sim:gw-import?name=sign"), open_bus("sim:gw-import?name=gateway"), open_bus()
         got: list[object] = []
         sign.subscribe(Subscription(Event), got.append)
-        side = GatewaySide(bus=road, imports=[RoadSign, SureLoop], wants=["SureLoop where lane > 1"])
+        side = GatewaySide(bus=road, imports=[RoadSign, SureLoop], interest=["SureLoop where lane > 1"])
         with Gateway(side, city) as gateway:
             gateway.settle()
             city.publish_all([RoadSign(text=1), RoadLoop(lane=2), SureLoop(lane=1), SureLoop(lane=2)])
@@ -254,8 +254,8 @@ def test_section_five_of_the_attribute_paper_holds_beyond_the_gateway() -> None:
         city.subscribe("RoadLoop has time", monitor.append)
         city.subscribe("RoadLoop has time, place, category", collector.append)
         with Gateway(road, city) as gateway:
-            first = pair[0].channel(RoadLoop, NonReal(), carries=("time", "place"))
-            second = pair[1].channel(RoadLoop, NonReal(), carries=("time",))
+            first = pair[0].channel(RoadLoop, BestEffort(), carries=("time", "place"))
+            second = pair[1].channel(RoadLoop, BestEffort(), carries=("time",))
             first.announce()
             second.announce()
             world.run("0.5s")
@@ -265,7 +265,7 @@ def test_section_five_of_the_attribute_paper_holds_beyond_the_gateway() -> None:
                 world.run("0.05s")
             assert [len(monitor), len(collector)] == [20, 10]
             newer = open_bus("sim:gw-five?name=loop1b")
-            refit = newer.channel(SureLoop, NonReal(), carries=("time", "place"))
+            refit = newer.channel(SureLoop, BestEffort(), carries=("time", "place"))
             refit.announce()
             first.cancel()
             pair[0].close()
@@ -292,7 +292,7 @@ def test_two_gateways_on_one_can_bus_hand_up_once_and_the_standby_takes_over() -
         roads = [open_bus(f"sim:gw-pair?name=gateway{number}") for number in (1, 2)]
         got: list[int] = []
         city.subscribe(Subscription(RoadLoop), lambda event: got.append(event.lane))
-        loops = sensor.channel(RoadLoop, NonReal())
+        loops = sensor.channel(RoadLoop, BestEffort())
         loops.announce()
         first = Gateway(GatewaySide(bus=roads[0], name="road"), GatewaySide(bus=city, name="city"), name="pair")
         world.run("2s")
@@ -324,7 +324,7 @@ def test_a_live_can_bus(tmp_path: Path) -> None:
         open_bus(f"{address}&number=1") as sensor,
         open_bus(f"{address}&number=2") as road,
         open_bus() as city,
-        Gateway(GatewaySide(bus=road, name="road", wants=["RoadSign"]), city) as gateway,
+        Gateway(GatewaySide(bus=road, name="road", interest=["RoadSign"]), city) as gateway,
     ):
         inbox, signs = city.inbox(Subscription(RoadLoop, where=this.lane > 1)), sensor.inbox(Subscription(RoadSign))
         gateway.settle()

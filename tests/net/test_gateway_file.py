@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from genus import NonReal, Soft
+from genus import BestEffort, Soft
 from genus.errors import BusError
 from genus.net import RateLimit, load_gateway
 from genus.testing import run_command as genus
@@ -32,7 +32,7 @@ types = ["gate_types.py"]
 name = "road"
 address = "local:"
 export = ["GateLoop"]
-wants = ["GateSign where text > 1"]
+interest = ["GateSign where text > 1"]
 gateways = [5, 6]
 
 [side.quality]
@@ -62,10 +62,10 @@ def test_a_file_says_all_that_a_program_can_say(file: Path) -> None:
     assert [cls.__name__ for cls in loaded.types] == ["GateLoop", "GateSign", "Event"]
     loop, sign, _ = loaded.types
     assert (loaded.name, road.name, road.export, road.imports) == ("pair", "road", (loop,), None)
-    assert [str(one) for one in road.wants] == ["GateSign where text > 1"]
+    assert [str(one) for one in road.interest] == ["GateSign where text > 1"]
     assert road.gateways == (5, 6)
     assert next(iter(road.quality.items())) == (sign, Soft(deadline="20ms", expires="100ms"))
-    assert list(road.quality.values())[1] == NonReal()
+    assert list(road.quality.values())[1] == BestEffort()
     assert city.imports == (loop, sign)
     assert city.rate == {loop: RateLimit(10, 60.0, "newest")}
     assert (city.spool, city.spool_size) == (file.parent / "spool/city", 1_000_000)

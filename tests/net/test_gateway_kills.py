@@ -76,7 +76,7 @@ class Pair:
         self.buses: list[Bus] = []
         self.publisher, self.receiver = self.open(self.road), self.open(self.city)
         self.receiver.collection(Repeated).subscribe(
-            lambda event: self.got.append(event.number), on_trouble=self.told.append
+            lambda event: self.got.append(event.number), on_problem=self.told.append
         )
         self.gateways = [self._gateway() for _ in range(2)]
         eventually(self._is_first_active, "no gateway is active")

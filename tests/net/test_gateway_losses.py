@@ -42,10 +42,10 @@ class Line:
         self.buses = (self.publisher, self.receiver, near, self.far)
         for bus in self.buses:
             link_of(bus).now = lambda: self.time
-        self.receiver.collection(LostParcel).subscribe(self.got.append, on_trouble=self.told["receiver"].append)
+        self.receiver.collection(LostParcel).subscribe(self.got.append, on_problem=self.told["receiver"].append)
         self.gateway = Gateway(near, GatewaySide(bus=self.far, spool=folder, spool_size=spool_size))
         self.run(1)
-        self.channel = self.publisher.channel(LostParcel, on_trouble=self.told["publisher"].append)
+        self.channel = self.publisher.channel(LostParcel, on_problem=self.told["publisher"].append)
         self.channel.announce()
         self.publish("first")
         self.run(1)

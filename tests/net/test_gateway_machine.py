@@ -11,7 +11,7 @@ from genus.net._envelope import Origin
 from genus.net._gateway.machine import GatewayMachine
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.standby import SILENT_S, TAKEOVER_S
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Interest
 from tests.net.network_model import (
     CanSegment,
     Clock,
@@ -169,7 +169,7 @@ def test_when_the_last_subscriber_has_left_no_want_is_left_and_nothing_crosses(
         one.cancel()
         city.clock.run(city.random.choice([0.0, 0.001, 0.01]))
     city.clock.run(SETTLE)
-    assert not any(side.wants for gateway in city.gateways for side in gateway.sides)
+    assert not any(side.interests for gateway in city.gateways for side in gateway.sides)
     before = city.forwards()
     for publisher in city.publishers:
         publisher.publish(Probe(lane=1))
@@ -203,7 +203,7 @@ def test_interest_reaches_eight_gateways_far() -> None:
     city = City(1, [(number, number + 1) for number in range(10)])
     city.subscribers.append(Subscriber(city.networks[0], "s0", Subscription(Probe)))
     city.clock.run(SETTLE)
-    far = [bool(gateway.sides[1].wants) for gateway in city.gateways]
+    far = [bool(gateway.sides[1].interests) for gateway in city.gateways]
     assert far == [True] * 8 + [False] * 2
     city.publishers[8].publish(Probe(lane=1))
     city.publishers[9].publish(Probe(lane=1))
@@ -255,7 +255,7 @@ def test_a_standby_does_not_hand_up_what_the_active_gateway_sent_on_can() -> Non
     gateways = [ModelGateway(clock, uid, road, city, name="pair") for uid in ("g0", "g1")]
     Subscriber(city, "s0", Subscription(Event))
     for gateway in gateways:
-        gateway.machine.wants_changed(0, [want_of_configuration(gateway)], clock.now)
+        gateway.machine.interest_changed(0, [want_of_configuration(gateway)], clock.now)
         gateway.tick()
     clock.run(SETTLE)
     publisher = Publisher(city, "p0")
@@ -267,8 +267,8 @@ def test_a_standby_does_not_hand_up_what_the_active_gateway_sent_on_can() -> Non
     assert gateways[1].machine.counts[0].duplicates == 10
 
 
-def want_of_configuration(gateway: ModelGateway) -> Want:
-    return Want("", f"{gateway.machine.uid}.road", Subscription(Beacon), 0)
+def want_of_configuration(gateway: ModelGateway) -> Interest:
+    return Interest("", f"{gateway.machine.uid}.road", Subscription(Beacon), 0)
 
 
 def test_gateways_that_do_not_see_each_other_on_one_side_are_both_active() -> None:
@@ -371,8 +371,8 @@ def test_only_types_that_are_exported_and_imported_cross_and_only_they_are_asked
     subscriber = Subscriber(city, "s0", Subscription(Event), Subscription(Beacon))
     publisher = Publisher(road, "p0")
     clock.run(SETTLE)
-    assert [str(want.subscription) for want in gateway.sides[0].wants] == ["FastProbe"]
-    assert gateway.machine.refused_wants(1) == 1
+    assert [str(interest.subscription) for interest in gateway.sides[0].interests] == ["FastProbe"]
+    assert gateway.machine.refused_interests(1) == 1
     for event in (Probe(lane=1), FastProbe(lane=1), Beacon(lane=1)):
         publisher.publish(event)
     clock.run(SETTLE)
@@ -448,7 +448,7 @@ def wanting(*sides: int, rate: str = "") -> GatewayMachine:
     limits: dict[type, RateLimit] = {Probe: parse_rate(rate)} if rate else {}
     machine = GatewayMachine("g", [SideRules(f"net{side}", limits=limits) for side in range(3)], hold_s=0.0)
     for side in sides:
-        assert machine.wants_changed(side, [Want("x", "x", Subscription(Probe))], 0.0) == []
+        assert machine.interest_changed(side, [Interest("x", "x", Subscription(Probe))], 0.0) == []
     return machine
 
 
@@ -458,7 +458,7 @@ def test_what_is_forgotten_is_told_where_it_was_sent_and_not_passed_later() -> N
     (forward,) = machine.arrived(0, kept_probe(2, is_forgotten=True), 0.0)
     assert (forward.target, forward.arrival.is_forgotten, forward.arrival.origin.hops) == (1, True, 1)
     assert machine.arrived(0, kept_probe(1), 0.0) == [], "a copy that took longer"
-    assert machine.wants_changed(2, [Want("y", "y", Subscription(Probe))], 0.0) == []
+    assert machine.interest_changed(2, [Interest("y", "y", Subscription(Probe))], 0.0) == []
 
 
 def test_a_value_that_waits_for_a_rate_limit_is_not_sent_after_it_is_forgotten() -> None:
@@ -472,8 +472,8 @@ def test_a_value_that_waits_for_a_rate_limit_is_not_sent_after_it_is_forgotten()
 def test_a_kept_event_is_not_passed_once_newer_ones_cannot_arrive() -> None:
     machine = wanting(1)
     assert len(machine.arrived(0, kept_probe(1), 0.0)) == 1
-    machine.wants_changed(1, [], 1.0)
+    machine.interest_changed(1, [], 1.0)
     machine.tick(10.0)
     assert machine.wanted_on(0) == []
-    assert machine.wants_changed(1, [Want("x", "x", Subscription(Probe))], 11.0) == []
+    assert machine.interest_changed(1, [Interest("x", "x", Subscription(Probe))], 11.0) == []
     assert len(machine.arrived(0, kept_probe(1), 12.0)) == 1, "the link gives what is still kept"

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from genus import Event, NonReal, Subscription, UInt32, open_bus, this
+from genus import BestEffort, Event, Subscription, UInt32, open_bus, this
 from genus.bus import Bus, Hard
 from genus.can import World
 from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
-from genus.net._envelope import MOST_HOPS
+from genus.net._envelope import MAX_HOPS
 from genus.net._link.control import control_key, encode_text
 from genus.net._transport import BULK
 from genus.testing import MqttBroker
@@ -89,13 +89,13 @@ class Collected:
 
 def wanted_on(bus: Bus) -> int:
     assert isinstance(bus.link, NetLink)
-    return len(bus.link.wants())
+    return len(bus.link.interests())
 
 
 def one_stands_by(bus: Bus) -> bool:
     """Whether one gateway watches what crosses to the network of a bus, in wants that are not to be repeated."""
     assert isinstance(bus.link, NetLink)
-    return [want.hops for want in bus.link.wants()].count(MOST_HOPS) == 1
+    return [interest.hops for interest in bus.link.interests()].count(MAX_HOPS) == 1
 
 
 @pytest.mark.parametrize("addresses", MEDIA, indirect=True)
@@ -208,7 +208,7 @@ def test_types_are_forwarded_with_the_quality_of_the_side(monkeypatch: pytest.Mo
         return made(key, sending)
 
     monkeypatch.setattr(far.link.transport, "sender", sender)
-    side = GatewaySide(bus=far, quality={NetFast: Hard(period="10ms"), NetLoop: NonReal(priority=1)})
+    side = GatewaySide(bus=far, quality={NetFast: Hard(period="10ms"), NetLoop: BestEffort(priority=1)})
     with open_bus() as road, Gateway(road, side) as gateway:
         gateway.settle()
         road.publish(NetLoop(number=1))
@@ -245,7 +245,7 @@ def test_a_forged_token_does_not_stop_the_gateway_of_a_can_bus(addresses: list[s
             open_bus(address) as city,
         ):
             sensor, road = (open_bus(f"sim:gw-forged{number}?name={name}") for name in ("sensor", "gateway"))
-            loops = sensor.channel(NetLoop, NonReal())
+            loops = sensor.channel(NetLoop, BestEffort())
             loops.announce()
             world.run("1s")
             collected = Collected(city, Subscription(NetLoop))

@@ -8,7 +8,7 @@ import pytest
 from genus import Catalog, Event, Kind, Maybe, Subscription, all_of
 from genus.bus import Bus
 from genus.errors import BusError, GrantsError
-from genus.net import Allowed, Arrival, Grants, Origin, Refusal, Want, read_grants
+from genus.net import Allowed, Arrival, Grants, Interest, Origin, Refusal, read_grants
 from genus.net._grants_file import take_permit
 from genus.net._link.netlink import NetLink
 from genus.testing._network import MemoryNetwork
@@ -292,7 +292,7 @@ def test_what_nobody_can_be_told_is_counted(path: Path, caplog: pytest.LogCaptur
         (reason,) = (name for name in bus.traffic().link if name.startswith(f"rejected: {refused}"))
         assert bus.traffic().link[reason] == 1
         assert refused in caplog.text
-        link.relay(lambda arrival: None).want([Want("00" * 8, "00" * 8, Subscription(Forbidden), 1)])
+        link.relay(lambda arrival: None).set_interest([Interest("00" * 8, "00" * 8, Subscription(Forbidden), 1)])
         link.forward(Arrival(Forbidden(), Origin(bytes(8), 1, 1)))
         link.forward(Arrival(GuardedDoor(), Origin(bytes(8), 1, 1)))
         network.deliver()

@@ -24,7 +24,7 @@ def link_on(network: MemoryNetwork) -> NetLink:
 
 
 def test_invented_participants_and_tokens_are_limited_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "MOST_TOKENS", 100)
+    monkeypatch.setattr(presence, "MAX_TOKENS", 100)
     network = MemoryNetwork()
     link = link_on(network)
     real = link_on(network)
@@ -66,7 +66,7 @@ def test_answers_that_nobody_asked_for_are_not_kept() -> None:
 
 
 def test_topics_of_others_are_limited_and_numbers_of_one_uid_never_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "MOST_TOPICS", 10)
+    monkeypatch.setattr(foreign, "MAX_TOPICS", 10)
     arrivals = ForeignArrivals()
     seen: set[tuple[bytes, int]] = set()
     uids: dict[str, bytes] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Kind, Maybe, NonReal, open_bus, this
+from genus import BestEffort, Event, Kind, Maybe, open_bus, this
 from genus.bus import Bus
 from genus.errors import BusError, EventError, QueueFull
 from genus.net import EventsLost, NetLink
@@ -133,7 +133,7 @@ def test_addresses_that_are_wrong_are_refused(tmp_path: Path) -> None:
     for address, message in (
         ("ipc:../../etc", "letters, digits"),
         ("ipc:test?ful=block", "did you mean 'full'"),
-        ("ipc:test?full=drop_oldset", "did you mean 'drop_oldest'"),
+        ("ipc:test?overflow=drop_oldset", "did you mean 'drop_oldest'"),
     ):
         with pytest.raises(BusError, match=message):
             open_bus(address)
@@ -170,7 +170,7 @@ def test_a_large_event_arrives_and_one_of_more_than_64_mb_is_refused() -> None:
 
 
 def test_the_last_value_of_each_source_comes_to_later_subscribers() -> None:
-    with open_bus("ipc:test") as bus, bus.channel(IpcChime, NonReal(), keep=True) as chimes:
+    with open_bus("ipc:test") as bus, bus.channel(IpcChime, BestEffort(), keep=True) as chimes:
         for source, pitch in (("hall", 1), ("roof", 2), ("hall", 3)):
             chimes.publish(IpcChime(pitch=pitch, source=source))
         with open_bus("ipc:test") as other:
@@ -189,8 +189,8 @@ def test_the_last_value_of_each_source_comes_to_later_subscribers() -> None:
 def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: str) -> None:
     """Whichever queue was full, also if nothing is published after it."""
     options = {
-        "sender": (f"full={full}&capacity=20", "receive_full=block&receive_capacity=1"),
-        "receiver": ("", f"receive_full={full}&receive_capacity=20"),
+        "sender": (f"overflow={full}&capacity=20", "receive_overflow=block&receive_capacity=1"),
+        "receiver": ("", f"receive_overflow={full}&receive_capacity=20"),
     }[side]
     began, go_on, got = threading.Event(), threading.Event(), []
     here: list[EventsLost] = []
@@ -202,8 +202,8 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
         got.append(event.frames[:1])
 
     with open_bus(f"ipc:test?{options[0]}") as bus, open_bus(f"ipc:test?{options[1]}") as other:
-        other.collection(Film).subscribe(handle, on_trouble=there.append)
-        with bus.channel(Film, on_trouble=here.append) as films:
+        other.collection(Film).subscribe(handle, on_problem=there.append)
+        with bus.channel(Film, on_problem=here.append) as films:
             for number in range(100):
                 films.publish(Film(frames=bytes([number]) + bytes(1 << 17)))
                 assert began.wait(60)  # who has just subscribed counts from the first event that it gets
@@ -269,14 +269,14 @@ def test_a_queue_gives_each_event_to_one_process() -> None:
 
 
 def test_a_receiver_takes_packets_again_however_much_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genus.net._mailbox.MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("genus.net._mailbox.MAX_BYTES", 1 << 20)
     held, got = threading.Event(), []
 
     def handle(event: Film) -> None:
         assert held.wait(60)
         got.append(len(event.frames))
 
-    with open_bus("ipc:test") as bus, open_bus("ipc:test?receive_full=drop_newest&receive_capacity=4") as other:
+    with open_bus("ipc:test") as bus, open_bus("ipc:test?receive_overflow=drop_newest&receive_capacity=4") as other:
         other.collection(Film).subscribe(handle)
         for _ in range(40):
             bus.publish(Film(frames=bytes(1 << 17)))
@@ -295,7 +295,7 @@ def publish_films(bus: Bus) -> None:
 
 def test_a_full_queue_raises_by_that_policy() -> None:
     held = threading.Event()
-    with open_bus("ipc:test?full=raise&capacity=2") as bus, open_bus("ipc:test?receive_full=block") as other:
+    with open_bus("ipc:test?overflow=raise&capacity=2") as bus, open_bus("ipc:test?receive_overflow=block") as other:
         other.collection(Film).subscribe(lambda _: held.wait(60))
         with pytest.raises(QueueFull, match="holds 2 packets"):
             publish_films(bus)
@@ -305,9 +305,9 @@ def test_a_full_queue_raises_by_that_policy() -> None:
 def test_closing_ends_a_publisher_that_waits() -> None:
     """Whatever waits: the bus is closed in the time of a flush."""
     held = threading.Event()
-    with open_bus("ipc:test?receive_full=block&receive_capacity=1") as other:
+    with open_bus("ipc:test?receive_overflow=block&receive_capacity=1") as other:
         other.collection(Film).subscribe(lambda _: held.wait(60))
-        bus = open_bus("ipc:test?full=block&capacity=2")
+        bus = open_bus("ipc:test?overflow=block&capacity=2")
         refused: list[str] = []
 
         def publish() -> None:

@@ -19,8 +19,8 @@ from genus.net._ipc.frames import (
     HELLO,
     KEPT,
     KEY,
-    LARGEST_BODY,
     LOST,
+    MAX_BODY,
     PACKET,
     STATE,
     SUBSCRIBE,
@@ -70,7 +70,7 @@ def test_frames_are_the_same_however_their_bytes_come(sent: list[Frame], sizes: 
 def test_a_length_that_is_too_large_ends_the_reading() -> None:
     whole = encode_frame(KEY, "a")
     with pytest.raises(FramingLost):
-        FrameReader().feed(whole + HEAD.pack(LARGEST_BODY + 1, PACKET, 0, 0))
+        FrameReader().feed(whole + HEAD.pack(MAX_BODY + 1, PACKET, 0, 0))
 
 
 class CollectingMailbox(DeliveringMailbox):

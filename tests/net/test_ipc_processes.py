@@ -73,7 +73,7 @@ def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
 def test_a_slow_receiver_and_a_stopped_one_cost_a_quick_one_nothing(start: Start, opened: Opened) -> None:
     """The quick one gets all, in a fraction of the time that the slow one takes for its packets."""
     transport, told = opened()
-    slow, stopped, quick = start(seconds=0.2), start(), start("test?receive_full=block")
+    slow, stopped, quick = start(seconds=0.2), start(), start("test?receive_overflow=block")
     for process in (slow, stopped, quick):
         process.wait_until_ready()
     stopped.popen.send_signal(signal.SIGSTOP)
@@ -92,7 +92,7 @@ def test_a_slow_receiver_and_a_stopped_one_cost_a_quick_one_nothing(start: Start
 
 def test_every_packet_arrives_at_a_stopped_receiver_or_is_told(start: Start, opened: Opened) -> None:
     transport, told = opened()
-    stopped = start("test?receive_full=block").wait_until_ready()
+    stopped = start("test?receive_overflow=block").wait_until_ready()
     stopped.popen.send_signal(signal.SIGSTOP)
     publish(transport.sender("a/b", Sending()), range(50_000))
     told.wait(lambda: told.losses["a/b"] > 0)
@@ -121,9 +121,9 @@ def test_opening_subscribing_and_closing_do_not_wait_for_a_stopped_process(start
 
 
 def test_a_receiver_that_is_killed_in_the_middle_is_forgotten(start: Start, opened: Opened) -> None:
-    transport, got = opened("full=block&capacity=100")
+    transport, got = opened("overflow=block&capacity=100")
     transport.watch("here/**")
-    killed, other = start("test?receive_full=block", seconds=0.001), start("test?receive_full=block")
+    killed, other = start("test?receive_overflow=block", seconds=0.001), start("test?receive_overflow=block")
     for process in (killed, other):
         process.wait_until_ready()
     got.wait(lambda: len(got.tokens) == 2)

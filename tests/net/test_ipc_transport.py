@@ -10,7 +10,7 @@ import pytest
 
 from genus.errors import BusError, EventError, QueueFull
 from genus.net._ipc.folder import ipc_folder
-from genus.net._ipc.frames import LARGEST_PAYLOAD
+from genus.net._ipc.frames import MAX_PAYLOAD
 from genus.net._ipc.options import IpcOptions, parse_address
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending, Transport
@@ -123,10 +123,10 @@ def test_a_subscription_ends(open_transport: Open) -> None:
     assert got.wait_for(2) == [b"1", b"3"]
 
 
-@pytest.mark.parametrize("size", [1 << 16, LARGEST_PAYLOAD - 25])
+@pytest.mark.parametrize("size", [1 << 16, MAX_PAYLOAD - 25])
 def test_large_packets_come_whole_and_in_order(open_transport: Open, size: int) -> None:
     one, _ = open_transport()
-    _, got = open_transport("a/*", options="receive_full=block")
+    _, got = open_transport("a/*", options="receive_overflow=block")
     large = os.urandom(1024) * (size // 1024) + b"z" * (size % 1024)
     for payload in (b"before", large, b"after"):
         one.sender("a/b", Sending()).put(payload, ENVELOPE)
@@ -138,7 +138,7 @@ def test_a_packet_that_is_too_large_is_refused(open_transport: Open) -> None:
     _, got = open_transport("a")
     sender = one.sender("a", Sending())
     with pytest.raises(EventError, match="carries up to 67,108,864"):
-        sender.put(bytes(LARGEST_PAYLOAD), ENVELOPE)
+        sender.put(bytes(MAX_PAYLOAD), ENVELOPE)
     sender.put(b"next", b"")
     assert got.wait_for(1) == [b"next"]
 
@@ -306,8 +306,8 @@ PACKETS = 60
 def test_a_full_queue_drops_and_tells_the_publisher(open_transport: Open, full: str) -> None:
     """The receiver reads no more; each packet arrives or is told, the newest or the oldest ones by the policy."""
     held = Held()
-    one, told = open_transport(options=f"full={full}&capacity=10")
-    two, got = open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
+    one, told = open_transport(options=f"overflow={full}&capacity=10")
+    two, got = open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
     fill(one, "a/b", PACKETS)
     told.wait(lambda: told.losses["a/b"] > 0)
     held.go_on.set()
@@ -324,8 +324,8 @@ def test_a_full_queue_drops_and_tells_the_publisher(open_transport: Open, full: 
 def test_one_that_reads_no_more_costs_the_other_nothing(open_transport: Open) -> None:
     held = Held()
     one, told = open_transport(options="capacity=10")
-    open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
-    _, got = open_transport("a/b", options="receive_full=block")
+    open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
+    _, got = open_transport("a/b", options="receive_overflow=block")
     sender = one.sender("a/b", Sending())
     for number in range(PACKETS):
         sender.put(number.to_bytes(4) + LUMP, ENVELOPE)
@@ -336,9 +336,9 @@ def test_one_that_reads_no_more_costs_the_other_nothing(open_transport: Open) ->
 
 def test_raise_is_told_to_the_caller_and_others_get_the_packet(open_transport: Open) -> None:
     held = Held()
-    one, told = open_transport(options="full=raise&capacity=10")
-    _, got_slow = open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
-    _, got = open_transport("a/b", options="receive_full=block")
+    one, told = open_transport(options="overflow=raise&capacity=10")
+    _, got_slow = open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
+    _, got = open_transport("a/b", options="receive_overflow=block")
     raised = 0
     sender = one.sender("a/b", Sending())
     for number in range(PACKETS):
@@ -357,8 +357,8 @@ def test_raise_is_told_to_the_caller_and_others_get_the_packet(open_transport: O
 
 def test_block_makes_the_publisher_wait_and_loses_nothing(open_transport: Open) -> None:
     held = Held()
-    one, told = open_transport(options="full=block&capacity=10")
-    _, got = open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
+    one, told = open_transport(options="overflow=block&capacity=10")
+    _, got = open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
     publisher = threading.Thread(target=fill, args=(one, "a/b", PACKETS))
     publisher.start()
     assert held.is_held.wait(60)
@@ -373,8 +373,8 @@ def test_block_makes_the_publisher_wait_and_loses_nothing(open_transport: Open) 
 
 def test_packets_that_do_not_wait_are_dropped_instead(open_transport: Open) -> None:
     held = Held()
-    one, told = open_transport(options="full=block&capacity=10")
-    open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
+    one, told = open_transport(options="overflow=block&capacity=10")
+    open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
     fill(one, "a/b", PACKETS, Sending(waits=False))
     told.wait(lambda: told.losses["a/b"] > 0)
 
@@ -382,8 +382,8 @@ def test_packets_that_do_not_wait_are_dropped_instead(open_transport: Open) -> N
 @pytest.mark.parametrize("leaves", ["publisher", "receiver"])
 def test_a_publisher_that_waits_goes_on_when_one_leaves(open_transport: Open, leaves: str) -> None:
     held = Held()
-    one, _ = open_transport(options="full=block&capacity=10")
-    two, _ = open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
+    one, _ = open_transport(options="overflow=block&capacity=10")
+    two, _ = open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
     ended: list[object] = []
 
     def publish() -> None:
@@ -409,7 +409,7 @@ def test_a_publisher_that_waits_goes_on_when_one_leaves(open_transport: Open, le
 
 def test_handlers_that_publish_to_each_other_do_not_wait_for_each_other(open_transport: Open) -> None:
     """With `block` everywhere two would wait for ever: a handler gets QueueFull instead."""
-    options = "full=block&capacity=4&receive_full=block&receive_capacity=4"
+    options = "overflow=block&capacity=4&receive_overflow=block&receive_capacity=4"
     refused = threading.Event()
 
     def answer(transport: list[IpcTransport], key: str) -> Callable[[bytes], None]:
@@ -437,7 +437,7 @@ def test_the_mailbox_drops_what_is_too_much_and_tells_the_sender(open_transport:
     for full, newest_comes in (("drop_oldest", True), ("drop_newest", False)):
         held = Held()
         one, told = open_transport()
-        two, got = open_transport(f"{full}/b", on_packet=held, options=f"receive_full={full}&receive_capacity=100")
+        two, got = open_transport(f"{full}/b", on_packet=held, options=f"receive_overflow={full}&receive_capacity=100")
         sender = one.sender(f"{full}/b", Sending())
         for number in range(1000):
             sender.put(number.to_bytes(4), b"")
@@ -453,7 +453,7 @@ def test_the_mailbox_drops_what_is_too_much_and_tells_the_sender(open_transport:
 def test_packets_that_waited_too_long_are_not_sent(open_transport: Open) -> None:
     held = Held()
     one, told = open_transport()
-    _, got = open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
+    _, got = open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
     fill(one, "a/b", PACKETS, Sending(expires_s=0.05))
     assert held.is_held.wait(60)
     started = time.monotonic()
@@ -466,7 +466,7 @@ def test_packets_that_waited_too_long_are_not_sent(open_transport: Open) -> None
 def test_very_many_changes_for_one_that_does_not_read_are_replaced_by_the_state(open_transport: Open) -> None:
     held = Held()
     one, _ = open_transport()
-    two, got = open_transport("a/b", on_packet=held, options="receive_full=block&receive_capacity=1")
+    two, got = open_transport("a/b", on_packet=held, options="receive_overflow=block&receive_capacity=1")
     two.watch("t/**")
     fill(one, "a/b", 40)  # the connection is full
     ends = [one.declare(f"t/{number}") for number in range(12_000)]
@@ -520,14 +520,14 @@ def test_paths_longer_than_the_system_allows_for_sockets(
 
 def test_options_of_the_address() -> None:
     assert parse_address("") == ("genus", IpcOptions())
-    assert parse_address("x?full=raise&receive_full=block&receive_capacity=7") == (
+    assert parse_address("x?overflow=raise&receive_overflow=block&receive_capacity=7") == (
         "x",
-        IpcOptions(full="raise", receive_full="block", receive_capacity=7),
+        IpcOptions(overflow="raise", receive_overflow="block", receive_capacity=7),
     )
     for rest, message in (
         ("x?ful=block", "did you mean 'full'"),
-        ("x?full=drop", "choose one of block, drop_oldest"),
-        ("x?receive_full=raise", "has no caller that could be told; choose one of block"),
+        ("x?overflow=drop", "choose one of block, drop_oldest"),
+        ("x?receive_overflow=raise", "has no caller that could be told; choose one of block"),
         ("x?capacity=0", "write a whole number from 1"),
         ("x?capacity=many", "write a whole number from 1"),
     ):

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from genus import Event, NonReal, Subscription
+from genus import BestEffort, Event, Subscription
 from genus.bus import Bus, Soft
 from genus.net._envelope import Origin
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Interest
 from genus.targets.topics import MQTT, ZENOH
 from genus.testing._network import MemoryNetwork
 from tests.net.test_netlink import City, SeaTide, forward_to, link_of
@@ -42,7 +42,7 @@ def late_values(city: City, bus: Bus, cls: type[Event] = Lock) -> list[Event]:
 
 def test_different_values_of_the_key_are_different_last_values(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=True, keep_by=("a", "b"))
+    locks = here.channel(Lock, BestEffort(), keep=True, keep_by=("a", "b"))
     locks.announce()
     sent = [Lock(a=a, b=b) for a, b in (("1,2", "3"), ("1", "2,3"), ("1\\", "2"), ("1", "\\,2"), ("", ""), ("\\-", ""))]
     for event in sent:
@@ -52,7 +52,7 @@ def test_different_values_of_the_key_are_different_last_values(town: City) -> No
 
 def test_no_source_and_an_empty_source_are_different(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=True)
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
     sent = [Lock(n=1), Lock(n=2, source=""), Lock(n=3, source="\\-"), Lock(n=4, source="-")]
     for event in sent:
@@ -62,7 +62,7 @@ def test_no_source_and_an_empty_source_are_different(town: City) -> None:
 
 def test_a_value_with_other_tagged_attributes_replaces_the_one_before(town: City) -> None:
     here, there, third = town.bus(), town.bus(), town.bus()
-    tides = here.channel(SeaTide, NonReal(), keep=True)
+    tides = here.channel(SeaTide, BestEffort(), keep=True)
     tides.announce()
     assert late_values(town, third, SeaTide) == []
     tides.publish(SeaTide(level=1, place="Kiel", source="s"))
@@ -86,39 +86,39 @@ def test_a_gateway_replaces_a_value_with_other_tagged_attributes(town: City) -> 
 
 def test_a_gateway_that_comes_later_gets_nothing_that_was_forgotten(town: City) -> None:
     here = town.bus()
-    locks = here.channel(Lock, NonReal(), keep=True)
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
     for source in ("s", "t"):
         locks.publish(Lock(n=1, source=source))
     assert locks.forget(source="s") == 1
     arrived: list[Arrival] = []
-    link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
+    link_of(here).relay(arrived.append).set_interest([Interest("", "f" * 16, Subscription(Lock), 1)])
     assert [arrival.event for arrival in arrived] == [Lock(n=1, source="t")]
 
 
 def test_a_gateway_that_wants_again_gets_nothing_that_was_forgotten_meanwhile(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=True)
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
     for source in ("s", "t"):
         locks.publish(Lock(n=1, source=source))
     arrived: list[Arrival] = []
     relay = link_of(there).relay(arrived.append)
-    wants = [Want("", "f" * 16, Subscription(Lock), 1)]
-    relay.want(wants)
+    interests = [Interest("", "f" * 16, Subscription(Lock), 1)]
+    relay.set_interest(interests)
     town.run()
     assert len(arrived) == 2
-    relay.want([])
+    relay.set_interest([])
     locks.forget(source="s")
     town.run()
-    relay.want(wants)
+    relay.set_interest(interests)
     town.run()
     assert [arrival.event for arrival in arrived[2:]] == [Lock(n=1, source="t")]
 
 
 def test_a_packet_that_was_on_its_way_at_cancel_is_not_kept(town: City) -> None:
     here, there = town.bus(), town.bus()
-    locks = here.channel(Lock, NonReal(), keep=True)
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
     listener = there.collection(Lock).subscribe(lambda event: None)
     town.run()
@@ -145,10 +145,10 @@ def test_gateways_are_told_what_is_forgotten(town: City) -> None:
     def cross(arrival: Arrival) -> None:
         forward_to(beyond)(replace(arrival, origin=replace(arrival.origin, hops=1)))
 
-    link_of(there).relay(cross).want([Want("", "f" * 16, Subscription(Event), 1)])
-    locks = here.channel(Lock, NonReal(), keep=True)
+    link_of(there).relay(cross).set_interest([Interest("", "f" * 16, Subscription(Event), 1)])
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
-    tides = here.channel(SeaTide, NonReal(), keep=True)
+    tides = here.channel(SeaTide, BestEffort(), keep=True)
     tides.announce()
     for source in ("s", "t"):
         locks.publish(Lock(n=1, source=source))
@@ -164,8 +164,8 @@ def test_gateways_are_told_what_is_forgotten(town: City) -> None:
 def test_a_gateway_on_the_bus_of_the_publisher_is_told_what_is_forgotten(town: City) -> None:
     here = town.bus()
     arrived: list[Arrival] = []
-    link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
-    locks = here.channel(Lock, NonReal(), keep=True)
+    link_of(here).relay(arrived.append).set_interest([Interest("", "f" * 16, Subscription(Lock), 1)])
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
     locks.publish(Lock(n=1, source="s"))
     locks.forget(source="s")
@@ -178,7 +178,7 @@ def test_last_values_that_were_overtaken_are_counted_as_superseded(town: City) -
     got: list[Event] = []
     there.collection(Lock).subscribe(got.append)
     town.run()
-    locks = here.channel(Lock, NonReal(), keep=True)
+    locks = here.channel(Lock, BestEffort(), keep=True)
     locks.announce()
     for n in range(3):
         locks.publish(Lock(n=n))
@@ -195,12 +195,12 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
     here, there = town.bus(), town.bus()
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     told: list[Any] = []
-    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=True, on_trouble=told.append)
+    locks = here.channel(Lock, Soft("1ms", "2ms"), keep=True, on_problem=told.append)
     locks.announce()
     locks.publish(Lock(n=1))
     time.sleep(0.01)
     got: list[Event] = []
-    there.collection(Lock).subscribe(got.append, on_trouble=told.append)
+    there.collection(Lock).subscribe(got.append, on_problem=told.append)
     for packet in list(town.network.way):
         town.network.add(packet)  # zenoh asks several times
     town.run(1)
@@ -220,12 +220,12 @@ def test_whole_keys_are_forgotten_whoever_published_them(town: City) -> None:
     here, there, third = town.bus(), town.bus(), town.bus()
     third.collection(SeaTide).subscribe(lambda event: None)
     town.run()
-    tides = here.channel(SeaTide, NonReal(), keep=True)
+    tides = here.channel(SeaTide, BestEffort(), keep=True)
     tides.announce()
     for source in ("s", "t"):
         tides.publish(SeaTide(level=1, place="Kiel", source=source))
     town.run()
-    others = there.channel(SeaTide, NonReal(), keep=True)
+    others = there.channel(SeaTide, BestEffort(), keep=True)
     others.announce()
     assert others.forget(source="s") == 0
     town.run()
@@ -237,10 +237,10 @@ def test_of_two_publishers_of_a_key_a_late_subscriber_ends_with_the_newer_value(
     buses, there = [town.bus(), town.bus()], town.bus()
     times = [datetime(2026, 1, 1, second=second, tzinfo=UTC) for second in (1, 2)]
     for n in order:
-        locks = buses[n].channel(Lock, NonReal(), keep=True)
+        locks = buses[n].channel(Lock, BestEffort(), keep=True)
         locks.announce()
         locks.publish(Lock(n=n, source="s", time=times[n]))
-        tides = buses[n].channel(SeaTide, NonReal(), keep=True)
+        tides = buses[n].channel(SeaTide, BestEffort(), keep=True)
         tides.announce()
         tides.publish(SeaTide(level=n, place="Kiel" if n else None, time=times[n]))
     for cls, attribute in ((Lock, "n"), (SeaTide, "level")):
@@ -257,7 +257,7 @@ def test_a_publisher_with_a_clock_that_is_behind_is_heard(town: City) -> None:
     third.collection(Lock).subscribe(got.append)
     town.run(5)
     for n, bus in enumerate((here, there)):
-        locks = bus.channel(Lock, NonReal(), keep=True)
+        locks = bus.channel(Lock, BestEffort(), keep=True)
         locks.announce()
         locks.publish(Lock(n=n, source="s", time=datetime(2026 - n, 1, 1, tzinfo=UTC)))
         town.run()
@@ -266,7 +266,7 @@ def test_a_publisher_with_a_clock_that_is_behind_is_heard(town: City) -> None:
 
 def test_a_bus_knows_one_last_value_of_a_key_that_others_publish_too(town: City) -> None:
     here, there = town.bus(), town.bus()
-    channels = [bus.channel(SeaTide, NonReal(), keep=True) for bus in (here, there)]
+    channels = [bus.channel(SeaTide, BestEffort(), keep=True) for bus in (here, there)]
     for channel in channels:
         channel.announce()
     here.collection(SeaTide).subscribe(lambda event: None)
@@ -283,7 +283,7 @@ def test_a_bus_knows_one_last_value_of_a_key_that_others_publish_too(town: City)
 
 def test_a_packet_that_was_on_its_way_at_cancel_does_not_replace_what_was_published_here(town: City) -> None:
     here, there = town.bus(), town.bus()
-    channels = [bus.channel(Lock, NonReal(), keep=True) for bus in (here, there)]
+    channels = [bus.channel(Lock, BestEffort(), keep=True) for bus in (here, there)]
     for channel in channels:
         channel.announce()
     channels[0].publish(Lock(n=1))
@@ -293,7 +293,7 @@ def test_a_packet_that_was_on_its_way_at_cancel_does_not_replace_what_was_publis
     listener.cancel()
     town.run()
     arrived: list[Arrival] = []
-    link_of(here).relay(arrived.append).want([Want("", "f" * 16, Subscription(Lock), 1)])
+    link_of(here).relay(arrived.append).set_interest([Interest("", "f" * 16, Subscription(Lock), 1)])
     assert [arrival.event for arrival in arrived] == [Lock(n=1)]
     town.run()
     assert [arrival.event for arrival in arrived] == [Lock(n=1), Lock(n=2)]

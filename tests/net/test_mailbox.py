@@ -41,7 +41,7 @@ def packets(*numbers: int, key: str = "key", size: int = 0) -> list[Packet]:
 STEPS = st.lists(st.tuples(st.sampled_from(["put", "must", "call", "take"]), st.integers(1, 6)), max_size=30)
 
 
-@given(full=st.sampled_from(["block", *DROPS]), capacity=st.integers(1, 5), steps=STEPS)
+@given(overflow=st.sampled_from(["block", *DROPS]), capacity=st.integers(1, 5), steps=STEPS)
 def test_what_is_put_is_handled_in_order_or_counted_as_lost(
     full: Literal["block", "drop_oldest", "drop_newest"], capacity: int, steps: list[tuple[str, int]]
 ) -> None:
@@ -85,7 +85,7 @@ def test_a_reader_that_was_told_to_pause_is_told_once_to_read_on(capacity: int, 
 
 @pytest.mark.parametrize("full", DROPS)
 def test_bytes_are_bounded_too_and_one_large_packet_passes(full: DropPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_mailbox, "MOST_BYTES", 100)
+    monkeypatch.setattr(_mailbox, "MAX_BYTES", 100)
     mailbox = Counting(1000, full)
     for number in range(50):
         mailbox.put(packets(number, size=30))

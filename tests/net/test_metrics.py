@@ -10,7 +10,7 @@ import pytest
 from genus import Event, open_bus
 from genus.errors import BusError
 from genus.net import Metric, bus_metrics, serve_metrics
-from genus.net._metrics import LONGEST_LABEL, MOST_SERIES, OTHERS
+from genus.net._metrics import MAX_LABEL, MAX_SERIES, OTHERS
 
 prometheus = pytest.importorskip("prometheus_client")
 
@@ -64,14 +64,14 @@ def test_the_server_is_closed_with_its_bus() -> None:
 
 def test_very_many_subscriptions_are_a_bounded_number_of_series() -> None:
     """Those with the most events are shown one by one, the others together; nothing is left out of the sums."""
-    most = MOST_SERIES + 50
+    most = MAX_SERIES + 50
     with open_bus() as bus:
         for number in range(most):
             bus.subscribe(f"MetricBeat where number >= {number}", lambda beat: None)
         for number in (most, most, 10):
             bus.publish(MetricBeat(number=number))
         (delivered,) = (metric for metric in bus_metrics(bus) if metric.name == "delivered_total")
-    assert len(delivered.values) == MOST_SERIES + 1
+    assert len(delivered.values) == MAX_SERIES + 1
     assert sum(delivered.values.values()) == 2 * most + 11
     assert delivered.values["MetricBeat where number >= 3"] == 3
     assert delivered.values[OTHERS] == 2 * 50
@@ -85,7 +85,7 @@ def test_long_texts_are_cut_and_added_up() -> None:
         bus.publish(MetricBeat(number=1))
         (delivered,) = (metric for metric in bus_metrics(bus) if metric.name == "delivered_total")
     (label,) = delivered.values
-    assert len(label) <= LONGEST_LABEL + 3
+    assert len(label) <= MAX_LABEL + 3
     assert delivered.values[label] == 2
 
 

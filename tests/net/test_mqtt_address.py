@@ -18,7 +18,7 @@ def test_defaults() -> None:
 def test_all_parts() -> None:
     options = parse_mqtt_address(
         "//ann:p%40ss@[::1]:1884/city?qos=0&session=gate-7&session_expires=90s&keep_alive=1500ms&ca=ca.pem&cert=c.pem"
-        "&key=k.pem&capacity=5&full=raise&receive_capacity=6&receive_full=drop_oldest&map=devices.toml&map=b.toml",
+        "&key=k.pem&capacity=5&overflow=raise&receive_capacity=6&receive_overflow=drop_oldest&map=devices.toml&map=b.toml",
         tls=True,
     )
     assert (options.host, options.port, options.realm, options.username) == ("::1", 1884, "city", "ann")
@@ -26,8 +26,8 @@ def test_all_parts() -> None:
     assert options.password.text == "p@ss"
     assert (options.qos, options.session, options.session_expires_s, options.keep_alive_s) == (0, "gate-7", 90, 2)
     assert (options.ca, options.cert, options.key) == (Path("ca.pem"), Path("c.pem"), Path("k.pem"))
-    assert (options.capacity, options.full, options.receive_capacity) == (5, "raise", 6)
-    assert (options.receive_full, options.map) == ("drop_oldest", (Path("devices.toml"), Path("b.toml")))
+    assert (options.capacity, options.overflow, options.receive_capacity) == (5, "raise", 6)
+    assert (options.receive_overflow, options.map) == ("drop_oldest", (Path("devices.toml"), Path("b.toml")))
 
 
 def test_a_named_session_is_kept_for_an_hour() -> None:
@@ -46,8 +46,8 @@ def test_a_named_session_is_kept_for_an_hour() -> None:
         ("//localhost?sesion=a", "did you mean 'session'?"),
         ("//localhost?qos=2", "qos is '2'; write a whole number from 0 to 1"),
         ("//localhost?qos", "write options as name=value"),
-        ("//localhost?full=wait", "full is 'wait'; choose one of block"),
-        ("//localhost?receive_full=raise", "choose one of block, drop_oldest, drop_newest"),
+        ("//localhost?overflow=wait", "full is 'wait'; choose one of block"),
+        ("//localhost?receive_overflow=raise", "choose one of block, drop_oldest, drop_newest"),
         ("//localhost?session=a/b", "session is 'a/b'"),
         ("//localhost?keep_alive=soon", "keep_alive is 'soon"),
         ("//localhost?ca=ca.pem", "ca is for mqtts://"),

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 
-from genus import Event, Maybe, NonReal, open_bus, this
+from genus import BestEffort, Event, Maybe, open_bus, this
 from genus.bus import Bus
 from genus.model import Unit
 from genus.net import NetLink
@@ -196,7 +196,7 @@ def test_cloudevents_of_others_are_read_once(broker: MqttBroker, stack: ExitStac
 def test_last_values_are_kept_by_the_broker(broker: MqttBroker, stack: ExitStack) -> None:
     """Also after their publisher has left."""
     with open_bus(address(broker, "kept")) as publisher:
-        channel = publisher.channel(BusClimate, NonReal(), keep=True)
+        channel = publisher.channel(BusClimate, BestEffort(), keep=True)
         channel.announce()
         for source, temperature in (("a", 1.0), ("b", 2.0), ("a", 3.0)):
             channel.publish(BusClimate(temperature=temperature, source=source))
@@ -215,7 +215,7 @@ def test_processes_that_come_and_go_leave_one_statement_of_units(broker: MqttBro
 
     sent = declare("km/h")
     for number in range(4):
-        with open_bus(address(broker, "gusts")) as bus, bus.channel(sent, NonReal(), keep=True) as gusts:
+        with open_bus(address(broker, "gusts")) as bus, bus.channel(sent, BestEffort(), keep=True) as gusts:
             gusts.publish(sent(speed=36.0 * number))
     transport, heard = MqttTransport(parse_mqtt_address(address(broker, "gusts").removeprefix("mqtt:"))), Listener()
     transport.open(heard)
@@ -233,7 +233,7 @@ def test_a_restarted_publisher_makes_the_broker_forget_what_its_predecessor_publ
 ) -> None:
     for first in (True, False):
         with open_bus(address(broker, "restarted")) as publisher:
-            channel = publisher.channel(BusClimate, NonReal(), keep=True)
+            channel = publisher.channel(BusClimate, BestEffort(), keep=True)
             channel.announce()
             for source in ("a", "b") if first else ():
                 channel.publish(BusClimate(temperature=1.0, source=source))
@@ -263,7 +263,7 @@ def test_what_a_broker_holds_back_while_a_handler_runs_is_not_lost() -> None:
     ]
     road, room = map(Bus, links)
     lost: list[object] = []
-    room.collection(BusJob).subscribe(lambda job: None, on_trouble=lost.append)
+    room.collection(BusJob).subscribe(lambda job: None, on_problem=lost.append)
 
     def run(seconds: float, busy_s: float) -> None:
         there.busy_s = busy_s

@@ -45,7 +45,7 @@ def kill_and_restart(folder: Path, seed: int, count: int, kills: int, seconds: f
         if with_file:
             address += f"&session_file={folder / 'actuator.session'}"
         process = Process("handle", address, folder / "handled", seconds)
-        with bus.channel(KillNumber, on_trouble=told.append) as channel:
+        with bus.channel(KillNumber, on_problem=told.append) as channel:
             for number in range(count):
                 channel.publish(KillNumber(number=number))
             for part in range(1, kills + 1):

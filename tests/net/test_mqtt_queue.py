@@ -16,7 +16,7 @@ from genus.errors import BusError
 from genus.net._link.netlink import NetLink
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
-from genus.net._troubles import EventsLate
+from genus.net._problems import EventsLate
 from genus.testing import MqttBroker
 
 PATIENCE_S = 30.0
@@ -193,8 +193,8 @@ def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack)
     is_late = threading.Event()
     queue = bus.collection(Task, "queue")
     for name in ("first", "second"):
-        queue.subscribe(lambda task: is_late.wait(PATIENCE_S), on_trouble=told[name].append)
-    queue.subscribe(print, on_trouble=told["gone"].append).cancel()
+        queue.subscribe(lambda task: is_late.wait(PATIENCE_S), on_problem=told[name].append)
+    queue.subscribe(print, on_problem=told["gone"].append).cancel()
     for number in range(3):
         channel.publish(Task(number=number))
     time.sleep(0.01)  # the deadline of those that wait behind the first passes

@@ -213,7 +213,7 @@ def test_a_session_taken_over_by_another_is_told_and_does_not_come_back() -> Non
 @pytest.mark.parametrize("full", ["drop_oldest", "drop_newest", "raise"])
 def test_a_full_queue_drops_by_its_policy_and_tells(full: str) -> None:
     broker = MqttBroker()
-    with running(broker), participant(broker, f"capacity=10&full={full}") as (one, heard):
+    with running(broker), participant(broker, f"capacity=10&overflow={full}") as (one, heard):
         broker.stop()
         wait_for(lambda: heard.connections == [True, False])
         sender = one.sender("city/a", RELIABLE)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import pytest
 
 from genus import Event, Kind, Maybe, Subscription, this
-from genus.bus import Bus, Hard, Keep, NonReal, Soft
+from genus.bus import BestEffort, Bus, Hard, Keep, Soft
 from genus.catalog._statement import digest_of
 from genus.errors import BusError, EventError, NoReceiver, RequestTimeout
 from genus.model import UInt32, Unit
@@ -19,8 +19,8 @@ from genus.net._envelope import ENVELOPE, Origin
 from genus.net._link.control import Loss, control_key, encode_message, encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.payload import encode_payload
-from genus.net._relay import Arrival, Want
-from genus.net._troubles import EventsLost
+from genus.net._problems import EventsLost
+from genus.net._relay import Arrival, Interest
 from genus.targets.topics import MQTT, ZENOH
 from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
 
@@ -174,9 +174,9 @@ def test_the_consumers_of_a_queue_are_told_of_losses() -> None:
     def fail(trouble: EventsLost) -> None:
         raise ValueError("a handler that fails does not keep the others from being told")
 
-    there.collection(SeaTide, "queue").subscribe(taken.append, on_trouble=told[0].append)
-    there.collection(SeaTide, "queue").subscribe(taken.append, on_trouble=fail)
-    there.collection(SeaTide, "queue").subscribe(taken.append, on_trouble=told[1].append)
+    there.collection(SeaTide, "queue").subscribe(taken.append, on_problem=told[0].append)
+    there.collection(SeaTide, "queue").subscribe(taken.append, on_problem=fail)
+    there.collection(SeaTide, "queue").subscribe(taken.append, on_problem=told[1].append)
     city.run(4)
     for level in range(100):
         here.publish(SeaTide(level=level))
@@ -203,7 +203,7 @@ def test_a_queue_gives_each_event_to_one_consumer_of_all_processes_or_tells_that
             consumer.cancel()
         else:
             tides = bus.collection(SeaTide, "queue")
-            consumers[bus] = tides.subscribe(lambda event: taken.update([event.level]), on_trouble=told.append)
+            consumers[bus] = tides.subscribe(lambda event: taken.update([event.level]), on_problem=told.append)
 
     for bus in places:
         change(bus)
@@ -231,8 +231,8 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     here, there = city.bus(), city.bus()
     got: list[Any] = []
     told: dict[str, list[EventsLost]] = {"here": [], "there": []}
-    there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
-    with here.channel(SeaTide, on_trouble=told["here"].append) as tides:
+    there.collection(SeaTide).subscribe(got.append, on_problem=told["there"].append)
+    with here.channel(SeaTide, on_problem=told["here"].append) as tides:
         tides.publish(SeaTide(level=-1))
         city.run(4)  # who has just joined cannot know what was sent before
         for level in range(500):
@@ -271,7 +271,7 @@ def test_a_loss_is_told_to_its_publisher_once_whether_the_drop_or_the_report_com
     here, chance = city.bus(), random.Random(seed)
     told: list[EventsLost] = []
     link = link_of(here)
-    with here.channel(SeaTide, on_trouble=told.append) as tides:
+    with here.channel(SeaTide, on_problem=told.append) as tides:
         tides.publish(SeaTide(level=1))
         (key,) = link._outgoing.beat()
         lost = control_key("city", "lost", link.uid.hex())
@@ -288,23 +288,23 @@ def test_a_loss_is_told_to_its_publisher_once_whether_the_drop_or_the_report_com
 def test_wants_of_others_are_known_and_vanish_with_them(city: City) -> None:
     here, there = city.bus(), city.bus()
     changes: list[None] = []
-    link_of(here).on_wants(lambda: changes.append(None))
+    link_of(here).on_interest(lambda: changes.append(None))
     there.collection(SeaTide).subscribe(lambda event: None, where=this.level > 1)
     city.run()
-    (want,) = link_of(here).wants()
-    assert str(want.subscription) == "SeaTide where level > 1"
+    (interest,) = link_of(here).interests()
+    assert str(interest.subscription) == "SeaTide where level > 1"
     assert link_of(here).wanted_by(SeaTide(level=2)) == {link_of(there).uid.hex()}
     assert link_of(here).wanted_by(SeaTide(level=1)) == set()
     assert [one.uid for one in link_of(here).participants()] == [link_of(there).uid.hex()]
     there.close()
     city.run()
-    assert link_of(here).wants() == [] == link_of(here).participants()
+    assert link_of(here).interests() == [] == link_of(here).participants()
     assert changes
 
 
 def test_a_later_subscriber_gets_the_last_value_of_each_source(city: City) -> None:
     here, there = city.bus(), city.bus()
-    channel = here.channel(SeaTide, NonReal(), keep=True)
+    channel = here.channel(SeaTide, BestEffort(), keep=True)
     channel.announce()
     for source, level in (("a", 1), ("b", 2), ("a", 3)):
         channel.publish(SeaTide(level=level, source=source))
@@ -369,8 +369,8 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     here, there = city.bus(), city.bus()
     told: dict[str, list[Any]] = {"here": [], "there": []}
     got: list[Event] = []
-    there.collection(SeaTide).subscribe(got.append, on_trouble=told["there"].append)
-    channel = here.channel(SeaTide, Soft("1ms", "2ms"), on_trouble=told["here"].append)
+    there.collection(SeaTide).subscribe(got.append, on_problem=told["there"].append)
+    channel = here.channel(SeaTide, Soft("1ms", "2ms"), on_problem=told["here"].append)
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     channel.announce()
     channel.publish(SeaTide(level=1))
@@ -453,10 +453,10 @@ def test_gateways_get_what_they_want_once_with_its_origin_and_send_for_others(ci
     here, there, far = city.bus(), city.bus(), city.bus()
     arrived: list[Arrival] = []
     relay = link_of(there).relay(arrived.append)
-    relay.want([Want("", "f" * 16, Subscription(SeaTide, where=this.level > 1), 1)])
+    relay.set_interest([Interest("", "f" * 16, Subscription(SeaTide, where=this.level > 1), 1)])
     city.run()
-    (want,) = link_of(here).wants()
-    assert (want.speaker, want.origin, want.hops) == (link_of(there).uid.hex(), "f" * 16, 1)
+    (interest,) = link_of(here).interests()
+    assert (interest.speaker, interest.origin, interest.hops) == (link_of(there).uid.hex(), "f" * 16, 1)
     for level in range(4):
         here.publish(SeaTide(level=level))
     city.run()
@@ -472,7 +472,7 @@ def test_gateways_get_what_they_want_once_with_its_origin_and_send_for_others(ci
     here.publish(SeaTide(level=9))
     city.run()
     assert len(arrived) == 2
-    assert link_of(here).wants()[0].subscription == Subscription(SeaFlood)
+    assert link_of(here).interests()[0].subscription == Subscription(SeaFlood)
 
 
 def test_values_are_converted_from_the_units_of_the_sender() -> None:
@@ -588,7 +588,7 @@ def test_what_was_published_while_nobody_subscribed_is_no_loss(city: City) -> No
         for level in range(10):
             here.publish(SeaTide(level=level))
         city.run(4)
-        again = there.collection(SeaTide).subscribe(lambda event: None, on_trouble=told.append)
+        again = there.collection(SeaTide).subscribe(lambda event: None, on_problem=told.append)
         here.publish(SeaTide(level=99))
         city.run(4)
         again.cancel()
@@ -661,7 +661,7 @@ def test_a_subscription_that_the_network_refuses_leaves_nothing(city: City, monk
 def test_the_last_losses_of_very_many_keys_are_told(city: City) -> None:
     here, there = city.bus(), city.bus()
     there.collection(SeaTide).subscribe(lambda event: None)
-    channel = here.channel(SeaTide, NonReal(), keep=True)
+    channel = here.channel(SeaTide, BestEffort(), keep=True)
     channel.announce()
     for source in range(1500):
         channel.publish(SeaTide(level=1, source=str(source)))
@@ -743,7 +743,7 @@ def test_of_several_classes_with_one_name_the_one_that_is_subscribed_to_is_meant
 def test_channels_that_are_announced_are_seen_by_others_until_they_are_withdrawn(city: City) -> None:
     here, there = city.bus(), city.bus()
     uid = link_of(here).uid.hex()
-    first, second = here.channel(SeaTide, NonReal(priority=1)), here.channel(SeaTide, NonReal(priority=1))
+    first, second = here.channel(SeaTide, BestEffort(priority=1)), here.channel(SeaTide, BestEffort(priority=1))
     for channel in (first, second):
         channel.announce()
     link_of(there).announced()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.net._link.dedup import OriginNumbers
-from genus.net._link.numbers import MOST_GAPS, MOST_MARKS, MOST_RUNS, Numbers, Verdict
+from genus.net._link.numbers import MAX_GAPS, MAX_MARKS, MAX_RUNS, Numbers, Verdict
 
 NUMBERS = 1 << 32
 STARTS = st.sampled_from([1, 5000, NUMBERS - 40, NUMBERS - 1])
@@ -119,7 +119,7 @@ def test_after_a_break_losses_are_counted_from_the_next_packet_on() -> None:
 
 def test_what_is_remembered_is_limited_and_old_numbers_are_told_apart_from_copies() -> None:
     chance, numbers = random.Random(4), Numbers(1, is_accounted=True)
-    for number in range(2, 3 * MOST_RUNS):
+    for number in range(2, 3 * MAX_RUNS):
         assert numbers.arrive(2 * number, number) is NEW
     assert numbers.arrive(2 * number) is SEEN
     for _ in range(2):
@@ -128,9 +128,9 @@ def test_what_is_remembered_is_limited_and_old_numbers_are_told_apart_from_copie
     for _ in range(20_000):
         numbers.arrive(chance.randrange(NUMBERS), 1)
         numbers.claim(chance.randrange(NUMBERS), chance.randrange(NUMBERS), 0.0)
-    assert len(numbers._runs) <= MOST_RUNS
-    assert len(numbers._gaps) <= MOST_GAPS
-    assert all(len(run.marks) <= MOST_MARKS for run in numbers._runs)
+    assert len(numbers._runs) <= MAX_RUNS
+    assert len(numbers._gaps) <= MAX_GAPS
+    assert all(len(run.marks) <= MAX_MARKS for run in numbers._runs)
 
 
 @given(STARTS, st.sampled_from([200, 1000, 4000]), st.sampled_from([2, 3, 7]))
@@ -156,7 +156,7 @@ def test_losses_that_alternate_with_packets_are_counted_at_any_rate(start: int, 
 def test_any_number_of_invented_packets_silences_nobody(start: int, distance: int, step: int) -> None:
     """Also if the sender is quiet meanwhile, and in the order of their numbers; nothing else is told as lost."""
     numbers = Numbers(start, mark=start, is_accounted=True)
-    for place in range(MOST_RUNS + MOST_RUNS // 2):
+    for place in range(MAX_RUNS + MAX_RUNS // 2):
         numbers.arrive((start + distance + place * step) % NUMBERS, -1)
     at = start
     for beat in range(1, 5):

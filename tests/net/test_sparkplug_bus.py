@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 pytest.importorskip("google.protobuf", reason="protobuf comes with genus[sparkplug]")
 
-from genus import Event, NonReal, open_bus
+from genus import BestEffort, Event, open_bus
 from genus.bus import Bus
 from genus.net import EventsLost
 from tests.net.mqtt_servers import KINDS, Server, make_server, running, wait_for
@@ -111,7 +111,7 @@ def test_losses_of_an_edge_node_are_told_to_its_channels(tmp_path: Path, opened:
         open_bus(opened(server, "north/boiler&sparkplug_host=s")) as edge,
     ):
         told: list[Any] = []
-        edge.announce(BusReading, NonReal(), on_trouble=told.append)
+        edge.announce(BusReading, BestEffort(), on_problem=told.append)
         edge.publish(BusReading(value=1.0, source="probe"))
         wait_for(lambda: bool(told))
         assert told == [EventsLost("BusReading", 1, told[0].sender, "", "the edge node is not online")]

@@ -125,7 +125,7 @@ attributes = {{ Target = "target" }}
 def test_an_edge_node_of_pysparkplug_is_heard_commanded_and_missed(port: int, tmp_path: Path) -> None:
     lost: list[Any] = []
     with open_bus(address(port, tmp_path, "north", "D", "&sparkplug_host=scada")) as bus:
-        climate, states = bus.collection(PeerClimate).inbox(on_trouble=lost.append), bus.collection(PeerState).inbox()
+        climate, states = bus.collection(PeerClimate).inbox(on_problem=lost.append), bus.collection(PeerState).inbox()
         with peer("pysparkplug", "pysparkplug_edge", port) as node:
             state = states.get(timeout=PATIENCE_S)
             assert (state.online, state.place) == (True, "boiler")

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from genus import Event, Kind, Maybe, NonReal, Subscription, open_bus, read_recording, this
+from genus import BestEffort, Event, Kind, Maybe, Subscription, open_bus, read_recording, this
 from genus.bus import Bus
 from genus.catalog._statement import digest_of
 from genus.errors import SyntaxProblem
@@ -25,9 +25,9 @@ from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._ipc.transport import IpcTransport
-from genus.net._link.held import MOST_HELD
+from genus.net._link.held import MAX_HELD
+from genus.net._problems import EventsLost, EventsUnread
 from genus.net._transport import Sending
-from genus.net._troubles import EventsLost, EventsUnread
 from genus.targets.topics import ZENOH
 from genus.testing._network import MemoryNetwork
 from tests.net.evolving_process import Program
@@ -376,7 +376,7 @@ class Reader:
 
     def subscribe(self, what: Any) -> list[Any]:
         got: list[Any] = []
-        self.bus.subscribe(what, got.append, on_trouble=self.troubles.append)
+        self.bus.subscribe(what, got.append, on_problem=self.troubles.append)
         return got
 
 
@@ -449,9 +449,9 @@ def test_what_does_not_fit_is_not_held_and_nothing_is_dropped(reader: Reader, th
     got = reader.subscribe(TravProbe)
     key, envelope, payload = thermo.events[0]
     origin, _, hops, sender, _ = ENVELOPE.unpack_from(envelope)
-    for number in range(1, MOST_HELD + 100):
+    for number in range(1, MAX_HELD + 100):
         reader.take([(key, ENVELOPE.pack(origin, number, hops, sender, number), payload)])
-    assert len(got) == MOST_HELD + 99
+    assert len(got) == MAX_HELD + 99
     reader.run(3)
     assert reader.troubles == []
 
@@ -512,7 +512,7 @@ def test_a_statement_that_contradicts_the_program_is_refused_and_told(
     reader: Reader, caplog: pytest.LogCaptureFixture, types: str, event: str, what: str
 ) -> None:
     reader.subscribe(TravProbe)
-    channel = reader.bus.channel(TravProbe, NonReal(), on_trouble=reader.troubles.append)
+    channel = reader.bus.channel(TravProbe, BestEffort(), on_problem=reader.troubles.append)
     channel.announce()
     packets = packets_of(types, event, 1)
     reader.take(parts(packets)[0])
@@ -530,7 +530,7 @@ def test_what_cannot_be_read_is_told_to_the_subscriptions_concerned(
 ) -> None:
     other: list[Any] = []
     reader.subscribe(TravProbe)
-    reader.bus.subscribe("exact TravProbe", other.append, on_trouble=other.append)
+    reader.bus.subscribe("exact TravProbe", other.append, on_problem=other.append)
     reader.take(thermo.statements)
     reader.take((key, envelope, b"\x81\xa5value\xa3bad") for key, envelope, _ in thermo.events)
     reader.run(1)

@@ -31,10 +31,10 @@ def test_one_that_listens_is_a_peer() -> None:
 
 def test_queues_and_recovery_are_options() -> None:
     options = parse_zenoh_address(
-        "?reliable=1&capacity=5&full=block&receive_capacity=7&receive_full=drop_newest&port=1234"
+        "?reliable=1&capacity=5&overflow=block&receive_capacity=7&receive_overflow=drop_newest&port=1234"
     )
-    assert (options.reliable, options.capacity, options.full) == (True, 5, "block")
-    assert (options.receive_capacity, options.receive_full, options.port) == (7, "drop_newest", 1234)
+    assert (options.reliable, options.capacity, options.overflow) == (True, 5, "block")
+    assert (options.receive_capacity, options.receive_overflow, options.port) == (7, "drop_newest", 1234)
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_queues_and_recovery_are_options() -> None:
         ("?scouting=loopback&connect=tcp/a:1", "without connect="),
         ("?reliable=yes", "write 1 or 0"),
         ("?capacity=none", "write a whole number"),
-        ("?full=raise", "not possible: zenoh does not tell that its queue is full"),
-        ("?full=drop_oldest", "zenoh's queue drops the newest"),
-        ("?receive_full=block", "zenoh's own threads would wait"),
-        ("?receive_full=raise", "has no caller that could be told"),
+        ("?overflow=raise", "not possible: zenoh does not tell that its queue is full"),
+        ("?overflow=drop_oldest", "zenoh's queue drops the newest"),
+        ("?receive_overflow=block", "zenoh's own threads would wait"),
+        ("?receive_overflow=raise", "has no caller that could be told"),
         ("?ca=/nowhere/ca.pem", "is no file"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from genus import Bus, Event, NonReal, open_bus
+from genus import BestEffort, Bus, Event, open_bus
 from genus.errors import BusError
 from genus.net import EventsLost, NetLink
 
@@ -44,7 +44,7 @@ with open_bus(sys.argv[1], source="sensor") as bus:
 
 @pytest.fixture
 def address() -> str:
-    return f"zenoh:city?port={free_port()}&full=block"
+    return f"zenoh:city?port={free_port()}&overflow=block"
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def test_a_subscription_gets_its_events_and_those_of_subtypes_from_another_proce
 
 def test_kept_events_reach_a_later_bus(address: str) -> None:
     with open_bus(address) as early:
-        channel = early.channel(ZenohLamp, NonReal(), keep=True)
+        channel = early.channel(ZenohLamp, BestEffort(), keep=True)
         channel.announce()
         for number in range(50):
             channel.publish(ZenohLamp(number=number, source=str(number % 10)))
@@ -106,9 +106,9 @@ def test_a_loss_while_the_router_is_away_is_told_to_both_ends() -> None:
     at_receiver: list[EventsLost] = []
     got: list[int] = []
     with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
-        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=at_receiver.append)
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=at_receiver.append)
         meet(a, b)
-        channel = a.channel(ZenohLamp, NonReal(), on_trouble=at_sender.append)
+        channel = a.channel(ZenohLamp, BestEffort(), on_problem=at_sender.append)
         channel.announce()
         publish_until(channel.publish, ZenohLamp(number=-1), lambda: bool(got))
         first.kill()
@@ -130,7 +130,7 @@ def test_reliable_events_survive_the_router() -> None:
     troubles: list[object] = []
     got: list[int] = []
     with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
-        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=troubles.append)
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=troubles.append)
         meet(a, b)
         lamps = a.collection(ZenohLamp)
         publish_until(lamps.publish, ZenohLamp(number=-1), lambda: bool(got))
@@ -232,7 +232,7 @@ def test_packets_that_wait_for_others_are_sent_before_a_beat(address: str) -> No
     troubles: list[object] = []
     got: list[int] = []
     with open_bus(address) as a, open_bus(address) as b:
-        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_trouble=troubles.append)
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=troubles.append)
         meet(a, b)
         publish_until(a.publish, ZenohLamp(number=-1), lambda: bool(got))
         for number in range(3000):
@@ -334,7 +334,7 @@ def test_a_queue_gives_each_event_to_one_process_sealed_or_not(address: str, tmp
     key = tmp_path / "realm.key"
     key.write_text("0123456789abcdef")
     key.chmod(0o600)
-    for each in (address, f"zenoh:town?port={free_port()}&full=block&realm_key={key}"):
+    for each in (address, f"zenoh:town?port={free_port()}&overflow=block&realm_key={key}"):
         taken: list[int] = []
         with open_bus(each) as bus, open_bus(each) as one, open_bus(each) as two:
             for consumer in (one, two):

@@ -32,8 +32,8 @@ def test_a_stopped_reader_keeps_a_bounded_number_and_costs_the_other_nothing(pol
     port = free_port()
     held = Held()
     with (
-        participant(f"r?port={port}&full=block") as (a, _),
-        participant(f"r?port={port}&receive_capacity=100&receive_full={policy}", held) as (slow, _),
+        participant(f"r?port={port}&overflow=block") as (a, _),
+        participant(f"r?port={port}&receive_capacity=100&receive_overflow={policy}", held) as (slow, _),
         participant(f"r?port={port}") as (fast, at_fast),
     ):
         slow.subscribe("r/x")
@@ -60,7 +60,7 @@ def test_tokens_are_told_though_packets_are_dropped() -> None:
     port = free_port()
     held = Held()
     with (
-        participant(f"r?port={port}&full=block") as (a, _),
+        participant(f"r?port={port}&overflow=block") as (a, _),
         participant(f"r?port={port}&receive_capacity=10", held) as (slow, _),
     ):
         slow.subscribe("r/x")

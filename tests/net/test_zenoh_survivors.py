@@ -47,7 +47,7 @@ class Member:
         self.doubled = 0
         self._last: dict[str, int] = {}
         self._stop = threading.Event()
-        self.bus.collection(Tick).subscribe(self._take, on_trouble=self._lose)
+        self.bus.collection(Tick).subscribe(self._take, on_problem=self._lose)
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 

@@ -61,7 +61,7 @@ def test_a_packet_arrives_with_key_envelope_and_payload(address: str) -> None:
 
 
 def test_packets_of_a_key_keep_their_order_with_any_priority(address: str) -> None:
-    with participant(address + "&full=block") as (a, _), participant(address) as (b, at_b):
+    with participant(address + "&overflow=block") as (a, _), participant(address) as (b, at_b):
         b.subscribe("r/**")
         for priority in (BULK, NORMAL, SOFT, URGENT):
             at_b.packets.clear()
@@ -183,7 +183,7 @@ def test_a_port_of_another_program_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_was_sent_before_closing_arrives(address: str) -> None:
     with participant(address) as (b, at_b):
         b.subscribe("r/x")
-        with participant(address + "&full=block") as (a, _):
+        with participant(address + "&overflow=block") as (a, _):
             sender = a.sender("r/x", Sending())
             put_until(sender, lambda: at_b.packets)
             for number in range(2000):

@@ -250,10 +250,10 @@ def test_unknown_fields_are_counted_by_name_and_logged_once_and_do_not_reject_a_
         "not read: Climate.update",
         "not read: Climate.unheard",
     ]
-    for number in range(3 * Reasons.MOST):
+    for number in range(3 * Reasons.MAX_COUNT):
         reader.read("zigbee2mqtt/a", json.dumps({"battery": 9, f"field {number}": 1}).encode())
-    assert len(reader.unread) == Reasons.MOST + 1
-    assert sum(reader.unread.values()) == 6 + 3 * Reasons.MOST
+    assert len(reader.unread) == Reasons.MAX_COUNT + 1
+    assert sum(reader.unread.values()) == 6 + 3 * Reasons.MAX_COUNT
     assert reader.counters == {}
 
 
@@ -304,10 +304,10 @@ def test_attributes_of_a_topic_are_its_own_and_come_before_those_of_all_topics()
 
 def test_the_number_of_reasons_is_bounded() -> None:
     kept = Rejections()
-    for number in range(3 * Reasons.MOST):
+    for number in range(3 * Reasons.MAX_COUNT):
         kept.add(f"reason {number}", "t", b"\xff" * 400)
-    assert len(kept.counts) == Reasons.MOST + 1
-    assert kept.counts[Reasons.OTHER] == 2 * Reasons.MOST
+    assert len(kept.counts) == Reasons.MAX_COUNT + 1
+    assert kept.counts[Reasons.OTHER] == 2 * Reasons.MAX_COUNT
     assert len(kept.examples[Reasons.OTHER].payload) == 200
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from genus import Event, Maybe, Unit, open_bus
 from genus.errors import BusError, SubscriptionError, SyntaxProblem
 from genus.studio import Alert, Layout, open_studio
-from genus.studio._alerts import LONGEST_NAME, MOST_ALERTS, TESTED, Alerts
+from genus.studio._alerts import MAX_ALERTS, MAX_NAME, TESTED, Alerts
 from genus.studio._problems import RECENT_S
 from genus.studio._questions import Questions
 from genus.studio._rows import AlertRow, ProblemRow
@@ -173,7 +173,7 @@ def test_what_cannot_be_kept_is_refused() -> None:
         plant.alerts.add(FULL)
     with pytest.raises(BusError, match="sources has 'east'; those with events are north, south"):
         plant.alerts.add(Alert(subscription="Event", sources=("east",)))
-    for number in range(MOST_ALERTS - 1):
+    for number in range(MAX_ALERTS - 1):
         plant.alerts.add(Alert(subscription="Event", name=str(number)))
     with pytest.raises(BusError, match="remove one"):
         plant.alerts.add(Alert(subscription="Event"))
@@ -200,7 +200,7 @@ def test_a_page_adds_and_removes_alerts() -> None:
         ({"action": "add", "text": "Nothing", "severity": "bad"}, "no event type is called Nothing"),
         ({"action": "add", "text": "Event", "severity": "awful"}, "severity (warn or bad)"),
         ({"action": "add", "text": 3, "severity": "bad"}, "action is add"),
-        ({"action": "add", "text": "Event", "severity": "bad", "name": "x" * (LONGEST_NAME + 1)}, "name is a text"),
+        ({"action": "add", "text": "Event", "severity": "bad", "name": "x" * (MAX_NAME + 1)}, "name is a text"),
         ({"action": "add", "text": "Event", "severity": "bad", "sources": "this process"}, "list of names"),
         ({"action": "add", "text": "Event", "severity": "bad", "sources": ["other"]}, "those with events are"),
         ({"action": "remove", "key": "alerts|9"}, "no such alert"),

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from genus import Bus, Event, NonReal, Subscription, open_bus
+from genus import BestEffort, Bus, Event, Subscription, open_bus
 from genus.bus import Delivery, EventChannel, Link
 from genus.net import NetLink
-from genus.studio._bus_source import MOST_ROWS, BusSource
-from genus.studio._rates import MOST_SOURCES, Meters
+from genus.studio._bus_source import MAX_ROWS, BusSource
+from genus.studio._rates import MAX_SOURCES, Meters
 from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
 from genus.testing._network import MemoryNetwork
 
@@ -35,14 +35,14 @@ def channels(source: BusSource) -> dict[str, ChannelRow]:
 
 
 def test_a_channel_that_was_announced_here_is_listed_without_events(bus: Bus) -> None:
-    with bus.channel(Counted, NonReal(priority=1)):
+    with bus.channel(Counted, BestEffort(priority=1)):
         (row,) = channels(BusSource(bus, name="here")).values()
     assert (row.type, row.events, row.qos, row.is_heard) == ("studio.Counted", 0, "none:1", True)
 
 
 def test_channels_are_what_was_published_by_type(bus: Bus) -> None:
     source = BusSource(bus, name="here")
-    channel = bus.channel(Counted, NonReal(priority=1))
+    channel = bus.channel(Counted, BestEffort(priority=1))
     channel.announce()
     for number in range(3):
         channel.publish(Counted(number=number))
@@ -147,11 +147,11 @@ def test_a_time_of_another_clock_gives_no_latency(sent: datetime) -> None:
 
 def test_very_many_sources_are_added_up() -> None:
     meters = Meters(by_source=True)
-    for number in range(3 * MOST_SOURCES):
+    for number in range(3 * MAX_SOURCES):
         meters.add(number, Counted(number=1, source=f"gate-{number}"))
     found = meters.by_type()["studio.Counted"]
-    assert len(found) <= MOST_SOURCES + 1
-    assert sum(found.values()) == 3 * MOST_SOURCES
+    assert len(found) <= MAX_SOURCES + 1
+    assert sum(found.values()) == 3 * MAX_SOURCES
 
 
 def test_without_a_time_there_is_no_latency() -> None:
@@ -183,9 +183,9 @@ def test_the_time_in_which_nobody_listened_is_no_jitter(bus: Bus, monkeypatch: p
 
 def test_losses_are_those_of_all_inboxes(bus: Bus) -> None:
     source = BusSource(bus, name="b")
-    for _ in range(MOST_ROWS):
+    for _ in range(MAX_ROWS):
         bus.subscribe(Subscription(Counted), lambda event: None)
-    with bus.inbox(Subscription(Counted), capacity=1, full="drop_newest"):
+    with bus.inbox(Subscription(Counted), capacity=1, overflow="drop_newest"):
         for number in range(4):
             bus.publish(Counted(number=number))
         row = source.rows(["sources"])["sources"]["b"]
@@ -241,7 +241,7 @@ def test_channels_that_others_announced_are_listed_before_their_first_event(watc
     network = MemoryNetwork()
     with network_bus(network) as here, network_bus(network) as there:
         source = BusSource(here, name="here", watch=watch, types=[Counted, Other])
-        announced: list[EventChannel[Any]] = [there.channel(Counted, NonReal(priority=1)), there.channel(Other)]
+        announced: list[EventChannel[Any]] = [there.channel(Counted, BestEffort(priority=1)), there.channel(Other)]
         for channel in announced:
             channel.announce()
         channels(source)
@@ -267,7 +267,7 @@ def test_an_announced_channel_is_heard_if_all_its_events_are_asked_for(
         source = BusSource(here, name="here", watch=asked if watched else None, types=[Counted])
         if not watched:
             here.inbox(asked)
-        announced = there.channel(Counted, NonReal(priority=1))
+        announced = there.channel(Counted, BestEffort(priority=1))
         announced.announce()
         channels(source)
         network.deliver()

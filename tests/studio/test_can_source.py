@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import can
-from genus import Catalog, Event, Hard, Maybe, NonReal, Soft, UInt8, UInt32, open_bus
+from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt8, UInt32, open_bus
 from genus.can import open_broker
 from genus.errors import BusError, CatalogUnavailable
 from genus.model import name_of
@@ -139,7 +139,7 @@ def test_nothing_is_sent_by_looking(virtual: Callable[..., str], listener: can.B
 
 def test_the_timeline_has_the_last_frames(virtual: Callable[..., str]) -> None:
     with Seen(CanSource(virtual(bitrate="500k"), name="c")) as seen, open_bus(virtual(number=7)) as station:
-        channel = station.channel(Horn, NonReal())
+        channel = station.channel(Horn, BestEffort())
         channel.announce()
         for volume in range(10):
             channel.publish(Horn(volume=volume))
@@ -226,7 +226,7 @@ def test_frames_of_other_makers_are_channels_and_events(
 
 def test_without_a_catalog_channels_have_numbers(virtual: Callable[..., str]) -> None:
     with Seen(CanSource(virtual(catalog=None), name="c")) as seen, open_bus(virtual(number=5)) as station:
-        horn = station.channel(Horn, NonReal())
+        horn = station.channel(Horn, BestEffort())
         horn.announce()
         horn.publish(Horn(volume=1))
         assert eventually(lambda: any(row.type.startswith("#") for row in seen.channels().values()))

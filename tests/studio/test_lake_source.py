@@ -155,7 +155,7 @@ def test_where_the_times_are_not_known_whole_days_are_shown(
     if why == "mixed":  # the footer does not say when those without a time were recorded
         add_events(store, [Crane(load=1.0), Crane(load=1.0, time=DAY + timedelta(hours=3))], DAY)
     elif why == "too many":
-        monkeypatch.setattr("genus.lake._local.MOST_FILES", 0)
+        monkeypatch.setattr("genus.lake._local.MAX_FILES", 0)
     else:
         (file,) = [path / part.folder / part.files[0].name for part in store.state().table("Crane")]
         file.write_bytes(b"no parquet")

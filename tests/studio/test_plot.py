@@ -16,7 +16,7 @@ from genus import Event, Maybe, Subscription, Unit, this
 from genus.bus import RecordingWriter, read_recording
 from genus.studio import _history
 from genus.studio._history import History, Piece, RangedSource, StoredSource
-from genus.studio._plot import MOST_LINES, OTHERS, Line, PlotSeries, PlotStream, make_line, thin_out
+from genus.studio._plot import MAX_LINES, OTHERS, Line, PlotSeries, PlotStream, make_line, thin_out
 from genus.studio._recording_source import RecordingSource
 from genus.studio._taps import Seen
 from tests.examples import examples
@@ -111,7 +111,7 @@ def test_a_line_for_each_value_of_an_attribute_and_one_for_the_others() -> None:
     stream = PlotStream({asked.text: asked}, has_sources=False)
     stream.take([seen(n, Vat(tank=n % 30, level=float(n))) for n in range(300)], 0)
     found = lines_of(stream, asked.text)
-    assert list(found) == [*map(str, range(MOST_LINES)), OTHERS]
+    assert list(found) == [*map(str, range(MAX_LINES)), OTHERS]
     _, values, segments = found["3"]
     assert (values, len(set(segments))) == ([3.0 + 30 * n for n in range(10)], 1)
     assert len(set(found[OTHERS][2])) == len(found[OTHERS][0]), "points of different things are not joined"
@@ -224,7 +224,7 @@ def test_the_most_frequent_values_have_lines_and_the_rest_is_dots(tmp_path: Path
     events = [Vat(tank=n % 40 if n % 2 else 3, level=float(n)) for n in range(400)]
     asked = series(by="tank")
     lines = ask(opened(record(tmp_path / "r.genus", events)), asked)["series"][asked.text]["lines"]
-    assert len(lines) == MOST_LINES + 1
+    assert len(lines) == MAX_LINES + 1
     assert len(lines["3"][0]) >= 200
     assert len(set(lines[OTHERS][2])) == len(lines[OTHERS][0])
 
@@ -277,7 +277,7 @@ def test_a_problem_is_told_with_what_is_known_and_tried_again() -> None:
 
 
 def test_very_many_points_are_thinned_out_and_peaks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_history, "MOST_POINTS", 1000)
+    monkeypatch.setattr(_history, "MAX_POINTS", 1000)
     asked = series()
     values = np.zeros(900)
     values[450] = 9.0

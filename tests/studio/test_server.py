@@ -19,7 +19,7 @@ import pytest
 from genus import Bus, Event, Kind, Maybe, Unit, open_bus
 from genus.errors import BusError
 from genus.studio import Studio, open_studio
-from genus.studio._app import MOST_ASKING
+from genus.studio._app import MAX_ASKING
 from genus.studio._rows import TABLES, ChannelRow
 from tests.studio.made_sources import MadeSource
 from tests.studio.pages import Page, ask, stream
@@ -350,7 +350,7 @@ def test_questions_to_a_slow_lake_leave_time_for_others() -> None:
         try:
             for thread in asking:
                 thread.start()
-            wait_until(lambda: len(studio._server.server_state.tasks) == 60 and source.questions >= MOST_ASKING)
+            wait_until(lambda: len(studio._server.server_state.tasks) == 60 and source.questions >= MAX_ASKING)
             assert ask(studio, "/api/check?q=Event").json["ok"]
         finally:
             source.goes_on.set()
@@ -564,7 +564,7 @@ def test_the_log_of_the_programs_own_server_stays_as_it_is(bus: Bus) -> None:
 
 
 def test_connections_that_do_nothing_leave_room_for_others(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("genus.studio._app.MOST_CONNECTIONS", 20)
+    monkeypatch.setattr("genus.studio._app.MAX_CONNECTIONS", 20)
     monkeypatch.setattr("genus.studio._app.FIRST_REQUEST_S", 0.2)
     idle = [socket.create_connection((studio.host, studio.port), timeout=PATIENCE_S) for _ in range(40)]
     try:

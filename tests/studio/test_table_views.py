@@ -190,7 +190,7 @@ def test_nodes_and_their_filters(browser: "Browser", source: MadeSource, studio:
     source.tables["nodes"] = {
         "made|1": NodeRow(
             source="made", name="upper", number=2, uid="00ff", state="error passive", is_well=False, health="degraded",
-            offset_us=1.5, precision_us=4.0, wants=("SeenLoop",), filters=((0x2020, 0x3FE0),),
+            offset_us=1.5, precision_us=4.0, interests=("SeenLoop",), filters=((0x2020, 0x3FE0),),
         ),
     }  # fmt: skip
     with view_page(browser, studio, "nodes") as page:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Float32, Maybe
-from genus.studio._texts import LONGEST, float32, number_of, value_text, values_of
+from genus.studio._texts import MAX_LENGTH, float32, number_of, value_text, values_of
 
 
 class Tank(Event, name="studio.Tank"):
@@ -46,7 +46,7 @@ class Gear(IntEnum):
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02T03:04:05Z"),
         (timedelta(milliseconds=1500), "1.5 s"),
         (13.797471714019775, "13.79747171"),
-        ("x" * 1000, "x" * LONGEST + "…"),
+        ("x" * 1000, "x" * MAX_LENGTH + "…"),
     ],
 )
 def test_texts_are_not_those_of_python(value: Any, text: str) -> None:

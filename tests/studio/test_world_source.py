@@ -139,7 +139,7 @@ def test_nodes_and_subscriptions_are_those_of_the_world(run: ScenarioRun) -> Non
     for name, state in states.items():
         row = nodes[name]
         assert (row.number, row.state, row.filters) == (state.number, state.condition, state.filters)
-        assert row.wants == tuple(each.text for each in state.subscriptions)
+        assert row.interests == tuple(each.text for each in state.subscriptions)
         assert row.is_well == (state.condition == "up")
     (master,) = [row for row in nodes.values() if row.role == "time master"]
     assert master.offset_us == 0

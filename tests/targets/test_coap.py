@@ -11,7 +11,7 @@ from genus.catalog import Catalog
 from genus.codes import encode_path_segment, parse_path_segment
 from genus.errors import NotRegistered
 from genus.targets.coap import ServerTests, compile, format_mask, parse_mask, read_query
-from genus.targets.coap._compiler import MOST_TEXT
+from genus.targets.coap._compiler import MAX_TEXT
 from tests.examples import examples
 
 from .test_topic_sweep import random_system
@@ -118,10 +118,10 @@ def test_each_part_of_a_predicate_is_a_part_of_the_query(catalog: Catalog) -> No
 
 
 def test_a_text_that_fits_no_option_is_left_to_the_receiver(catalog: Catalog) -> None:
-    long = Subscription(CoapCounter, where=(this.note == "x" * (MOST_TEXT + 1)) & (this.lane == 2))
+    long = Subscription(CoapCounter, where=(this.note == "x" * (MAX_TEXT + 1)) & (this.lane == 2))
     made = compile(long, catalog)
     assert made.where == ("lane == 2",)
-    assert made.residual == Subscription(CoapCounter, where=this.note == "x" * (MOST_TEXT + 1))
+    assert made.residual == Subscription(CoapCounter, where=this.note == "x" * (MAX_TEXT + 1))
 
 
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any, assert_type
 
 from genus import (
+    BestEffort,
     Collection,
     Event,
     EventChannel,
@@ -12,7 +13,6 @@ from genus import (
     Kind,
     Listener,
     Maybe,
-    NonReal,
     Subscription,
     UInt32,
     all_of,
@@ -172,7 +172,7 @@ async def request() -> int:
     return (await moves.request_async(Move(axis=1), Moved, timeout="2s")).axis
 
 
-assert_type(bus.channel(Loop, NonReal(), keep=True), EventChannel[Loop])
+assert_type(bus.channel(Loop, BestEffort(), keep=True), EventChannel[Loop])
 assert_type(bus.channel(Loop, keep=True, keep_by=("lane", "bay")), EventChannel[Loop])
 assert_type(bus.last_values(fast), list[Loop])
 assert_type(bus.last_values("Loop"), list[Any])

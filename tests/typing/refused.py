@@ -49,7 +49,7 @@ Loop(lane="one")  # refused
 Loop(category="car")  # refused
 Loop(lane=1, weight=2)  # refused
 loops.get().lane = 3  # refused
-loops.inbox(full="explode")  # refused
+loops.inbox(overflow="explode")  # refused
 bus.collection(Loop, "heap")  # refused
 bus.subscribe(Subscription(Loop), on_lamp)  # refused
 bus.subscribe(Subscription(Loop), on_camera)  # refused

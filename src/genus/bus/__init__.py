@@ -12,15 +12,15 @@ from genus.bus._link import (
     Clock,
     Delivery,
     Link,
+    ProblemHandler,
     Publisher,
     SlotTimes,
     Timer,
-    TroubleHandler,
 )
 from genus.bus._listener import Counters, Handler, Inbox, Listener
 from genus.bus._open import open_bus, register_link, shown_address
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft, format_qos, parse_qos
-from genus.bus._queue import WhenFull
+from genus.bus._qos import BestEffort, Hard, Keep, QoS, Soft, format_qos, parse_qos
+from genus.bus._queue import Overflow
 from genus.bus._traffic import Traffic
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from genus.bus._requests import Declined, Reply
 
 __all__ = [
+    "BestEffort",
     "Bus",
     "Capabilities",
     "Clock",
@@ -55,8 +56,9 @@ __all__ = [
     "LateStart",
     "Link",
     "Listener",
-    "NonReal",
+    "Overflow",
     "PeriodicTask",
+    "ProblemHandler",
     "Publisher",
     "QoS",
     "Recorded",
@@ -74,8 +76,6 @@ __all__ = [
     "TimeReading",
     "Timer",
     "Traffic",
-    "TroubleHandler",
-    "WhenFull",
     "WhenInvalid",
     "format_qos",
     "open_bus",

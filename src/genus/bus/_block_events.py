@@ -15,7 +15,7 @@ from genus.bus._blocks import (
     BUNDLE,
     CHECK,
     INDEX,
-    MOST_PAYLOAD,
+    MAX_PAYLOAD,
     PAGE,
     PLAIN,
     Block,
@@ -176,7 +176,7 @@ def _repair(data: Octets, block: Block, stored: bytes) -> tuple[bytes, Collectio
 def _unpack(stored: bytes, head: Head) -> bytes | None:
     """The payload of a block; None if it cannot be unpacked."""
     packed = combine(stored, head.key)
-    if head.payload_size > MOST_PAYLOAD:
+    if head.payload_size > MAX_PAYLOAD:
         return None
     if head.packing == PLAIN:
         return packed

@@ -52,13 +52,13 @@ PAGE = 4096
 """Bytes of a payload that have a checksum of their own."""
 EARLIEST_US = -(1 << 63)
 """The latest time before the first block."""
-MOST_TYPES = 256
+MAX_TYPES = 256
 """The most types of a block."""
 BUNDLE = 64
 """Events of a type that are encoded by one call, and found again together after damage."""
-LARGEST = 1 << 26
+MAX_SIZE = 1 << 26
 """The most bytes of an event."""
-MOST_PAYLOAD = 2 * LARGEST
+MAX_PAYLOAD = 2 * MAX_SIZE
 """The most bytes of a payload."""
 
 ARRAY = struct.Struct(">BI")

@@ -16,11 +16,11 @@ from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler,
 from genus.bus._delivery import delivery_to, log
 from genus.bus._interested import Interested
 from genus.bus._last_values import CatchUp, KeptEvent, LastValues
-from genus.bus._link import Capabilities, Clock, Link, Publisher, Timer, TroubleHandler
+from genus.bus._link import Capabilities, Clock, Link, ProblemHandler, Publisher, Timer
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
 from genus.bus._publishers import Announcer, in_turn, stamp_with
-from genus.bus._qos import Keep, NonReal, QoS, keep_of, qos_of
-from genus.bus._queue import EventQueue, WhenFull, check_count
+from genus.bus._qos import BestEffort, Keep, QoS, keep_of, qos_of
+from genus.bus._queue import EventQueue, Overflow, check_count
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
@@ -124,13 +124,13 @@ class Bus:
     # -- publishing and subscribing ----------------------------------------------------------------------------------
 
     @overload
-    def collection(self, type: type[T], flavour: Flavour = ..., *, remember: int = ...) -> Collection[T]: ...
+    def collection(self, type: type[T], flavour: Flavour = ..., *, dedup_window: int = ...) -> Collection[T]: ...
 
     @overload
-    def collection(self, type: AllOf[T], flavour: Flavour = ..., *, remember: int = ...) -> Collection[T]: ...
+    def collection(self, type: AllOf[T], flavour: Flavour = ..., *, dedup_window: int = ...) -> Collection[T]: ...
 
     def collection(
-        self, type: type[T] | AllOf[T], flavour: Flavour = "bag", *, remember: int = 10_000
+        self, type: type[T] | AllOf[T], flavour: Flavour = "bag", *, dedup_window: int = 10_000
     ) -> Collection[T]:
         """The collection of a type, a kind or `all_of(...)`; asking twice gives the same one.
 
@@ -139,36 +139,36 @@ class Bus:
         """
         if flavour not in ("bag", "set", "queue"):
             raise BusError(f"flavour {flavour!r} is none of bag, set, queue")
-        check_count("remember", remember)
-        return self._collection(drop_implied(type.types if isinstance(type, AllOf) else (type,)), flavour, remember)
+        check_count("remember", dedup_window)
+        return self._collection(drop_implied(type.types if isinstance(type, AllOf) else (type,)), flavour, dedup_window)
 
-    def _collection(self, types: tuple[type, ...], flavour: Flavour = "bag", remember: int = 0) -> Collection[Any]:
+    def _collection(self, types: tuple[type, ...], flavour: Flavour = "bag", dedup_window: int = 0) -> Collection[Any]:
         with self.lock:
             self._check_open()
-            key = (types, flavour, remember if flavour == "set" else None)
+            key = (types, flavour, dedup_window if flavour == "set" else None)
             if key not in self._collections:
-                self._collections[key] = new_collection(self, types, flavour, remember)
+                self._collections[key] = new_collection(self, types, flavour, dedup_window)
             return self._collections[key]
 
     def channel(
         self,
         type: type[T],
-        qos: QoS | str = NonReal(),  # noqa: B008 - it is frozen
+        qos: QoS | str = BestEffort(),  # noqa: B008 - it is frozen
         *,
         keep: bool = False,
         keep_by: str | Iterable[str] | None = None,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         carries: str | Iterable[str] = (),
     ) -> EventChannel[T]:
         """Return a channel to publish an event type with a quality of service; use it in a `with` block.
 
         Args:
             type: The event type; a subtype has a channel of its own.
-            qos: A `Hard`, `Soft` or `NonReal`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
+            qos: A `Hard`, `Soft` or `BestEffort`, or its text as on the command line (`"soft:20ms"`, see `parse_qos`).
                 Entering the `with` block raises BusError if the medium cannot keep it.
             keep: Keep the newest event of each `source` until the bus is closed: who subscribes later gets it at once.
             keep_by: Names of other attributes whose values make the key.
-            on_trouble: Is called with what could not be kept: deadlines missed, events expired or not sent.
+            on_problem: Is called with what could not be kept: deadlines missed, events expired or not sent.
             carries: Names of the context attributes (`time`, `place`, ...) that the events will have besides the
                 type's own: on a medium of small frames they decide how many frames each event takes.
 
@@ -182,7 +182,7 @@ class Bus:
         ...     listener = bus.subscribe(Valve, print)
         Valve(number=1, open=True)
         """
-        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by), on_trouble, carries)
+        channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by), on_problem, carries)
         with self.lock:
             self._channels.add(channel)
         return channel
@@ -213,9 +213,9 @@ class Bus:
         handler: Handler[T],
         *,
         capacity: int = ...,
-        full: WhenFull = ...,
+        overflow: Overflow = ...,
         concurrency: int = ...,
-        on_trouble: TroubleHandler | None = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[T]: ...
 
@@ -226,9 +226,9 @@ class Bus:
         handler: Handler[Event],
         *,
         capacity: int = ...,
-        full: WhenFull = ...,
+        overflow: Overflow = ...,
         concurrency: int = ...,
-        on_trouble: TroubleHandler | None = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[Any]: ...
 
@@ -239,9 +239,9 @@ class Bus:
         handler: Handler[Any],
         *,
         capacity: int = ...,
-        full: WhenFull = ...,
+        overflow: Overflow = ...,
         concurrency: int = ...,
-        on_trouble: TroubleHandler | None = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[Any]: ...
 
@@ -251,9 +251,9 @@ class Bus:
         handler: Handler[Any],
         *,
         capacity: int = CAPACITY,
-        full: WhenFull = "drop_oldest",
+        overflow: Overflow = "drop_oldest",
         concurrency: int = 1,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Listener[Any]:
         """Call a handler with every event that matches.
@@ -275,7 +275,7 @@ class Bus:
         Loop(lane=1)
         """
         asked = self._asked(subscription, strict)
-        return self._collection(asked.types).add_handler(asked, handler, capacity, full, on_trouble, concurrency)
+        return self._collection(asked.types).add_handler(asked, handler, capacity, overflow, on_problem, concurrency)
 
     @overload
     def inbox(
@@ -283,8 +283,8 @@ class Bus:
         subscription: Wanted[T],
         *,
         capacity: int = ...,
-        full: WhenFull = ...,
-        on_trouble: TroubleHandler | None = ...,
+        overflow: Overflow = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Inbox[T]: ...
 
@@ -294,8 +294,8 @@ class Bus:
         subscription: str,
         *,
         capacity: int = ...,
-        full: WhenFull = ...,
-        on_trouble: TroubleHandler | None = ...,
+        overflow: Overflow = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Inbox[Any]: ...
 
@@ -304,8 +304,8 @@ class Bus:
         subscription: Wanted[Any] | str,
         *,
         capacity: int = CAPACITY,
-        full: WhenFull = "drop_oldest",
-        on_trouble: TroubleHandler | None = None,
+        overflow: Overflow = "drop_oldest",
+        on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Inbox[Any]:
         """Return a bounded queue of what a type, `all_of(...)`, a `Subscription` or its text matches.
@@ -314,7 +314,7 @@ class Bus:
         `Subscription` has.
         """
         asked = self._asked(subscription, strict)
-        return self._collection(asked.types).add_inbox(asked, capacity, full, on_trouble)
+        return self._collection(asked.types).add_inbox(asked, capacity, overflow, on_problem)
 
     def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
         """The subscription that is meant; in a text, names of the medium's types mean these."""
@@ -579,17 +579,17 @@ class Bus:
     def add(
         self,
         listener: Listener[Any],
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         queue: EventQueue[Any] | None = None,
     ) -> None:
         """Deliver events to a listener from now on, and first the kept events that it matches.
 
         `queue` is the one that kept events are put into, whatever its capacity.
         """
-        self._catch_up(listener, self._admit(listener, on_trouble, queue))
+        self._catch_up(listener, self._admit(listener, on_problem, queue))
 
     def _admit(
-        self, listener: Listener[Any], on_trouble: TroubleHandler | None, queue: EventQueue[Any] | None
+        self, listener: Listener[Any], on_problem: ProblemHandler | None, queue: EventQueue[Any] | None
     ) -> CatchUp | None:
         """Make a listener known to the router and the link; it then has to catch up if there may be kept events."""
         self._check_open()
@@ -599,7 +599,7 @@ class Bus:
             self._router.add(listener)
         try:
             if self._link is not None:
-                self._unlisten[listener] = self._link.listen(listener.subscription, on_trouble)
+                self._unlisten[listener] = self._link.listen(listener.subscription, on_problem)
         except BaseException:
             self.remove(listener)
             raise
@@ -635,28 +635,28 @@ class Bus:
         self,
         cls: type,
         qos: QoS,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> Publisher:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
-        return self._announcer.announce(cls, qos, on_trouble, carries, keep)
+        return self._announcer.announce(cls, qos, on_problem, carries, keep)
 
     def join(
-        self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None = None
+        self, types: tuple[type, ...], consumer: Listener[Any], on_problem: ProblemHandler | None = None
     ) -> RoundRobin:
         """Let a consumer share the events of a type with others; the first of them gets the kept events."""
         self._check_open()
         with self._groups_lock:
             group = self._groups.get(types)
             if group is not None:
-                group.join(consumer, on_trouble)
+                group.join(consumer, on_problem)
                 return group
-            if (shared := self._share(types, consumer, on_trouble)) is not None:
+            if (shared := self._share(types, consumer, on_problem)) is not None:
                 return shared
             group = RoundRobin(self, Subscription(AllOf(types)))
-            group.join(consumer, on_trouble)
-            tell = partial(_tell, group) if on_trouble is not None else None
+            group.join(consumer, on_problem)
+            tell = partial(_tell, group) if on_problem is not None else None
             catch_up = self._admit(group, tell, consumer.queue if isinstance(consumer, Inbox) else None)
             self._groups[types] = group
         try:
@@ -667,14 +667,14 @@ class Bus:
         return group
 
     def _share(
-        self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None
+        self, types: tuple[type, ...], consumer: Listener[Any], on_problem: ProblemHandler | None
     ) -> RoundRobin | None:
         """Share events with consumers in other processes that ask the same; None if the link cannot."""
         if self._link is None:
             return None
         group = RoundRobin(self, consumer.subscription, is_shared=True)
-        group.join(consumer, on_trouble)
-        end = self._link.share(group.subscription, group.take, group.trouble_handlers)
+        group.join(consumer, on_problem)
+        end = self._link.share(group.subscription, group.take, group.problem_handlers)
         if end is None:
             return None
         self._groups[types] = group
@@ -715,7 +715,7 @@ class Bus:
 
 def _tell(group: RoundRobin, trouble: object) -> None:
     """Tell the consumers of a group of a trouble."""
-    for handler in group.trouble_handlers():
+    for handler in group.problem_handlers():
         try:
             handler(trouble)
         except Exception:

@@ -5,7 +5,7 @@ from typing import Generic, Protocol, TypeVar
 
 from genus.bus._clock import LateStart, PeriodicTask
 from genus.bus._last_values import LastValuePublisher
-from genus.bus._link import Publisher, SlotTimes, TroubleHandler
+from genus.bus._link import ProblemHandler, Publisher, SlotTimes
 from genus.bus._qos import Keep, QoS
 from genus.errors import BusError
 from genus.model import Span, is_event_type, is_type, name_of, nanoseconds, vector
@@ -20,7 +20,7 @@ class ChannelOwner(Protocol):
         self,
         cls: type,
         qos: QoS,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> Publisher:
@@ -60,7 +60,7 @@ class EventChannel(Generic[T]):
         type: type[T],
         qos: QoS,
         keep: Keep | None = None,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         carries: str | Iterable[str] = (),
     ) -> None:
         if not is_type(type):
@@ -68,7 +68,7 @@ class EventChannel(Generic[T]):
         self.type = type
         self.qos = qos
         self.keep = keep
-        self._on_trouble = on_trouble
+        self._on_problem = on_problem
         self._carries = (carries,) if isinstance(carries, str) else tuple(carries)
         self._bus = bus
         self._publisher: Publisher | None = None
@@ -98,7 +98,7 @@ class EventChannel(Generic[T]):
             )
         for name in self._carries:
             vector(self.type).find(name)
-        self._publisher = self._bus.announce(self.type, self.qos, self._on_trouble, self._carries, self.keep)
+        self._publisher = self._bus.announce(self.type, self.qos, self._on_problem, self._carries, self.keep)
 
     def publish(self, event: T) -> None:
         """Publish an event of exactly this type; a subtype has a channel of its own."""

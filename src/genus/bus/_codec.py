@@ -34,7 +34,7 @@ FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (d
 """The times of recording that a packet may have: the years 1 to 9999."""
 
 NO_UNITS: Mapping[str, str] = {}
-MOST_UNKNOWN = 10_000
+MAX_UNKNOWN = 10_000
 """Names of unknown types that a decoder remembers, not to search for them again."""
 
 _RECORDED_AT = Annotated[int, msgspec.Meta(ge=FIRST_US, le=LAST_US)]
@@ -259,7 +259,7 @@ class EventDecoder:
         known = self._given if self._given is not None else declared_types(name)
         found = [cls for cls in known if is_event_type(cls) and name_of(cls) == name] or self._find_stated(name)
         if not found:
-            if self._given is not None and len(self._unknown) < MOST_UNKNOWN:
+            if self._given is not None and len(self._unknown) < MAX_UNKNOWN:
                 self._unknown.add(name)
             return False
         self._use(MapReader(found[-1], self.unread))

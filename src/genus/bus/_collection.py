@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, Ty
 from genus.bus._batch import BatchOwner, publish_at_once, publish_each
 from genus.bus._channel import describe_unfit
 from genus.bus._interested import Interested
-from genus.bus._link import TroubleHandler, WaitFor
+from genus.bus._link import ProblemHandler, WaitFor
 from genus.bus._listener import (
     AsyncListener,
     Deduplicator,
@@ -21,7 +21,7 @@ from genus.bus._listener import (
     is_async,
 )
 from genus.bus._publish_method import PublishMethod, new_class
-from genus.bus._queue import EventQueue, WhenFull, check_count, check_queue
+from genus.bus._queue import EventQueue, Overflow, check_count, check_queue
 from genus.errors import BusError, EventError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.model import Event, Span, is_event_type, is_type, name_of
@@ -71,13 +71,13 @@ class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     def add(
         self,
         listener: Listener[Any],
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         queue: EventQueue[Any] | None = None,
     ) -> None:
         """Deliver events to a listener, and kept ones whatever the capacity of its queue."""
 
     def join(
-        self, types: tuple[type, ...], consumer: Listener[Any], on_trouble: TroubleHandler | None = None
+        self, types: tuple[type, ...], consumer: Listener[Any], on_problem: ProblemHandler | None = None
     ) -> RoundRobin:
         """Let a consumer share the events of a type with others."""
 
@@ -101,11 +101,11 @@ class Collection(Generic[T]):
     """
 
     def __init__(
-        self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int, method: PublishMethod
+        self, bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, dedup_window: int, method: PublishMethod
     ) -> None:
         self.types = types
         self.flavour = flavour
-        self.remember = remember
+        self.dedup_window = dedup_window
         self.listeners: dict[Listener[T], None] = {}
         self.publishers: dict[type, Callable[[Any], object]] = _Publishers(self)
         self._bus = bus
@@ -125,8 +125,8 @@ class Collection(Generic[T]):
         Raises:
             EventError: The event is not of this type; or a predicate cannot be tested, as a value does not have its
                 declared type. All other subscribers get the event in that case.
-            QueueFull: A queue with `full="raise"` is full, or one with `full="block"` was closed while this call
-                waited. All other subscribers got the event.
+            QueueFull: A queue with `overflow="raise"` is full, or one with `overflow="block"` was closed while this
+                call waited. All other subscribers got the event.
             BusError: The bus is closed.
         """
         self.publishers[type(event)](event)
@@ -136,7 +136,7 @@ class Collection(Generic[T]):
 
         The errors are those of `publish`; a note on the error says which event it was and what became of the others.
         One at a time, those before it were published. Where a link sends them at once, none was if an event is not
-        valid, and all were if a queue with `full="raise"` is full.
+        valid, and all were if a queue with `overflow="raise"` is full.
         """
         if self._bus.is_batching:
             return publish_at_once(self._bus, self._deliver_of, events)
@@ -194,9 +194,9 @@ class Collection(Generic[T]):
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
-        full: WhenFull = ...,
+        overflow: Overflow = ...,
         concurrency: int = ...,
-        on_trouble: TroubleHandler | None = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Listener[T]: ...
 
@@ -209,9 +209,9 @@ class Collection(Generic[T]):
         lacks: AttributeNames = ...,
         where: Predicate | Term | str | None = ...,
         capacity: int = ...,
-        full: WhenFull = ...,
+        overflow: Overflow = ...,
         concurrency: int = ...,
-        on_trouble: TroubleHandler | None = ...,
+        on_problem: ProblemHandler | None = ...,
         strict: bool = ...,
     ) -> Callable[[Handler[T]], Listener[T]]: ...
 
@@ -224,9 +224,9 @@ class Collection(Generic[T]):
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
-        full: WhenFull = "drop_oldest",
+        overflow: Overflow = "drop_oldest",
         concurrency: int = 1,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Listener[T] | Callable[[Handler[T]], Listener[T]]:
         """Call a handler with every event that matches; pass the handler, or use the call as a decorator.
@@ -245,7 +245,7 @@ class Collection(Generic[T]):
             full: What happens when that queue is full.
             concurrency: How many events a coroutine function may be handling at a time. With more than 1 the handling
                 of an event may end before that of an earlier one.
-            on_trouble: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
+            on_problem: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
             strict: Refuse a subscription that can never match; without it, such a one gives a `SubscriptionWarning`.
 
         Returns:
@@ -262,7 +262,7 @@ class Collection(Generic[T]):
         )
 
         def listen(handler: Handler[T]) -> Listener[T]:
-            return self.add_handler(subscription, handler, capacity, full, on_trouble, concurrency)
+            return self.add_handler(subscription, handler, capacity, overflow, on_problem, concurrency)
 
         return listen if handler is _DECORATE else listen(handler)
 
@@ -274,13 +274,13 @@ class Collection(Generic[T]):
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
-        full: WhenFull = "drop_oldest",
-        on_trouble: TroubleHandler | None = None,
+        overflow: Overflow = "drop_oldest",
+        on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Inbox[T]:
         """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`.
 
-        `exact`, `has`, `lacks`, `where`, `on_trouble` and `strict` mean what they mean in `subscribe`.
+        `exact`, `has`, `lacks`, `where`, `on_problem` and `strict` mean what they mean in `subscribe`.
 
         Args:
             capacity: The length of the queue.
@@ -289,7 +289,7 @@ class Collection(Generic[T]):
         subscription: Subscription[T] = Subscription(
             AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
         )
-        return self.add_inbox(subscription, capacity, full, on_trouble)
+        return self.add_inbox(subscription, capacity, overflow, on_problem)
 
     def cancel(self, which: Listener[T] | Handler[T] | None = None) -> None:
         """Cancel a listener, every listener of a handler, or all that were made from this collection."""
@@ -416,38 +416,40 @@ class Collection(Generic[T]):
         subscription: Subscription,
         handler: Handler[T],
         capacity: int,
-        full: WhenFull,
-        on_trouble: TroubleHandler | None,
+        overflow: Overflow,
+        on_problem: ProblemHandler | None,
         concurrency: int,
     ) -> Listener[T]:
         """Call a handler with what a subscription matches."""
         check_handler(handler)
-        check_queue(capacity, full)
+        check_queue(capacity, overflow)
         check_count("concurrency", concurrency)
         if is_async(handler):
-            return self._add(AsyncListener(self._bus, subscription, handler, capacity, full, concurrency), on_trouble)
+            return self._add(
+                AsyncListener(self._bus, subscription, handler, capacity, overflow, concurrency), on_problem
+            )
         if concurrency > 1:
             raise BusError(f"concurrency={concurrency} needs a coroutine function (async def) as handler")
-        return self._add(Listener(self._bus, subscription, handler), on_trouble)
+        return self._add(Listener(self._bus, subscription, handler), on_problem)
 
     def add_inbox(
-        self, subscription: Subscription, capacity: int, full: WhenFull, on_trouble: TroubleHandler | None
+        self, subscription: Subscription, capacity: int, overflow: Overflow, on_problem: ProblemHandler | None
     ) -> Inbox[T]:
         """Queue what a subscription matches."""
-        return self._add(Inbox(self._bus, subscription, capacity, full, self._bus.wait_for), on_trouble)
+        return self._add(Inbox(self._bus, subscription, capacity, overflow, self._bus.wait_for), on_problem)
 
     def add_listener(self, listener: L) -> L:
         """Deliver events to a listener that was made for them."""
         return self._add(listener, None)
 
-    def _add(self, listener: L, on_trouble: TroubleHandler | None) -> L:
+    def _add(self, listener: L, on_problem: ProblemHandler | None) -> L:
         if self.flavour == "set":
-            listener.deliver = Deduplicator(listener, self.remember)
+            listener.deliver = Deduplicator(listener, self.dedup_window)
         listener.on_cancel = partial(self._remove, listener)
         with self._bus.lock:
             self.listeners[listener] = None
         try:
-            self._connect(listener, on_trouble)
+            self._connect(listener, on_problem)
         except BaseException:
             self._remove(listener)
             raise
@@ -456,11 +458,11 @@ class Collection(Generic[T]):
         self._bus.interested.listeners_changed()
         return listener
 
-    def _connect(self, listener: Listener[Any], on_trouble: TroubleHandler | None) -> None:
+    def _connect(self, listener: Listener[Any], on_problem: ProblemHandler | None) -> None:
         if self.flavour == "queue":
-            self._group = self._bus.join(self.types, listener, on_trouble)
+            self._group = self._bus.join(self.types, listener, on_problem)
         else:
-            self._bus.add(listener, on_trouble, listener.queue if isinstance(listener, Inbox) else None)
+            self._bus.add(listener, on_problem, listener.queue if isinstance(listener, Inbox) else None)
 
     def _remove(self, listener: Listener[Any]) -> None:
         with self._bus.lock:
@@ -470,10 +472,12 @@ class Collection(Generic[T]):
         self._bus.interested.listeners_changed()
 
 
-def new_collection(bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, remember: int) -> Collection[Any]:
+def new_collection(
+    bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, dedup_window: int
+) -> Collection[Any]:
     """Return a collection with a class of its own, for its `publish`; see `_publish_method`."""
     cls, method = new_class(Collection, Collection.publish)
-    collection: Collection[Any] = cls(bus, types, flavour, remember, method)
+    collection: Collection[Any] = cls(bus, types, flavour, dedup_window, method)
     return collection
 
 

@@ -42,7 +42,7 @@ def record_to_folder(
     *,
     name: str = "events",
     every: Span = "5s",
-    most: int = 100_000,
+    max_events: int = 100_000,
     flush: Span = FLUSH,
     compress: Compress = None,
     invalid: WhenInvalid = "raise",
@@ -80,7 +80,7 @@ def record_to_folder(
     >>> class Lamp(Event):
     ...     on: bool
     >>> folder = Path(tempfile.mkdtemp())
-    >>> with open_bus("local:") as bus, record_to_folder(bus, folder, most=2):
+    >>> with open_bus("local:") as bus, record_to_folder(bus, folder, max_events=2):
     ...     for _ in range(3):
     ...         bus.publish(Lamp(on=True))
     >>> sorted(file.name for file in folder.glob("*.genus"))
@@ -89,7 +89,7 @@ def record_to_folder(
     flush_s = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
     steady = steady or (time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9)
-    landing = LandingFolder(Path(folder), name, every, most, steady, compress)
+    landing = LandingFolder(Path(folder), name, every, max_events, steady, compress)
     ticking = ticker(landing.tick, flush_s) if ticker else start_ticker(bus, landing.tick, flush_s)
     return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking, refused)
 
@@ -158,17 +158,17 @@ class LandingFolder:
         folder: Path,
         name: str,
         every: Span,
-        most: int,
+        max_events: int,
         steady: Callable[[], float],
         compress: Compress = None,
     ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             raise RecordingError(f"a recorder cannot be named {name!r}; use letters, digits, and . _ - after the first")
-        if most < 1:
-            raise ValueError(f"most must be more than 0, not {most}")
+        if max_events < 1:
+            raise ValueError(f"most must be more than 0, not {max_events}")
         self.landed = 0
         self._counts = Written()
-        self._folder, self._name, self._most, self._steady = folder, name, most, steady
+        self._folder, self._name, self._most, self._steady = folder, name, max_events, steady
         self._every = seconds(every, "every", zero=False)
         self._compress = compress
         self._writer: RecordingWriter | None = None

@@ -26,11 +26,11 @@ from genus.errors import RecordingError
 
 FIELDS = struct.Struct("<II")
 """What follows the marker of a frame: length and checksum of the stored packet."""
-LARGEST = 1 << 26
+MAX_SIZE = 1 << 26
 """The most bytes of a packet."""
 ARRAY_OF_THREE = b"\x93"
 """The first byte of every packet: a cheaper test than the checksum."""
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """The most values of a packet whose structure is followed."""
 INVERTED = 0xFFFFFFFF
 ESCAPE = b"\x00"
@@ -136,7 +136,7 @@ class FrameFormat:
         """The bytes of a frame before its packet."""
         self.is_escaped = is_escaped
         """Whether the marker never occurs in a packet."""
-        self.largest = LARGEST + LARGEST // 3 + 1 if is_escaped else LARGEST
+        self.largest = MAX_SIZE + MAX_SIZE // 3 + 1 if is_escaped else MAX_SIZE
         """The most bytes of a stored packet."""
         self.reserved = int.from_bytes(marker, "little") if is_escaped else -1
         """The checksum that is stored inverted."""
@@ -278,13 +278,13 @@ _FORMS = _forms()
 def end_of_value(data: Octets, start: int) -> int | None:
     """The position after the msgpack value at a position, which may be beyond the end.
 
-    None if there is no value, or more than MOST_VALUES in it: damage may look like a list that never ends.
+    None if there is no value, or more than MAX_VALUES in it: damage may look like a list that never ends.
 
     >>> end_of_value(b"\\x93\\x01\\xa2no\\xc4\\x03abc!", 0)
     10
     """
     at, expected = start, 1
-    for _ in range(MOST_VALUES):
+    for _ in range(MAX_VALUES):
         if not expected or at >= len(data):
             return len(data) + 1 if expected else at
         form = _FORMS[data[at : at + 1][0]]

@@ -56,7 +56,7 @@ class Interested:
     def on_change(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function when `here` or `there` may have changed; returns a function that ends it."""
         end_here = self.on_listeners(changed)
-        end_there = end_here if self._link is None else self._link.on_wants(changed)
+        end_there = end_here if self._link is None else self._link.on_interest(changed)
 
         def end() -> None:
             end_here()

@@ -10,7 +10,7 @@ from genus.bus._qos import Keep, QoS
 from genus.filters import Subscription
 from genus.model import Event
 
-TroubleHandler: TypeAlias = Callable[[Any], object]
+ProblemHandler: TypeAlias = Callable[[Any], object]
 """A function that gets what a medium could not keep; each medium documents its own troubles."""
 
 WaitFor: TypeAlias = Callable[[Callable[[], bool], float | None], bool]
@@ -88,7 +88,7 @@ class Link(ABC):
 
     # -- subscriptions and channels ----------------------------------------------------------------------------------
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches; returns a function that ends it. By default all is received."""
         return end_nothing
 
@@ -96,13 +96,13 @@ class Link(ABC):
         self,
         subscription: Subscription,
         deliver: Callable[[Event], bool],
-        on_trouble: Callable[[], list[TroubleHandler]],
+        on_problem: Callable[[], list[ProblemHandler]],
     ) -> Callable[[], None] | None:
         """Call a function with the share of this process of what a subscription matches, also of its own events.
 
         Each event goes to one of the consumers in all processes that share an equal subscription. The function may get
         events of the right types that do not match, and returns False for an event that is lost, as nobody takes it.
-        `on_trouble` gives the handlers of troubles that there are. Returns a function that ends it; None, as by
+        `on_problem` gives the handlers of troubles that there are. Returns a function that ends it; None, as by
         default, if the medium cannot share.
         """
         return None
@@ -111,7 +111,7 @@ class Link(ABC):
         self,
         cls: type,
         qos: QoS,
-        on_trouble: TroubleHandler | None,
+        on_problem: ProblemHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> "Publisher | None":
@@ -174,7 +174,7 @@ class Link(ABC):
         """How long it may take now until what others want is known here; None if that is not known."""
         return None
 
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function after each change of what others want; returns a function that ends it.
 
         The function may call `wanted_by`, so no lock is held that this needs.

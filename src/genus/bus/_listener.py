@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.bus._link import TroubleHandler, WaitFor
-from genus.bus._queue import Closed, EventQueue, WhenFull
+from genus.bus._link import ProblemHandler, WaitFor
+from genus.bus._queue import Closed, EventQueue, Overflow
 from genus.errors import BusError, EventError, QueueFull
 from genus.filters import Subscription
 from genus.model import Event, Span, seconds
@@ -191,12 +191,12 @@ class Inbox(Listener[T]):
         bus: ListenerOwner,
         subscription: Subscription,
         capacity: int,
-        full: WhenFull,
+        overflow: Overflow,
         wait_for: WaitFor | None = None,
     ) -> None:
-        self.queue: EventQueue[T] = EventQueue(str(subscription), capacity, full, wait_for)
+        self.queue: EventQueue[T] = EventQueue(str(subscription), capacity, overflow, wait_for)
         super().__init__(bus, subscription, self.queue.put)
-        self.refuses = full in ("raise", "block")
+        self.refuses = overflow in ("raise", "block")
 
     def __enter__(self) -> "Inbox[T]":
         return self
@@ -271,12 +271,12 @@ class Inbox(Listener[T]):
 
 def _timeout_s(timeout: Span | None) -> float | None:
     """The seconds of a timeout; plain numbers are read quicker than other spans, as `get` is called for each event."""
-    if timeout is None or (type(timeout) in (int, float) and 0 <= timeout < LONGEST_S):  # type: ignore[operator]
+    if timeout is None or (type(timeout) in (int, float) and 0 <= timeout < MAX_S):  # type: ignore[operator]
         return timeout  # type: ignore[return-value]
     return seconds(timeout, "timeout")
 
 
-LONGEST_S = 1e9
+MAX_S = 1e9
 """Numbers below this are seconds without further tests."""
 
 
@@ -294,7 +294,7 @@ class AsyncListener(Inbox[T]):
         subscription: Subscription,
         handler: Handler[T],
         capacity: int,
-        full: WhenFull,
+        overflow: Overflow,
         concurrency: int = 1,
     ) -> None:
         import asyncio
@@ -303,7 +303,7 @@ class AsyncListener(Inbox[T]):
             self._loop = asyncio.get_running_loop()
         except RuntimeError:
             raise BusError("an async handler needs a running event loop: subscribe from within a coroutine") from None
-        super().__init__(bus, subscription, capacity, full)
+        super().__init__(bus, subscription, capacity, overflow)
         self.handler = handler
         self.deliver = self._put
         self.queue.loop_thread = threading.get_ident()
@@ -454,10 +454,10 @@ def is_async(handler: Callable[..., object]) -> bool:
 class Deduplicator:
     """Delivers equal events once (the flavour `set`): it remembers the last `remember` events."""
 
-    def __init__(self, listener: Listener[Any], remember: int) -> None:
+    def __init__(self, listener: Listener[Any], dedup_window: int) -> None:
         self._listener = listener
         self._deliver = listener.deliver
-        self._remember = remember
+        self._remember = dedup_window
         self._seen: dict[object, None] = {}
         self._lock = threading.Lock()
 
@@ -499,10 +499,10 @@ class RoundRobin(Listener[Any]):
         self._is_shared = is_shared
         self._consumers: dict[Listener[Any], PythonFilter] = {}
         self._leaving: set[Listener[Any]] = set()
-        self._on_trouble: dict[Listener[Any], TroubleHandler] = {}
+        self._on_problem: dict[Listener[Any], ProblemHandler] = {}
         self._lock = threading.Lock()
 
-    def join(self, consumer: Listener[Any], on_trouble: TroubleHandler | None = None) -> None:
+    def join(self, consumer: Listener[Any], on_problem: ProblemHandler | None = None) -> None:
         """Add a consumer; BusError if the group shares events with others, and it asks for other events than they do.
 
         The medium gives an event to any member of a group, so that all must want the same.
@@ -516,13 +516,13 @@ class RoundRobin(Listener[Any]):
             )
         with self._lock:
             self._consumers[consumer] = PythonFilter(consumer.subscription)
-            if on_trouble is not None:
-                self._on_trouble[consumer] = on_trouble
+            if on_problem is not None:
+                self._on_problem[consumer] = on_problem
 
-    def trouble_handlers(self) -> list[TroubleHandler]:
-        """What the consumers gave as `on_trouble`."""
+    def problem_handlers(self) -> list[ProblemHandler]:
+        """What the consumers gave as `on_problem`."""
         with self._lock:
-            return list(self._on_trouble.values())
+            return list(self._on_problem.values())
 
     def leave(self, consumer: Listener[Any]) -> None:
         """Remove a consumer."""
@@ -535,7 +535,7 @@ class RoundRobin(Listener[Any]):
         with self._lock:
             self._consumers.pop(consumer, None)
             self._leaving.discard(consumer)
-            self._on_trouble.pop(consumer, None)
+            self._on_problem.pop(consumer, None)
 
     @property
     def is_left(self) -> bool:

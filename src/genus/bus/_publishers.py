@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from genus.bus._collection import Collection
 from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
-from genus.bus._link import Link, Publisher, SlotTimes, TroubleHandler
-from genus.bus._qos import Keep, NonReal, QoS
+from genus.bus._link import Link, ProblemHandler, Publisher, SlotTimes
+from genus.bus._qos import BestEffort, Keep, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
 from genus.model._signature import retyped_attributes
@@ -123,22 +123,22 @@ class Announcer:
         self._stamp, self._stamped = stamp, stamped
 
     def announce(
-        self, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...], keep: Keep | None
+        self, cls: type, qos: QoS, on_problem: ProblemHandler | None, carries: tuple[str, ...], keep: Keep | None
     ) -> Publisher:
         """Prepare to publish a type; BusError if the medium cannot keep what is asked."""
         if keep is not None:
             check_keep(cls, keep)
-        if isinstance(qos, NonReal) and qos.period is not None:
+        if isinstance(qos, BestEffort) and qos.period is not None:
             self._check_repeats(cls, qos)
         if self._link is not None:
             known = {*carries, *retyped_attributes(cls)}
             carried = (*carries, *(name for name in self._stamped if name not in known))
-            publisher = self._link.announce(cls, qos, on_trouble, carried, keep)
+            publisher = self._link.announce(cls, qos, on_problem, carried, keep)
             if publisher is not None:
                 return self._of_link(publisher, cls, keep)
-        if not isinstance(qos, NonReal):
+        if not isinstance(qos, BestEffort):
             raise BusError(
-                f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes NonReal() only"
+                f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes BestEffort() only"
             )
         if keep is None:
             return CollectionPublisher(self._bus.collection(cls))
@@ -147,7 +147,7 @@ class Announcer:
         here = RoutePublisher(lambda: self._bus.route(cls).deliver)
         return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
 
-    def _check_repeats(self, cls: type, qos: NonReal) -> None:
+    def _check_repeats(self, cls: type, qos: BestEffort) -> None:
         if self._link is None or not self._link.repeats(cls):
             raise BusError(
                 f"{name_of(cls)} cannot be announced with a period of {qos.period}: only messages of a database on a "

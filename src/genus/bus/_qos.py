@@ -73,7 +73,7 @@ class Soft(_Quality, frozen=True):
             raise BusError(f"expires is {self.expires}, before the deadline of {self.deadline}")
 
 
-class NonReal(_Quality, frozen=True):
+class BestEffort(_Quality, frozen=True):
     """No real time: fixed priority below everything that has a deadline; 0 is normal, 1 is bulk.
 
     With `period`, the last event that was published is sent again every period until the channel is cancelled. That is
@@ -106,7 +106,7 @@ def keep_of(keep: bool, keep_by: str | Iterable[str] | None) -> Keep | None:
     return Keep() if keep_by is None else Keep((keep_by,) if isinstance(keep_by, str) else tuple(keep_by))
 
 
-QoS: TypeAlias = Hard | Soft | NonReal
+QoS: TypeAlias = Hard | Soft | BestEffort
 """A quality of service of an event channel."""
 
 
@@ -121,7 +121,7 @@ def parse_qos(text: str) -> QoS:
     `none[:PRIORITY][:PERIOD]`.
 
     >>> parse_qos("soft:20ms:100ms"), parse_qos("none")
-    (Soft(deadline='20ms', expires='100ms', period=None), NonReal(priority=0, period=None))
+    (Soft(deadline='20ms', expires='100ms', period=None), BestEffort(priority=0, period=None))
     >>> parse_qos("hard:50ms:sporadic")
     Hard(period='50ms', omissions=1, sporadic=True)
     >>> parse_qos("soft")
@@ -140,13 +140,13 @@ def parse_qos(text: str) -> QoS:
         case "soft", [deadline, expires]:
             return Soft(deadline=deadline, expires=expires)
         case "none", []:
-            return NonReal()
+            return BestEffort()
         case "none", [priority] if priority.isdecimal():
-            return NonReal(priority=int(priority))
+            return BestEffort(priority=int(priority))
         case "none", [period]:
-            return NonReal(period=period)
+            return BestEffort(period=period)
         case "none", [priority, period] if priority.isdecimal():
-            return NonReal(priority=int(priority), period=period)
+            return BestEffort(priority=int(priority), period=period)
         case (("hard" | "soft"), []):
             lacking = (
                 "period; write for example hard:10ms" if kind == "hard" else "deadline; write for example soft:20ms"
@@ -158,9 +158,9 @@ def parse_qos(text: str) -> QoS:
 def format_qos(qos: QoS) -> str:
     """The text of a quality of service, which `parse_qos` reads; the period of a `Soft` is not part of it.
 
-    >>> format_qos(Hard("10ms")), format_qos(Soft("20ms", expires="1s")), format_qos(NonReal(priority=1))
+    >>> format_qos(Hard("10ms")), format_qos(Soft("20ms", expires="1s")), format_qos(BestEffort(priority=1))
     ('hard:10ms', 'soft:20ms:1s', 'none:1')
-    >>> format_qos(Hard("10ms", omissions=2, sporadic=True)), format_qos(NonReal(period="1s"))
+    >>> format_qos(Hard("10ms", omissions=2, sporadic=True)), format_qos(BestEffort(period="1s"))
     ('hard:10ms:2:sporadic', 'none:1s')
     """
     match qos:
@@ -181,18 +181,18 @@ def _short(span: Span | None) -> str:
 def qos_of(quality: object) -> QoS:
     """The quality of service that an argument means: one of the three classes, or its text; BusError for others.
 
-    >>> qos_of("none:1"), qos_of(NonReal())
-    (NonReal(priority=1, period=None), NonReal(priority=0, period=None))
+    >>> qos_of("none:1"), qos_of(BestEffort())
+    (BestEffort(priority=1, period=None), BestEffort(priority=0, period=None))
     >>> qos_of(42)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    genus.errors.BusError: 42 is no quality of service; give Hard(...), Soft(...) or NonReal(...), or a text: ...
+    genus.errors.BusError: 42 is no quality of service; give Hard(...), Soft(...) or BestEffort(...), or a text: ...
     """
     if isinstance(quality, str):
         return parse_qos(quality)
-    if isinstance(quality, Hard | Soft | NonReal):
+    if isinstance(quality, Hard | Soft | BestEffort):
         return quality
     raise BusError(
-        f"{quality!r} is no quality of service; give Hard(...), Soft(...) or NonReal(...), or a text: {QOS_FORMS}"
+        f"{quality!r} is no quality of service; give Hard(...), Soft(...) or BestEffort(...), or a text: {QOS_FORMS}"
     )
 
 

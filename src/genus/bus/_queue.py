@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WhenFull: TypeAlias = Literal["block", "drop_oldest", "drop_newest", "raise"]
+Overflow: TypeAlias = Literal["block", "drop_oldest", "drop_newest", "raise"]
 """What happens when a bounded queue is full: the publisher waits, the oldest or the new event is dropped (and counted),
 or the publisher gets `QueueFull` after all other subscribers were served. It also gets `QueueFull` if the queue is
 closed while it waits."""
-_POLICIES: tuple[str, ...] = get_args(WhenFull)
+_POLICIES: tuple[str, ...] = get_args(Overflow)
 LOOK_AGAIN_S = 0.2
 """How often a publisher that waits looks whether the consumer is still there; an event loop does not tell its end."""
 
@@ -33,11 +33,11 @@ def check_count(what: str, count: Any) -> None:
         raise BusError(f"{what} is {count!r}; it must be an integer of at least 1")
 
 
-def check_queue(capacity: object, full: object) -> None:
+def check_queue(capacity: object, overflow: object) -> None:
     """Raise BusError if there can be no such queue."""
     check_count("capacity", capacity)
-    if full not in _POLICIES:
-        raise BusError(f"full={full!r} is no policy; choose one of {', '.join(_POLICIES)}")
+    if overflow not in _POLICIES:
+        raise BusError(f"overflow={overflow!r} is no policy; choose one of {', '.join(_POLICIES)}")
 
 
 class Closed(Exception):
@@ -50,11 +50,11 @@ class EventQueue(Generic[T]):
     `wait_for` replaces waiting in real time where a bus runs in virtual time.
     """
 
-    def __init__(self, owner: str, capacity: int, full: WhenFull, wait_for: WaitFor | None = None) -> None:
-        check_queue(capacity, full)
+    def __init__(self, owner: str, capacity: int, overflow: Overflow, wait_for: WaitFor | None = None) -> None:
+        check_queue(capacity, overflow)
         self.owner = owner
         self.capacity = capacity
-        self.full = full
+        self.overflow = overflow
         self.dropped = 0
         """Items that found the queue full or closed."""
         self.is_deserted: Callable[[], bool] | None = None
@@ -75,7 +75,7 @@ class EventQueue(Generic[T]):
 
     def put(self, item: T) -> bool:
         """Add an item, by the policy if the queue is full; returns False if the queue is closed."""
-        if self._wait_for is not None and self.full == "block" and not self._closed:
+        if self._wait_for is not None and self.overflow == "block" and not self._closed:
             self._wait_for(lambda: self._closed or self.is_unlimited or len(self._items) < self.capacity, None)
             if self._closed:
                 raise self._closed_meanwhile()
@@ -94,15 +94,15 @@ class EventQueue(Generic[T]):
         """Apply the policy of a full queue; returns whether the new item fits now."""
         if self.is_unlimited:
             return True
-        if self.full == "block":
+        if self.overflow == "block":
             self._wait_for_room()
             return True
         self.dropped += 1
-        if self.full == "raise":
+        if self.overflow == "raise":
             raise self._refusal(f"holds {self.capacity} events already")
-        if self.full == "drop_oldest":
+        if self.overflow == "drop_oldest":
             self._items.popleft()
-        return self.full == "drop_oldest"
+        return self.overflow == "drop_oldest"
 
     def _wait_for_room(self) -> None:
         self._refuse_to_block_own_loop()

@@ -22,9 +22,9 @@ from genus.bus._block_index import BlockIndex, index_of, pack_index
 from genus.bus._blocks import (
     EARLIEST_US,
     HEADER,
-    LARGEST,
-    MOST_PAYLOAD,
-    MOST_TYPES,
+    MAX_PAYLOAD,
+    MAX_SIZE,
+    MAX_TYPES,
     PLAIN,
     ZSTD,
     EventGroup,
@@ -155,8 +155,8 @@ class RecordingWriter:
         """Encode an event at once; the next ones of its class when they are written, if that gives the same."""
         cls = event.__class__
         encoded = encode_map(event, at_us)
-        if (size := len(encoded)) > LARGEST:
-            raise EventError(f"an event takes {size:,} bytes, but a recording holds at most {LARGEST:,} of one event")
+        if (size := len(encoded)) > MAX_SIZE:
+            raise EventError(f"an event takes {size:,} bytes, but a recording holds at most {MAX_SIZE:,} of one event")
         if not any(isinstance(each.type, OpaqueType | BytesType) for each in attributes(cls)):
             self._finders[cls] = invalid_finders[cls]
         self._add((at_us, Encoded(cls, msgspec.Raw(encoded))))
@@ -188,10 +188,10 @@ class RecordingWriter:
             return
         grouped = group_by_class(events)
         data = b"" if grouped is None else self._packer.pack(times, grouped)
-        if len(data) > MOST_PAYLOAD and len(events) == 1:
+        if len(data) > MAX_PAYLOAD and len(events) == 1:
             log().error("%s: an event of %s bytes is too long and was not written", self.path, f"{len(data):,}")
             return
-        if grouped is None or (len(data) > LARGEST and len(events) > 1):
+        if grouped is None or (len(data) > MAX_SIZE and len(events) > 1):
             half = len(events) // 2
             self._write_events(times[:half], events[:half])
             self._write_events(times[half:], events[half:])
@@ -275,7 +275,7 @@ def group_by_class(events: Sequence[Item]) -> Grouped | None:
 
 def _group(events: Sequence[Any], classes: Sequence[type]) -> Grouped | None:
     numbers = {cls: number for number, cls in enumerate(dict.fromkeys(classes))}
-    if len(numbers) > MOST_TYPES:
+    if len(numbers) > MAX_TYPES:
         return None
     kinds = bytes(map(numbers.__getitem__, classes))
     if len(numbers) <= FEW:

@@ -29,7 +29,7 @@ from genus.model._types import type_text
 
 GRACE_S = 1.0
 """How long others may take to become known, where the link does not know it better."""
-MOST_NAMED = 3
+MAX_NAMED = 3
 """Subscriptions that an error names."""
 SEQUENCE = 1 << 12
 """Numbers of one bus, and so the largest number of requests that wait at a time."""
@@ -336,8 +336,8 @@ class Requester:
         asked = self._bus.interested.asked_of(cls, is_server)
         if not asked:
             return f"a program answers it by bus.collection({name_of(cls)}).serve(...)"
-        more = f" and {len(asked) - MOST_NAMED} more" if len(asked) > MOST_NAMED else ""
-        return f"it does not match what others ask for: {', '.join(asked[:MOST_NAMED])}{more}"
+        more = f" and {len(asked) - MAX_NAMED} more" if len(asked) > MAX_NAMED else ""
+        return f"it does not match what others ask for: {', '.join(asked[:MAX_NAMED])}{more}"
 
 
 def _participant_number(link: Link | None) -> int:

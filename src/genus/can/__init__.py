@@ -34,9 +34,11 @@ if TYPE_CHECKING:
     from genus.can._logs.frames import DamagedLine, LogBlock
     from genus.can._logs.text_reader import parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
-    from genus.can._node.reports import Report
-    from genus.can._node.troubles import (
+    from genus.can._node.problems import (
+        BindingFailed,
+        BusOff,
         DeadlineMissed,
+        DeliveryProblem,
         ErrorActive,
         ErrorPassive,
         EventMissing,
@@ -45,14 +47,12 @@ if TYPE_CHECKING:
         HardResumed,
         HardStopped,
         MaybeSent,
-        NotBound,
+        NodeIdLost,
         NotConfirmed,
         NotSent,
-        NumberLost,
-        OffTheBus,
-        Trouble,
         WrongCatalog,
     )
+    from genus.can._node.reports import Report
     from genus.can._plan import (
         Advice,
         BusLoad,
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
         estimate_clock,
     )
     from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
-    from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NumberConflict, RoleChanged, StoreFailed
+    from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NodeIdConflict, RoleChanged, StoreFailed
     from genus.can._protocol.time_service import (
         ClockStepped,
         MasterChanged,
@@ -128,9 +128,11 @@ __all__ = [
     "Advice",
     "AnnouncedChannel",
     "BandResult",
+    "BindingFailed",
     "Broker",
     "BrokerTables",
     "BusLoad",
+    "BusOff",
     "BusSpec",
     "Calendar",
     "CanLog",
@@ -153,6 +155,7 @@ __all__ = [
     "DeadlineMissed",
     "DecodedFrames",
     "Decoding",
+    "DeliveryProblem",
     "ErrorActive",
     "ErrorPassive",
     "ErrorPassivePolicy",
@@ -196,16 +199,14 @@ __all__ = [
     "MonitoredFrame",
     "NodeCondition",
     "NodeDown",
+    "NodeIdConflict",
+    "NodeIdLost",
     "NodeRole",
     "NodeState",
     "NodeSubscription",
-    "NotBound",
     "NotConfirmed",
     "NotSent",
-    "NumberConflict",
-    "NumberLost",
     "Occurrence",
-    "OffTheBus",
     "Outcome",
     "PartFrames",
     "Passage",
@@ -237,7 +238,6 @@ __all__ = [
     "Timing",
     "Trace",
     "TrafficClass",
-    "Trouble",
     "Verdict",
     "World",
     "WrongCatalog",
@@ -294,7 +294,7 @@ if not TYPE_CHECKING:
         _node__reports="Report",
         _node__troubles=(
             "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped "
-            "MaybeSent NotBound NotConfirmed NotSent NumberLost OffTheBus Trouble WrongCatalog"
+            "MaybeSent BindingFailed NotConfirmed NotSent NodeIdLost BusOff DeliveryProblem WrongCatalog"
         ),
         _plan=(
             "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
@@ -310,7 +310,7 @@ if not TYPE_CHECKING:
             "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
         ),
         _protocol__messages="Claim GetEtag QosClass Supply parse_message",
-        _protocol__notices="ChannelConflict EtagsRefused NumberConflict RoleChanged StoreFailed",
+        _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
         _protocol__time_service=(
             "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
         ),

@@ -13,7 +13,7 @@ import msgspec
 from genus.catalog._declare import ClassCache, collect_types, describe_clash, order_classes
 from genus.catalog._diff import compare_catalogs, extends
 from genus.catalog._file import Damage, format_catalog, lock_file, parse_catalog, read_text, real_path, replace_text
-from genus.catalog._numbers import NumberAllocator, tag_reader
+from genus.catalog._numbers import NumberAllocator, presence_reader
 from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry, TypeTable, without_names
 from genus.catalog._registration import Registration
 from genus.codes._etags import Block
@@ -340,14 +340,14 @@ class Catalog:
         agreed = self.vector(cls)
         own = agreed.pair(attributes(cls))
         bits = {own[each.name].name: bit for bit, each in enumerate(agreed) if each.name in own}
-        reader = tag_reader(bits)
+        reader = presence_reader(bits)
         self._readers[cls] = reader
         return reader
 
     def _etag_reader(self, cls: type) -> Callable[[Any], int]:
         own = self.vector(cls).pair(attributes(cls))
         bits = {own[name].name: bit for bit, name in enumerate(reversed(self.tagged_attributes(cls)))}
-        reader = tag_reader(bits, self.etag(cls))
+        reader = presence_reader(bits, self.etag(cls))
         self._etag_readers[cls] = reader
         return reader
 

@@ -184,14 +184,14 @@ def _sizes(
     return sizes
 
 
-def tag_reader(bits: Mapping[str, int], base: int = 0, *, as_sent: bool = False) -> Callable[[Any], int]:
+def presence_reader(bits: Mapping[str, int], base: int = 0, *, as_sent: bool = False) -> Callable[[Any], int]:
     """A compiled function that gives the presence bits of an event, or-ed to a base.
 
     `bits` has the bit of each attribute of the event's class. With `as_sent`, attributes whose values cannot be read
     here count as present, as they do for the sender of the event.
 
     >>> from types import SimpleNamespace
-    >>> tag_reader({"time": 0, "lane": 5})(SimpleNamespace(time=None, lane=2))
+    >>> presence_reader({"time": 0, "lane": 5})(SimpleNamespace(time=None, lane=2))
     32
     """
     lines = []

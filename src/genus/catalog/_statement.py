@@ -40,13 +40,13 @@ from genus.model._declared import declared_types
 from genus.model._signature import family_of, is_generated
 from genus.model._units import unit_conversion
 
-LONGEST = 1 << 16
+MAX_LENGTH = 1 << 16
 """The most bytes of a statement."""
-MOST_CLASSES = 5000
+MAX_CLASSES = 5000
 """The largest number of classes that one reader of statements generates: others choose what it reads."""
-MOST_ATTRIBUTES = 2000
+MAX_ATTRIBUTES = 2000
 """The largest vector of a family that statements add attributes to."""
-MOST_STAND_INS = 1000
+MAX_STAND_INS = 1000
 """The largest number of types for which one reader has a class without a statement."""
 DIGEST_BYTES = 8
 
@@ -89,7 +89,7 @@ def state_type(cls: type) -> bytes | None:
         text = format_statement(statement_of(cls).table)
     except (CatalogConflict, UnicodeEncodeError):  # two types above it have one name, or a text has surrogates
         return None
-    return None if len(text) > LONGEST or is_stand_in(cls) else text
+    return None if len(text) > MAX_LENGTH or is_stand_in(cls) else text
 
 
 def digest_of(text: bytes) -> str:
@@ -106,8 +106,8 @@ def read_statement(text: bytes) -> Statement:
     >>> read_statement(state_type(Tide)).name
     'Tide'
     """
-    if len(text) > LONGEST:
-        raise CatalogDamaged(f"a statement of {len(text):,} bytes; at most {LONGEST:,} are read")
+    if len(text) > MAX_LENGTH:
+        raise CatalogDamaged(f"a statement of {len(text):,} bytes; at most {MAX_LENGTH:,} are read")
     try:
         table = parse_statement(text.decode())
     except (Damage, UnicodeDecodeError) as problem:
@@ -183,15 +183,15 @@ class StatedClasses:
         if not record.kind and record.family in table.vectors and above[0] is not Event:
             _align(table, record.family, vector(above[0]))
             record = _complete(record, above[0], table)
-            if len(record.attributes) + len(vector(above[0])) > MOST_ATTRIBUTES:
-                raise DeclarationError(f"{name}: more than {MOST_ATTRIBUTES} attributes were stated of its family")
+            if len(record.attributes) + len(vector(above[0])) > MAX_ATTRIBUTES:
+                raise DeclarationError(f"{name}: more than {MAX_ATTRIBUTES} attributes were stated of its family")
         made = _generate_strictly(record, above, table)
         self._hold(made)
         return made
 
     def _hold(self, cls: type) -> None:
-        if cls not in self._generated and len(self._generated) >= MOST_CLASSES:
-            raise DeclarationError(f"{name_of(cls)}: more than {MOST_CLASSES} types were stated")
+        if cls not in self._generated and len(self._generated) >= MAX_CLASSES:
+            raise DeclarationError(f"{name_of(cls)}: more than {MAX_CLASSES} types were stated")
         self._generated[cls] = None
 
     def stand_in(self, line: Sequence[str], tagged: int) -> type[Any] | None:
@@ -203,7 +203,7 @@ class StatedClasses:
         with self._lock:
             for depth in range(len(line) - 1, -1, -1):
                 if base := self._nearest(line[:depth], tagged):
-                    is_full = len(self._stand_ins) >= MOST_STAND_INS
+                    is_full = len(self._stand_ins) >= MAX_STAND_INS
                     return None if is_full else self._stand_below(base, line[depth:])
         return None
 

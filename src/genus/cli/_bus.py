@@ -211,7 +211,7 @@ class Reach:
 def _await_interest(link: Link, event: Event) -> None:
     """Wait until somebody wants an event, for a short time."""
     changed = threading.Event()
-    end = link.on_wants(changed.set)
+    end = link.on_interest(changed.set)
     until = time.monotonic() + PATIENCE_S
     while _is_unwanted(link, event) and (left := until - time.monotonic()) > 0:
         changed.wait(min(left, TICK_S / 4))
@@ -243,7 +243,7 @@ def say_losses(link: Mapping[str, int], dropped: int) -> None:
         click.echo(f"genus: {what}: {count}", err=True)
 
 
-MOST_REASONS = 10
+MAX_REASONS = 10
 UNKNOWN_TYPE = "unknown type"
 """First words of the reason for an event whose type is not declared."""
 RECORD_TICK_S = 0.2
@@ -483,9 +483,9 @@ def report_skipped(recording: Recording) -> None:
     """Print what could not be read of a recording."""
     for line in recording.damage:
         click.echo(f"genus: {line}", err=True)
-    for reason, times in recording.problems.most_common(MOST_REASONS):
+    for reason, times in recording.problems.most_common(MAX_REASONS):
         click.echo(f"genus: skipped {times}: {reason}", err=True)
-    if len(recording.problems) > MOST_REASONS:
-        click.echo(f"genus: and {len(recording.problems) - MOST_REASONS} more reasons", err=True)
+    if len(recording.problems) > MAX_REASONS:
+        click.echo(f"genus: and {len(recording.problems) - MAX_REASONS} more reasons", err=True)
     for line in recording.unread.lines():
         click.echo(f"genus: {line}", err=True)

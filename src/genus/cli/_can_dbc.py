@@ -32,7 +32,7 @@ TRUNCATED = click.option(
     is_flag=True,
     help="Decode frames that are shorter than their message as far as they reach; every attribute may be absent.",
 )
-MOST_ROWS = 20
+MAX_ROWS = 20
 """So many unknown identifiers and places are shown; the rest is counted."""
 
 
@@ -88,7 +88,7 @@ def _show_types(dbc: "Dbc", names: tuple[str, ...]) -> None:
     if unknown:
         raise click.ClickException(f"the file has no type {', '.join(unknown)}")
     messages = (*dbc.all_messages, *dbc.dids)
-    if names or len(messages) <= MOST_ROWS:
+    if names or len(messages) <= MAX_ROWS:
         chosen = [message for message in messages if not names or message.type_name in names]
         Console().print(_type_table(dbc, chosen))
     else:
@@ -270,9 +270,9 @@ def _progress(log: "CanLog") -> Iterator[Callable[[], None]]:
 
 
 def _show_problems(log: "CanLog") -> None:
-    for problem in log.problems[:MOST_ROWS]:
+    for problem in log.problems[:MAX_ROWS]:
         click.echo(f"genus: {log.path}: {problem}", err=True)
-    if len(log.problems) > MOST_ROWS:
+    if len(log.problems) > MAX_ROWS:
         click.echo(f"genus: {log.path}: and more; all are counted below", err=True)
 
 
@@ -304,7 +304,7 @@ def _add_rows(table: Table, title: str, counts: Mapping[str, int]) -> None:
     table.add_section()
     table.add_row(title, f"{sum(counts.values()):,}")
     ranked = sorted(counts.items(), key=lambda item: -item[1])
-    for reason, count in ranked[:MOST_ROWS]:
+    for reason, count in ranked[:MAX_ROWS]:
         table.add_row(f"  {escape(reason)}", f"{count:,}")
-    if rest := ranked[MOST_ROWS:]:
+    if rest := ranked[MAX_ROWS:]:
         table.add_row(f"  {len(rest)} more", f"{sum(count for _, count in rest):,}")

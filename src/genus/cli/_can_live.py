@@ -229,13 +229,13 @@ def node(
     ends = math.inf if lasts is None else time.monotonic() + lasts
     with stopped_by_signals() as stop, open_bus(address) as bus:
         for subscription in asked:
-            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)), on_trouble=show_notice)
+            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)), on_problem=show_notice)
             click.echo(f"listening on {address} for {subscription}", err=True)
         if asked:
             _warn_without_broker(bus.link, stop, min(ends, time.monotonic() + PATIENCE_S))
         if type_name is not None:
             channel: EventChannel[Any] = bus.channel(
-                event_type(type_name, loaded), qos, on_trouble=show_notice, carries=carries
+                event_type(type_name, loaded), qos, on_problem=show_notice, carries=carries
             )
             channel.announce()
             click.echo(f"publishing {type_name} on {address}, {qos}", err=True)

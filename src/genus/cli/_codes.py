@@ -15,7 +15,7 @@ from genus.cli._format import counted, plain_table, print_json
 from genus.cli._groups import SectionedGroup
 from genus.codes import (
     BLOCK_SIZES,
-    LARGEST_CODES,
+    MAX_CODES,
     CoapReport,
     CoapSettings,
     CodeCost,
@@ -73,7 +73,7 @@ def _show(source: str | None, lines: Sequence[CodeCost | NotApplicable], cells: 
     console = Console()
     if source:
         console.print(_table(source, lines))
-    for scheme in LARGEST_CODES if cells else ():
+    for scheme in MAX_CODES if cells else ():
         console.print(_grid(scheme, [cell for cell in cells if cell.scheme == scheme]))
 
 

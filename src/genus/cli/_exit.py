@@ -117,7 +117,7 @@ def _handling(handle: Callable[[int, FrameType | None], object]) -> Iterator[Non
 
 FAILED, WRONG_USAGE, DAMAGED, INTERRUPTED = 1, 2, 3, 130
 """Exit codes: it could not be done or the answer is no; wrong usage; damage was found; Ctrl-C or SIGTERM."""
-LONGEST = 1000
+MAX_LENGTH = 1000
 """Longest message shown, in characters: some quote the input that could not be read."""
 TRACEBACK = "GENUS_TRACEBACK"
 _EXTRAS = {
@@ -194,7 +194,7 @@ def one_line(text: str) -> str:
     if pointer.strip() == "^":
         text = "\n".join(before) + f": {shown}"
     line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+    return line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]}..."
 
 
 def _stdout_is_lost() -> bool:

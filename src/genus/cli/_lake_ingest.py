@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from genus.can import Dbc
     from genus.lake import IngestResult, Lake
 
-MOST_REASONS = 10
+MAX_REASONS = 10
 RAW_SHOWN = 60
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -227,7 +227,7 @@ def top_reasons(letters: "DataFrame") -> list[tuple[str, int]]:
     from pyspark.sql import functions as F
 
     counts = letters.groupBy("reason").agg(F.count(F.lit(1)).alias("letters"))
-    found = counts.orderBy(F.desc("letters"), "reason").limit(MOST_REASONS).collect()
+    found = counts.orderBy(F.desc("letters"), "reason").limit(MAX_REASONS).collect()
     return [(row["reason"], row["letters"]) for row in found]
 
 

@@ -13,7 +13,7 @@ from genus.cli._format import counted, meant, plain_table, print_json
 from genus.cli._lake_rows import Asked, give, takes_rows
 from genus.cli._lake_session import AS_JSON, lake_and, on_spark, started, working
 
-MOST_NAMED = 20
+MAX_NAMED = 20
 """How many known subscribers the message about an unknown one lists."""
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def inbox(
 def _suggest_subscribers(found: "Inboxes", subscriber: str) -> None:
     """Print similar names if nothing was delivered to a subscriber: the name may be misspelt."""
     with working(found.subscribers().sparkSession, "reading"):
-        known = [row["subscriber"] for row in _everyone(found).limit(MOST_NAMED).collect()]
+        known = [row["subscriber"] for row in _everyone(found).limit(MAX_NAMED).collect()]
     if subscriber not in known:
         click.echo(f"nothing has been delivered to {subscriber!r}; {meant(subscriber, known)}", err=True)
 

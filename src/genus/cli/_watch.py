@@ -32,12 +32,12 @@ ADDRESS = click.argument("address", metavar="BUS", shell_complete=complete_bus)
 REFRESH_S = 0.5
 RATE_S = 5.0
 """Rates are of this time, or of all if that is shorter."""
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Most types, or sources of a type, that are told apart; the others are added up."""
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """Most wants of a participant, and most last values, that are shown."""
 OTHERS = "(others)"
-LONGEST = 200
+MAX_LENGTH = 200
 
 
 # -- what was seen -----------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Watch:
             tally.last = event
 
     def _new(self, key: tuple[str, str | None]) -> Tally:
-        if len(self._tallies) >= MOST_ROWS:
+        if len(self._tallies) >= MAX_ROWS:
             key = OTHERS, None
         return self._tallies.setdefault(key, Tally(self.began))
 
@@ -125,8 +125,8 @@ def printable(value: object) -> str:
     >>> printable("gate\\x1b[31m")
     'gate?[31m'
     """
-    text = "".join(sign if sign.isprintable() else "?" for sign in str(value)[: LONGEST + 1])
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    text = "".join(sign if sign.isprintable() else "?" for sign in str(value)[: MAX_LENGTH + 1])
+    return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}..."
 
 
 # -- genus monitor -----------------------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Seen(msgspec.Struct, frozen=True):
     host: str
     pid: str
     program: str
-    wants: list[str]
+    interests: list[str]
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -263,17 +263,17 @@ def _participants(bus: Bus) -> list[Seen] | None:
     link = bus.link
     if not isinstance(link, NetLink):
         return None
-    wants: dict[str, list[str]] = {}
-    for want in link.want_texts():
-        hops = f" ({counted(want.hops, 'gateway')} away)" if want.hops else ""
-        wants.setdefault(want.speaker, []).append(printable(want.text) + hops)
-    found = [_seen(each.uid, each.about, wants.get(each.uid, [])) for each in link.participants()[:MOST_ROWS]]
+    interests: dict[str, list[str]] = {}
+    for interest in link.interest_texts():
+        hops = f" ({counted(interest.hops, 'gateway')} away)" if interest.hops else ""
+        interests.setdefault(interest.speaker, []).append(printable(interest.text) + hops)
+    found = [_seen(each.uid, each.about, interests.get(each.uid, [])) for each in link.participants()[:MAX_ROWS]]
     return sorted(found, key=lambda seen: (seen.host, seen.program, seen.pid, seen.uid))
 
 
-def _seen(uid: str, about: Mapping[str, Any], wants: Iterable[str]) -> Seen:
+def _seen(uid: str, about: Mapping[str, Any], interests: Iterable[str]) -> Seen:
     host, pid, program = (printable(about.get(name, "")) for name in ("host", "pid", "program"))
-    return Seen(uid, host, pid, program, sorted(wants))
+    return Seen(uid, host, pid, program, sorted(interests))
 
 
 def _last_values(bus: Bus) -> list[str]:
@@ -294,10 +294,10 @@ def _tables(rows: list[Row], losses: Mapping[str, int]) -> RenderableType:
 def _overview_tables(found: Overview) -> RenderableType:
     parts: list[RenderableType] = [Text(_headline(found))]
     if found.participants:
-        who = plain_table("participant", "host", "pid", "program", "wants")
+        who = plain_table("participant", "host", "pid", "program", "interest")
         for seen in found.participants:
-            wants = Text("\n".join(_shortened(seen.wants)) or "-")
-            who.add_row(Text(seen.uid[:8]), Text(seen.host), Text(seen.pid), Text(seen.program), wants)
+            interests = Text("\n".join(_shortened(seen.interests)) or "-")
+            who.add_row(Text(seen.uid[:8]), Text(seen.host), Text(seen.pid), Text(seen.program), interests)
         parts.append(who)
     if found.types:
         types = plain_table("type", "events", "per s", "last", numbers=("events", "per s"))
@@ -312,7 +312,7 @@ def _overview_lines(found: Overview) -> Iterator[str]:
     yield _headline(found)
     for seen in found.participants or ():
         yield f"participant {seen.uid[:8]}: {seen.program}, pid {seen.pid} on {seen.host}"
-        yield from (f"  wants {want}" for want in _shortened(seen.wants))
+        yield from (f"  wants {interest}" for interest in _shortened(seen.interests))
     yield from _row_lines(found.types)
     yield from _last_lines(found.last_values)
     yield from _loss_lines(found.losses)
@@ -339,8 +339,8 @@ def _loss_lines(losses: Mapping[str, int]) -> list[str]:
 
 
 def _shortened(texts: list[str]) -> list[str]:
-    more = len(texts) - MOST_SHOWN
-    return [*texts[:MOST_SHOWN], f"and {more:,} more"] if more > 0 else texts
+    more = len(texts) - MAX_SHOWN
+    return [*texts[:MAX_SHOWN], f"and {more:,} more"] if more > 0 else texts
 
 
 def _source(row: Row) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from genus.codes._hierarchy import hierarchy_of, load_module, read_hierarchy
     from genus.codes._prime_schemes import CompactPrimes, LinePrimes, OriginalPrimes
     from genus.codes._report import (
-        LARGEST_CODES,
+        MAX_CODES,
         CodeCost,
         NotApplicable,
         TreeCodeSize,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_SIZES",
-    "LARGEST_CODES",
+    "MAX_CODES",
     "Block",
     "CoapReport",
     "CoapSettings",
@@ -85,7 +85,7 @@ if not TYPE_CHECKING:
         _etags="Block EtagSpace Grant",
         _hierarchy="hierarchy_of load_module read_hierarchy",
         _prime_schemes="CompactPrimes LinePrimes OriginalPrimes",
-        _report="LARGEST_CODES CodeCost NotApplicable TreeCodeSize assign_codes compare_schemes "
+        _report="MAX_CODES CodeCost NotApplicable TreeCodeSize assign_codes compare_schemes "
         "draw_balanced_trees measure_balanced_trees",
         _resources="Resource read_resources",
         _scheme="CodeEntry Scheme",

@@ -184,7 +184,7 @@ Joins = Literal["kinds", "any"]
 RESERVED_PER_KIND = 8
 """So many primes are kept for kinds to come for each prime that kinds have; none while there are no kinds."""
 
-MOST_RESERVED = 32
+MAX_RESERVED = 32
 """The most primes that are kept for kinds to come."""
 
 
@@ -231,7 +231,7 @@ class LinePrimes(Scheme):
             self.add(name, hierarchy[name], kind=name in kinds, reserve=False)
 
     def _kept_for_kinds(self) -> int:
-        number = min(MOST_RESERVED, RESERVED_PER_KIND * self._in_kinds.bit_count())
+        number = min(MAX_RESERVED, RESERVED_PER_KIND * self._in_kinds.bit_count())
         return lowest_bits_outside(self._forest.factors() | self._in_kinds, number)
 
     def _barred(self, new: NewType) -> int:

@@ -138,7 +138,7 @@ def largest_line(levels: int, children: int) -> int:
     return prod(nth_prime(1 + depth * (children - 1)) for depth in range(1, levels))
 
 
-LARGEST_CODES: Mapping[str, Callable[[int, int], int]] = {
+MAX_CODES: Mapping[str, Callable[[int, int], int]] = {
     "original": largest_original,
     "compact": largest_compact,
     "line": largest_line,
@@ -152,13 +152,13 @@ def measure_balanced_trees(
     """Figure 2: the bytes of the largest code of full balanced trees, for each scheme, number of levels and children.
 
     >>> cells = measure_balanced_trees()
-    >>> {scheme: max(cell.bytes for cell in cells if cell.scheme == scheme) for scheme in LARGEST_CODES}
+    >>> {scheme: max(cell.bytes for cell in cells if cell.scheme == scheme) for scheme in MAX_CODES}
     {'original': 14, 'compact': 6, 'line': 6}
     """
     grid = [(level, width) for width in children for level in levels]
     return [
         TreeCodeSize(scheme, level, width, code_size(largest(level, width)))
-        for scheme, largest in LARGEST_CODES.items()
+        for scheme, largest in MAX_CODES.items()
         for level, width in grid
     ]
 

@@ -24,7 +24,7 @@ from genus.model import (
     name_of,
 )
 from genus.model._types import int_range, metas
-from genus.targets.c._compiler import LONGEST, Member
+from genus.targets.c._compiler import MAX_LENGTH, Member
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, any_of_these, present, test
 from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
 from genus.targets.c._operands import Key, key_within, within
@@ -134,8 +134,8 @@ def _meta_checks(label: str, member: Member, meta: msgspec.Meta) -> Iterator[Con
             counted = "genus_count_letters" if isinstance(member.type, TextType) else "genus_count_bytes"
             if meta.min_length:
                 code = f"({counted}(&e->{member.name}) >= {meta.min_length}U)"
-                yield test(code) if meta.min_length <= LONGEST else NEVER
-            if meta.max_length is not None and meta.max_length < LONGEST:
+                yield test(code) if meta.min_length <= MAX_LENGTH else NEVER
+            if meta.max_length is not None and meta.max_length < MAX_LENGTH:
                 yield test(f"({counted}(&e->{member.name}) <= {meta.max_length}U)")
     _refuse_others(label, member, meta)
 

@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 
 from genus.can._plan.admission import Plan
-from genus.can._plan.system import LONGEST_EVENT
+from genus.can._plan.system import MAX_EVENT
 from genus.catalog import Catalog
 from genus.devices._declarations import check_names, write_header
 from genus.devices._definitions import write_source
 from genus.devices._estimate import Estimate, estimate
 from genus.devices._harness import write_harness
-from genus.devices._layout import MOST_NUMBERS, DeviceFamily, choose_types, make_classes, make_families
+from genus.devices._layout import MAX_NUMBERS, DeviceFamily, choose_types, make_classes, make_families
 from genus.devices._node_code import write_node_header, write_node_source, write_settings
 from genus.devices._node_tables import DeviceChannel, NodeFeature, channels_of, check_station, make_tables
 from genus.devices._program import Handler, Program
@@ -307,8 +307,8 @@ def _check_options(name: str, codec: str, late: int, late_buffer: int | None) ->
         raise DeviceError(f"codec is {codec!r}; it is table or straight")
     if not 0 <= late <= 32:
         raise DeviceError(f"late is {late}; a device keeps 0 to 32 classes that it learns")
-    if late_buffer is not None and not 0 <= late_buffer <= LONGEST_EVENT:
-        raise DeviceError(f"late_buffer is {late_buffer}; an event has 1 to {LONGEST_EVENT} bytes, and 0 keeps none")
+    if late_buffer is not None and not 0 <= late_buffer <= MAX_EVENT:
+        raise DeviceError(f"late_buffer is {late_buffer}; an event has 1 to {MAX_EVENT} bytes, and 0 keeps none")
     if late_buffer and (late == 0 or codec == "straight"):
         why = "late is 0" if late == 0 else "straight code knows no types but its own; use tables"
         raise DeviceError(f"late_buffer is {late_buffer}, but the device learns no types: {why}")
@@ -390,9 +390,9 @@ def _check_receivable(program: Program) -> None:
         raise DeviceError(
             "no subscription can match an event of a type that has an event tag; see what `explain` says of each"
         )
-    if len(program.classes) + program.late > MOST_NUMBERS:
+    if len(program.classes) + program.late > MAX_NUMBERS:
         raise DeviceError(
-            f"{len(program.classes)} types and {program.late} that are learnt are more than {MOST_NUMBERS}; subscribe "
+            f"{len(program.classes)} types and {program.late} that are learnt are more than {MAX_NUMBERS}; subscribe "
             "to fewer types, or learn fewer (late)"
         )
 

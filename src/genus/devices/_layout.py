@@ -14,13 +14,13 @@ from genus.targets.c._condition import Condition
 from genus.targets.c._layout import EventLayout, tested_attributes
 from genus.targets.c._names import constant_name, snake_case
 
-MOST_ATTRIBUTES = 255
+MAX_ATTRIBUTES = 255
 """The most attributes of a family that a device keeps."""
-LONGEST_VECTOR = 2048
+MAX_VECTOR = 2048
 """The most attributes of a family's vector: its bytes are counted in one."""
-MOST_TYPES = 250
+MAX_TYPES = 250
 """The most classes of a device: their numbers have one byte, with room for late ones."""
-MOST_NUMBERS = 255
+MAX_NUMBERS = 255
 """The most classes with late ones; the last number means that a type is not known."""
 
 
@@ -123,8 +123,8 @@ def choose_types(
     asked = {*published, *(name for names in wanted.values() for name in names)}
     known = [name for name in catalog.types if name in asked]
     chosen = [name for name in known if catalog.has_etag(name)]
-    if len(chosen) > MOST_TYPES:
-        raise DeviceError(f"{len(chosen)} types are more than the {MOST_TYPES} of a device; subscribe to fewer types")
+    if len(chosen) > MAX_TYPES:
+        raise DeviceError(f"{len(chosen)} types are more than the {MAX_TYPES} of a device; subscribe to fewer types")
     return chosen, [name for name in known if name not in chosen]
 
 
@@ -149,13 +149,11 @@ def make_families(
         bounded = (bounded_attributes(classes[each], vector) for each in types if catalog.vector(each).scope == name)
         kept = None if keep is None else set(keep).union(*bounded)
         layout = EventLayout.of(vector, kept)
-        if len(vector) > LONGEST_VECTOR:
+        if len(vector) > MAX_VECTOR:
+            raise DeviceError(f"family {name} has {len(vector)} attributes, and a device reads {MAX_VECTOR} at most")
+        if len(layout.members) > MAX_ATTRIBUTES:
             raise DeviceError(
-                f"family {name} has {len(vector)} attributes, and a device reads {LONGEST_VECTOR} at most"
-            )
-        if len(layout.members) > MOST_ATTRIBUTES:
-            raise DeviceError(
-                f"family {name} has {len(layout.members)} attributes, and a device keeps {MOST_ATTRIBUTES} at most; "
+                f"family {name} has {len(layout.members)} attributes, and a device keeps {MAX_ATTRIBUTES} at most; "
                 f"choose some, at least {', '.join(sorted(tested)) or 'one'}"
             )
         found[name] = DeviceFamily(

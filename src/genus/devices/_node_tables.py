@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft, qos_of
+from genus.bus._qos import BestEffort, Hard, QoS, Soft, qos_of
 from genus.can._node.channels import TxChannel
 from genus.can._node.membership import PROTOCOL_FILTER, class_of
 from genus.can._plan.admission import Plan
@@ -24,7 +24,7 @@ from genus.model import Event, attributes, name_of, nanoseconds
 from genus.targets._conformance import registered_types
 from genus.targets.can import Pair, fit_bank
 
-MOST_ROWS = 254
+MAX_ROWS = 254
 """The largest number of rows in a table of the node in C."""
 NodeFeature: TypeAlias = Literal["segmentation", "calendar"]
 """What a node can do without; types that are learnt are left out by `late=0`."""
@@ -41,7 +41,7 @@ class DeviceChannel(msgspec.Struct, frozen=True):
     """
 
     type: type | str
-    qos: QoS | str = NonReal()
+    qos: QoS | str = BestEffort()
     carries: tuple[str, ...] = ()
 
     @property
@@ -128,7 +128,7 @@ def _qos_of(spec: ChannelSpec) -> QoS:
         case "soft":
             expires = None if spec.expires_ns is None else f"{spec.expires_ns}ns"
             return Soft(f"{spec.deadline_ns or spec.period_ns}ns", expires)
-    return NonReal(priority=spec.priority)
+    return BestEffort(priority=spec.priority)
 
 
 def make_tables(
@@ -222,9 +222,9 @@ def _check_counts(tables: NodeTables) -> None:
     """The node in C counts the rows of its tables in one byte."""
     for name in ("channels", "slots", "subjects", "blocks", "known"):
         count = len(getattr(tables, name))
-        if count > MOST_ROWS:
+        if count > MAX_ROWS:
             what = "types" if name == "known" else name
-            raise DeviceError(f"the node would have {count} {what}, and may have {MOST_ROWS}; subscribe to fewer types")
+            raise DeviceError(f"the node would have {count} {what}, and may have {MAX_ROWS}; subscribe to fewer types")
 
 
 def _slot_bytes(row: SlotRow, rows: Sequence[ChannelRow], plan: Plan | None, bus: BusSpec) -> int:
@@ -280,7 +280,7 @@ def _channel_row(channel: DeviceChannel, program: Program, catalog: Catalog, bus
         etag=made.etag,
         width=len(catalog.tagged_attributes(channel.name)),
         qos_class=class_of(qos),
-        is_bulk=qos == NonReal(priority=1),
+        is_bulk=qos == BestEffort(priority=1),
         largest=made.largest or 0,
         digest=made.wire_layout.sign(0).digest,
         layout=made.wire_layout.pack(),

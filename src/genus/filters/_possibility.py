@@ -38,7 +38,7 @@ from genus.model._types import INT64_MAX, INT64_MIN, int_range
 if TYPE_CHECKING:
     from genus.filters._covering import Selection
 
-MOST_ALTERNATIVES, MOST_POINTS = 64, 1000
+MAX_ALTERNATIVES, MAX_POINTS = 64, 1000
 """The number of alternatives in one predicate, and of points in a list, that are looked at; more count as possible."""
 
 Condition: TypeAlias = tuple[x.Predicate, bool]
@@ -154,7 +154,7 @@ class _Finder:
     def find(self) -> Reason | None:
         where = self._asked.where
         found = self._conjunction(where, True, self._asked.has, self._asked.lacks)
-        return None if self._alternatives > MOST_ALTERNATIVES else found
+        return None if self._alternatives > MAX_ALTERNATIVES else found
 
     def _conjunction(
         self, node: x.Predicate | None, wanted: bool, has: Sequence[str] = (), lacks: Sequence[str] = ()
@@ -178,7 +178,7 @@ class _Finder:
         first: Reason | None = None
         for option in options:
             self._alternatives += 1
-            reason = self._conjunction(option, wanted) if self._alternatives <= MOST_ALTERNATIVES else None
+            reason = self._conjunction(option, wanted) if self._alternatives <= MAX_ALTERNATIVES else None
             if reason is None:
                 return None
             first = first or reason
@@ -226,7 +226,7 @@ class _Finder:
 # -- reporting ---------------------------------------------------------------------------------------------------------
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-LONGEST_TEXT = 300
+MAX_TEXT = 300
 """The most characters of a subscription that an error shows."""
 
 
@@ -235,7 +235,7 @@ def report_never(subscription: "Selection", *, strict: bool) -> None:
     reason = why_never(subscription)
     if reason is not None and strict:
         text = str(subscription)
-        shown = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+        shown = text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}..."
         raise SubscriptionError(f"{shown} can never match: {reason.text}")
     if reason is not None:
         warn_never(subscription, reason)
@@ -431,7 +431,7 @@ def _points(test: Test) -> Iterable[Any]:
 def _passes_one(points: Iterable[Any], type_: AttributeType, tests: list[Test]) -> bool:
     """Whether one of some values passes all tests; also if there are too many to try."""
     for tried, point in enumerate(points):
-        if tried == MOST_POINTS or (_fits(point, type_) and all(test.passes(point) for test in tests)):
+        if tried == MAX_POINTS or (_fits(point, type_) and all(test.passes(point) for test in tests)):
             return True
     return False
 

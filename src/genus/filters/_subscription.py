@@ -342,7 +342,7 @@ def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
         names = ", ".join(f'"{word}"' for word in words)
         raise SubscriptionError(f"{option}={given!r} is one text; give several attributes as a tuple: ({names})")
     listed = _signature_names(scope, given) if isinstance(given, type) else _listed_names(option, given)
-    return scope.names_of(scope.tag_of(scope.find(name, cls).name for name in listed))
+    return scope.names_of(scope.presence_of(scope.find(name, cls).name for name in listed))
 
 
 def _listed_names(option: str, given: str | Iterable[str]) -> list[str]:

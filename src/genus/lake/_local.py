@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.scan import DataFile, RowGroup, TableScan
 
-MOST_FILES = 2000
+MAX_FILES = 2000
 """A table with more files on its first and last day has no bounds: reading their footers would take seconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -396,7 +396,7 @@ def _time_bounds(path: str, state: LedgerState) -> dict[str, Bounds]:
         days = {part.day for part in parts if part.day is not None}
         outer = {min(days), max(days)} if days else set()
         files = [f"{path}/{part.folder}/{file.name}" for part in parts if part.day in outer for file in part.files]
-        bounds = [_file_bounds(file) for file in files] if len(files) <= MOST_FILES else []
+        bounds = [_file_bounds(file) for file in files] if len(files) <= MAX_FILES else []
         known = [each for each in bounds if each is not None]
         if known and len(known) == len(bounds):
             found[table] = min(first for first, _ in known), max(last for _, last in known)

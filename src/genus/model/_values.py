@@ -32,7 +32,7 @@ from genus.model._types import (
 )
 from genus.model._vector import Attribute
 
-SHORTEST, LONGEST = (timedelta(microseconds=micros) for micros in (INT64_MIN, INT64_MAX))
+SHORTEST, MAX_LENGTH = (timedelta(microseconds=micros) for micros in (INT64_MIN, INT64_MAX))
 _SHOWN = 200
 """The most characters of a value in a message."""
 
@@ -121,7 +121,7 @@ def usual_test(attribute: Attribute) -> str:
         case TimeType():
             return " and (v.tzinfo is UTC or is_time(v))"
         case DurationType():
-            return " and SHORTEST <= v <= LONGEST"
+            return " and SHORTEST <= v <= MAX_LENGTH"
     return ""
 
 
@@ -171,7 +171,7 @@ _BASES: dict[type, type] = {
 NAMES: dict[str, object] = {
     "UTC": UTC,
     "SHORTEST": SHORTEST,
-    "LONGEST": LONGEST,
+    "MAX_LENGTH": MAX_LENGTH,
     "is_encodable": is_encodable,
     "is_time": _is_time,
     "plain": plain_value,

@@ -71,7 +71,7 @@ class Vector(msgspec.Struct, frozen=True):
     `scope` is the name of the family the vector belongs to. Iterating gives the attributes in order.
 
     >>> from genus.model import Event, vector
-    >>> vector(Event).tag_of(["time", "place"])
+    >>> vector(Event).presence_of(["time", "place"])
     5
     >>> vector(Event).names_of(5)
     ('time', 'place')
@@ -127,7 +127,7 @@ class Vector(msgspec.Struct, frozen=True):
         whose = "its attributes" if label == self.scope else f"the attributes of its family {self.scope}"
         return f"{label} has no attribute {name!r}; {hint}{whose} are {some_names(own_first(names))}"
 
-    def tag_of(self, names: Iterable[str]) -> int:
+    def presence_of(self, names: Iterable[str]) -> int:
         """The presence bits of some attributes; SubscriptionError if one is not in the vector."""
         position = {attribute.name: bit for bit, attribute in enumerate(self.attributes)}
         return sum(1 << position[self.find(name).name] for name in set(names))

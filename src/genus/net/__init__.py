@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from genus.net._gateway.status import GatewayStatus, SideStatus
     from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
     from genus.net._grants_file import read_grants
-    from genus.net._link.interest import WantText
+    from genus.net._link.interest import InterestText
     from genus.net._link.netlink import NetLink
     from genus.net._link.presence import AnnouncedChannel, Participant
     from genus.net._metrics import Measured, Metric, MetricsServer, bus_metrics, serve_metrics
     from genus.net._open import open_coap, open_coaps, open_ipc, open_mqtt, open_mqtts, open_zenoh
-    from genus.net._relay import Arrival, Relay, RelayLink, Want
+    from genus.net._problems import EventsLate, EventsLost, EventsUnread
+    from genus.net._relay import Arrival, Interest, Relay, RelayLink
     from genus.net._sparkplug.infer import SparkplugTypes, infer_sparkplug
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
-    from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 __all__ = [
     "Abilities",
@@ -45,6 +45,8 @@ __all__ = [
     "Grant",
     "Grants",
     "Identity",
+    "Interest",
+    "InterestText",
     "Measured",
     "Metric",
     "MetricsServer",
@@ -62,8 +64,6 @@ __all__ = [
     "SideStatus",
     "SparkplugTypes",
     "Transport",
-    "Want",
-    "WantText",
     "bus_metrics",
     "event_id",
     "infer_sparkplug",
@@ -94,12 +94,12 @@ if not TYPE_CHECKING:
         _gateway__status="GatewayStatus SideStatus",
         _grants="Allowed Grant Grants Permit Refusal",
         _grants_file="read_grants",
-        _link__interest="WantText",
+        _link__interest="InterestText",
         _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
         _link__netlink="NetLink",
         _link__presence="AnnouncedChannel Participant",
         _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
-        _relay="Arrival Relay RelayLink Want",
+        _relay="Arrival Relay RelayLink Interest",
         _sparkplug__infer="SparkplugTypes infer_sparkplug",
         _transport="Abilities Receiver Sender Sending Transport",
         _troubles="EventsLate EventsLost EventsUnread",

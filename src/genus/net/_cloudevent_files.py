@@ -9,11 +9,11 @@ from typing import IO, cast
 from genus.catalog import Catalog
 from genus.errors import RecordingError
 from genus.model import Event
-from genus.net._cloudevents import LARGEST, CloudEvent, CloudEventReader, CloudEventWriter
+from genus.net._cloudevents import MAX_SIZE, CloudEvent, CloudEventReader, CloudEventWriter
 from genus.net._envelope import Origin, new_uid
 from genus.records import Rejected
 
-_LARGEST_ARRAY = 256 * 1024 * 1024
+_MAX_ARRAY = 256 * 1024 * 1024
 _SPACE = b" \t\r\n"
 _MARK = b"\xef\xbb\xbf"
 
@@ -67,12 +67,12 @@ def _read(stream: IO[bytes], types: Iterable[type] | None) -> Iterator[CloudEven
             while first and not first.strip(_SPACE):
                 first = _next_line(stream)
             if first.lstrip(_SPACE).startswith(b"["):
-                array = first + stream.read(_LARGEST_ARRAY)
-                yield from CloudEventReader(types, largest=_LARGEST_ARRAY).read_batch(array)
+                array = first + stream.read(_MAX_ARRAY)
+                yield from CloudEventReader(types, largest=_MAX_ARRAY).read_batch(array)
                 return
             while first:
-                if len(first) > LARGEST:
-                    yield Rejected(f"more than {LARGEST} bytes")
+                if len(first) > MAX_SIZE:
+                    yield Rejected(f"more than {MAX_SIZE} bytes")
                     _skip_line(stream, first)
                 elif line := first.strip(_SPACE):
                     yield reader.read_structured(line)
@@ -83,7 +83,7 @@ def _read(stream: IO[bytes], types: Iterable[type] | None) -> Iterator[CloudEven
 
 def _next_line(stream: IO[bytes]) -> bytes:
     """The next line, or its beginning if it is too long; empty at the end."""
-    return stream.readline(LARGEST + 1)
+    return stream.readline(MAX_SIZE + 1)
 
 
 def _skip_line(stream: IO[bytes], part: bytes) -> None:

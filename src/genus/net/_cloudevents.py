@@ -48,7 +48,7 @@ from genus.model._plain import encodable_value
 from genus.model._signature import retyped_attributes
 from genus.model._types import int_range, is_encodable
 from genus.model._unread import unread_types, unread_values
-from genus.model._values import LONGEST, SHORTEST, own_bounds
+from genus.model._values import MAX_LENGTH, SHORTEST, own_bounds
 from genus.net._envelope import NUMBERS, Origin
 from genus.records import RecordWriter, Rejected
 from genus.records._fields import NO_SOURCE, describe_version
@@ -62,7 +62,7 @@ STRUCTURED = "application/cloudevents+json"
 """The content type of a CloudEvent as one JSON object."""
 BATCH = "application/cloudevents-batch+json"
 """The content type of a JSON array of CloudEvents."""
-LARGEST = 8 * 1024 * 1024
+MAX_SIZE = 8 * 1024 * 1024
 """The most bytes of a CloudEvent, unless said otherwise; the longest line of JSON that the lake reads."""
 
 _VERSION, _JSON = "1.0", "application/json"
@@ -73,8 +73,8 @@ _URI_REFERENCE = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-
 _LONG_FRACTION = re.compile(rb"\.[0-9]{7}[0-9]*[Zz+-]")
 """A time with digits beyond microseconds: msgspec rounds them, the lake cuts them off."""
 _Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-_MOST_HOPS = 255
-_MOST_TEXTS = 4096
+_MAX_HOPS = 255
+_MAX_TEXTS = 4096
 
 
 class CloudEvent(msgspec.Struct, frozen=True, gc=False):
@@ -113,7 +113,7 @@ class _Texts(dict[Any, str]):
         self._make = make
 
     def __missing__(self, given: Any) -> str:
-        if len(self) >= _MOST_TEXTS:
+        if len(self) >= _MAX_TEXTS:
             self.clear()
         self[given] = made = self._make(given)
         return made
@@ -244,7 +244,7 @@ def _usual_tester(cls: type[Event]) -> Callable[[Event], bool]:
     offsets), nor are opaque values, subclasses of the usual classes, and attributes with bounds of the class's own.
     """
     names: dict[str, Any] = {"UTC": UTC, "datetime": datetime, "timedelta": timedelta}
-    names |= {"SHORTEST": SHORTEST, "LONGEST": LONGEST, "is_encodable": is_encodable}
+    names |= {"SHORTEST": SHORTEST, "MAX_LENGTH": MAX_LENGTH, "is_encodable": is_encodable}
     lines = ["def is_usual(e):"]
     fields = {field.name: field.type for field in msgspec.structs.fields(cls)}
     for number, attribute in enumerate(attributes(cls)):
@@ -274,7 +274,7 @@ def _usual_test(type_: AttributeType, number: int) -> str:
         case TimeType():
             return "v.__class__ is datetime and v.tzinfo is UTC"
         case DurationType():
-            return "v.__class__ is timedelta and SHORTEST <= v <= LONGEST"
+            return "v.__class__ is timedelta and SHORTEST <= v <= MAX_LENGTH"
         case ChoiceType():
             return f"v.__class__ is enum{number}"
     return "False"
@@ -322,7 +322,7 @@ class CloudEventReader:
     id is missing
     """
 
-    def __init__(self, types: Iterable[type] | None = None, *, largest: int = LARGEST) -> None:
+    def __init__(self, types: Iterable[type] | None = None, *, largest: int = MAX_SIZE) -> None:
         self._types = DeclaredTypes(types)
         self._largest = largest
         self._decoders: dict[str, _Decoder] = {}
@@ -337,7 +337,7 @@ class CloudEventReader:
             is_plain = opened.datacontenttype in _PLAIN_TYPES and opened.data_base64 is None
             if is_plain and opened.id and opened.specversion == _VERSION:
                 event = self._decode(opened.type, opened.source, opened.time, opened.subject, opened.data)
-                if event is not None and 0 <= opened.genushops <= _MOST_HOPS:
+                if event is not None and 0 <= opened.genushops <= _MAX_HOPS:
                     return CloudEvent(event, opened.id, opened.source, opened.genushops)
         except _UNREADABLE:
             pass  # the rules have the reason
@@ -357,7 +357,7 @@ class CloudEventReader:
                 hops = int(get("genushops", 0))
                 stated = b"" if time is None else f'"{time}"'.encode()
                 event = self._decode(get("type", ""), source, stated, get("subject"), data)
-                if event is not None and 0 <= hops <= _MOST_HOPS:
+                if event is not None and 0 <= hops <= _MAX_HOPS:
                     return CloudEvent(event, id, source, hops)
             except _UNREADABLE:
                 pass  # the rules have the reason
@@ -438,7 +438,7 @@ class CloudEventReader:
         if record["specversion"] != _VERSION:
             return Rejected("unknown specversion", describe_version(record["specversion"]))
         hops = record.get("genushops") or 0
-        if type(hops) is not int or not 0 <= hops <= _MOST_HOPS:
+        if type(hops) is not int or not 0 <= hops <= _MAX_HOPS:
             return Rejected("genushops is not a number of gateways")
         event = self._by_rules.read(record)
         return event if isinstance(event, Rejected) else CloudEvent(event, record["id"], record["source"], hops)

@@ -23,7 +23,7 @@ import msgspec
 
 ENVELOPE = struct.Struct(">8sIB8sI")
 SOFT_TIMES = struct.Struct(">qIQ")
-MOST_HOPS = 8
+MAX_HOPS = 8
 NUMBERS = 1 << 32
 
 

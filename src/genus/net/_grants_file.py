@@ -23,7 +23,7 @@ from genus.errors import BusError, GrantsError, did_you_mean
 from genus.model import is_event_type
 from genus.net._grants import Action, Grant, Grants, Permit, types_by_name
 
-LARGEST_FILE = 16 * 1024 * 1024
+MAX_FILE = 16 * 1024 * 1024
 _ROLE_KEYS = ("publish", "subscribe", "gateway", "realms")
 _USER_KEYS = ("roles", *_ROLE_KEYS)
 _ACTIONS: tuple[Action, ...] = ("publish", "subscribe")
@@ -104,8 +104,8 @@ def parse_grants(tables: Mapping[str, Any], source: str, types: Iterable[type] |
 
 def _load(source: str) -> dict[str, Any]:
     try:
-        if os.path.getsize(source) > LARGEST_FILE:
-            raise GrantsError(f"{source}: larger than {LARGEST_FILE:,} bytes")
+        if os.path.getsize(source) > MAX_FILE:
+            raise GrantsError(f"{source}: larger than {MAX_FILE:,} bytes")
         return tomllib.loads(Path(source).read_text("utf-8"))
     except OSError as problem:
         raise GrantsError(f"cannot read {source}: {problem.strerror or problem}") from problem

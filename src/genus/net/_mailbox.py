@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 
 Call: TypeAlias = Callable[[], object]
 P = TypeVar("P", bound=tuple[Any, ...])
 """A packet: key, envelope, payload, and what a transport adds."""
-MOST_BYTES: Final = 64 * 1024 * 1024
+MAX_BYTES: Final = 64 * 1024 * 1024
 """Bytes of payloads that may wait; one packet more may be added while there are fewer."""
 
 
@@ -23,12 +23,12 @@ class Mailbox(Generic[P]):
     """
 
     def __init__(
-        self, capacity: int, full: WhenFull, at_once: int, must_keep: Callable[[P], bool] = lambda packet: False
+        self, capacity: int, overflow: Overflow, at_once: int, must_keep: Callable[[P], bool] = lambda packet: False
     ) -> None:
         self.dropped = 0
         self.is_paused = False
         self._capacity = capacity
-        self._full = full
+        self._full = overflow
         self._at_once = at_once
         self._must_keep = must_keep
         self._first_calls: deque[Call] = deque()
@@ -57,7 +57,7 @@ class Mailbox(Generic[P]):
     @property
     def is_full(self) -> bool:
         """Whether the owner should stop reading."""
-        return self._full == "block" and (len(self._items) >= self._capacity + self._beyond or self._size >= MOST_BYTES)
+        return self._full == "block" and (len(self._items) >= self._capacity + self._beyond or self._size >= MAX_BYTES)
 
     def put(self, packets: list[P], kept: int = 0) -> bool:
         """Add packets, by the policy; whether reading may go on. `kept` of them do not count towards the capacity."""
@@ -74,7 +74,7 @@ class Mailbox(Generic[P]):
             return not self.is_full
 
     def _fitting(self, packets: list[P]) -> list[P]:
-        room = self._capacity + self._beyond - len(self._items) if self._size < MOST_BYTES else 0
+        room = self._capacity + self._beyond - len(self._items) if self._size < MAX_BYTES else 0
         if len(packets) <= room:
             return packets
         fitting, lost = list[P](), list[P]()
@@ -86,7 +86,7 @@ class Mailbox(Generic[P]):
     def _drop_oldest(self) -> None:
         """Keep at least the newest packet, however large."""
         items, most, spared, lost = self._items, self._capacity + self._beyond, list[P | Call](), list[P]()
-        while len(items) > 1 and (len(items) + len(spared) > most or self._size - _size_of(items[-1]) >= MOST_BYTES):
+        while len(items) > 1 and (len(items) + len(spared) > most or self._size - _size_of(items[-1]) >= MAX_BYTES):
             item = items.popleft()
             if isinstance(item, tuple) and not self._must_keep(item):
                 self._size -= len(item[2])
@@ -154,7 +154,7 @@ class Mailbox(Generic[P]):
     def may_read_on(self) -> bool:
         """Whether reading was paused, and half of what waited is handled; True once."""
         with self._lock:
-            is_time = self.is_paused and len(self._items) <= self._capacity // 2 and self._size <= MOST_BYTES // 2
+            is_time = self.is_paused and len(self._items) <= self._capacity // 2 and self._size <= MAX_BYTES // 2
             self.is_paused = self.is_paused and not is_time
             return is_time
 

@@ -18,9 +18,9 @@ from genus.errors import BusError
 if TYPE_CHECKING:
     from prometheus_client.core import Metric as Family
 
-MOST_SERIES = 1000
+MAX_SERIES = 1000
 """Most series of a metric, as a monitoring system keeps every one for ever; those with less are added up."""
-LONGEST_LABEL = 200
+MAX_LABEL = 200
 """Longest text of a label, in characters: a subscription may name thousands of values."""
 OTHERS = "(others)"
 """The label of what was added up."""
@@ -92,7 +92,7 @@ def _largest(values: Mapping[str, int]) -> dict[str, int]:
     ordered = sorted(values.items(), key=lambda item: -item[1])
     found: dict[str, int] = {}
     for number, (name, value) in enumerate(ordered):
-        label = _label(name) if number < MOST_SERIES else OTHERS
+        label = _label(name) if number < MAX_SERIES else OTHERS
         found[label] = found.get(label, 0) + value
     return found
 
@@ -103,7 +103,7 @@ def _largest_counters(counted: Mapping[str, Counters]) -> dict[str, Counters]:
     Only those that are shown get a text: of a million subscriptions, making them takes seconds.
     """
     assert isinstance(counted, SubscriptionCounters)
-    shown, others = counted.largest(MOST_SERIES)
+    shown, others = counted.largest(MAX_SERIES)
     found: dict[str, Counters] = {}
     for label, counters in [*((_label(text), one) for text, one in shown.items()), *((OTHERS, one) for one in others)]:
         found[label] = found[label] + counters if label in found else counters
@@ -111,7 +111,7 @@ def _largest_counters(counted: Mapping[str, Counters]) -> dict[str, Counters]:
 
 
 def _label(text: str) -> str:
-    return text if len(text) <= LONGEST_LABEL else f"{text[:LONGEST_LABEL]}..."
+    return text if len(text) <= MAX_LABEL else f"{text[:MAX_LABEL]}..."
 
 
 class MetricsServer:

@@ -25,9 +25,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 from genus.errors import BusError, did_you_mean
 from genus.model import seconds
+
+RENAMED: Final = {"full": "overflow", "receive_full": "receive_overflow"}
+"""Options of earlier versions, with their names now."""
 
 Reader: TypeAlias = Callable[[str, str], Any]
 """Reads a value from its text. It gets a name for messages, too, and raises BusError."""
@@ -73,7 +76,7 @@ def read_options(cls: type, place: str, query: str) -> dict[str, Any]:
             raise BusError(f"{place}: write options as name=value, joined by &")
         name = unquote(name)
         if name not in table:
-            hint = did_you_mean(name, table)
+            hint = f"it is called {now} now; " if (now := RENAMED.get(name)) in table else did_you_mean(name, table)
             raise BusError(f"{place}: there is no option {name!r}; {hint}known are {', '.join(table)}")
         field, read, _ = table[name]
         is_several = isinstance(read, Several)
@@ -145,8 +148,8 @@ def choice(*choices: str, **refused: str) -> Reader:
 
 
 NO_CALLER: Final = "a packet that arrives has no caller that could be told"
-SEND_FULL: Final = choice(*get_args(WhenFull))
-RECEIVE_FULL: Final = choice("block", "drop_oldest", "drop_newest", **{"raise": NO_CALLER})
+SEND_OVERFLOW: Final = choice(*get_args(Overflow))
+RECEIVE_OVERFLOW: Final = choice("block", "drop_oldest", "drop_newest", **{"raise": NO_CALLER})
 
 
 # -- all networks ------------------------------------------------------------------------------------------------------

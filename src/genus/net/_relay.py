@@ -12,7 +12,7 @@ from genus.model import Event
 from genus.net._envelope import Origin
 
 
-class Want(msgspec.Struct, frozen=True):
+class Interest(msgspec.Struct, frozen=True):
     """What a participant wants to get.
 
     `speaker` is the participant that says so and `origin` the one that subscribed, by uid in hexadecimal digits; they
@@ -49,7 +49,7 @@ def passes(test: Callable[[Event], bool], event: Event) -> bool:
 class Relay(Protocol):
     """A gateway's access to one link."""
 
-    def want(self, wants: Iterable[Want]) -> None:
+    def set_interest(self, interests: Iterable[Interest]) -> None:
         """Receive what these wants match, and tell the network of them, spoken by this link; replaces those before.
 
         Subscriptions may be wider than what was asked elsewhere (merged); each keeps its origin and hops.
@@ -80,11 +80,11 @@ class RelayLink(ABC):
         """
 
     @abstractmethod
-    def wants(self) -> list[Want]:
+    def interests(self) -> list[Interest]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
 
     @abstractmethod
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
 
     @property

@@ -10,7 +10,7 @@ import msgspec
 
 from genus.records._rejected import Rejected
 
-LARGEST = 1024 * 1024
+MAX_SIZE = 1024 * 1024
 """The most bytes of a message, unless said otherwise."""
 DEEPEST = 32
 """The most objects and lists that may be inside one another."""
@@ -23,7 +23,7 @@ _STEPS = {ord(sign): step for sign, step in zip("[{]}", (1, 1, -1, -1), strict=T
 _decode = msgspec.json.Decoder().decode
 
 
-def decode_json(payload: bytes, largest: int | None = LARGEST, *, last_counts: bool = False) -> Any:
+def decode_json(payload: bytes, largest: int | None = MAX_SIZE, *, last_counts: bool = False) -> Any:
     """The value of a JSON text; a `Rejected` if it is none, too large or too deep; None stands for no limits.
 
     It is also rejected if a field occurs twice, unless `last_counts`.
@@ -44,7 +44,7 @@ def decode_json(payload: bytes, largest: int | None = LARGEST, *, last_counts: b
     return Rejected("a field occurs twice", reason)
 
 
-def limit_problem(payload: bytes, largest: int = LARGEST) -> str:
+def limit_problem(payload: bytes, largest: int = MAX_SIZE) -> str:
     """Why a text must not be decoded: it is too large or too deep; empty if it may be."""
     if len(payload) > largest:
         return f"more than {largest} bytes"

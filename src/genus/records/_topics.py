@@ -27,7 +27,7 @@ from genus.records._mapping import (
     TopicRule,
     format_path,
 )
-from genus.records._payload import LARGEST, decode_json
+from genus.records._payload import MAX_SIZE, decode_json
 from genus.records._reader import MappedReader, value_at
 from genus.records._rejected import Example, Rejected, Rejections, UnreadFields
 from genus.records._values import TEXT, ValueFormat
@@ -74,7 +74,7 @@ class ForeignTopics:
     Message(topic='zigbee2mqtt/cellar', payload=b'{"temperature":9.0}')
     """
 
-    def __init__(self, mapping: Mapping, types: Iterable[type] | None = None, *, largest: int = LARGEST) -> None:
+    def __init__(self, mapping: Mapping, types: Iterable[type] | None = None, *, largest: int = MAX_SIZE) -> None:
         if not mapping.topics:
             raise MappingError(f"{mapping.name}: has no [topics]")
         known = self._types = DeclaredTypes(types)

@@ -23,8 +23,8 @@ from genus.studio._taps import Seen, Taps
 from genus.studio._texts import cut, event_text
 from genus.studio._webhook import Webhook
 
-MOST_ALERTS = 50
-LONGEST_NAME = 100
+MAX_ALERTS = 50
+MAX_NAME = 100
 TESTED_S = 0.01
 """How long the events of a source are tested in a turn, at most, in time of the processor."""
 TESTED = 64
@@ -125,8 +125,8 @@ class Alerts:
 
         One of a file whose types are not known yet waits for them. BusError or SubscriptionError says why not.
         """
-        if len(self._kept) >= MOST_ALERTS:
-            raise BusError(f"there are {MOST_ALERTS} alerts already, which is the most; remove one")
+        if len(self._kept) >= MAX_ALERTS:
+            raise BusError(f"there are {MAX_ALERTS} alerts already, which is the most; remove one")
         check_text(alert.subscription)
         self._check_sources(alert)
         kept = _Kept(alert, origin, self._wall(), self._names(alert))

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from genus.bus import parse_event
 from genus.errors import EventError, GenusError
 from genus.model import Event, attributes, is_event_type, name_of, seconds
-from genus.studio._alerts import LONGEST_NAME, Alert, Alerts
+from genus.studio._alerts import MAX_NAME, Alert, Alerts
 from genus.studio._feed import Feed
 from genus.studio._history import History, RangedSource, StoredSource
 from genus.studio._layout import VIEWS, Layout, plots_of
@@ -41,22 +41,22 @@ from genus.studio._streams import (
 from genus.studio._taps import Seen, Taps
 from genus.studio._texts import encode, number_of, value_text
 
-MOST_CONNECTIONS = 600
+MAX_CONNECTIONS = 600
 """More are closed at once: the files that a process may have open are the program's, too."""
 FIRST_REQUEST_S = 10.0
 """How long a connection may take to its first request."""
-MOST_SERIES = 20
-LISTEN_S, LONGEST_WAIT_S = 1.0, 30.0
+MAX_SERIES = 20
+LISTEN_S, MAX_WAIT_S = 1.0, 30.0
 """How long `/api/events` listens if nobody did before, and at most."""
-MOST_ASKED = 1000
-MOST_ASKING = 4
+MAX_ASKED = 1000
+MAX_ASKING = 4
 """How many questions a lake is asked at the same time: each may take minutes, and others need the threads too."""
-MOST_PLOTTING = 12
+MAX_PLOTTING = 12
 """How many plots of stored points are asked for at the same time: each may wait seconds for what is being read."""
-MOST_STRETCHES = 10_000
-LONGEST_BODY = 100_000
-MOST_VALUE = 1e18
-LONGEST_SPAN_MS, SHORTEST_SPAN_MS = 10_000.0, 0.1
+MAX_STRETCHES = 10_000
+MAX_BODY = 100_000
+MAX_VALUE = 1e18
+MAX_SPAN_MS, SHORTEST_SPAN_MS = 10_000.0, 0.1
 CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -75,7 +75,7 @@ class StudioProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, unless there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > MAX_CONNECTIONS:
             transport.abort()
         else:
             self.loop.call_later(FIRST_REQUEST_S, self._close_if_silent)
@@ -115,7 +115,7 @@ class StudioApp:
         self._alerts, self._layout = alerts, layout
         self._allow_publish = allow_publish
         self.history = History()
-        self._asking, self._plotting = asyncio.Semaphore(MOST_ASKING), asyncio.Semaphore(MOST_PLOTTING)
+        self._asking, self._plotting = asyncio.Semaphore(MAX_ASKING), asyncio.Semaphore(MAX_PLOTTING)
         self._config = {
             "title": title,
             "version": version("genus"),
@@ -203,14 +203,14 @@ class StudioApp:
     async def _events(self, request: Request) -> Any:
         """The last events that match; where nobody listens yet, those of the next moment."""
         asked = self._asked(request)
-        most = max(1, min(int(_number(request, "most", 100)), MOST_ASKED))
+        most = max(1, min(int(_number(request, "most", 100)), MAX_ASKED))
         names = self._names(request)
         start, end = _number(request, "from", None), _number(request, "to", None)
         if start is not None or end is not None:
-            span_ms = -MOST_VALUE if start is None else start, MOST_VALUE if end is None else end
+            span_ms = -MAX_VALUE if start is None else start, MAX_VALUE if end is None else end
             return await self._events_of(names, asked, span_ms, most)
         wait_s = _span(request, "wait", 0.0 if self._taps.are_open(names) else LISTEN_S)
-        await self._listen(names, min(wait_s, LONGEST_WAIT_S))
+        await self._listen(names, min(wait_s, MAX_WAIT_S))
         found = await run_in_threadpool(_last_of, self._taps.kept(names), asked.is_match, most)
         for name in names if "source" in request.query_params else ():
             source, subscription = self._sources[name], asked.on(name)
@@ -273,14 +273,14 @@ class StudioApp:
         own = {Event, *source.types()}  # others may have other types of the same names
         series = [each.among(own) for each in self._asked_series(request).values()]
         span_ms = _number(request, "from", None), _number(request, "to", None)
-        stretches = max(1, min(int(_number(request, "points", 1000)), MOST_STRETCHES))
+        stretches = max(1, min(int(_number(request, "points", 1000)), MAX_STRETCHES))
         async with self._plotting:
             return await run_in_threadpool(self.history.ask, source, series, span_ms, stretches)
 
     def _asked_series(self, request: Request) -> dict[str, PlotSeries]:
         texts = request.query_params.getlist("series")
-        if not texts or len(texts) > MOST_SERIES:
-            raise Refused(400, f"series=TYPE.ATTRIBUTE is given 1 to {MOST_SERIES} times, not {len(texts)}")
+        if not texts or len(texts) > MAX_SERIES:
+            raise Refused(400, f"series=TYPE.ATTRIBUTE is given 1 to {MAX_SERIES} times, not {len(texts)}")
         return {text: self._series(text) for text in texts}
 
     def _series(self, text: str) -> PlotSeries:
@@ -333,7 +333,7 @@ class StudioApp:
         if not isinstance(source, TimelineSource):
             raise Refused(400, f"{source.name} has no timeline: it is no CAN bus")
         span_ms = _number(request, "span_ms", 20.0)
-        return source, 1000 * max(SHORTEST_SPAN_MS, min(span_ms, LONGEST_SPAN_MS))
+        return source, 1000 * max(SHORTEST_SPAN_MS, min(span_ms, MAX_SPAN_MS))
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -347,9 +347,9 @@ class StudioApp:
                 change: Callable[[], None] = source.play
             case "pause", _:
                 change = source.pause
-            case "speed", int() | float() if abs(value) < MOST_VALUE:
+            case "speed", int() | float() if abs(value) < MAX_VALUE:
                 change = partial(source.set_speed, float(value))
-            case "seek", int() | float() if abs(value) < MOST_VALUE:
+            case "seek", int() | float() if abs(value) < MAX_VALUE:
                 change = partial(source.seek, float(value))
             case _:
                 raise Refused(400, "action is play, pause, or speed or seek with a number as value")
@@ -364,8 +364,8 @@ class StudioApp:
                 return {"ok": True}
             case {"action": "add", "text": str(text), "severity": "warn" | "bad" as severity, **more}:
                 name, sources = more.get("name", ""), more.get("sources", [])
-                if not isinstance(name, str) or len(name) > LONGEST_NAME:
-                    raise Refused(400, f"name is a text of {LONGEST_NAME} characters at most")
+                if not isinstance(name, str) or len(name) > MAX_NAME:
+                    raise Refused(400, f"name is a text of {MAX_NAME} characters at most")
                 if not isinstance(sources, list) or not all(isinstance(each, str) for each in sources):
                     raise Refused(400, "sources is a list of names")
                 try:
@@ -435,8 +435,8 @@ async def _body(request: Request) -> dict[str, Any]:
     content = b""
     async for part in request.stream():
         content += part
-        if len(content) > LONGEST_BODY:
-            raise Refused(413, f"the request is longer than {LONGEST_BODY:,} bytes")
+        if len(content) > MAX_BODY:
+            raise Refused(413, f"the request is longer than {MAX_BODY:,} bytes")
     try:
         return msgspec.json.decode(content, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -458,7 +458,7 @@ def _number(request: Request, name: str, default: Any) -> Any:
         found = float(text)
     except ValueError:
         raise Refused(400, f"{name}={text[:80]!r} is no number") from None
-    if found != found or abs(found) > MOST_VALUE:
+    if found != found or abs(found) > MAX_VALUE:
         raise Refused(400, f"{name}={text[:80]!r} is no number that could be meant")
     return found
 

@@ -19,12 +19,12 @@ from genus.model import Event, Kind, name_of, subtypes
 from genus.studio._rates import Meters, Rates
 from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
 from genus.studio._source import Receive, Source
-from genus.studio._texts import LONGEST, cut, three_digits
+from genus.studio._texts import MAX_LENGTH, cut, three_digits
 
 if TYPE_CHECKING:
     from genus.net import NetLink, Participant
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Most channels, subscriptions or participants that are told apart."""
 RING = 65_536
 """Events that may come between two turns and still be measured; more are only counted."""
@@ -231,7 +231,7 @@ class BusSource:
         measured = self._meters.by_type() if self._watch is not None else {}
         counts = {**dict.fromkeys(qualities, 0), **published}
         heard = own | self._heard(name for name, count in counts.items() if not count)
-        for name, count in sorted(counts.items(), key=lambda item: -item[1])[:MOST_ROWS]:
+        for name, count in sorted(counts.items(), key=lambda item: -item[1])[:MAX_ROWS]:
             parts = measured.get(name) or {"": count}
             for publisher, part in parts.items():
                 row = self._channel(name, publisher, part, qualities.get(name, ""), now)
@@ -295,13 +295,13 @@ class BusSource:
                     capacity=listener.queue.capacity if isinstance(listener, Inbox) else None,
                 ),
             )
-        for number, want in enumerate(self._wants()[:MOST_ROWS]):
-            yield f"{self.name}|want {number}", want
+        for number, interest in enumerate(self._interests()[:MAX_ROWS]):
+            yield f"{self.name}|want {number}", interest
 
     def _text(self, subscription: Subscription) -> str:
         text = self._texts.get(subscription)
         if text is None:
-            if len(self._texts) > 2 * MOST_ROWS:
+            if len(self._texts) > 2 * MAX_ROWS:
                 self._texts.clear()
             text = self._texts[subscription] = str(subscription)
         return text
@@ -318,31 +318,34 @@ class BusSource:
 
     def _participants(self) -> list[Any] | None:
         link = self._net_link()
-        return None if link is None else link.participants()[:MOST_ROWS]
+        return None if link is None else link.participants()[:MAX_ROWS]
 
-    def _wants(self) -> list[SubscriptionRow]:
+    def _interests(self) -> list[SubscriptionRow]:
         link = self._net_link()
         if link is None:
             return []
         names = {each.uid: _program(each.about, each.uid) for each in link.participants()}
-        wants = sorted((names.get(want.speaker, want.speaker[:8]), want.text, want.hops) for want in link.want_texts())
+        interests = sorted(
+            (names.get(interest.speaker, interest.speaker[:8]), interest.text, interest.hops)
+            for interest in link.interest_texts()
+        )
         return [
             SubscriptionRow(source=self.name, owner=f"{owner}, {hops} gateways away" if hops else owner, text=text)
-            for owner, text, hops in wants
+            for owner, text, hops in interests
         ]
 
     def _nodes(self) -> Iterator[NodeRow]:
         link = self._net_link()
         if link is None:
             return
-        wants: dict[str, list[str]] = {}
-        for want in link.want_texts():
-            wants.setdefault(want.speaker, []).append(want.text[:LONGEST])
-        present = link.participants()[:MOST_ROWS]
+        interests: dict[str, list[str]] = {}
+        for interest in link.interest_texts():
+            interests.setdefault(interest.speaker, []).append(interest.text[:MAX_LENGTH])
+        present = link.participants()[:MAX_ROWS]
         for each in present:
             heard = link.heard_ago(each.uid)
             heard_ms = None if heard is None else round(time.time() - heard) * 1000
-            yield self._node(each, "up", heard_ms, tuple(sorted(wants.get(each.uid, ()))[:20]))
+            yield self._node(each, "up", heard_ms, tuple(sorted(interests.get(each.uid, ()))[:20]))
         for each, gone_at in self._gone(present, time.monotonic()):
             yield self._node(each, "gone", round(time.time() - (time.monotonic() - gone_at)) * 1000)
 
@@ -358,18 +361,18 @@ class BusSource:
         }
         return list(self._left.values())
 
-    def _node(self, each: "Participant", state: str, heard_ms: int | None, wants: tuple[str, ...] = ()) -> NodeRow:
+    def _node(self, each: "Participant", state: str, heard_ms: int | None, interests: tuple[str, ...] = ()) -> NodeRow:
         about = each.about
         return NodeRow(
             source=self.name,
             name=_program(about, each.uid),
             uid=each.uid,
-            host=str(about.get("host", ""))[:LONGEST],
+            host=str(about.get("host", ""))[:MAX_LENGTH],
             pid=about.get("pid") if isinstance(about.get("pid"), int) else None,
-            program=str(about.get("program", ""))[:LONGEST],
+            program=str(about.get("program", ""))[:MAX_LENGTH],
             state=state,
             heard_ms=heard_ms,
-            wants=wants,
+            interests=interests,
         )
 
 
@@ -381,9 +384,9 @@ def _is_own(cls: type) -> bool:
 
 def _busiest(listeners: list[Listener[Any]]) -> list[Listener[Any]]:
     """All listeners, or those with the most events if they are very many."""
-    if len(listeners) <= MOST_ROWS:
+    if len(listeners) <= MAX_ROWS:
         return listeners
-    return sorted(listeners, key=lambda one: -one.counters.delivered)[:MOST_ROWS]
+    return sorted(listeners, key=lambda one: -one.counters.delivered)[:MAX_ROWS]
 
 
 def _handler(listener: Listener[Any]) -> str:
@@ -396,7 +399,7 @@ def _handler(listener: Listener[Any]) -> str:
 
 def _program(about: Mapping[str, Any], uid: str) -> str:
     """The name of a participant: its program and process, or the beginning of its uid."""
-    program, pid = str(about.get("program", ""))[:LONGEST], about.get("pid", "")
+    program, pid = str(about.get("program", ""))[:MAX_LENGTH], about.get("pid", "")
     return f"{program} {pid}".strip() or uid[:8]
 
 

@@ -27,7 +27,7 @@ LOOK_NS = 2_000_000_000
 """How often to look whether the catalog file has changed."""
 SILENT_NS = 3_000_000_000
 """A node that nothing was heard of for so long is down: it would claim its number once a second."""
-LONGEST_SPAN_US = 10_000_000.0
+MAX_SPAN_US = 10_000_000.0
 BROKER_NODE = 127
 FOREIGN_NODE = 0
 NOT_LOST = ("repeated",)
@@ -116,7 +116,7 @@ class CanSource:
 
     def timeline(self, start_us: float | None, span_us: float) -> Timeline:
         """The frames from a time on, of the last that are kept; of the last `span_us` without one."""
-        span = min(max(span_us, 1.0), LONGEST_SPAN_US)
+        span = min(max(span_us, 1.0), MAX_SPAN_US)
         offset = self._offset_ns
         begin = (self._live.time_ns() + offset) / 1000 - span if start_us is None else start_us
         start_ns, end_ns = int(begin * 1000), int((begin + span) * 1000)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from genus.bus import Hard, NonReal, parse_qos
+from genus.bus import BestEffort, Hard, parse_qos
 from genus.errors import BusError
 from genus.model import seconds
 from genus.studio._rows import (
@@ -293,7 +293,7 @@ def period_s(qos: str) -> float | None:
     except BusError:
         return None
     match parsed:
-        case Hard(sporadic=False, period=period) | NonReal(period=period):
+        case Hard(sporadic=False, period=period) | BestEffort(period=period):
             return None if period is None else seconds(period, "period")
     return None
 

@@ -16,18 +16,18 @@ import numpy as np
 
 from genus.errors import GenusError
 from genus.filters import Subscription
-from genus.studio._plot import MOST_LINES, OTHERS, Floats, Ints, Line, PlotSeries, make_line
+from genus.studio._plot import MAX_LINES, OTHERS, Floats, Ints, Line, PlotSeries, make_line
 from genus.studio._source import Source
 from genus.studio._taps import Seen
 from genus.studio._texts import value_text
 
-MOST_BYTES = 256_000_000
+MAX_BYTES = 256_000_000
 """What is kept of all series together."""
-MOST_POINTS = 6_000_000
+MAX_POINTS = 6_000_000
 """Most points of a series that are kept; those of a longer one are thinned out, and the answer says so."""
-MOST_GROUPS = 1000
+MAX_GROUPS = 1000
 """Values that are told apart while lines are counted; the most frequent ones get lines."""
-MOST_READING = 2
+MAX_READING = 2
 """Series that are read at the same time; others wait."""
 WAIT_S, LATER_S = 0.8, 3.0
 """How long the first answer waits for all points, and those after it: to make one of a part takes time from reading."""
@@ -97,7 +97,7 @@ class _Points:
             self._pieces.append((piece.times, piece.values, codes, runs))
             self._lines = None
             self.size += size
-        if self.size > MOST_POINTS:
+        if self.size > MAX_POINTS:
             self._thin_out()
 
     def _coded(self, groups: Sequence[Any]) -> Ints:
@@ -107,8 +107,8 @@ class _Points:
         except TypeError:  # lists, and other values that cannot be keys
             groups = [None if group is None else value_text(group) for group in groups]
             different = set(groups)
-        for group in different - known.keys() if len(known) < MOST_GROUPS else ():
-            if len(known) < MOST_GROUPS:
+        for group in different - known.keys() if len(known) < MAX_GROUPS else ():
+            if len(known) < MAX_GROUPS:
                 known[group] = len(known)
         return np.fromiter(map(known.get, groups, repeat(-1)), np.int64, len(groups))
 
@@ -130,8 +130,8 @@ class _Points:
             return
         times, values, codes, runs = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
         sizes = np.bincount(codes + 1)[1:]
-        frequent = np.argsort(-sizes, kind="stable")[:MOST_LINES]
-        if np.count_nonzero(sizes) > MOST_LINES:
+        frequent = np.argsort(-sizes, kind="stable")[:MAX_LINES]
+        if np.count_nonzero(sizes) > MAX_LINES:
             codes = np.where(np.isin(codes, frequent), codes, -1)
         order = np.argsort(times, kind="stable") if (np.diff(times) < 0).any() else np.arange(len(times))
         order = order[np.argsort(codes[order].astype(np.int16), kind="stable")]  # a radix sort, of 16 bits
@@ -156,7 +156,7 @@ class _Points:
             kept = []
             lines = list(self._by_code())
             for code, line in lines:
-                stretches = MOST_POINTS // 8 // len(lines)
+                stretches = MAX_POINTS // 8 // len(lines)
                 few = line.part(float(line.times[0]), float(line.times[-1]), stretches)
                 kept.append((few.times, few.values, np.full(len(few.times), code), few.segments + self._run))
                 self._run = int(few.segments[-1]) + self._run + 1
@@ -177,11 +177,11 @@ class _Reading:
 class History:
     """State: the points of stored sources that were asked for, as far as they fit the memory."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes = most_bytes
         self._known: OrderedDict[tuple[Any, ...], tuple[_Points, _Reading]] = OrderedDict()
         self._lock = threading.Lock()
-        self._turns = threading.Semaphore(MOST_READING)
+        self._turns = threading.Semaphore(MAX_READING)
         self.is_closed = False
 
     def ask(

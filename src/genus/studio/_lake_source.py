@@ -33,7 +33,7 @@ LOOK_S = 1.0
 DAY_MS = 86_400_000.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_COMMITS = 100
-MOST_RECORDERS = 50
+MAX_RECORDERS = 50
 DEAD_LETTERS = "dead letters"
 _ALL = ""
 _KINDS: Mapping[str, Any] = {"inboxes": "inbox", "derived": "derived", "function": "stream"}
@@ -299,7 +299,7 @@ class LakeSource:
 
     def _recorder_rows(self, now: "LakeSummary") -> Iterator[LakeFollowerRow]:
         """What was ingested: the newest event of each recorder, the latest first."""
-        newest = sorted(now.newest.items(), key=lambda item: item[1], reverse=True)[:MOST_RECORDERS]
+        newest = sorted(now.newest.items(), key=lambda item: item[1], reverse=True)[:MAX_RECORDERS]
         for recorder, at in newest:
             yield LakeFollowerRow(
                 source=self.name,

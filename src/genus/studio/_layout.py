@@ -13,12 +13,12 @@ import msgspec
 
 from genus._toml import TomlTable, show
 from genus.errors import BusError, SyntaxProblem
-from genus.studio._alerts import LONGEST_NAME, MOST_ALERTS, Alert, check_text
+from genus.studio._alerts import MAX_ALERTS, MAX_NAME, Alert, check_text
 from genus.studio._webhook import parse_url
 
 VIEWS = ("overview", "types", "channels", "subscriptions", "nodes", "gateways", "can", "events", "plot", "lake")
 """The views of the page, by their names in its address."""
-MOST_PLOTS, MOST_SERIES = 20, 20
+MAX_PLOTS, MAX_SERIES = 20, 20
 KEYS = ("title", "sources", "types", "watch", "catalog", "view", "sound", "webhook", "options", "plot", "alert")
 OPTION_KEYS = ("port", "host", "cert", "key", "allow_hosts", "allow_publish", "docs")
 PLOT_KEYS = ("name", "series", "by", "sources", "from", "to", "axes")
@@ -156,7 +156,7 @@ def _options(path: Path, root: TomlTable) -> dict[str, Any]:
 def read_plots(root: TomlTable) -> tuple[PlotLayout, ...]:
     """The plots of a layout."""
     found = tuple(_plot(number, table) for number, table in enumerate(root.tables("plot", PLOT_KEYS), 1))
-    _check_number(root, "plot", found, MOST_PLOTS)
+    _check_number(root, "plot", found, MAX_PLOTS)
     names = [plot.name for plot in found]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         root.refuse("[[plot]]", f"has two that are named {doubled!r}")
@@ -165,8 +165,8 @@ def read_plots(root: TomlTable) -> tuple[PlotLayout, ...]:
 
 def _plot(number: int, table: TomlTable) -> PlotLayout:
     series = table.texts("series")
-    if not 0 < len(series) <= MOST_SERIES or not all(re.fullmatch(r"([^\s.]+\.)+\w+", each) for each in series):
-        table.refuse("series", f"must be a list of 1 to {MOST_SERIES} texts TYPE.ATTRIBUTE, such as 'Loop.speed'")
+    if not 0 < len(series) <= MAX_SERIES or not all(re.fullmatch(r"([^\s.]+\.)+\w+", each) for each in series):
+        table.refuse("series", f"must be a list of 1 to {MAX_SERIES} texts TYPE.ATTRIBUTE, such as 'Loop.speed'")
     begin, end = _time_ms(table, "from"), _time_ms(table, "to")
     if (begin is None) != (end is None) or (begin is not None and end is not None and begin >= end):
         table.refuse("from and to", "belong together, and from is the earlier one")
@@ -204,15 +204,15 @@ def _axes(table: TomlTable) -> dict[str, tuple[float, float]]:
 
 def _alerts(root: TomlTable) -> tuple[Alert, ...]:
     found = tuple(_alert(table) for table in root.tables("alert", ALERT_KEYS))
-    _check_number(root, "alert", found, MOST_ALERTS)
+    _check_number(root, "alert", found, MAX_ALERTS)
     return found
 
 
 def _alert(table: TomlTable) -> Alert:
     table.require("subscription")
     name = table.text("name") or ""
-    if len(name) > LONGEST_NAME:
-        table.refuse("name", f"has {len(name)} characters; {LONGEST_NAME} is the most")
+    if len(name) > MAX_NAME:
+        table.refuse("name", f"has {len(name)} characters; {MAX_NAME} is the most")
     return Alert(
         subscription=_subscription(table, "subscription") or "",
         name=name,

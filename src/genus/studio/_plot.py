@@ -24,7 +24,7 @@ Ints: TypeAlias = NDArray[np.int64]
 
 POINTS = 500
 """Most points of a line in a message of a stream."""
-MOST_LINES = 19
+MAX_LINES = 19
 """Most lines of a series; what else there is has a line of its own, `(others)`."""
 OTHERS = "(others)"
 PLOTTED_MS = 60_000.0
@@ -197,7 +197,7 @@ class PlotStream:
                 line.segment = 0
             return
         if line is None:
-            if sum(text == series.text for text, _ in self._lines) >= MOST_LINES:
+            if sum(text == series.text for text, _ in self._lines) >= MAX_LINES:
                 name = OTHERS
             line = self._lines.setdefault((series.text, name), _LiveLine())
         at_ms = plotted_ms(seen)

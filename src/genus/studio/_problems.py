@@ -15,7 +15,7 @@ FULL = 0.8
 """A queue that is this full is a problem."""
 BUSY = 0.9
 """A CAN bus that is busy for this share of the time is a problem."""
-MOST = 200
+MAX_COUNT = 200
 LOSSES = ("lost", "dropped")
 """Signs of channels, subscriptions and gateways that explain the losses of their source."""
 
@@ -80,7 +80,7 @@ class Problems:
         self._growths = {key: growth for key, growth in self._growths.items() if key in seen}
         shown = [(key, row) for key, row in rows.items() if key not in explained]
         ordered = sorted(shown, key=lambda item: (item[1].severity != "bad", -item[1].since_ms, item[0]))
-        return dict(ordered[:MOST])
+        return dict(ordered[:MAX_COUNT])
 
     def _row(self, key: str, sign: Sign, now: float, wall: float) -> ProblemRow | None:
         if sign.counter is None:

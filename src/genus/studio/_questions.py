@@ -13,10 +13,10 @@ from genus.studio._texts import cut, number_of, value_text, values_of
 
 Json: TypeAlias = dict[str, Any]
 
-MOST_NAMED = 10_000
+MAX_NAMED = 10_000
 """Most types that an answer names."""
-LONGEST_TEXT = 10_000
-LONGEST_ANSWER = 20_000
+MAX_TEXT = 10_000
+MAX_ANSWER = 20_000
 IDENTIFIER_PARTS = [["priority", 8], ["node", 7], ["event tag", 14]]
 """The fields of a CAN identifier and their widths."""
 
@@ -68,7 +68,7 @@ class Questions:
 
     def ask(self, text: str) -> Asked:
         """A subscription from its text, `Event` for an empty one; SubscriptionError if no source can read it."""
-        if len(text) > LONGEST_TEXT:
+        if len(text) > MAX_TEXT:
             raise SubscriptionError(f"a subscription of {len(text):,} characters is too long")
         asked, types = text.strip() or "Event", self._types()
         found: dict[str, Subscription[Any]] = {}
@@ -90,12 +90,12 @@ class Questions:
             "text": str(asked),
             "python": python_source(asked, "subscribe"),
             "never": asked.why_never(),
-            "types": [name_of(cls) for cls in asked.classes()][:MOST_NAMED],
+            "types": [name_of(cls) for cls in asked.classes()][:MAX_NAMED],
         }
 
     def complete(self, text: str, at: int) -> Json:
         """How a text may go on at a cursor."""
-        found = complete(text[:LONGEST_TEXT], max(0, min(at, len(text))), _scope(self._types()))
+        found = complete(text[:MAX_TEXT], max(0, min(at, len(text))), _scope(self._types()))
         items = [{"text": each.text, "kind": each.kind, "note": each.note} for each in found.items]
         return {"from": found.start, "to": found.end, "items": items}
 
@@ -154,7 +154,7 @@ def _explain_plain(name: str) -> Callable[[Subscription[Any], Catalog], Json]:
     def explain(asked: Subscription[Any], catalog: Catalog) -> Json:
         module = getattr(targets, name)
         made = module.compile([asked]).explain(0) if name == "index" else module.compile(asked).explain()
-        return {"text": str(made)[:LONGEST_ANSWER]}
+        return {"text": str(made)[:MAX_ANSWER]}
 
     return explain
 
@@ -163,7 +163,7 @@ def _explain_with_catalog(name: str) -> Callable[[Subscription[Any], Catalog], J
     def explain(asked: Subscription[Any], catalog: Catalog) -> Json:
         made = getattr(targets, name).compile(asked, catalog)
         residual = getattr(made, "residual", None)
-        return {"text": made.explain()[:LONGEST_ANSWER], "residual": "" if residual is None else str(residual)}
+        return {"text": made.explain()[:MAX_ANSWER], "residual": "" if residual is None else str(residual)}
 
     return explain
 
@@ -175,7 +175,7 @@ def _explain_can(asked: Subscription[Any], catalog: Catalog) -> Json:
         for n, pair in enumerate(made.pairs, 1)
     ]
     residual = "" if made.residual is None else str(made.residual)
-    return {"text": made.explain()[:LONGEST_ANSWER], "residual": residual, "bits": bits}
+    return {"text": made.explain()[:MAX_ANSWER], "residual": residual, "bits": bits}
 
 
 def _explain_topics(asked: Subscription[Any], catalog: Catalog) -> Json:
@@ -183,7 +183,7 @@ def _explain_topics(asked: Subscription[Any], catalog: Catalog) -> Json:
         f"{dialect.name}\n{targets.topics.compile(asked, dialect).explain()}"
         for dialect in (targets.topics.ZENOH, targets.topics.MQTT)
     ]
-    return {"text": "\n\n".join(texts)[:LONGEST_ANSWER]}
+    return {"text": "\n\n".join(texts)[:MAX_ANSWER]}
 
 
 _EXPLAINED: dict[str, Callable[[Subscription[Any], Catalog], Json]] = {

@@ -14,9 +14,9 @@ KEEP_S = 300.0
 """After this time without a note, a key is forgotten."""
 _WINDOW_S = 1.0
 _STEP_S = 0.2
-MOST_SOURCES = 50
+MAX_SOURCES = 50
 """A type with more values of `source` than this is not told apart by them."""
-MOST_METERS = 2000
+MAX_METERS = 2000
 OTHER_CLOCK_US = 3_600_000_000.0
 """An event whose `time` is off by an hour has it from another clock, such as a simulation's: no latency is known."""
 OTHERS = "(others)"
@@ -183,7 +183,7 @@ class Meters:
         """The meter of a class and a value of `source`; found again quickly for the next event."""
         key = name_of(cls), "" if source is None else cut(str(source))
         meter = self._meters.get(key) or self._new(key)
-        if len(self._found) >= 2 * MOST_METERS:
+        if len(self._found) >= 2 * MAX_METERS:
             self._found.clear()
         self._found[cls, source] = meter
         return meter
@@ -201,7 +201,7 @@ class Meters:
 
     def _new(self, key: tuple[str, str]) -> _Meter:
         sources = self._sources.setdefault(key[0], set())
-        if len(sources) >= MOST_SOURCES or len(self._meters) >= MOST_METERS:
+        if len(sources) >= MAX_SOURCES or len(self._meters) >= MAX_METERS:
             key = key[0], OTHERS
         sources.add(key[1])
         return self._meters.setdefault(key, _Meter())

@@ -235,7 +235,7 @@ class NodeRow(Row, frozen=True, kw_only=True):
     """A bound on how far its clock is off the time of the bus."""
     heard_ms: float | None = None
     """When something was last received from it."""
-    wants: tuple[str, ...] = ()
+    interests: tuple[str, ...] = ()
     filters: tuple[tuple[int, int], ...] = ()
     """Value and mask of its acceptance filters, of 29 bits."""
 

@@ -41,7 +41,7 @@ CHUNK_NS = 50_000_000
 """Most virtual time that passes at once, so that a simulation that cannot keep up is stopped quickly too."""
 BREATH_S = 0.0005
 """A pause after each chunk of a simulation that cannot keep up: others get a turn."""
-MOST_BEHIND_S = 0.25
+MAX_BEHIND_S = 0.25
 """What a simulation is behind by more, in real time, it does not catch up."""
 MEASURED_S = 1.0
 """Over this real time is measured how fast it is."""
@@ -256,7 +256,7 @@ class Pace:
     def came(self, real_s: float, virtual_ns: int) -> float:
         """Virtual time has come so far; returns how much it is behind, in real time."""
         behind_s = (self.due_ns(real_s) - virtual_ns) / self.speed / 1e9
-        if behind_s > MOST_BEHIND_S:
+        if behind_s > MAX_BEHIND_S:
             self._real_s, self._virtual_ns = real_s, virtual_ns
         passed_s = real_s - self._measured_s
         if passed_s >= MEASURED_S:

@@ -38,7 +38,7 @@ START_S = 10.0
 STOP_S = 5.0
 SEND_BUFFER = 65_536
 """What the system may hold for a page that does not read."""
-MOST_REQUESTS = 500
+MAX_REQUESTS = 500
 """Most pages and requests at the same time."""
 
 
@@ -183,7 +183,7 @@ class Studio:
             ws="none",
             loop="asyncio",
             server_header=False,
-            limit_concurrency=MOST_REQUESTS,
+            limit_concurrency=MAX_REQUESTS,
             timeout_graceful_shutdown=1,
             ssl_certfile=tls.get("ssl_certfile"),
             ssl_keyfile=tls.get("ssl_keyfile"),

@@ -24,7 +24,7 @@ KEPT_BYTES = 32_000_000
 """Fewer events are kept if they are large."""
 LINGER_S = 5.0
 """How long a tap stays open after the last page has left: a page that changes its question opens another stream."""
-MOST_TYPES = 10_000
+MAX_TYPES = 10_000
 
 
 class Seen(NamedTuple):
@@ -193,7 +193,7 @@ class Taps:
                 self._failures.ask(tap.source, "events", tap.open, None)
             for seen in tap.turn(wants_last):
                 self.last[seen.source, name_of(type(seen.event))] = seen
-        if len(self.last) > MOST_TYPES:
+        if len(self.last) > MAX_TYPES:
             self.last.clear()
 
     def close(self) -> None:

@@ -15,13 +15,13 @@ import msgspec
 
 from genus.model import Event, FloatType, attributes, micros_of_time
 
-LONGEST = 200
+MAX_LENGTH = 200
 """Longest text of a value, in characters."""
 
 _FLOAT32 = struct.Struct("<f")
 _encode = msgspec.json.Encoder().encode
 _short = Repr()
-_short.maxlong = _short.maxstring = _short.maxother = 2 * LONGEST
+_short.maxlong = _short.maxstring = _short.maxother = 2 * MAX_LENGTH
 
 
 def value_text(value: object) -> str:
@@ -53,11 +53,11 @@ def _text(value: object) -> str:
         case float():
             return f"{value:.10g}"
         case bytes() | bytearray():
-            return bytes(value[: LONGEST + 1]).hex(" ")
+            return bytes(value[: MAX_LENGTH + 1]).hex(" ")
         case list() | tuple() | set() | frozenset():
-            return ", ".join(map(_text, islice(value, LONGEST)))
+            return ", ".join(map(_text, islice(value, MAX_LENGTH)))
         case Mapping():
-            return ", ".join(f"{_text(key)}: {_text(each)}" for key, each in islice(value.items(), LONGEST))
+            return ", ".join(f"{_text(key)}: {_text(each)}" for key, each in islice(value.items(), MAX_LENGTH))
     return _short.repr(value)
 
 
@@ -87,7 +87,7 @@ def cut(text: str) -> str:
     >>> cut("a" * 300)[190:], cut("\\ud800")
     ('aaaaaaaaaa…', '\\\\ud800')
     """
-    shown = text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    shown = text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
     return shown if shown.isascii() else shown.encode("utf-8", "backslashreplace").decode()
 
 

@@ -17,7 +17,7 @@ from genus.studio._source import Failures, Source, TimedSource, is_part
 from genus.studio._taps import Seen, Taps
 from genus.studio._texts import event_text, three_digits
 
-MOST_CHANGES = 200
+MAX_CHANGES = 200
 LOOK_S = 2.0
 """How often the catalog file and the declared classes are looked at."""
 
@@ -164,7 +164,7 @@ class TypeTable:
         number = next(self._numbers)
         text = f"{finding.status} {finding.text}".strip()
         self.changes[f"{number}"] = TypeChangeRow(at_ms=round(wall * 1000), type=finding.subject, what=text)
-        if len(self.changes) > MOST_CHANGES:
+        if len(self.changes) > MAX_CHANGES:
             del self.changes[next(iter(self.changes))]
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 TRIES = 50
 """How often something is read that changes at the same time."""
-LONGEST_FRAME_NS = 50_000_000
+MAX_FRAME_NS = 50_000_000
 """A frame that ends later than this after a span has not begun in it."""
 SECOND_NS, MINUTE = 1_000_000_000, 60
 SILENT_NS = 3 * SECOND_NS
@@ -203,7 +203,7 @@ class WorldSource:
             offset_us=None if state.offset_ns is None else three_digits((state.offset_ns - bus_ns) / 1e3),
             precision_us=None if state.precision_ns is None else three_digits(state.precision_ns / 1e3),
             heard_ms=None if heard is None else (self.world.start_ns + heard) // 1_000_000,
-            wants=tuple(each.text for each in state.subscriptions),
+            interests=tuple(each.text for each in state.subscriptions),
             filters=state.filters,
         )
 
@@ -275,7 +275,7 @@ def draw_span(world: World, start_ns: int, end_ns: int) -> Timeline:
 def _within(passages: Sequence[Passage], start_ns: int, end_ns: int) -> list[Passage]:
     """The frames that overlap a span; they are in the order in which they ended."""
     first = bisect_right(passages, start_ns, key=_end_of)
-    last = bisect_right(passages, end_ns + LONGEST_FRAME_NS, key=_end_of)
+    last = bisect_right(passages, end_ns + MAX_FRAME_NS, key=_end_of)
     return [passage for passage in passages[first:last] if passage.start_ns < end_ns]
 
 

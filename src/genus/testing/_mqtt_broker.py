@@ -18,8 +18,8 @@ from genus.targets.topics import MQTT
 Acl: TypeAlias = Callable[[str, str, str], bool]
 """Whether a client (its id) may `publish` or `subscribe` to a topic or pattern."""
 
-LARGEST: Final = 1 << 27
-MOST_UNSENT: Final = 1 << 26
+MAX_SIZE: Final = 1 << 27
+MAX_UNSENT: Final = 1 << 26
 TICK_S: Final = 0.05
 QOS: Final = (mqtt5.QoS.AT_MOST_ONCE, mqtt5.QoS.AT_LEAST_ONCE)
 DISCONNECT: Final = mqtt5.DisconnectReasonCode
@@ -239,7 +239,7 @@ class _Session:
             if qos and len(self.in_flight) >= self.receive_max:
                 return
             self.queue.popleft()
-            if message.is_expired or (not qos and len(self.peer.unsent) > MOST_UNSENT):
+            if message.is_expired or (not qos and len(self.peer.unsent) > MAX_UNSENT):
                 continue
             packet_id = self._next_id() if qos else None
             if packet_id is not None:
@@ -277,7 +277,7 @@ class _Peer:
         self._keep_alive_s = 0
         self._broker = broker
         self._session: _Session | None = None
-        self._decoder = Decoder(LARGEST, fast=False)
+        self._decoder = Decoder(MAX_SIZE, fast=False)
 
     def send(self, data: bytes) -> None:
         self.unsent += data

@@ -13,7 +13,7 @@ MILLISECOND = 1_000_000
 
 _BITRATES = (1_000_000, 1_000_000, 500_000, 250_000)
 _HARD_PERIODS_MS = (5, 10, 20, 40)
-_LONGEST_SOFT = 24
+_MAX_SOFT = 24
 """The most bytes of a soft event; one in eight is longer than a classic frame."""
 
 
@@ -86,7 +86,7 @@ def _soft(rng: random.Random, bus: BusSpec, load: float) -> list[dict[str, Any]]
 
 
 def _soft_size(rng: random.Random) -> int:
-    return rng.randint(9, _LONGEST_SOFT) if rng.random() < 1 / 8 else rng.randint(1, 8)
+    return rng.randint(9, _MAX_SOFT) if rng.random() < 1 / 8 else rng.randint(1, 8)
 
 
 def _none(rng: random.Random) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ from genus.can._plan import load_system
 from tests.can.fault_table import LIVE, ROWS, Observation, Setting
 from tests.can.fault_table.page import update_page
 
-LONGEST = (1, 4, 14, 5, 13, 16, 22, 8, 7)
+MAX_LENGTH = (1, 4, 14, 5, 13, 16, 22, 8, 7)
 """Rows that take long, which are begun first."""
 
 
@@ -67,7 +67,7 @@ def faults(
 
 def _observe(numbers: Iterable[int], setting: Setting, jobs: int) -> Iterator[tuple[int, Observation, float]]:
     """Observe rows in several processes, as they end; live ones after the others, as they need the machine."""
-    simulated = sorted(set(numbers) - set(LIVE), key=lambda number: (number not in LONGEST, number))
+    simulated = sorted(set(numbers) - set(LIVE), key=lambda number: (number not in MAX_LENGTH, number))
     if jobs > 1 and len(simulated) > 1:
         with ProcessPoolExecutor(jobs) as pool:
             for future in as_completed([pool.submit(_observe_row, number, setting) for number in simulated]):

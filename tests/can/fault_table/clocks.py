@@ -3,7 +3,7 @@
 from functools import partial
 
 from genus.can import PreparedSystem, ScenarioRun
-from genus.can._node.troubles import HardStopped, Trouble
+from genus.can._node.problems import DeliveryProblem, HardStopped
 from genus.can._plan import ChannelSpec, System
 from genus.can._world.outcome import Outcome
 from genus.can._world.station import Station
@@ -15,7 +15,7 @@ PACKED_PERIOD_NS = 4_500_000
 """The period with which the slots of eight channels with one omission are side by side at 1 Mbit/s."""
 OFFSET_NODE, FILLER_NODE, MASTER = "loop-east", "camera", "monitor"
 FILLER_ETAG = 8000
-MOST_PERIODS = 3
+MAX_PERIODS = 3
 STEP_NS = 1_000_000
 FOREVER = float("inf")
 
@@ -90,7 +90,7 @@ def synchronisation_lost(setting: Setting) -> Observation:
     stops: dict[str, int] = {}
     apart: list[int] = [0]
     with ScenarioRun(setting.scenario(fault, duration=setting.size(1.5, 3), masters=(MASTER,))) as run:
-        run.world.observation.on_trouble.append(partial(_record_stop, run, stops, apart))
+        run.world.observation.on_problem.append(partial(_record_stop, run, stops, apart))
         for _ in run.advance():
             pass
         outcome = run.outcome()
@@ -107,7 +107,9 @@ def synchronisation_lost(setting: Setting) -> Observation:
     return Observation(text, expected | {"none outside its slot": not outside, "none late": not late})
 
 
-def _record_stop(run: ScenarioRun, stops: dict[str, int], apart: list[int], station: Station, trouble: Trouble) -> None:
+def _record_stop(
+    run: ScenarioRun, stops: dict[str, int], apart: list[int], station: Station, trouble: DeliveryProblem
+) -> None:
     """Record when a station stops because of its clock, and how far all clocks are apart then."""
     now = run.world.now_ns
     if isinstance(trouble, HardStopped) and now >= SECOND:
@@ -145,7 +147,7 @@ def master_crash(setting: Setting) -> Observation:
         f"{missed} of {events:,} hard events missed, {stopped} stops"
     )
     delivered = all(each.delivered["monitor"] == each.published for each in hard)
-    expected = {"one master": len(masters) == 1, "three periods": periods <= MOST_PERIODS}
+    expected = {"one master": len(masters) == 1, "three periods": periods <= MAX_PERIODS}
     return Observation(text, expected | {"no misses": missed == stopped == 0 and delivered})
 
 

@@ -7,7 +7,7 @@ from random import Random
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._protocol.notices import Configured, NumberConflict
+from genus.can._protocol.notices import Configured, NodeIdConflict
 from genus.can._sim.simulation import Simulation
 from genus.can._wire.frame import BROKER_NODE
 from genus.can._wire.length import Timing
@@ -28,7 +28,7 @@ class DynamicNodes:
         self.nodes: dict[int, Node] = {}
         """By station."""
         self.configured_at: dict[int, int] = {}
-        self.conflicts: list[tuple[int, int, NumberConflict]] = []
+        self.conflicts: list[tuple[int, int, NodeIdConflict]] = []
         """Time, station and notice."""
         self.duplicates = 0
         """How often a node got a number that another node had."""
@@ -89,7 +89,7 @@ class DynamicNodes:
         if isinstance(notice, Configured):
             self.configured_at[station] = now
             self.duplicates += sum(number == notice.node for other, number in self.numbers.items() if other != station)
-        elif isinstance(notice, NumberConflict):
+        elif isinstance(notice, NodeIdConflict):
             self.conflicts.append((now, station, notice))
 
 

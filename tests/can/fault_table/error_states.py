@@ -82,7 +82,7 @@ def _run(setting: Setting, prepared: PreparedSystem, seconds: float) -> tuple[Mi
     scenario = setting.scenario(*faults, prepared=prepared, duration=seconds, clocks="perfect", exact_lengths=False)
     with ScenarioRun(scenario) as run:
         world = run.world
-        world.observation.on_trouble.append(lambda station, trouble: misses.add(station, trouble, world.now_ns))
+        world.observation.on_problem.append(lambda station, trouble: misses.add(station, trouble, world.now_ns))
         for _ in run.advance():
             pass
         outcome = run.outcome()

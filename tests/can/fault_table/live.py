@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from genus import Catalog, Event, NonReal, UInt32, open_bus
+from genus import BestEffort, Catalog, Event, UInt32, open_bus
 from genus.errors import BusError, GenusError
 from tests.can.fault_table.row import Observation, Setting, row
 
@@ -66,7 +66,7 @@ def publish(address: str, rate: int, events: int) -> dict[str, float]:
         own += 1
 
     with open_bus(address) as bus:
-        channel = bus.channel(Beat, NonReal())
+        channel = bus.channel(Beat, BestEffort())
         bus.collection(Beat).subscribe(count)
         channel.announce()
         began = time.monotonic()

@@ -28,9 +28,9 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._j1939.fast_packet import LONGEST_FAST
+from genus.can._j1939.fast_packet import MAX_FAST
 from genus.can._j1939.identifier import pgn_of
-from genus.can._j1939.reassembly import LONGEST
+from genus.can._j1939.reassembly import MAX_LENGTH
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
 
 _BUS_PROTOCOL = re.compile(rb'^\s*BA_\s+"ProtocolType"\s+"(?:J1939|NMEA ?2000)"', re.MULTILINE | re.IGNORECASE)
@@ -160,7 +160,7 @@ def _key_of(protocol: _Protocol, message: Message) -> tuple[str, int, bool]:
 
 def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Message) -> MessageLayout:
     is_j1939 = protocol.is_j1939(message)
-    most, what = (LONGEST, "J1939 message") if is_j1939 else (FD_BYTES, "frame")
+    most, what = (MAX_LENGTH, "J1939 message") if is_j1939 else (FD_BYTES, "frame")
     if not 0 <= message.length <= most:
         found.report(f"{type_name}: has {message.length} bytes, but a {what} has at most {most}")
     if message.is_container:
@@ -175,7 +175,7 @@ def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Messa
         signals=tuple(_named(found, type_name, message, layouts, J1939_WORDS if is_j1939 else frozenset())),
         fd=message.is_fd,
         j1939=is_j1939,
-        fast=is_j1939 and protocol.nmea2000 and CLASSIC_BYTES < message.length <= LONGEST_FAST,
+        fast=is_j1939 and protocol.nmea2000 and CLASSIC_BYTES < message.length <= MAX_FAST,
         senders=tuple(found.file.name(sender) for sender in message.senders if sender),
         cycle_time_ms=round(message.cycle_time) if isinstance(message.cycle_time, int | float) else None,
         comment=message.comment or None,

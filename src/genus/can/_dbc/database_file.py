@@ -20,7 +20,7 @@ from cantools.database.can.database import Database
 from cantools.database.diagnostics.did import Did
 
 from genus.can._dbc.dbc_repair import MessageParts, Repaired, dbc_text, repair_dbc, shown
-from genus.can._dbc.dbc_text import MOST_DIGITS, integer, value_ranges
+from genus.can._dbc.dbc_text import MAX_DIGITS, integer, value_ranges
 from genus.can._logs.log_file import suppress_warnings
 from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 from genus.errors import DbcError
@@ -29,14 +29,14 @@ XML_ROOTS: Mapping[str, str] = MappingProxyType({"AUTOSAR": "arxml", "NetworkDef
 """The formats of XML files, by the name of their first element."""
 ENDINGS = ("dbc", "arxml", "kcd", "sym", "cdd")
 """The endings of the files that can be read."""
-LONGEST_REASON = 300
+MAX_REASON = 300
 """cantools shows the whole line that it refuses, which is a long one if the file is no text."""
 
 _PROLOG = r"\s*(?:<\?.*?\?>\s*|<!--.*?-->\s*|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>\s*)*"
 _XML_ROOT = re.compile(rf"{_PROLOG}<(?:\w+:)?(\w[\w.-]*)", re.DOTALL)
 _DBC = re.compile(r"^[^\S\n]*(?:BO_|BU_|CM_|NS_|VERSION)(?=[\s:])", re.MULTILINE)
 _SYM = re.compile(r"\s*(?://[^\n]*\n\s*)*FormatVersion\s*=", re.IGNORECASE)
-_LONG = rf"0*\d{{{MOST_DIGITS + 1},}}"
+_LONG = rf"0*\d{{{MAX_DIGITS + 1},}}"
 _HUGE = re.compile(
     rf"^[^\S\n]*BO_\s+\S+\s+[^:\n]*:\s*{_LONG}"  # the bytes of a message in DBC
     rf"|:\s*(?:\d+\s*\|\s*{_LONG}|{_LONG}\s*\|\s*\d+)\s*@"  # the bits of a signal
@@ -187,7 +187,7 @@ def _reason(problem: Exception) -> str:
         return f"{cause} is missing"
     text = " ".join(str(cause).split()) or type(cause).__name__
     text = re.sub(r'^[A-Z]+: "(.*)"$', r"\1", text)
-    return text if len(text) <= LONGEST_REASON else f"{text[:LONGEST_REASON]}..."
+    return text if len(text) <= MAX_REASON else f"{text[:MAX_REASON]}..."
 
 
 def _read_other(text: str, format: str) -> DatabaseFile:

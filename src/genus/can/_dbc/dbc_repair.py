@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from genus.can._dbc.dbc_attributes import AttributeRepair
 from genus.can._dbc.dbc_text import (
-    MOST_DIGITS,
+    MAX_DIGITS,
     UNKNOWN,
     Part,
     Statement,
@@ -199,7 +199,7 @@ class _Repair:
         if found["name"] == NO_MESSAGE:
             return None
         given = self._identifier(statement, number)
-        if given is None or len(found["size"].lstrip("0")) > MOST_DIGITS:
+        if given is None or len(found["size"].lstrip("0")) > MAX_DIGITS:
             self.done.leave_out(statement, "no message has such an identifier or length")
             return None
         sender = found["sender"] or NO_NODE
@@ -243,7 +243,7 @@ class _Repair:
 
     def _signal_text(self, line: int, found: re.Match[str], message: MessageParts) -> str:
         size, start = int(found["size"][:99]), int(found["start"][:99])
-        if not 0 < size < 10**MOST_DIGITS or start >= 10**MOST_DIGITS:
+        if not 0 < size < 10**MAX_DIGITS or start >= 10**MAX_DIGITS:
             raise _Unusable("no signal has such bits")
         factors = scale_and_offset(found["factors"])
         if factors is None:

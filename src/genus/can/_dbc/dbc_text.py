@@ -31,7 +31,7 @@ _SYMBOLS = re.compile(r"NS_\s*:?[^\S\n]*+(?:\n\s*[A-Z_]+[^\S\n]*(?=\n|\Z))*+")
 """The section of new symbols: keywords alone on their lines."""
 _STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TO_SEMICOLON = re.compile(rf'(?:[^";]++|{_STRING})*+;', re.DOTALL)
-_LONGEST = 1 << 16
+_MAX_LENGTH = 1 << 16
 """A longer comment is damaged; a bound, because the search for a missing quote would read the file to its end."""
 _COMMENT = re.compile(rf'CM_\s+(?:(?:SG_|BO_|BU_|EV_)[^";]*)?{_STRING}\s*;', re.DOTALL)
 _NEXT_ON_LINE = re.compile(r"(?<=\s)(?:SG_\s+[^\":\n]+:\s*\d+\s*\||BO_\s+\d+\s+[^\":\n]+:\s*\d)")
@@ -95,7 +95,7 @@ def _end_of(text: str, at: int, keyword: str, most: int) -> tuple[int, bool]:
         return _end_of_line(text, at, most), True
     found = _TO_SEMICOLON.match(text, at, most)
     if found is None and keyword == "CM_":
-        found = _COMMENT.match(text, at, at + _LONGEST)
+        found = _COMMENT.match(text, at, at + _MAX_LENGTH)
     return (found.end(), True) if found else (most, False)
 
 
@@ -121,10 +121,10 @@ def _stripped(text: str, keyword: str) -> str:
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _DECIMAL = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?\Z")
 _INTEGER = re.compile(r"[-+]?(?:0[xX][0-9A-Fa-f]+|\d+)\Z")
-MOST_DIGITS = 5
+MAX_DIGITS = 5
 """The longest size, in digits, given to cantools, which builds lists of all bits and of all numbers in a range."""
 _RANGE = re.compile(r"(\d+)\s*-\s*(\d+)")
-_MOST_DIGITS = 400
+_MAX_DIGITS = 400
 """A longer number is damage, and Python refuses to convert very long ones."""
 
 
@@ -140,7 +140,7 @@ def decimal(text: str) -> str | None:
     ['1E-3', '0.5', '-5.', '1.5', '16', None, None]
     """
     text = text.strip().replace(",", ".", 1)
-    if len(text) > _MOST_DIGITS:
+    if len(text) > _MAX_DIGITS:
         return None
     if _DECIMAL.match(text):
         return re.sub(r"^([-+]?)\.", r"\g<1>0.", text)
@@ -154,7 +154,7 @@ def integer(text: str) -> int | None:
     [12, 2047, -3, 4, None, None]
     """
     text = re.sub(r"\.0*\Z", "", text.strip())
-    return int(text, 0 if "x" in text.lower() else 10) if _INTEGER.match(text) and len(text) < _MOST_DIGITS else None
+    return int(text, 0 if "x" in text.lower() else 10) if _INTEGER.match(text) and len(text) < _MAX_DIGITS else None
 
 
 def value_ranges(text: str) -> list[tuple[int, int]] | None:
@@ -164,10 +164,10 @@ def value_ranges(text: str) -> list[tuple[int, int]] | None:
     ([(2, 2), (529920, 529923)], None)
     """
     found = _RANGE.findall(text)
-    if any(len(end) > _MOST_DIGITS for pair in found for end in pair):
+    if any(len(end) > _MAX_DIGITS for pair in found for end in pair):
         return None
     ranges = [(int(low), int(high)) for low, high in found]
-    return None if any(high - low >= 10**MOST_DIGITS for low, high in ranges) else ranges
+    return None if any(high - low >= 10**MAX_DIGITS for low, high in ranges) else ranges
 
 
 def scale_and_offset(text: str) -> tuple[str, str] | None:

@@ -30,7 +30,7 @@ Progress = Callable[[int], object]
 class UnknownIds(Reasons):
     """How many frames have identifiers that no message has."""
 
-    MOST: ClassVar = 1000
+    MAX_COUNT: ClassVar = 1000
     OTHER: ClassVar = "other identifiers"
 
 

@@ -15,7 +15,7 @@ from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK, STANDARD_ID_MASK
 from genus.errors import BusError
 from genus.targets.can import Pair
 
-MOST_FILTERS = 128
+MAX_FILTERS = 128
 """Filters that are set where the number is not limited: interfaces that test them one by one get slow with more."""
 FEW = 24
 """With more pairs than this, only neighbours are joined."""
@@ -94,7 +94,7 @@ def fit_filters(needed: Filters, banks: int | None, unwanted: Sequence[Traffic] 
 
     BusError if it has one filter and identifiers of 11 and of 29 bits are needed.
     """
-    most = MOST_FILTERS if banks is None else banks
+    most = MAX_FILTERS if banks is None else banks
     if most < bool(needed.extended) + bool(needed.standard):
         raise BusError(
             "identifiers of 11 and of 29 bits are to be received, but one filter is left for them; give more banks, of "

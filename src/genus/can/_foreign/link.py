@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from genus.bus._link import Publisher
-from genus.bus._qos import Keep, NonReal, QoS
+from genus.bus._qos import BestEffort, Keep, QoS
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import ForeignInterest
 from genus.can._foreign.sender import ForeignAnnouncement
 from genus.can._node.link import NodeDriver, log
-from genus.can._node.troubles import TroubleHandler
+from genus.can._node.problems import ProblemHandler
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, nanoseconds
 
-CLOSING_MARGIN_S, LONGEST_CLOSING_S = 0.5, 15.0
+CLOSING_MARGIN_S, MAX_CLOSING_S = 0.5, 15.0
 """How long to wait for long messages when a bus is closed: what they take and this more; at most as the longest one."""
 
 
@@ -43,19 +43,19 @@ class DatabaseLink:
         return any(map(databases.owns, subscription.types)) or any(databases.accepted_by(subscription))
 
     def announce(
-        self, cls: type[Event], qos: QoS, on_trouble: TroubleHandler | None, keep: Keep | None = None
+        self, cls: type[Event], qos: QoS, on_problem: ProblemHandler | None, keep: Keep | None = None
     ) -> "DatabasePublisher":
         """Prepare to publish a type of a database; BusError if the medium cannot keep what is asked."""
         if keep is not None:
             raise BusError(f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values")
-        if not isinstance(qos, NonReal) or qos.priority:
+        if not isinstance(qos, BestEffort) or qos.priority:
             raise BusError(
                 f"{name_of(cls)} cannot be announced with {qos}: its identifier is that of the database, and so is its "
-                'priority; announce it with NonReal(), or NonReal(period="20ms") to send it again and again'
+                'priority; announce it with BestEffort(), or BestEffort(period="20ms") to send it again and again'
             )
         period_ns = None if qos.period is None else nanoseconds(qos.period)
         return DatabasePublisher(
-            self, self._driver.call(lambda now: self.machine.announce(cls, period_ns, now, on_trouble))
+            self, self._driver.call(lambda now: self.machine.announce(cls, period_ns, now, on_problem))
         )
 
     def withdraw(self, announcement: ForeignAnnouncement) -> None:
@@ -90,7 +90,7 @@ class DatabaseLink:
         self._driver.call(self.machine.close)
         self._is_open = False
         broadcasts = self.machine.tx.broadcasts
-        seconds = min(broadcasts.left_ns / 1e9 + CLOSING_MARGIN_S, LONGEST_CLOSING_S)
+        seconds = min(broadcasts.left_ns / 1e9 + CLOSING_MARGIN_S, MAX_CLOSING_S)
         if not self._driver.wait_for(lambda: not len(broadcasts), seconds):
             log.warning("%d long messages were not sent when the bus was closed", len(broadcasts))
 

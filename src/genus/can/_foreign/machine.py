@@ -14,7 +14,7 @@ from genus.can._foreign.filters import NOTHING, Filters, filters_of, fit_filters
 from genus.can._foreign.receiver import ForeignInterest, ForeignReceiver
 from genus.can._foreign.sender import ForeignAnnouncement, ForeignSender
 from genus.can._machine import FOREIGN, Accept, Call, Load, Machine, Output
-from genus.can._node.troubles import NotConfirmed, OffTheBus, TroubleHandler
+from genus.can._node.problems import BusOff, NotConfirmed, ProblemHandler
 from genus.can._node.tx_queue import TxQueue
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
@@ -83,13 +83,13 @@ class ForeignMachine:
         cls: type[Event],
         period_ns: int | None,
         now: int,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         *,
         is_implicit: bool = False,
     ) -> ForeignAnnouncement:
         """Prepare to publish a type of a database; see `ForeignSender.announce`."""
         self._now = now
-        announcement = self.tx.announce(cls, period_ns, on_trouble, is_implicit=is_implicit)
+        announcement = self.tx.announce(cls, period_ns, on_problem, is_implicit=is_implicit)
         try:
             self._set_filters()
         except BusError:
@@ -191,7 +191,7 @@ class ForeignMachine:
         self._now = now
         self._mine.clear()
         self._queue.mailbox_emptied()
-        self.tx.report_to_all(OffTheBus(now))
+        self.tx.report_to_all(BusOff(now))
         if self.node is not None:
             self.node.bus_off(now)
 

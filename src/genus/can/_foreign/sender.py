@@ -19,7 +19,7 @@ from genus.can._dbc import MessageLayout
 from genus.can._foreign.databases import Databases
 from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id
 from genus.can._j1939.transfer import BROADCAST_PACE_US, J1939Broadcast, J1939Frame, count_packets
-from genus.can._node.troubles import MaybeSent, Trouble, TroubleHandler
+from genus.can._node.problems import DeliveryProblem, MaybeSent, ProblemHandler
 from genus.can._node.tx_queue import TxQueue
 from genus.can._wire.frame import CLASSIC_BYTES, Frame
 from genus.errors import BusError, EventError, QueueFull
@@ -144,10 +144,10 @@ class ForeignAnnouncement:
     """A publisher's handle on a message; made by `ForeignSender.announce`."""
 
     def __init__(
-        self, channel: "ForeignChannel", on_trouble: TroubleHandler | None, *, is_implicit: bool = False
+        self, channel: "ForeignChannel", on_problem: ProblemHandler | None, *, is_implicit: bool = False
     ) -> None:
         self.channel = channel
-        self.on_trouble = on_trouble
+        self.on_problem = on_problem
         self.is_implicit = is_implicit
         """Whether it was made because an event was published without a channel; a program's own one replaces it."""
 
@@ -201,7 +201,7 @@ class ForeignSender:
         self,
         cls: type[Event],
         period_ns: int | None = None,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         *,
         is_implicit: bool = False,
     ) -> ForeignAnnouncement:
@@ -220,7 +220,7 @@ class ForeignSender:
         channel = self.channels.setdefault(cls, ForeignChannel(cls, layout, period_ns))
         if channel.period_ns != period_ns:
             raise BusError(f"{name_of(cls)} is announced with {_shown(channel.period_ns)}, not {_shown(period_ns)}")
-        announcement = ForeignAnnouncement(channel, on_trouble, is_implicit=is_implicit)
+        announcement = ForeignAnnouncement(channel, on_problem, is_implicit=is_implicit)
         channel.announcements.append(announcement)
         return announcement
 
@@ -328,14 +328,14 @@ class ForeignSender:
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 
-    def report_to_all(self, trouble: Trouble) -> None:
+    def report_to_all(self, trouble: DeliveryProblem) -> None:
         """Call the trouble handlers of all publishers."""
         self._report((each for channel in self.channels.values() for each in channel.announcements), trouble)
 
-    def _report(self, announcements: Iterable[ForeignAnnouncement], trouble: Trouble) -> None:
+    def _report(self, announcements: Iterable[ForeignAnnouncement], trouble: DeliveryProblem) -> None:
         for announcement in announcements:
-            if announcement.on_trouble is not None:
-                self._call(announcement.on_trouble, trouble)
+            if announcement.on_problem is not None:
+                self._call(announcement.on_problem, trouble)
 
 
 def _shown(period_ns: int | None) -> str:

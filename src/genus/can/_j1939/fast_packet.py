@@ -15,7 +15,7 @@ from genus.can._j1939.reassembly import (
     BAD_PACKET,
     BROADCAST_GAP_US,
     DIFFERENT,
-    MOST_SESSIONS,
+    MAX_SESSIONS,
     NOT_FINISHED,
     REPLACED,
     STRAY,
@@ -26,7 +26,7 @@ from genus.can._j1939.reassembly import (
 )
 
 FIRST_BYTES, OTHER_BYTES = 6, 7
-LONGEST_FAST = FIRST_BYTES + 31 * OTHER_BYTES
+MAX_FAST = FIRST_BYTES + 31 * OTHER_BYTES
 """The most bytes of a message: the number of a frame has 5 bits."""
 
 
@@ -102,12 +102,12 @@ class FastPackets:
 
     def _begin(self, key: tuple[int, int], frame_id: int, data: bytes, now_us: int, mark: object) -> LongMessage | None:
         size = data[1] if len(data) > 1 else 0
-        if not 1 <= size <= LONGEST_FAST or len(data) < 2 + min(size, FIRST_BYTES):
+        if not 1 <= size <= MAX_FAST or len(data) < 2 + min(size, FIRST_BYTES):
             self._lose(BAD_ANNOUNCEMENT, mark)
             return None
         if (former := self._sessions.get(key)) is not None:
             self._end(key, TIMED_OUT if now_us - former.last_us > BROADCAST_GAP_US else REPLACED)
-        elif len(self._sessions) >= MOST_SESSIONS:
+        elif len(self._sessions) >= MAX_SESSIONS:
             self._end(next(iter(self._sessions)), TOO_MANY)
         session = self._sessions[key] = _Session(frame_id, size, mark, now_us)
         return self._take(key, session, 0, bytes(data[2 : 2 + min(size, FIRST_BYTES)]), now_us)

@@ -34,13 +34,13 @@ from genus.can._j1939.identifier import (
 RTS, CTS, END, BAM, ABORT = 16, 17, 19, 32, 255
 """The first byte of control frames."""
 PACKET_BYTES = 7
-LONGEST = 255 * PACKET_BYTES
+MAX_LENGTH = 255 * PACKET_BYTES
 """The most bytes of a message: the sequence number has 8 bits."""
 BROADCAST_GAP_US = 750_000
 """The longest time between frames of a message to all nodes (T1)."""
 ANSWER_GAP_US = 1_250_000
 """The longest time between frames of a message to one node, or of its answers (T2, T3)."""
-MOST_SESSIONS = 4096
+MAX_SESSIONS = 4096
 """The most messages in progress; the oldest is given up for another, so that no input takes all memory."""
 
 REPLACED = "replaced by a new message"
@@ -182,7 +182,7 @@ class J1939Reassembler:
             return
         if (former := self._sessions.get(key)) is not None:
             self._end(key, TIMED_OUT if _is_late(key, former, now_us) else REPLACED)
-        elif len(self._sessions) >= MOST_SESSIONS:
+        elif len(self._sessions) >= MAX_SESSIONS:
             self._end(next(iter(self._sessions)), TOO_MANY)
         self._sessions[key] = _Session(*announced, mark, now_us)
 
@@ -267,7 +267,7 @@ def _read_announcement(frame_id: int, destination: int, data: bytes) -> tuple[in
     if len(data) < 8 or (data[0] == BAM) is not (destination == GLOBAL_ADDRESS):
         return None
     size, packets, pgn = int.from_bytes(data[1:3], "little"), data[3], int.from_bytes(data[5:8], "little")
-    if not 1 <= size <= LONGEST or packets != -(-size // PACKET_BYTES) or pgn >> 18:
+    if not 1 <= size <= MAX_LENGTH or packets != -(-size // PACKET_BYTES) or pgn >> 18:
         return None
     target = destination if is_pdu1(pgn) else None
     pgn = pgn & ~0xFF if is_pdu1(pgn) else pgn

@@ -28,7 +28,7 @@ from genus.can._j1939.reassembly import (
     BROADCAST_GAP_US,
     CTS,
     END,
-    LONGEST,
+    MAX_LENGTH,
     PACKET_BYTES,
     RTS,
     LongMessage,
@@ -38,7 +38,7 @@ BROADCAST_PACE_US = 50_000
 """The time between packets of a broadcast; J1939 allows 10 to 200 ms."""
 WINDOW = 16
 """The packets that a receiver asks for at once, unless said otherwise."""
-MOST_REPETITIONS = 2
+MAX_REPETITIONS = 2
 """How often a packet is asked for again before the transfer is aborted."""
 PRIORITY = 7
 """The usual priority of the transport protocol."""
@@ -60,8 +60,8 @@ def count_packets(size: int) -> int:
 
 
 def _check(pgn: int, data: bytes) -> None:
-    if not _SHORTEST <= len(data) <= LONGEST:
-        raise ValueError(f"{len(data)} bytes: the transport protocol takes {_SHORTEST} to {LONGEST}")
+    if not _SHORTEST <= len(data) <= MAX_LENGTH:
+        raise ValueError(f"{len(data)} bytes: the transport protocol takes {_SHORTEST} to {MAX_LENGTH}")
     if pgn >> 18 or (is_pdu1(pgn) and pgn & 0xFF):
         raise ValueError(f"{pgn} is no parameter group number")
 
@@ -224,7 +224,7 @@ class J1939Receiver:
 
     def _begin(self, source: int, priority: int, data: bytes, now_us: int) -> list[J1939Frame]:
         size, packets, pgn = int.from_bytes(data[1:3], "little"), data[3], int.from_bytes(data[5:8], "little")
-        if not 1 <= size <= LONGEST or packets != count_packets(size):
+        if not 1 <= size <= MAX_LENGTH or packets != count_packets(size):
             return []
         window = min(self.window, data[4] or self.window)
         self._incoming[source] = incoming = _Incoming(pgn, size, packets, window, priority, now_us)
@@ -256,7 +256,7 @@ class J1939Receiver:
     def _ask_again(self, source: int, now_us: int) -> list[J1939Frame]:
         incoming = self._incoming[source]
         incoming.repetitions += 1
-        if incoming.repetitions > MOST_REPETITIONS:
+        if incoming.repetitions > MAX_REPETITIONS:
             del self._incoming[source]
             return [self._control(source, incoming, ABORT, bytes([_TOO_OFTEN]))]
         return [self._ask(source, incoming, incoming.missing or 1, now_us)]

@@ -26,7 +26,7 @@ from genus.can._live.interfaces import (
 from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, Tap, log, log_refusal
 from genus.can._node.node import Node
-from genus.can._node.troubles import NotBound, TroubleHandler
+from genus.can._node.problems import BindingFailed, ProblemHandler
 from genus.can._plan import load_system, plan
 from genus.can._plan.calendar import Calendar
 from genus.can._protocol.clock_model import known_precision
@@ -161,16 +161,16 @@ class CanLink(NodeLink):
         self,
         cls: type,
         qos: QoS,
-        on_trouble: TroubleHandler | None,
+        on_problem: ProblemHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> Publisher:
         """Prepare to publish a type; BusError if it has deadlines and the interface does not confirm what was sent."""
         if self._foreign is not None and self._foreign.owns(cls):
-            return self._foreign.announce(cls, qos, on_trouble, keep)
+            return self._foreign.announce(cls, qos, on_problem, keep)
         self._refuse_deadlines(cls, qos)
         self._refuse_without_node(cls)
-        publisher = super().announce(cls, qos, on_trouble, carries, keep)
+        publisher = super().announce(cls, qos, on_problem, carries, keep)
         try:
             self._refuse_deadlines(cls, qos)  # the first report of the channel has shown whether echoes come
         except BusError:
@@ -194,8 +194,8 @@ class CanLink(NodeLink):
         if self._host is not None and not self._host.confirms and isinstance(qos, Soft | Hard):
             raise BusError(
                 f"{name_of(cls)} cannot be announced with a deadline: the interface {self.address.interface} does not "
-                "confirm what was sent, so lateness could not be told; announce it as NonReal(), or add confirm=send "
-                "to the address to count frames as sent when the driver takes them"
+                "confirm what was sent, so lateness could not be told; announce it as BestEffort(), or add "
+                "confirm=send to the address to count frames as sent when the driver takes them"
             )
 
     def _refuse_without_node(self, cls: type) -> None:
@@ -216,16 +216,16 @@ class CanLink(NodeLink):
         """The kinds and event types of the databases, by name."""
         return {} if self._foreign is None else self._foreign.types
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Let what a subscription matches pass the acceptance filters; returns a function that ends it."""
         foreign = self._foreign
         if foreign is None:
-            return super().listen(subscription, on_trouble)
+            return super().listen(subscription, on_problem)
         ends: list[Callable[[], None]] = [foreign.listen(subscription)] if foreign.matches(subscription) else []
         if self.address.joins and not all(map(foreign.owns, subscription.types)):
-            ends.append(super().listen(subscription, on_trouble))
+            ends.append(super().listen(subscription, on_problem))
         if not ends:
-            (on_trouble or log_refusal)(NotBound(str(subscription), self._no_node()))
+            (on_problem or log_refusal)(BindingFailed(str(subscription), self._no_node()))
         return partial(_call_all, ends)
 
     def _set_taps(self, taps: tuple[Tap, ...]) -> None:

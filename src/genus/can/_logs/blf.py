@@ -40,10 +40,10 @@ FILE_SIGNATURE = b"LOGG"
 FILE_HEADER_SIZE = 144
 PADDING = 8
 """The most bytes between two objects."""
-LARGEST_FRAME = 256
+MAX_FRAME = 256
 """The most bytes of an object that holds a frame."""
-LARGEST_OBJECT = 1 << 20
-LARGEST_CONTAINER = 1 << 26
+MAX_OBJECT = 1 << 20
+MAX_CONTAINER = 1 << 26
 DAMAGED_OBJECT = "damaged object"
 DAMAGED_CONTAINER = "damaged container"
 
@@ -172,7 +172,7 @@ class _ChannelNames:
             if len(paths_and_names) > 1 and paths_and_names[1]:
                 self._names.setdefault(details >> 8 & 0xFF, paths_and_names[1])
         elif source == _META_DATA:
-            whole = (self._meta_data.get(details >> 24, "") + content)[-LARGEST_OBJECT:]
+            whole = (self._meta_data.get(details >> 24, "") + content)[-MAX_OBJECT:]
             self._meta_data[details >> 24] = whole
             for found in re.finditer(r"<channel\s([^>]*)>", whole):
                 values = dict(re.findall(r'(\w+)="([^"]*)"', found[1]))
@@ -322,7 +322,7 @@ def _split(stream: bytes, at: int, skipped: SkippedRecords, carried: int) -> tup
         _, _, _, size, type_ = _OBJECT.unpack_from(stream, begin)
         end = begin + size
         damaged = damaged or begin > position + PADDING
-        if end > len(stream) and begin >= carried and size <= LARGEST_OBJECT:
+        if end > len(stream) and begin >= carried and size <= MAX_OBJECT:
             break
         if not _is_plausible(stream, begin, end, type_):
             position, damaged = begin + 1, True
@@ -346,7 +346,7 @@ def _split_regular(stream: bytes, carried: int) -> tuple[Numbers, int] | None:
         return None
     size = fields_at(words, begin, _OBJECT_SIZE)["size"].astype(np.int64)
     following = len(stream) if cut == -1 else cut
-    if begin[-1] + size[-1] > len(stream) and carried <= begin[-1] and size[-1] <= LARGEST_OBJECT:
+    if begin[-1] + size[-1] > len(stream) and carried <= begin[-1] and size[-1] <= MAX_OBJECT:
         following = cut = int(begin[-1])
         begin, size = begin[:-1], size[:-1]
     gaps = np.append(begin[1:], following) - begin - size
@@ -362,7 +362,7 @@ def _is_plausible(stream: bytes, begin: int, end: int, type_: int) -> bool:
     reach = end + PADDING + len(SIGNATURE)
     if reach > len(stream) or stream.find(SIGNATURE, end, reach) != -1:
         return True
-    is_short = type_ in _LEAST_PAYLOADS and end - begin <= LARGEST_FRAME
+    is_short = type_ in _LEAST_PAYLOADS and end - begin <= MAX_FRAME
     return is_short and stream.find(SIGNATURE, begin + 1, end) == -1
 
 
@@ -416,7 +416,7 @@ def _decompress(container: bytes) -> tuple[bytes | None, bool]:
         return packed, len(packed) >= size
     unpacking = zlib.decompressobj()
     try:
-        content = unpacking.decompress(packed, LARGEST_CONTAINER) if method == _ZLIB else None
+        content = unpacking.decompress(packed, MAX_CONTAINER) if method == _ZLIB else None
     except zlib.error:
         return None, False
     return content, unpacking.eof

@@ -40,7 +40,7 @@ from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 
 WIDEST_SHAPE = 400
 WIDEST_NUMBER = 16
-LONGEST_CHANNEL = 24
+MAX_CHANNEL = 24
 _DIGITS_OF_BYTE = 3
 
 
@@ -162,7 +162,7 @@ class LineReader(ABC):
         """The different texts of a field with their rows."""
         start, end = self._bounds(span)
         widths, found = end - start, list[tuple[bytes, Offsets | slice]]()
-        for width in range(max(int(widths.min()), 1), min(int(widths.max()), LONGEST_CHANNEL) + 1):
+        for width in range(max(int(widths.min()), 1), min(int(widths.max()), MAX_CHANNEL) + 1):
             same = np.flatnonzero(widths == width)
             found += [(text, same[which]) for text, which in distinct(self._block.buffer, start[same], width)]
         return found

@@ -25,8 +25,8 @@ PROBLEMS_KEPT = 100
 CHUNK = 1 << 18
 TEXT_CHUNK = 1 << 20
 """Text is read in larger chunks: the work per chunk is in columns."""
-LONGEST_LINE = 1 << 16
-SMALL_COPY, LARGEST_RATIO = 1 << 28, 250
+MAX_LINE = 1 << 16
+SMALL_COPY, MAX_RATIO = 1 << 28, 250
 """An unpacked copy may have so many bytes, or so many times those of the compressed file."""
 LAST_US = 253_402_300_799_999_999
 """The last microsecond of the year 9999, the latest time that an event can have."""
@@ -111,8 +111,8 @@ class LogFile:
             if size:
                 yield at, text[:size]
             at, rest = at + size, text[size:]
-            if len(rest) > LONGEST_LINE + 1:
-                at, rest = at + len(rest) - LONGEST_LINE - 1, rest[: LONGEST_LINE + 1]
+            if len(rest) > MAX_LINE + 1:
+                at, rest = at + len(rest) - MAX_LINE - 1, rest[: MAX_LINE + 1]
         if rest and not self.is_cut:
             yield at, rest
 
@@ -132,8 +132,8 @@ class LogFile:
         size = 0
         for chunk in self.chunks():
             size += len(chunk)
-            if size > max(SMALL_COPY, LARGEST_RATIO * self._status.st_size):
-                raise RecordingError(f"it unpacks to more than {LARGEST_RATIO} times its size, which no log does")
+            if size > max(SMALL_COPY, MAX_RATIO * self._status.st_size):
+                raise RecordingError(f"it unpacks to more than {MAX_RATIO} times its size, which no log does")
             copy.write(chunk)
         copy.flush()
 

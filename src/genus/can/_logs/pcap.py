@@ -32,7 +32,7 @@ from genus.errors import RecordingError
 
 Buffer: TypeAlias = bytes | mmap.mmap
 
-LARGEST_BLOCK = 1 << 24
+MAX_BLOCK = 1 << 24
 SOCKETCAN, COOKED, COOKED_2 = 227, 113, 276
 _HEADER_SIZES = {SOCKETCAN: 0, COOKED: 16, COOKED_2: 20}
 _PROTOCOL_AT = {COOKED: 14, COOKED_2: 0}
@@ -198,7 +198,7 @@ def _pcap(file: LogFile, data: Buffer) -> Iterator[_Packets]:
         starts = list[int]()
         while at + header.size <= end and len(starts) < FRAMES_AT_ONCE:
             (size,) = header.unpack_from(data, at)
-            if at + header.size + size > end or size > LARGEST_BLOCK:
+            if at + header.size + size > end or size > MAX_BLOCK:
                 break
             starts.append(at)
             at += header.size + size
@@ -229,7 +229,7 @@ def _pcapng(file: LogFile, data: Buffer) -> Iterator[_Packets]:
             order, interfaces = ">" if data[at + 8 : at + 12] == b"\x1a\x2b\x3c\x4d" else "<", []
             head = struct.Struct(f"{order}II")
             kind, size = head.unpack_from(data, at)
-        if not 12 <= size <= LARGEST_BLOCK or at + size > end:
+        if not 12 <= size <= MAX_BLOCK or at + size > end:
             break
         if kind == _ENHANCED:
             starts.append(at)

@@ -16,7 +16,7 @@ from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.frames import DamagedLine, LogBlock
 from genus.can._logs.line_columns import Layout, LayoutReader, Shape, ShapeReader, learn_layout, learn_shape
 from genus.can._logs.line_frames import LineFrames, ReadLines
-from genus.can._logs.log_file import BAD_TIME, HARMLESS, LAST_US, LINE_TOO_LONG, LONGEST_LINE
+from genus.can._logs.log_file import BAD_TIME, HARMLESS, LAST_US, LINE_TOO_LONG, MAX_LINE
 from genus.can._logs.text_block import BLANKS, Rows, TextBlock, without_colours
 from genus.can._logs.times import KindOfTimes, read_time
 
@@ -24,8 +24,8 @@ FEW_LINES = 8
 """So few lines are read one by one."""
 USELESS_EXAMPLES = 12
 """After so many examples that no other line is like, the rest of a block is read line by line."""
-MOST_LAYOUTS = 200
-MOST_SHAPES = 60
+MAX_LAYOUTS = 200
+MAX_SHAPES = 60
 USELESS_SHAPES = 4
 """After so many examples that few lines have the shape of, no more shapes are learned in a block."""
 WORTH_SPLITTING = 100
@@ -141,7 +141,7 @@ class TextReader:
             text = lines.text(row)
             if not text.strip(BLANKS):
                 continue
-            if len(text) > LONGEST_LINE:
+            if len(text) > MAX_LINE:
                 lines.damage(row, LINE_TOO_LONG)
                 continue
             header = self.format.read_header(text)
@@ -203,7 +203,7 @@ class TextReader:
         """Read lines by the shape of one, then by the shapes of others; how many lines were read."""
         count, useless = 0, 0
         example: Fields | None = fields
-        while useless < USELESS_SHAPES and len(self._shapes) < MOST_SHAPES:
+        while useless < USELESS_SHAPES and len(self._shapes) < MAX_SHAPES:
             shape = learn_shape(example, text, lines.block.delimiter) if example is not None else None
             found = 0
             if shape is not None and shape.key not in self._shapes:
@@ -227,7 +227,7 @@ class TextReader:
 
     def _learn_layout(self, lines: _Lines, row: int, fields: Fields, text: str) -> int:
         layout = learn_layout(fields, text, lines.block.delimiter)
-        if layout is None or layout.key in self._layouts or len(self._layouts) >= MOST_LAYOUTS:
+        if layout is None or layout.key in self._layouts or len(self._layouts) >= MAX_LAYOUTS:
             return 0
         count = self._read_layout(lines, layout, row + 1)
         if count:

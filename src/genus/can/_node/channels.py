@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from genus.bus._qos import QoS, Soft
+from genus.can._node.problems import DeliveryProblem, ProblemHandler
 from genus.can._node.slots import SlotReceiver, SlotSender
-from genus.can._node.troubles import Trouble, TroubleHandler
 from genus.can._node.tx_queue import OutgoingEvent
 from genus.can._protocol.layouts import Layout
 from genus.can._protocol.messages import Signature
@@ -62,9 +62,9 @@ class TxCounts(msgspec.Struct):
 class Announcement:
     """A publisher's handle on a channel; made by `Node.announce`."""
 
-    def __init__(self, channel: "TxChannel", on_trouble: TroubleHandler | None) -> None:
+    def __init__(self, channel: "TxChannel", on_problem: ProblemHandler | None) -> None:
         self.channel = channel
-        self.on_trouble = on_trouble
+        self.on_problem = on_problem
 
     @property
     def state(self) -> State:
@@ -179,9 +179,9 @@ class TxChannel:
 class Interest:
     """State: a subscription of a node; made by `Node.subscribe`."""
 
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> None:
+    def __init__(self, subscription: Subscription, on_problem: ProblemHandler | None) -> None:
         self.subscription = subscription
-        self.on_trouble = on_trouble
+        self.on_problem = on_problem
         self.state: State = "binding"
         self.reason = ""
         self.filter_handle: Any = None
@@ -278,6 +278,8 @@ class NodeCounts(msgspec.Struct, frozen=True):
     """Values that the classes here could not read, by type and attribute."""
 
 
-def trouble_calls(parties: Sequence[Announcement | Interest], trouble: Trouble) -> list[tuple[TroubleHandler, Trouble]]:
+def problem_calls(
+    parties: Sequence[Announcement | Interest], trouble: DeliveryProblem
+) -> list[tuple[ProblemHandler, DeliveryProblem]]:
     """The handlers to call with a trouble."""
-    return [(each.on_trouble, trouble) for each in parties if each.on_trouble is not None]
+    return [(each.on_problem, trouble) for each in parties if each.on_problem is not None]

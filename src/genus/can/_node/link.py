@@ -6,10 +6,10 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from genus.bus._link import Capabilities, Clock, Link, Publisher, SlotTimes
-from genus.bus._qos import Keep, NonReal, QoS
+from genus.bus._qos import BestEffort, Keep, QoS
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
-from genus.can._node.troubles import NotBound, NumberLost, TroubleHandler, WrongCatalog
+from genus.can._node.problems import BindingFailed, NodeIdLost, ProblemHandler, WrongCatalog
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
@@ -68,7 +68,7 @@ class NodeLink(Link):
         self,
         cls: type,
         qos: QoS,
-        on_trouble: TroubleHandler | None,
+        on_problem: ProblemHandler | None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> Publisher:
@@ -78,7 +78,7 @@ class NodeLink(Link):
                 f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values; "
                 "publish the state again from time to time, or when it is requested"
             )
-        publisher = NodePublisher(self, cls, qos, self.publisher_handler(cls, on_trouble), carries)
+        publisher = NodePublisher(self, cls, qos, self.publisher_handler(cls, on_problem), carries)
         publisher.announcement = made = self.driver.call(publisher.announce)
         self.driver.wait_for(lambda: made.state != "binding", BINDING_S)
         if made.state != "ready":
@@ -88,9 +88,9 @@ class NodeLink(Link):
         self._publishers[publisher] = None
         return publisher
 
-    def publisher_handler(self, cls: type, on_trouble: TroubleHandler | None) -> TroubleHandler:
+    def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
         """What gets the troubles of a publisher."""
-        return on_trouble or log_refusal
+        return on_problem or log_refusal
 
     def send(self, event: Event) -> None:
         """Publish on the channel of the event's type, which is announced without real time if it was not yet."""
@@ -101,7 +101,7 @@ class NodeLink(Link):
     def pass_on(self, event: Event) -> None:
         """Do the same for an event of another network: those who tap this link do not get it."""
         if type(event) not in self.node.tx.channels:
-            self.announce(type(event), NonReal(), None, Event.__struct_fields__)
+            self.announce(type(event), BestEffort(), None, Event.__struct_fields__)
         self.publish(event, loop_back=False)
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
@@ -129,9 +129,9 @@ class NodeLink(Link):
 
     # -- subscribing -------------------------------------------------------------------------------------------------
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Let what a subscription matches pass the acceptance filters; returns a function that ends it."""
-        listening = Listening(self, subscription, on_trouble or log_refusal)
+        listening = Listening(self, subscription, on_problem or log_refusal)
         listening.interest = self.driver.call(listening.subscribe)
         self._interests[listening] = None
         return listening.end
@@ -236,16 +236,16 @@ class NodePublisher(Publisher):
     """Publish an event; this node's own subscribers get it when it was sent, or at its hard deadline."""
 
     def __init__(
-        self, link: NodeLink, cls: type, qos: QoS, on_trouble: TroubleHandler | None, carries: tuple[str, ...]
+        self, link: NodeLink, cls: type, qos: QoS, on_problem: ProblemHandler | None, carries: tuple[str, ...]
     ) -> None:
         self._link = link
         self.publish = link.publisher()
-        self._cls, self._qos, self._on_trouble, self._carries = cls, qos, on_trouble, carries
+        self._cls, self._qos, self._on_problem, self._carries = cls, qos, on_problem, carries
 
     def announce(self, now: int) -> Announcement:
         """Announce the channel to the link's node."""
         node = self._link.node
-        return node.announce(self._cls, self._qos, now, on_trouble=self._on_trouble, carries=self._carries)
+        return node.announce(self._cls, self._qos, now, on_problem=self._on_problem, carries=self._carries)
 
     @property
     def slot(self) -> SlotTimes | None:
@@ -265,13 +265,13 @@ class Listening:
 
     interest: Interest
 
-    def __init__(self, link: NodeLink, subscription: Subscription, on_trouble: TroubleHandler) -> None:
+    def __init__(self, link: NodeLink, subscription: Subscription, on_problem: ProblemHandler) -> None:
         self._link = link
-        self._subscription, self._on_trouble = subscription, on_trouble
+        self._subscription, self._on_problem = subscription, on_problem
 
     def subscribe(self, now: int) -> Interest:
         """Subscribe at the link's node."""
-        return self._link.node.subscribe(self._subscription, now, on_trouble=self._on_trouble)
+        return self._link.node.subscribe(self._subscription, now, on_problem=self._on_problem)
 
     def end(self) -> None:
         """End the subscription."""
@@ -289,7 +289,7 @@ def _opened(part: T | None) -> T:
 
 def log_refusal(trouble: object) -> None:
     """Without a trouble handler, what makes a channel or a subscription useless is logged."""
-    if isinstance(trouble, NotBound | WrongCatalog):
+    if isinstance(trouble, BindingFailed | WrongCatalog):
         log.warning("%s: %s", trouble.channel, trouble.reason)
-    elif isinstance(trouble, NumberLost):
+    elif isinstance(trouble, NodeIdLost):
         log.warning("node number %d is that of another node, with uid %016x", trouble.number, trouble.other_uid)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from genus.bus._qos import Hard, QoS, Soft
 from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
+from genus.can._node.problems import NodeIdLost
 from genus.can._node.rx import Receiver
-from genus.can._node.troubles import NumberLost
 from genus.can._node.tx import Transmitter
 from genus.can._node.tx_queue import Context
 from genus.can._protocol.binding import BindingClient
@@ -23,7 +23,7 @@ from genus.can._protocol.notices import (
     CatalogReceived,
     ClassConflict,
     Configured,
-    NumberConflict,
+    NodeIdConflict,
     RequestUnanswered,
 )
 from genus.can._protocol.signatures import SAME_CATALOG
@@ -86,7 +86,7 @@ class Membership:
         self.questions = CatalogClient(
             send=context.queue.add_frame, withdraw=context.queue.remove_frame, notify=self.handle_notice
         )
-        self._lost: NumberLost | None = None
+        self._lost: NodeIdLost | None = None
         """The number that it had, while it has none."""
         self.agreement = Agreement(context, tx, rx, number=lambda: self.number, catalog=lambda: self.catalog)
 
@@ -318,8 +318,8 @@ class Membership:
         match notice:
             case Configured(number):
                 self._join(number)
-            case NumberConflict(number, other, kept=False):
-                self._leave(NumberLost(number, other))
+            case NodeIdConflict(number, other, kept=False):
+                self._leave(NodeIdLost(number, other))
             case CatalogReceived(catalog):
                 self._received(catalog)
             case BrokerSeen(_, digest) if self.needs_broker and not self._has_catalog(digest):
@@ -378,7 +378,7 @@ class Membership:
             if (reason := _broker_conflict(own, brokers, _event_types(interest.subscription.types))) is not None:
                 self._rx.refuse(interest, reason)
 
-    def _leave(self, trouble: NumberLost) -> None:
+    def _leave(self, trouble: NodeIdLost) -> None:
         """The node lost its number: send nothing until it has another."""
         self._tx.report_to_all(trouble)
         self.number, self._lost = None, trouble
@@ -404,8 +404,8 @@ def _broker_conflict(own: Catalog, brokers: Catalog, names: Iterable[str]) -> st
 def class_of(qos: QoS) -> QosClass:
     """The class of a quality of service.
 
-    >>> from genus.bus import NonReal
-    >>> class_of(NonReal()).name
+    >>> from genus.bus import BestEffort
+    >>> class_of(BestEffort()).name
     'NONE'
     """
     return QosClass.HARD if isinstance(qos, Hard) else QosClass.SOFT if isinstance(qos, Soft) else QosClass.NONE

@@ -14,18 +14,18 @@ from genus.bus._qos import QoS
 from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts
 from genus.can._node.membership import Membership
-from genus.can._node.reports import Report
-from genus.can._node.rx import Receiver
-from genus.can._node.slots import BusTime, ErrorState, OwnTime, SlotDispatcher
-from genus.can._node.troubles import (
+from genus.can._node.problems import (
+    BusOff,
     ErrorActive,
     ErrorPassive,
     HardResumed,
     HardStopped,
     NotConfirmed,
-    OffTheBus,
-    TroubleHandler,
+    ProblemHandler,
 )
+from genus.can._node.reports import Report
+from genus.can._node.rx import Receiver
+from genus.can._node.slots import BusTime, ErrorState, OwnTime, SlotDispatcher
 from genus.can._node.tx import Transmitter
 from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
@@ -210,7 +210,7 @@ class Node:
         qos: QoS,
         now: int,
         *,
-        on_trouble: TroubleHandler | None = None,
+        on_problem: ProblemHandler | None = None,
         carries: Iterable[str] = (),
     ) -> Announcement:
         """Prepare to publish a type; what cannot be kept is refused now or, once the broker answered, as a trouble.
@@ -219,7 +219,7 @@ class Node:
         """
         self._begin(now)
         known = self.tx.channels.get(cls)
-        announcement = self.tx.announce(cls, qos, on_trouble, carries)
+        announcement = self.tx.announce(cls, qos, on_problem, carries)
         if known is None:
             try:
                 self._membership.bind(announcement.channel)
@@ -242,11 +242,11 @@ class Node:
         if self.tx.withdraw(announcement):
             self._membership.unbind(announcement.channel)
 
-    def subscribe(self, subscription: Subscription, now: int, *, on_trouble: TroubleHandler | None = None) -> Interest:
+    def subscribe(self, subscription: Subscription, now: int, *, on_problem: ProblemHandler | None = None) -> Interest:
         """Receive events of the classes that a subscription accepts; `on_event` gets them."""
         self._begin(now)
         self._membership.register_classes(subscription)
-        interest = Interest(subscription, on_trouble)
+        interest = Interest(subscription, on_problem)
         self.rx.add(interest)
         self._membership.add(interest)
         return interest
@@ -371,7 +371,7 @@ class Node:
         """The controller is off the bus."""
         self._begin(now)
         self._context.queue.mailbox_emptied()
-        self.tx.report_to_all(OffTheBus(now))
+        self.tx.report_to_all(BusOff(now))
         self._errors.is_off = True
         self._check_errors()
 

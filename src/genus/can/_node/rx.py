@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from genus.bus._attribute_map import UnreadValues
 from genus.bus._codec import Rejected
-from genus.can._node.channels import Interest, RxChannel, SequenceTracker, layout_of, trouble_calls
+from genus.can._node.channels import Interest, RxChannel, SequenceTracker, layout_of, problem_calls
+from genus.can._node.problems import BindingFailed, DeliveryProblem, EventMissing, EventsLost, WrongCatalog
 from genus.can._node.reports import Report
 from genus.can._node.slots import BusTime, SlotDispatcher, SlotReceiver, occurrence_at
-from genus.can._node.troubles import EventMissing, EventsLost, NotBound, Trouble, WrongCatalog
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
 from genus.can._wire.segments import Reassembler
@@ -105,7 +105,7 @@ class Receiver:
     def refuse(self, interest: Interest, reason: str) -> None:
         """Report that nothing can be received for a subscription."""
         interest.state, interest.reason = "refused", reason
-        self._report([interest], NotBound(str(interest.subscription), reason))
+        self._report([interest], BindingFailed(str(interest.subscription), reason))
 
     def set_segmented(self, etag: int, segmented: bool, node: int | None = None) -> None:
         """Note whether the events of a channel come in segments, from one publisher or from all."""
@@ -324,12 +324,12 @@ class Receiver:
 
     # -- troubles ----------------------------------------------------------------------------------------------------
 
-    def _report(self, interests: Iterable[Interest], trouble: Trouble) -> None:
+    def _report(self, interests: Iterable[Interest], trouble: DeliveryProblem) -> None:
         """Call the trouble handlers of some subscribers."""
-        for handler, what in trouble_calls(list(interests), trouble):
+        for handler, what in problem_calls(list(interests), trouble):
             self._context.call(handler, what)
 
-    def report_to_hard(self, trouble: Trouble) -> None:
+    def report_to_hard(self, trouble: DeliveryProblem) -> None:
         """Call the trouble handlers of those who receive hard events, each once."""
         hard = [channel for channel in self.channels.values() if channel.slot_receivers]
         self._report(dict.fromkeys(interest for channel in hard for interest in channel.interests), trouble)

@@ -4,24 +4,24 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft
-from genus.can._node.channels import Announcement, TxChannel, trouble_calls
-from genus.can._node.reports import ErrorRecovery, Reporter
-from genus.can._node.slots import ErrorState, SlotDispatcher, SlotSender
-from genus.can._node.troubles import (
+from genus.bus._qos import BestEffort, Hard, QoS, Soft
+from genus.can._node.channels import Announcement, TxChannel, problem_calls
+from genus.can._node.problems import (
+    BindingFailed,
+    BusOff,
     DeadlineMissed,
+    DeliveryProblem,
     ErrorPassive,
     Expired,
     MaybeSent,
-    NotBound,
+    NodeIdLost,
     NotConfirmed,
     NotSent,
-    NumberLost,
-    OffTheBus,
-    Trouble,
-    TroubleHandler,
+    ProblemHandler,
     WrongCatalog,
 )
+from genus.can._node.reports import ErrorRecovery, Reporter
+from genus.can._node.slots import ErrorState, SlotDispatcher, SlotSender
 from genus.can._node.tx_queue import Context, OutgoingEvent
 from genus.can._plan.calendar import Slot
 from genus.can._plan.units import format_bound
@@ -62,7 +62,7 @@ class Transmitter:
     # -- announcing --------------------------------------------------------------------------------------------------
 
     def announce(
-        self, cls: type[Event], qos: QoS, on_trouble: TroubleHandler | None, carries: Iterable[str] = ()
+        self, cls: type[Event], qos: QoS, on_problem: ProblemHandler | None, carries: Iterable[str] = ()
     ) -> Announcement:
         """Open a channel for publishing; BusError for what can be refused without a broker."""
         if not (isinstance(cls, type) and issubclass(cls, Event) and cls is not Event):
@@ -78,7 +78,7 @@ class Transmitter:
             fd = self._context.fd
             channel = TxChannel(cls, qos, tuple(carries), 64 if fd else 8, fd=fd)
             self.channels[cls] = channel
-        announcement = Announcement(channel, on_trouble)
+        announcement = Announcement(channel, on_problem)
         channel.announcements.append(announcement)
         return announcement
 
@@ -137,7 +137,7 @@ class Transmitter:
         """The channel cannot be used."""
         self._leave_calendar(channel)
         channel.state, channel.reason = "refused", reason
-        self._report(channel.announcements, NotBound(channel.name, reason))
+        self._report(channel.announcements, BindingFailed(channel.name, reason))
 
     def withdraw(self, announcement: Announcement) -> bool:
         """End an announcement; returns whether it was the last one, with which the channel closes.
@@ -243,7 +243,7 @@ class Transmitter:
         if is_soft:
             self._enqueue_soft(channel, event, outgoing, loop_back)
         else:
-            outgoing.priority = Priority.BULK if channel.qos == NonReal(priority=1) else Priority.NONE
+            outgoing.priority = Priority.BULK if channel.qos == BestEffort(priority=1) else Priority.NONE
             queue.add_fixed(outgoing)
 
     def _enqueue_soft(self, channel: TxChannel, event: Event, outgoing: OutgoingEvent, loop_back: bool) -> None:
@@ -380,15 +380,15 @@ class Transmitter:
             channel.objectors.add(node)
             self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
 
-    def _report(self, announcements: Iterable[Announcement], trouble: Trouble) -> None:
+    def _report(self, announcements: Iterable[Announcement], trouble: DeliveryProblem) -> None:
         """Call the trouble handlers of some publishers."""
-        for handler, what in trouble_calls(list(announcements), trouble):
+        for handler, what in problem_calls(list(announcements), trouble):
             self._context.call(handler, what)
 
-    def report_to_all(self, trouble: Trouble) -> None:
+    def report_to_all(self, trouble: DeliveryProblem) -> None:
         """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
-            if isinstance(trouble, OffTheBus | NumberLost | NotConfirmed) or isinstance(channel.qos, Hard):
+            if isinstance(trouble, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
                 self._report(channel.announcements, trouble)
 
 

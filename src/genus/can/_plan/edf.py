@@ -30,7 +30,7 @@ from itertools import pairwise
 
 import msgspec
 
-from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
+from genus.can._plan.interference import MAX_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
 
 LEVELS = 249
 """How many levels of urgency are distinct from the last one."""
@@ -129,7 +129,7 @@ class SoftAnalysis:
             if longer == busy:
                 return busy
             busy = longer
-            if busy > LONGEST_BUSY_NS:
+            if busy > MAX_BUSY_NS:
                 return None
 
     def _chains(self, index: int) -> Iterator[tuple[int, int]]:

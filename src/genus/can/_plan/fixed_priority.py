@@ -18,7 +18,7 @@ from functools import cached_property
 
 import msgspec
 
-from genus.can._plan.interference import LONGEST_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
+from genus.can._plan.interference import MAX_BUSY_NS, OVERLOAD, ErrorInterference, HardInterference, Message
 from genus.can._plan.system import System
 from genus.can._wire.frame import BROKER_NODE, CLASSIC_BYTES, Identifier, Priority, ProtocolEtag
 
@@ -75,7 +75,7 @@ class _Competition(msgspec.Struct, frozen=True, dict=True):
         busy = self.blocked + self.message.length
         while busy < (longer := self.interference(busy - 1) + self.message.work(busy - 1)):
             busy = longer
-            if busy > LONGEST_BUSY_NS:
+            if busy > MAX_BUSY_NS:
                 return None
         return busy
 

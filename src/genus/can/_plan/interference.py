@@ -143,5 +143,5 @@ class ErrorInterference(msgspec.Struct, frozen=True):
 OVERLOAD = 1 - 1e-9
 """The share of the bus from which on a queue may never become empty."""
 
-LONGEST_BUSY_NS = 10_000_000_000
+MAX_BUSY_NS = 10_000_000_000
 """A busy period of this length counts as unbounded."""

@@ -13,7 +13,7 @@ from functools import cached_property
 from genus.can._plan.calendar import Calendar
 from genus.can._plan.edf import BusConditions, Rival, SoftAnalysis
 from genus.can._plan.fixed_priority import foreign_messages, middleware_messages, response_time
-from genus.can._plan.interference import LONGEST_BUSY_NS, ErrorInterference, HardInterference, Message
+from genus.can._plan.interference import MAX_BUSY_NS, ErrorInterference, HardInterference, Message
 from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.frame import PRIORITY_SHIFT, Priority
 
@@ -106,7 +106,7 @@ class ResponseTimes:
             waits = response_time(message, above, below, self._hard, self._errors)
             level = (int(message.rank + 0.5) >> PRIORITY_SHIFT) - Priority.SOFT_FIRST
             urgency = max(0, level * self.system.bus.level_ns - blocking)
-            jitter = message.jitter + (LONGEST_BUSY_NS if waits is None else waits)
+            jitter = message.jitter + (MAX_BUSY_NS if waits is None else waits)
             yield Rival(urgency, message.length, message.period, jitter)
 
     @cached_property

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import Hard, NonReal, QoS, Soft
+from genus.bus._qos import BestEffort, Hard, QoS, Soft
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority
 from genus.can._wire.length import Timing, padded_size
 from genus.can._wire.segments import frame_sizes
@@ -23,7 +23,7 @@ ErrorPassivePolicy: TypeAlias = Literal["stop", "plan"]
 """What becomes of the promises of a node that is error passive: they stop, told before; or slots are planned for it."""
 ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "plan")
 
-LONGEST_EVENT = 4096
+MAX_EVENT = 4096
 """The longest event that can be planned, in bytes."""
 
 
@@ -218,7 +218,7 @@ class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
         if self.qos_class == "soft":
             expires = None if self.expires_ns is None else f"{self.expires_ns}ns"
             return Soft(deadline=f"{self.deadline_ns}ns", expires=expires, period=period)
-        return NonReal(priority=self.priority)
+        return BestEffort(priority=self.priority)
 
 
 class System(msgspec.Struct, frozen=True):

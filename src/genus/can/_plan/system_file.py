@@ -15,7 +15,7 @@ import msgspec
 from genus.can._plan.foreign_file import foreign_entries, read_foreign_frames
 from genus.can._plan.system import (
     ERROR_PASSIVE_POLICIES,
-    LONGEST_EVENT,
+    MAX_EVENT,
     QOS_NAMES,
     BusSpec,
     ChannelSpec,
@@ -298,7 +298,7 @@ def _size(table: PlanTable, event: str | None, types: EventTypes) -> int:
     if "size" in table:
         if "carries" in table:
             table.refuse("carries", "cannot be given together with size: both say how large events are; leave out one")
-        size = table.integer("size", 0, 0, LONGEST_EVENT)
+        size = table.integer("size", 0, 0, MAX_EVENT)
         needed = types.own_size(event, table) if event is not None and types else None
         if needed is not None and size < needed:
             assert event is not None

@@ -43,8 +43,8 @@ from genus.can._protocol.notices import (
     ROLL_CALL_WAIT,
     ChannelConflict,
     EtagsRefused,
+    NodeIdConflict,
     Notice,
-    NumberConflict,
     RoleChanged,
     StoreFailed,
 )
@@ -347,7 +347,7 @@ class Broker:
         if not self._active:
             self._take_over_at = now + BROKER_TIMEOUT + self._random.randrange(CLAIM_JITTER)
         elif uid == self.uid:
-            self._notify(NumberConflict(BROKER_NODE, uid, kept=True))
+            self._notify(NodeIdConflict(BROKER_NODE, uid, kept=True))
         elif 0 < uid < self.uid:
             self._become_standby(now)
         elif self._defended_at is None or now - self._defended_at >= DEFENCE_INTERVAL:

@@ -56,10 +56,10 @@ ALL_NODES = UNCONFIGURED_NODE
 """The node number in an answer for all nodes, which is the whole catalog."""
 MAX_WAITING, MAX_PER_NODE = 64, 4
 """The most questions that wait at a broker, in total and of one node; nodes repeat those that are dropped."""
-LARGEST_ANSWER = 1 << 20
+MAX_ANSWER = 1 << 20
 MAX_CODE_BYTES = 255
 """The most bytes of a code on the wire."""
-LARGEST_CATALOG = 16 << 20
+MAX_CATALOG = 16 << 20
 """The most bytes of a decompressed catalog; protects against decompression bombs."""
 
 Presence = Literal["required", "optional", "absent"]
@@ -278,7 +278,7 @@ class CatalogClient:
         self._node: int | None = None
         self._pending: dict[int, _Pending] = {}
         self._number = 0
-        self._reassembler = Reassembler(ANSWER_RETRY, max_bytes=LARGEST_ANSWER)
+        self._reassembler = Reassembler(ANSWER_RETRY, max_bytes=MAX_ANSWER)
 
     def join(self, node: int, now: int) -> None:
         """The node has this number: send all questions under it."""
@@ -410,7 +410,7 @@ def _read_type(etag: int, body: bytes) -> Notice | None:
 
 def _read_catalog(_: int, body: bytes) -> Notice | None:
     try:
-        text = zlib.decompressobj().decompress(body, LARGEST_CATALOG)
+        text = zlib.decompressobj().decompress(body, MAX_CATALOG)
         return CatalogReceived(Catalog.parse(text.decode()))
     except (zlib.error, UnicodeDecodeError, CatalogDamaged):
         return None

@@ -39,14 +39,14 @@ from genus.can._protocol.notices import (
     STAGE_TIMEOUT,
     BrokerSeen,
     Configured,
+    NodeIdConflict,
     Notice,
-    NumberConflict,
     NumbersExhausted,
 )
 from genus.can._wire.frame import UNCONFIGURED_NODE, Frame, ProtocolEtag
 from genus.errors import BusError
 
-LARGEST_UID = (1 << 64) - 1
+MAX_UID = (1 << 64) - 1
 
 
 def check_uid(uid: int) -> int:
@@ -56,7 +56,7 @@ def check_uid(uid: int) -> int:
     Traceback (most recent call last):
     genus.errors.BusError: uid is 0; it must be a number of 64 bits other than 0
     """
-    if not 0 < uid <= LARGEST_UID:
+    if not 0 < uid <= MAX_UID:
         raise BusError(f"uid is {uid}; it must be a number of 64 bits other than 0")
     return uid
 
@@ -211,13 +211,13 @@ class ConfigurationClient:
 
     def _on_claim(self, node: int, uid: int, now: int) -> None:
         if uid == self.uid:
-            self._notify(NumberConflict(node, uid, kept=True))
+            self._notify(NodeIdConflict(node, uid, kept=True))
             self._defend(now)
         elif node == self.node:
             kept = self.uid < uid
             if not kept:
                 self._forget_number()
-            self._notify(NumberConflict(node, uid, kept))
+            self._notify(NodeIdConflict(node, uid, kept))
             self._defend(now) if kept else self._give_way(node, now)
 
     def _give_way(self, node: int, now: int) -> None:

@@ -19,7 +19,7 @@ from genus.can._protocol.messages import Signature, signed_subject
 from genus.can._wire.frame import ETAG_MASK, subject_uid
 from genus.catalog import Catalog
 
-LARGEST_LAYOUT = 1 << 16
+MAX_LAYOUT = 1 << 16
 """The most bytes of a decompressed layout."""
 
 
@@ -74,7 +74,7 @@ class Layout(msgspec.Struct, frozen=True):
         True
         """
         try:
-            found = msgspec.json.decode(zlib.decompressobj().decompress(data, LARGEST_LAYOUT), type=cls)
+            found = msgspec.json.decode(zlib.decompressobj().decompress(data, MAX_LAYOUT), type=cls)
         except (zlib.error, msgspec.MsgspecError, UnicodeDecodeError):
             return None
         return found if 0 <= found.etag <= ETAG_MASK and all(row.names for row in found.rows) else None

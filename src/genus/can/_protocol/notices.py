@@ -93,7 +93,7 @@ class Configured(msgspec.Struct, frozen=True):
     node: int
 
 
-class NumberConflict(msgspec.Struct, frozen=True):
+class NodeIdConflict(msgspec.Struct, frozen=True):
     """Another node claims this node's number, or uses its uid: then `uid` is this node's own.
 
     If the number is not `kept`, the node has none, and must not send, until it is configured again. Two nodes with one
@@ -210,7 +210,7 @@ class ChannelConflict(msgspec.Struct, frozen=True):
 
 Notice: TypeAlias = (
     Configured
-    | NumberConflict
+    | NodeIdConflict
     | NumbersExhausted
     | BrokerSeen
     | Bound

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from genus.can._node.troubles import EventMissing, EventsLost, Trouble
+from genus.can._node.problems import DeliveryProblem, EventMissing, EventsLost
 from genus.can._plan import Plan
 from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.simulation import Simulation
@@ -167,9 +167,9 @@ class Observation:
     ) -> None:
         self.window = Window()
         self.troubles: Counter[str] = Counter()
-        self.first_troubles: dict[str, int] = {}
+        self.first_problems: dict[str, int] = {}
         """When the first trouble of each kind was reported, in virtual time."""
-        self.on_trouble: list[Callable[[Station, Trouble], object]] = []
+        self.on_problem: list[Callable[[Station, DeliveryProblem], object]] = []
         """Called with every trouble of every program."""
         self.watchers: tuple[Callable[[str, Event, int], object], ...] = ()
         """Called with the node, the event and the virtual time of every event that a program publishes."""
@@ -240,13 +240,13 @@ class Observation:
                 tracker.duplicates += 1
                 return
 
-    def publisher_informed(self, station: Station, cls: type, trouble: Trouble) -> None:
+    def publisher_informed(self, station: Station, cls: type, trouble: DeliveryProblem) -> None:
         """A publisher got a trouble."""
         self._count(station, trouble)
         if (tracker := self._trackers.get((station.name, cls))) is not None:
             tracker.publisher_informed(trouble, self._simulation.now)
 
-    def subscriber_informed(self, station: Station, trouble: Trouble) -> None:
+    def subscriber_informed(self, station: Station, trouble: DeliveryProblem) -> None:
         """A subscriber got a trouble; alarms count only for slots that are expected to be used."""
         if isinstance(trouble, EventMissing):
             for tracker in self._trackers_of(trouble.channel):
@@ -263,10 +263,10 @@ class Observation:
                 if self._stations[tracker.node].node.number == trouble.node:
                     tracker.subscriber_informed(station.name, trouble)
 
-    def _count(self, station: Station, trouble: Trouble) -> None:
+    def _count(self, station: Station, trouble: DeliveryProblem) -> None:
         self.troubles[type(trouble).__name__] += 1
-        self.first_troubles.setdefault(type(trouble).__name__, self._simulation.now)
-        for handle in self.on_trouble:
+        self.first_problems.setdefault(type(trouble).__name__, self._simulation.now)
+        for handle in self.on_problem:
             handle(station, trouble)
 
     def _trackers_of(self, event: str) -> list[ChannelTracker]:

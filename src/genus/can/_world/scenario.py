@@ -175,7 +175,7 @@ class ScenarioRun:
         Without a length it is as long as 125 of the longest frames: 20 ms at 1 Mbit/s.
         """
         length_ns = length_ns or SHOWN_FRAMES * self.system.bus.longest_frame_ns
-        instants = self.world.observation.first_troubles.values()
+        instants = self.world.observation.first_problems.values()
         return choose_stretch(self.world.trace, self.began_ns, self.ends_ns, length_ns, instants)
 
     def _results(self, outcome: Outcome) -> Iterator[ChannelResult]:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Delivery, TroubleHandler, WaitFor
+from genus.bus._link import Delivery, ProblemHandler, WaitFor
 from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
-from genus.can._node.troubles import Trouble
+from genus.can._node.problems import DeliveryProblem
 from genus.can._protocol.clock_model import known_precision
 from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.simulation import Host
@@ -66,10 +66,10 @@ class StationObserver(Protocol):
     def listeners_changed(self) -> None:
         """A station has other subscriptions."""
 
-    def publisher_informed(self, station: "Station", cls: type, trouble: Trouble) -> None:
+    def publisher_informed(self, station: "Station", cls: type, trouble: DeliveryProblem) -> None:
         """A publisher got a trouble."""
 
-    def subscriber_informed(self, station: "Station", trouble: Trouble) -> None:
+    def subscriber_informed(self, station: "Station", trouble: DeliveryProblem) -> None:
         """A subscriber got a trouble."""
 
 
@@ -213,12 +213,12 @@ class Station(NodeLink):
 
     # -- what programs do --------------------------------------------------------------------------------------------
 
-    def publisher_handler(self, cls: type, on_trouble: TroubleHandler | None) -> TroubleHandler:
+    def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
         """What gets the troubles of a publisher, and observes them."""
 
-        def handle(trouble: Trouble) -> None:
+        def handle(trouble: DeliveryProblem) -> None:
             self._observer.publisher_informed(self, cls, trouble)
-            (on_trouble or log_refusal)(trouble)
+            (on_problem or log_refusal)(trouble)
 
         return handle
 
@@ -260,12 +260,12 @@ class Station(NodeLink):
         else:
             self._interests.pop(listening, None)
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and observe what comes and what does not."""
 
-        def handle(trouble: Trouble) -> None:
+        def handle(trouble: DeliveryProblem) -> None:
             self._observer.subscriber_informed(self, trouble)
-            (on_trouble or log_refusal)(trouble)
+            (on_problem or log_refusal)(trouble)
 
         end = super().listen(subscription, handle)
         self._listened[handle] = ListenedSubscription(subscription)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 import msgspec
 
 from genus.bus import Bus, EventChannel, open_bus
-from genus.can._node.troubles import HardResumed, HardStopped
+from genus.can._node.problems import HardResumed, HardStopped
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.system import ChannelSpec, System
 from genus.can._world.world import World
@@ -265,7 +265,7 @@ class SyntheticProgram:
         self._sources = {channel.name: _Numbered(channel, system, stand_ins) for channel in self._published}
         self._channels: dict[str, EventChannel[Event]] = {}
         for cls in dict.fromkeys(stand_ins[each.event].cls for each in system.channels if name in each.subscribers):
-            self._bus.collection(cls).subscribe(_ignore, on_trouble=self._handle)
+            self._bus.collection(cls).subscribe(_ignore, on_problem=self._handle)
 
     @property
     def others(self) -> list[ChannelSpec]:
@@ -276,7 +276,7 @@ class SyntheticProgram:
         """Announce all channels; while the broker does not answer, try again."""
         for channel in self._published:
             cls = self._sources[channel.name].cls
-            event_channel = self._bus.channel(cls, channel.qos, on_trouble=self._handle)
+            event_channel = self._bus.channel(cls, channel.qos, on_problem=self._handle)
             while self._channels.get(channel.name) is None and self._world.now_ns < longest_ns:
                 try:
                     event_channel.announce()

@@ -11,7 +11,15 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from genus.bus._qos import Hard, QoS, Soft
-from genus.can._node.troubles import DeadlineMissed, EventMissing, EventsLost, Expired, MaybeSent, NotSent, Trouble
+from genus.can._node.problems import (
+    DeadlineMissed,
+    DeliveryProblem,
+    EventMissing,
+    EventsLost,
+    Expired,
+    MaybeSent,
+    NotSent,
+)
 from genus.can._plan.calendar import Slot
 from genus.can._sim.trace import make_room
 from genus.can._spread import Spread
@@ -157,7 +165,7 @@ class ChannelTracker:
             self._newest[node] = flight
         self._under_way.setdefault(key, []).append(flight)
 
-    def publisher_informed(self, trouble: Trouble, now: int) -> None:
+    def publisher_informed(self, trouble: DeliveryProblem, now: int) -> None:
         """A publisher got a trouble; all publishers of a node get those of its events."""
         if not isinstance(trouble, DeadlineMissed | Expired | MaybeSent | NotSent):
             return

@@ -331,7 +331,7 @@ class World:
         """Count the load of the bus, and troubles, from now on."""
         self.observation.bus.restart_counting(self.now_ns)
         self.observation.troubles.clear()
-        self.observation.first_troubles.clear()
+        self.observation.first_problems.clear()
 
     def count_alarms(self, begin_ns: int, end_ns: int) -> None:
         """Count missing hard events only for slots that lie in this span of the bus's time."""

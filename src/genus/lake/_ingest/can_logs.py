@@ -37,7 +37,7 @@ from genus.can._logs.detect import (
 )
 from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock
 from genus.can._logs.log import BINARY_READERS, log_ending
-from genus.can._logs.log_file import LONGEST_LINE, LogFile, SkippedRecords, head_of
+from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of
 from genus.can._logs.packing import looks_like_utf_16, packing_of
 from genus.can._logs.text_reader import TextReader
 from genus.can._logs.times import Unit, unit_of
@@ -203,8 +203,8 @@ def _wraps(reader: TextReader, path: str) -> bool:
     with open_input(path) as file:
         head = file.read(HEAD_BYTES)
         size = file.seek(0, 2)
-        file.seek(max(size - LONGEST_LINE, 0))
-        tail = file.read(LONGEST_LINE)
+        file.seek(max(size - MAX_LINE, 0))
+        tail = file.read(MAX_LINE)
     if size <= HEAD_BYTES:
         return False
     first, last, end = (
@@ -218,7 +218,7 @@ def _read_range(split: Split, reader: TextReader) -> Iterator[FrameColumns | lis
     """The lines of a range that `byte_ranges` made."""
     if split.start:
         reader.parse(_head(split.path))  # headers say how lines are read
-    for block in read_blocks(split, LONGEST_LINE):
+    for block in read_blocks(split, MAX_LINE):
         if isinstance(block, list):
             yield block
             continue

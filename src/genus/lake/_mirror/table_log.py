@@ -45,7 +45,7 @@ CHECKPOINT_EVERY = 100
 FILES_PER_ENTRY = 100
 """A checkpoint is written when there are as many new entries as the table has files, divided by this number."""
 _ENTRY, _CHECKPOINT, _LAST = ".json", ".checkpoint.parquet", "_last_checkpoint"
-LONGEST_BOUND = 32
+MAX_BOUND = 32
 """Bounds of longer texts are left out."""
 NO_OTHER_WRITERS = "genusLedger"
 """A writer feature that nobody else has: others read the table, and refuse to write it, because the ledger decides."""
@@ -330,7 +330,7 @@ def _bounds(chunks: Sequence[Any], type_: pa.DataType) -> tuple[int | str, int |
         return None
     if pa.types.is_string(type_):
         low, high = min(each.min for each in valued), max(each.max for each in valued)
-        is_short = all(len(each.min) <= LONGEST_BOUND >= len(each.max) for each in valued)
+        is_short = all(len(each.min) <= MAX_BOUND >= len(each.max) for each in valued)
         return (low, high) if is_short else None
     if pa.types.is_integer(type_) or pa.types.is_timestamp(type_):
         first, last = min(each.min_raw for each in valued), max(each.max_raw for each in valued)

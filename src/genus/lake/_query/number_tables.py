@@ -32,7 +32,7 @@ BLOCK = 1 << 17
 CELLS = 1024
 POSITION_BITS = 24
 COVERED = 4
-LARGEST = 1e300
+MAX_SIZE = 1e300
 
 
 class Matches(NamedTuple):
@@ -144,7 +144,7 @@ def _clamp(positions: Reals, last: Reals | int) -> Ints:
 
 def positions_for(low: Bounds, high: Bounds) -> Positions:
     """Choose the positions for ranges with these bounds."""
-    ends = np.sort(np.clip(_finite(low, high).astype(np.float64), -LARGEST, LARGEST))
+    ends = np.sort(np.clip(_finite(low, high).astype(np.float64), -MAX_SIZE, MAX_SIZE))
     least, most = ends[len(ends) // 200], ends[-1 - len(ends) // 200]
     cells = min(CELLS, len(ends))
     start, scale = float(least), float(_scale(cells, least, most))
@@ -169,7 +169,7 @@ def _scale(count: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Rea
     width = np.subtract(high, low)
     with np.errstate(over="ignore"):
         per_unit = np.divide(count, width, where=width > 0, out=np.ones(np.shape(width)))
-    scale: Reals = np.clip(per_unit, 1e-300, LARGEST)
+    scale: Reals = np.clip(per_unit, 1e-300, MAX_SIZE)
     return scale
 
 

@@ -25,7 +25,7 @@ SubscriptionSource: TypeAlias = Any
 a mapping from subscribers to one or several subscriptions; a text file; a table with columns subscriber and
 subscription; or a function that returns any of these."""
 
-MOST_NAMED = 3
+MAX_NAMED = 3
 """How many entries that are set aside a message names."""
 Given = TypeVar("Given")
 SINCE = "since"
@@ -65,10 +65,10 @@ class EntryList(NamedTuple):
         """Which entries are not used, and why: the first few, and the number of the others."""
         if not self.refused:
             return None
-        several = len(self.refused) > MOST_NAMED
-        more = f"; and {len(self.refused) - MOST_NAMED} more" if several else ""
+        several = len(self.refused) > MAX_NAMED
+        more = f"; and {len(self.refused) - MAX_NAMED} more" if several else ""
         of = f"{len(self.refused)} of {len(self.refused) + len(self.entries)} subscriptions"
-        return f"{of} not used: {'; '.join(self.refused[:MOST_NAMED])}{more}"
+        return f"{of} not used: {'; '.join(self.refused[:MAX_NAMED])}{more}"
 
 
 class SubscriptionList:

@@ -62,7 +62,7 @@ _QUERY_ID, _WORK = "sql.streaming.queryId", "genus.work"
 """Properties of jobs: of Spark, and with what the tasks of this batch have in common."""
 _SPARK, _NOTE = "spark", "lake.json"
 """In the folder of a stream: Spark's checkpoint, and the version of the lake after the last batch."""
-_MOST_LISTED = 10_000
+_MAX_LISTED = 10_000
 """Files of a landing folder that are looked at when a stream starts."""
 _LOG = logging.getLogger("genus.lake")
 
@@ -445,7 +445,7 @@ class Stream:
     def _warn_of_files(self, choose: FormatChooser) -> None:
         """Log a warning if files of the folder are not read: because of all their names, or because they are old."""
         files = file_system_for(self.lake.spark, self.landing)
-        found = list(islice(walk_files(files, self.landing, hidden=False), _MOST_LISTED))
+        found = list(islice(walk_files(files, self.landing, hidden=False), _MAX_LISTED))
         endings = tuple(f".{each}" for each in choose.endings)
         if found and self._pattern is None and not any(file.name.lower().endswith(endings) for file in found):
             _LOG.warning(

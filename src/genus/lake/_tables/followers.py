@@ -23,7 +23,7 @@ from genus.model._types import time_of_micros
 
 STREAMS = "_streams"
 """The folder of a lake for what streams keep."""
-MOST_FOLDERS = 1000
+MAX_FOLDERS = 1000
 """Folders in one place that are looked at."""
 FollowerKind = Literal["inboxes", "derived", "function"]
 
@@ -68,9 +68,9 @@ class FollowerSearch:
 
     def _folders(self) -> Iterator[str]:
         path, files = self._lake.path, self._lake.files
-        for stream in files.list_folder(f"{path}/{STREAMS}")[:MOST_FOLDERS]:
+        for stream in files.list_folder(f"{path}/{STREAMS}")[:MAX_FOLDERS]:
             yield stream.path
-            yield from (each.path for each in files.list_folder(stream.path)[:MOST_FOLDERS] if each.is_folder)
+            yield from (each.path for each in files.list_folder(stream.path)[:MAX_FOLDERS] if each.is_folder)
         local = local_path(path)
         for place in () if local is None else (local, os.path.dirname(local)):
             yield from (each for each in _folders_in(place) if each != local)
@@ -111,7 +111,7 @@ class FollowerSearch:
 def _folders_in(place: str) -> list[str]:
     try:
         with os.scandir(place) as entries:
-            names = [each.path for each in islice(entries, MOST_FOLDERS) if not each.name.startswith((".", "_"))]
+            names = [each.path for each in islice(entries, MAX_FOLDERS) if not each.name.startswith((".", "_"))]
     except OSError:
         return []
     return list(filter(_has_ledger, names))

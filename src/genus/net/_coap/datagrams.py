@@ -22,12 +22,12 @@ from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
 from genus.net._coap.address import CoapOptions
 
-MOST_RECENT = 65_536
+MAX_RECENT = 65_536
 """The largest number of requests that are remembered: as many message numbers as there are. Of more, the oldest are
 forgotten."""
 
 VERSION = 1
-MOST_TOKEN = 8
+MAX_TOKEN = 8
 CONFIRMABLE = 0
 PAYLOAD_MARKER = 0xFF
 _RESERVED_CLASSES = frozenset((1, 6, 7))
@@ -73,8 +73,8 @@ def check_datagram(data: bytes) -> WellFormed | Malformed:
         return Malformed("another version of CoAP")
     number = int.from_bytes(data[2:4], "big") if data[0] >> 4 & 3 == CONFIRMABLE else None
     length, code = data[0] & 0x0F, data[1]
-    if length > MOST_TOKEN:
-        return Malformed(f"a token of more than {MOST_TOKEN} bytes", number)
+    if length > MAX_TOKEN:
+        return Malformed(f"a token of more than {MAX_TOKEN} bytes", number)
     if code == 0:
         return WellFormed(0, None) if len(data) == 4 else Malformed("an empty message with content", number)
     if code >> 5 in _RESERVED_CLASSES:
@@ -188,7 +188,7 @@ class RecentRequests:
         """Remember a new request."""
         self._requests.pop(key, None)
         self._requests[key] = Recent(hash, now + (self._con_s if is_confirmable else self._non_s))
-        while len(self) > MOST_RECENT or next(iter(self._requests.values())).until <= now:
+        while len(self) > MAX_RECENT or next(iter(self._requests.values())).until <= now:
             del self._requests[next(iter(self._requests))]
 
     def answer(self, key: str, response: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from genus.bus._link import Publisher, TroubleHandler
+from genus.bus._link import ProblemHandler, Publisher
 from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of
@@ -16,19 +16,21 @@ from genus.net._coap.wire import line_of
 from genus.net._envelope import Origin
 from genus.net._link.dedup import SeenEvents
 from genus.net._link.losses import ProblemQueue
-from genus.net._relay import Arrival, Want, passes
-from genus.net._troubles import EventsLost
+from genus.net._problems import EventsLost
+from genus.net._relay import Arrival, Interest, passes
 from genus.targets.python import PythonFilter
 
-MOST_RECEIVED = 100_000
+MAX_RECEIVED = 100_000
 """Events that may wait for handlers; of more, the new ones are lost."""
 
 
 class Listening:
     """State: a subscription of the bus, or with a `want` one of a gateway, and its observations at servers."""
 
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, want: Want | None) -> None:
-        self.subscription, self.on_trouble, self.want = subscription, on_trouble, want
+    def __init__(
+        self, subscription: Subscription, on_problem: ProblemHandler | None, interest: Interest | None
+    ) -> None:
+        self.subscription, self.on_problem, self.set_interest = subscription, on_problem, interest
         self.observations: list[tuple[Any, Any]] = []
         """A peer and its `Observation`, for each server."""
 
@@ -44,7 +46,7 @@ class CoapPublisher(Publisher):
     """Handle for publishing one type over CoAP; `send` sends an event, also to this bus's own subscribers."""
 
     type: type
-    on_trouble: TroubleHandler | None
+    on_problem: ProblemHandler | None
     send: Callable[[Event], None]
     end: Callable[["CoapPublisher"], object]
 
@@ -63,21 +65,21 @@ class CoapRelay:
     def __init__(
         self,
         receive: Callable[[Arrival], None],
-        listen: Callable[[Want], Callable[[], None]],
+        listen: Callable[[Interest], Callable[[], None]],
         end: Callable[["CoapRelay"], None],
     ) -> None:
         self._receive, self._listen, self._end = receive, listen, end
-        self._ends: dict[Want, Callable[[], None]] = {}
+        self._ends: dict[Interest, Callable[[], None]] = {}
         self._filters: tuple[PythonFilter, ...] = ()
 
-    def want(self, wants: Iterable[Want]) -> None:
+    def set_interest(self, interests: Iterable[Interest]) -> None:
         """Receive what these wants match; replaces those before."""
-        asked = dict.fromkeys(wants)
-        self._filters = tuple(PythonFilter(one) for one in dict.fromkeys(want.subscription for want in asked))
-        for want in [want for want in asked if want not in self._ends]:
-            self._ends[want] = self._listen(want)
-        for want in [want for want in self._ends if want not in asked]:
-            self._ends.pop(want)()
+        asked = dict.fromkeys(interests)
+        self._filters = tuple(PythonFilter(one) for one in dict.fromkeys(interest.subscription for interest in asked))
+        for interest in [interest for interest in asked if interest not in self._ends]:
+            self._ends[interest] = self._listen(interest)
+        for interest in [interest for interest in self._ends if interest not in asked]:
+            self._ends.pop(interest)()
 
     def give(self, arrival: Arrival) -> None:
         """Give the gateway an event if it wants it."""
@@ -86,7 +88,7 @@ class CoapRelay:
 
     def close(self) -> None:
         """Want nothing more."""
-        self.want(())
+        self.set_interest(())
         self._end(self)
 
 
@@ -106,7 +108,7 @@ class Inbox:
         self.listenings: dict[Listening, None] = {}
         self.publishers: dict[CoapPublisher, None] = {}
         self.relays: list[CoapRelay] = []
-        self.on_wants: list[Callable[[], None]] = []
+        self.on_interest: list[Callable[[], None]] = []
         self.on_connected: list[Callable[[], None]] = []
         self._log = log
         self._seen = SeenEvents()
@@ -140,7 +142,7 @@ class Inbox:
         arrival = Arrival(event, origin)
         if not self._seen.add(arrival, line_of(event, origin)):
             self.counts["duplicates"] += 1
-        elif self._queue.qsize() >= MOST_RECEIVED:
+        elif self._queue.qsize() >= MAX_RECEIVED:
             self.missed(name_of(type(event)), 1, origin.uid.hex(), "handlers take too long")
         else:
             self._queue.put(partial(self._handle, arrival))
@@ -158,16 +160,16 @@ class Inbox:
 
     def missed(self, type_: str, count: int, sender: str, reason: str) -> None:
         """Tell subscribers of a type, by name, that so many events did not arrive from a sender."""
-        told = [one.on_trouble for one in list(self.listenings) if one.on_trouble is not None and one.names(type_)]
+        told = [one.on_problem for one in list(self.listenings) if one.on_problem is not None and one.names(type_)]
         self._tell(EventsLost(type_, count, sender, self.uid, reason), told)
 
     def unsent(self, cls: type[Event], count: int, receiver: str, reason: str) -> None:
         """Tell publishers of a class that so many events did not get to a receiver."""
         users = [one for one in list(self.publishers) if issubclass(cls, one.type)]
-        told = [one.on_trouble for one in users if one.on_trouble is not None]
+        told = [one.on_problem for one in users if one.on_problem is not None]
         self._tell(EventsLost(name_of(cls), count, self.uid, receiver, reason), told)
 
-    def _tell(self, trouble: EventsLost, handlers: list[TroubleHandler]) -> None:
+    def _tell(self, trouble: EventsLost, handlers: list[ProblemHandler]) -> None:
         self._tellings.add(trouble, handlers)
         self._queue.put(self._tellings.tell)
 
@@ -176,7 +178,7 @@ class Inbox:
         for changed in list(self.on_connected):
             self._queue.put(changed)
 
-    def wants_changed(self) -> None:
+    def interest_changed(self) -> None:
         """What others want has changed."""
-        for changed in list(self.on_wants):
+        for changed in list(self.on_interest):
             self._queue.put(changed)

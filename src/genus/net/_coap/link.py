@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from genus.bus._link import Delivery, Link, TroubleHandler
-from genus.bus._qos import Hard, Keep, NonReal, QoS, Soft
+from genus.bus._link import Delivery, Link, ProblemHandler
+from genus.bus._qos import BestEffort, Hard, Keep, QoS, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, GenusError
 from genus.filters import Subscription
@@ -20,10 +20,10 @@ from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.upstream import NO_ANSWER
 from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import origin_of
-from genus.net._envelope import MOST_HOPS, NUMBERS, Origin, new_uid
+from genus.net._envelope import MAX_HOPS, NUMBERS, Origin, new_uid
 from genus.net._link.channels import refuse
-from genus.net._relay import Arrival, RelayLink, Want, passes
-from genus.net._troubles import OnceLogger
+from genus.net._problems import OnceLogger
+from genus.net._relay import Arrival, Interest, RelayLink, passes
 from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class CoapLink(Link, RelayLink):
         own = None if self.options.catalog is None else Catalog.load(self.options.catalog)
         if self.options.listen is not None:
             shared = SharedCatalog(own or Catalog(), is_fixed=own is not None)
-            self.hub = Hub(self._endpoint, shared, self.uid, self._inbox, self._spoken_wants)
+            self.hub = Hub(self._endpoint, shared, self.uid, self._inbox, self._spoken_interest)
         self._endpoint.open(None if self.hub is None else Site(self.hub))
         self._inbox.open(deliver)
         try:
@@ -112,9 +112,9 @@ class CoapLink(Link, RelayLink):
                 except NO_ANSWER:
                     continue
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Observe what a subscription matches; returns a function that ends it."""
-        return self._listen(Listening(subscription, on_trouble, None))
+        return self._listen(Listening(subscription, on_problem, None))
 
     def _listen(self, listening: Listening) -> Callable[[], None]:
         self._check_open()
@@ -123,11 +123,11 @@ class CoapLink(Link, RelayLink):
             self.hub.shared.register(subscription.types)
             self.hub.shared.use_subscription(subscription)
         for peer in self.peers:
-            observation = self._wait(peer.observe(subscription, listening.want))
+            observation = self._wait(peer.observe(subscription, listening.set_interest))
             listening.observations.append((peer, observation))
         with self._lock:
             self._inbox.listenings[listening] = None
-        self._own_wants_changed(listening)
+        self._local_interest_changed(listening)
         return lambda: self._unlisten(listening)
 
     def _unlisten(self, listening: Listening) -> None:
@@ -136,13 +136,13 @@ class CoapLink(Link, RelayLink):
                 return
         for peer, observation in listening.observations:
             self._endpoint.call(peer.end(observation))
-        self._own_wants_changed(listening)
+        self._local_interest_changed(listening)
 
-    def _own_wants_changed(self, listening: Listening) -> None:
+    def _local_interest_changed(self, listening: Listening) -> None:
         if self.hub is not None:
-            self._endpoint.soon(self.hub.notifier.wants_changed)
-        elif listening.want is None:
-            self._inbox.wants_changed()
+            self._endpoint.soon(self.hub.notifier.interest_changed)
+        elif listening.set_interest is None:
+            self._inbox.interest_changed()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """The result of what the endpoint's thread does."""
@@ -161,23 +161,23 @@ class CoapLink(Link, RelayLink):
     def announce(
         self,
         cls: type,
-        qos: QoS = NonReal(),  # noqa: B008 - it is frozen
-        on_trouble: TroubleHandler | None = None,
+        qos: QoS = BestEffort(),  # noqa: B008 - it is frozen
+        on_problem: ProblemHandler | None = None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> CoapPublisher:
         """Prepare to publish a type; BusError says what CoAP cannot keep."""
         if isinstance(qos, Hard | Soft):
-            refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "NonReal()")
+            refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "BestEffort()")
         if keep is not None:
             refuse(
-                cls, qos, "coap keeps the newest event of a type, not one of each key", "NonReal() without keep=True"
+                cls, qos, "coap keeps the newest event of a type, not one of each key", "BestEffort() without keep=True"
             )
         self._check_open()
         self._ensure(cls)
         if self.hub is not None:
             self._endpoint.soon(self.hub.resources.announced.setdefault, self.hub.shared.catalog.code(cls), None)
-        publisher = CoapPublisher(cls, on_trouble, self._publish, lambda one: self._inbox.publishers.pop(one, None))
+        publisher = CoapPublisher(cls, on_problem, self._publish, lambda one: self._inbox.publishers.pop(one, None))
         self._inbox.publishers[publisher] = None
         return publisher
 
@@ -204,7 +204,7 @@ class CoapLink(Link, RelayLink):
         for label, tables in (
             ("refused", [user.refusals.counts for user in users]),
             ("rejected", [peer.rejections.counts for peer in self.peers]),
-            ("rejected", [dict(peer.interest.wants.refused) for peer in self.peers]),
+            ("rejected", [dict(peer.interest.interests.refused) for peer in self.peers]),
             ("not read", [dict(shared.unread) for shared in catalogs]),
         ):
             for table in tables:
@@ -219,7 +219,7 @@ class CoapLink(Link, RelayLink):
     def explain(self) -> str:
         """What each observation asks of its server, and what is tested here, as text."""
         with self._lock:
-            listenings = [one for one in self._inbox.listenings if one.want is None]
+            listenings = [one for one in self._inbox.listenings if one.set_interest is None]
         return "\n".join(
             f"{peer.place}: {observation.filter.explain()}"
             for listening in listenings
@@ -256,39 +256,43 @@ class CoapLink(Link, RelayLink):
 
     # -- what others want --------------------------------------------------------------------------------------------
 
-    def wants(self) -> list[Want]:
+    def interests(self) -> list[Interest]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
-        remote = [want for peer in self.peers for want in peer.interest.wants.all()]
-        return [*self._observed_wants(), *remote, *self._spoken_wants(relayed=False)]
+        remote = [interest for peer in self.peers for interest in peer.interest.interests.all()]
+        return [*self._observed_interest(), *remote, *self._spoken_interest(relayed=False)]
 
-    def _observed_wants(self) -> list[Want]:
+    def _observed_interest(self) -> list[Interest]:
         """What the observers of this side's server want."""
         hub = self.hub
-        return [] if hub is None else self._wait(_call(hub.notifier.wants))
+        return [] if hub is None else self._wait(_call(hub.notifier.interests))
 
-    def _spoken_wants(self, relayed: bool = True) -> list[Want]:
+    def _spoken_interest(self, relayed: bool = True) -> list[Interest]:
         """What this side wants, for clients that ask: of its own bus, and of its relays."""
         uid = self.uid.hex()
         with self._lock:
             listenings = list(self._inbox.listenings)
-        own = [Want(uid, uid, one.subscription) for one in listenings if one.want is None]
-        wants = [one.want for one in listenings if one.want is not None] if relayed else []
-        return own + [Want(uid, want.origin, want.subscription, want.hops) for want in wants]
+        own = [Interest(uid, uid, one.subscription) for one in listenings if one.set_interest is None]
+        interests = [one.set_interest for one in listenings if one.set_interest is not None] if relayed else []
+        return own + [Interest(uid, interest.origin, interest.subscription, interest.hops) for interest in interests]
 
     def wanted_by(self, event: Event) -> Collection[str] | None:
         """The participants that subscribed to an event, by uid; None if a device cannot tell."""
-        self._follow_wants()
+        self._follow_interest()
         if any(peer.is_plain for peer in self.peers):
             return None
-        here = {want.speaker for want in self._observed_wants() if passes(PythonFilter(want.subscription), event)}
-        return here.union(*(peer.interest.wants.wanted_by(event) for peer in self.peers)) - {self.uid.hex()}
+        here = {
+            interest.speaker
+            for interest in self._observed_interest()
+            if passes(PythonFilter(interest.subscription), event)
+        }
+        return here.union(*(peer.interest.interests.wanted_by(event) for peer in self.peers)) - {self.uid.hex()}
 
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function when `wants()` has changed; returns a function to end it."""
-        self._follow_wants()
-        return _add(self._inbox.on_wants, changed)
+        self._follow_interest()
+        return _add(self._inbox.on_interest, changed)
 
-    def _follow_wants(self) -> None:
+    def _follow_interest(self) -> None:
         for peer in self.peers:
             if not peer.interest.is_needed:
                 self._wait(peer.interest.follow())
@@ -297,7 +301,9 @@ class CoapLink(Link, RelayLink):
 
     def relay(self, receive: Callable[[Arrival], None]) -> CoapRelay:
         """Let a gateway receive what it wants on behalf of others."""
-        relay = CoapRelay(receive, lambda want: self._listen(Listening(want.subscription, None, want)), self._end_relay)
+        relay = CoapRelay(
+            receive, lambda interest: self._listen(Listening(interest.subscription, None, interest)), self._end_relay
+        )
         self._inbox.relays.append(relay)
         return relay
 
@@ -309,8 +315,8 @@ class CoapLink(Link, RelayLink):
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         if arrival.is_forgotten:
             return  # nothing is kept by key
-        if arrival.origin.hops > MOST_HOPS:
-            self._inbox.counts[f"rejected: more than {MOST_HOPS} hops"] += 1
+        if arrival.origin.hops > MAX_HOPS:
+            self._inbox.counts[f"rejected: more than {MAX_HOPS} hops"] += 1
             return
         self._send(arrival.event, origin_of(arrival))
         self._inbox.deliver(arrival.event)

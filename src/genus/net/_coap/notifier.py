@@ -22,7 +22,7 @@ from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import Notified, ObservationMark, etag_of, write_cbor, write_notified
 from genus.net._link.interest import shown_text
-from genus.net._relay import Want
+from genus.net._relay import Interest
 from genus.targets.coap import QueryFilter
 
 BLOCK = 1024
@@ -34,7 +34,7 @@ PROBE_S = 600.0
 """After so long without a sign of a client of Genus it is asked whether it is there."""
 PLAIN_PROBE_S = 86_400.0
 """The same for a plain client, which gets the state again (RFC 7641, section 4.5)."""
-MOST_WANTS_OBSERVERS = 1000
+MAX_INTERESTS_OBSERVERS = 1000
 """The largest number of clients that follow what others want."""
 
 
@@ -49,7 +49,7 @@ class Large(msgspec.Struct, frozen=True, eq=False):
 class Notifier:
     """State: the sessions of a server, and the tasks that send what waits in them.
 
-    `own_wants` gives what the bus of the server itself wants.
+    `local_interest` gives what the bus of the server itself wants.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class Notifier:
         resources: Resources,
         counts: Counter[str],
         inbox: Inbox,
-        own_wants: Callable[[], list[Want]],
+        local_interest: Callable[[], list[Interest]],
     ) -> None:
         self.sessions = Sessions(endpoint.options.capacity)
         self._endpoint, self._shared, self._resources = endpoint, shared, resources
-        self._counts, self._inbox, self._own_wants = counts, inbox, own_wants
+        self._counts, self._inbox, self._local_interest = counts, inbox, local_interest
         self._serving: dict[Session, tuple[asyncio.Event, asyncio.Task[None]]] = {}
         """By session: what wakes the task that sends, and the task."""
         self._large: dict[tuple[Any, ...], Large] = {}
-        self._wants_observers: dict[asyncio.Task[None], asyncio.Event] = {}
+        self._interest_observers: dict[asyncio.Task[None], asyncio.Event] = {}
         self._ticker: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -118,37 +118,40 @@ class Notifier:
 
     # -- wants -------------------------------------------------------------------------------------------------------
 
-    def wants(self, but: bytes | None = None) -> list[Want]:
+    def interests(self, but: bytes | None = None) -> list[Interest]:
         """What observers want, but one of them."""
         found = []
         for session in [each for each in self.sessions if each.uid is None or each.uid != but]:
             who = session.uid.hex() if session.uid is not None else sha256(session.id).hexdigest()[:16]
             for one in session.observers.values():
                 subscription = subscription_of(one.filter, self._shared)
-                found.append(Want(who, one.mark.origin.hex() or who, subscription, one.mark.hops))
+                found.append(Interest(who, one.mark.origin.hex() or who, subscription, one.mark.hops))
         return found
 
-    def read_wants(self, uid: bytes | None) -> Any:
+    def read_interests(self, uid: bytes | None) -> Any:
         """What others than a client want: texts of subscriptions, each with who says so, its origin and hops."""
-        wants = [*self.wants(uid), *self._own_wants()]
-        rows = [[want.speaker, want.origin, shown_text(want.subscription), want.hops] for want in wants]
+        interests = [*self.interests(uid), *self._local_interest()]
+        rows = [
+            [interest.speaker, interest.origin, shown_text(interest.subscription), interest.hops]
+            for interest in interests
+        ]
         return respond(write_cbor(rows), max_age=0)
 
-    def observe_wants(self, send: Callable[[Any], None], remote: Any) -> Callable[[], None]:
+    def observe_interest(self, send: Callable[[Any], None], remote: Any) -> Callable[[], None]:
         """Tell a client when what others want has changed; it then reads it. Returns a function that ends it."""
-        if len(self._wants_observers) >= MOST_WANTS_OBSERVERS:
+        if len(self._interest_observers) >= MAX_INTERESTS_OBSERVERS:
             raise Refused(codes.SERVICE_UNAVAILABLE, "too many observations")
         changed = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._tell_wants(changed, send, remote))
-        self._wants_observers[task] = changed
+        task = asyncio.get_running_loop().create_task(self._tell_interest(changed, send, remote))
+        self._interest_observers[task] = changed
 
         def end() -> None:
             task.cancel()
-            self._wants_observers.pop(task, None)
+            self._interest_observers.pop(task, None)
 
         return end
 
-    async def _tell_wants(self, changed: asyncio.Event, send: Callable[[Any], None], remote: Any) -> None:
+    async def _tell_interest(self, changed: asyncio.Event, send: Callable[[Any], None], remote: Any) -> None:
         """Tell a client again only when it has acknowledged the last, however much changes meanwhile."""
         sequence = 0
         while True:
@@ -159,11 +162,11 @@ class Notifier:
                 await self._endpoint.acknowledged(remote)
             await changed.wait()
 
-    def wants_changed(self) -> None:
+    def interest_changed(self) -> None:
         """What is wanted here has changed."""
-        for changed in self._wants_observers.values():
+        for changed in self._interest_observers.values():
             changed.set()
-        self._inbox.wants_changed()
+        self._inbox.interest_changed()
 
     # -- observations ------------------------------------------------------------------------------------------------
 
@@ -183,7 +186,7 @@ class Notifier:
             wake = asyncio.Event()
             self._serving[session] = wake, asyncio.get_running_loop().create_task(self._send_all(session, wake))
         send(self._first_answer(session, observer))
-        self.wants_changed()
+        self.interest_changed()
         self._wake(session)
         return lambda: self._gone(session, observer)
 
@@ -211,14 +214,14 @@ class Notifier:
         if session is not None and self.sessions.end(mark):
             if not session.observers:
                 self._stop(session)
-            self.wants_changed()
+            self.interest_changed()
 
     def end_client(self, uid: bytes | None) -> None:
         """A client of Genus ends."""
         session = self.sessions.find(uid)
         if session is not None:
             self._stop(session)
-            self.wants_changed()
+            self.interest_changed()
 
     def _gone(self, session: Session, observer: Observer) -> None:
         """The client of an observation is gone, or has renewed it."""
@@ -233,7 +236,7 @@ class Notifier:
     def _drop(self, session: Session, reason: str) -> None:
         self._tell_lost(session, [entry.outgoing for entry in session.queue], reason)
         self._stop(session)
-        self.wants_changed()
+        self.interest_changed()
 
     def _stop(self, session: Session) -> None:
         self.sessions.drop(session)

@@ -23,8 +23,8 @@ from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.upstream import NO_ANSWER, Observation, Outbox, ServerState, Upstream, read_state
 from genus.net._coap.wire import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
 from genus.net._link.control import control_key, encode_text, is_uid
-from genus.net._link.interest import OtherWants
-from genus.net._relay import Want
+from genus.net._link.interest import RemoteInterest
+from genus.net._relay import Interest
 
 READY_S = 5.0
 """How long a program waits for a server."""
@@ -32,15 +32,15 @@ STRANGERS = (codes.NOT_FOUND, codes.BAD_REQUEST, codes.METHOD_NOT_ALLOWED, codes
 """What plain devices answer to a question that only servers of Genus know."""
 TESTED_HERE = {"where": "`where` is", "masks": "attributes are"}
 """What a server that refuses a query leaves to this side."""
-MOST_QUEUED = 1000
+MAX_QUEUED = 1000
 """Notifications that wait; a server of Genus sends one at a time, and of others the numbers show what is missing."""
 
 
-class RemoteInterest:
+class ObservedInterest:
     """State: what others want of a server, once it was asked for, as it tells its clients (`/w`)."""
 
     def __init__(self, upstream: Upstream) -> None:
-        self.wants = OtherWants("", upstream.uid.hex())
+        self.interests = RemoteInterest("", upstream.uid.hex())
         self.is_needed = False
         self._upstream = upstream
         self._end: Callable[[], None] | None = None
@@ -52,8 +52,8 @@ class RemoteInterest:
         """Follow the wants at a server that is new, or was away, and read those whose types are known by now."""
         if self.is_needed and (is_new or self._end is None):
             await self._observe()
-        if self.wants.types_changed():
-            self._upstream.inbox.wants_changed()
+        if self.interests.types_changed():
+            self._upstream.inbox.interest_changed()
 
     def stop(self) -> None:
         """Follow them no more."""
@@ -95,10 +95,10 @@ class RemoteInterest:
         found = read_cbor(response.payload) if response.code.is_successful() else []
         before, self._keys = self._keys, set(map(_token_of, found)) if isinstance(found, list) else set()
         for key in before - self._keys:
-            self.wants.token(key, False)
+            self.interests.token(key, False)
         for key in self._keys - before:
-            self.wants.token(key, True)
-        self._upstream.inbox.wants_changed()
+            self.interests.token(key, True)
+        self._upstream.inbox.interest_changed()
 
 
 def _token_of(row: Any) -> str:
@@ -118,7 +118,7 @@ class Peer(Upstream):
         super().__init__(endpoint, place, uid, shared, inbox)
         self.received = ReceivedEvents(self)
         self.outbox = Outbox(self)
-        self.interest = RemoteInterest(self)
+        self.interest = ObservedInterest(self)
         self.device = PlainDevice(self, self._observe_path)
         self._numbers = 0
         self._queue: asyncio.Queue[tuple[Observation, Any, bool]] = asyncio.Queue()
@@ -222,11 +222,14 @@ class Peer(Upstream):
 
     # -- observations ------------------------------------------------------------------------------------------------
 
-    async def observe(self, subscription: Subscription, want: Want | None = None) -> Observation:
+    async def observe(self, subscription: Subscription, interest: Interest | None = None) -> Observation:
         """Receive what a subscription matches, from now on if the server is there."""
         self._numbers += 1
-        is_relayed = want is not None and is_uid(want.origin)  # the origin may be no participant of Genus
-        origin, hops = bytes.fromhex(want.origin) if want and is_relayed else b"", want.hops if want else 0
+        is_relayed = interest is not None and is_uid(interest.origin)  # the origin may be no participant of Genus
+        origin, hops = (
+            bytes.fromhex(interest.origin) if interest and is_relayed else b"",
+            interest.hops if interest else 0,
+        )
         observation = Observation(self._numbers, subscription, origin, hops)
         if self.shared.is_fixed:
             self.shared.register(subscription.types)  # which refuses those that are not in the file
@@ -307,7 +310,7 @@ class Peer(Upstream):
         is_first = not first.done()
         if is_first:
             first.set_result(message)
-        if self._queue.qsize() < MOST_QUEUED:
+        if self._queue.qsize() < MAX_QUEUED:
             self._queue.put_nowait((observation, message, is_first))
         else:
             self.rejections.add("more notifications than can be handled")

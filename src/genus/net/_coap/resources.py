@@ -15,7 +15,7 @@ from genus.net._coap.wire import CBOR, LINK_FORMAT, join_pairs
 from genus.targets.coap import QueryFilter, read_query
 from genus.targets.coap._compiler import has_path
 
-MOST_AGE_S = 0xFFFF_FFFF
+MAX_AGE_S = 0xFFFF_FFFF
 """The largest Max-Age that there is."""
 
 
@@ -43,7 +43,7 @@ def age_until(expires_at: float, now: float) -> int:
     >>> age_until(62.5, 2.0), age_until(1.0, 2.0), age_until(1e12, 2.0)
     (60, 0, 4294967295)
     """
-    return min(max(0, int(expires_at - now)), MOST_AGE_S)
+    return min(max(0, int(expires_at - now)), MAX_AGE_S)
 
 
 class Resources:

@@ -45,16 +45,16 @@ from genus.net._coap.wire import (
     read_uid,
     write_cbor,
 )
-from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
+from genus.net._envelope import MAX_HOPS, NUMBERS, Origin
 from genus.net._link.dedup import SeenEvents
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Interest
 from genus.records._rejected import Rejections
 
 VERSION = 1
 PROXY = frozenset((35, 39))
 READS = (codes.GET,)
 WRITES = (codes.PUT, codes.POST)
-MOST_KEPT = 512
+MAX_KEPT = 512
 """Bodies that are kept while clients send or fetch them in blocks."""
 
 
@@ -67,7 +67,7 @@ class Hub:
         shared: SharedCatalog,
         uid: bytes,
         inbox: Inbox,
-        own_wants: Callable[[], list[Want]],
+        local_interest: Callable[[], list[Interest]],
     ) -> None:
         self.shared, self.uid, self.log = shared, uid, endpoint.log
         self.largest = endpoint.options.largest
@@ -78,7 +78,7 @@ class Hub:
         self.counts = Reasons()
         self.refusals = Rejections()
         self.resources = Resources(shared)
-        self.notifier = Notifier(endpoint, shared, self.resources, self.counts, inbox, own_wants)
+        self.notifier = Notifier(endpoint, shared, self.resources, self.counts, inbox, local_interest)
         self._inbox = inbox
         self._seen = SeenEvents()
         self._plain_numbers = 0
@@ -148,8 +148,8 @@ class Hub:
 
     def _take(self, event: Event, origin: Origin, sender: bytes) -> None:
         outgoing = self.shared.encode(event, origin)
-        if origin.hops > MOST_HOPS:
-            self.refusals.add(f"more than {MOST_HOPS} hops")
+        if origin.hops > MAX_HOPS:
+            self.refusals.add(f"more than {MAX_HOPS} hops")
         elif origin.uid == self.uid:
             return
         elif self._seen.add(Arrival(event, origin), line_of(event, origin)):
@@ -238,7 +238,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         block = request.opt.block1
         if len(request.payload) + (block.start if block is not None else 0) > self._hub.largest:
             raise Refused(codes.REQUEST_ENTITY_TOO_LARGE, f"more than {self._hub.largest} bytes")
-        if sum(len(each._items) for each in self._kept) >= MOST_KEPT:
+        if sum(len(each._items) for each in self._kept) >= MAX_KEPT:
             self._forget_kept()
         try:
             whole = self._block1.feed_and_take(request)
@@ -281,7 +281,7 @@ class Site(aio.Resource):  # type: ignore[misc]
                 hub.notifier.end_client(uid)
                 return respond(format=None, code=codes.CHANGED)
             case ("w",), True:
-                return hub.notifier.read_wants(uid)
+                return hub.notifier.read_interests(uid)
             case (((".well-known", "core") | ("rd-lookup", "res") | ("w",)), False):
                 raise Refused(codes.METHOD_NOT_ALLOWED, "a PUT or POST to a resource that can only be read")
         if len(path) != 1:
@@ -306,7 +306,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         """What begins the observation that a request asks for, and returns what ends it; None if it cannot be one."""
         notifier, path, own = self._hub.notifier, tuple(request.opt.uri_path), own_option(request)
         if path == ("w",):
-            return lambda send: notifier.observe_wants(send, request.remote)
+            return lambda send: notifier.observe_interest(send, request.remote)
         if len(path) != 1 or (code := parse_path_segment(path[0])) is None:
             return None
         mark = None if own is None else read_mark(own)

@@ -18,8 +18,8 @@ from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import ObservationMark
 from genus.targets.coap import QueryFilter
 
-MOST_SESSIONS = 10_000
-MOST_OBSERVERS = 10_000
+MAX_SESSIONS = 10_000
+MAX_OBSERVERS = 10_000
 """The largest number of observations of one client."""
 LINGER_S = 30.0
 """How long a session waits for its client to return."""
@@ -210,7 +210,7 @@ class Sessions:
     def attach(self, mark: ObservationMark | None, observer: Observer) -> Session | None:
         """Add an observation to its session, which is made if it is new; None if there are too many."""
         found = self.find(mark.uid) if mark is not None else None
-        if found is None and len(self) >= MOST_SESSIONS:
+        if found is None and len(self) >= MAX_SESSIONS:
             return None
         if mark is None:
             session = Session(None, self._capacity)
@@ -219,7 +219,7 @@ class Sessions:
             return session
         if found is None:
             found = self._by_uid[mark.uid] = Session(mark.uid, self._capacity)
-        elif len(found.observers) >= MOST_OBSERVERS and mark.number not in found.observers:
+        elif len(found.observers) >= MAX_OBSERVERS and mark.number not in found.observers:
             return None
         elif mark.session == found.id:
             found.resume(mark.last)

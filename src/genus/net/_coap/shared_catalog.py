@@ -26,9 +26,9 @@ from genus.net._coap.wire import Unreadable, read_cbor
 from genus.net._envelope import Origin
 
 DIGEST_BYTES = 8
-MOST_TYPES = 20_000
+MAX_TYPES = 20_000
 """A catalog to which clients add types, or that a server tells, has no more than these."""
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 """The largest document that is read."""
 
 
@@ -43,8 +43,8 @@ def write_document(catalog: Catalog, code: int = 0) -> bytes:
 
 def read_document(body: bytes) -> Catalog:
     """The catalog of a document; CatalogDamaged if it is none."""
-    if len(body) > MOST_BYTES:
-        raise CatalogDamaged(f"a catalog of more than {MOST_BYTES} bytes")
+    if len(body) > MAX_BYTES:
+        raise CatalogDamaged(f"a catalog of more than {MAX_BYTES} bytes")
     try:
         text = json.dumps(read_cbor(body))
     except (TypeError, ValueError, RecursionError):
@@ -147,8 +147,8 @@ class SharedCatalog:
         """Add the types of a document; returns why that cannot be done, None if it is done."""
         try:
             other = read_document(body)
-            if len(other.types) + len(self.catalog.types) > MOST_TYPES:
-                return f"more than {MOST_TYPES} types"
+            if len(other.types) + len(self.catalog.types) > MAX_TYPES:
+                return f"more than {MAX_TYPES} types"
             self.register([other.declare(name, generated=True) for name in other.types])
         except (GenusError, RecursionError, ValueError) as problem:
             return str(problem).splitlines()[0][:300]

@@ -24,7 +24,7 @@ import cbor2
 import msgspec
 
 from genus.model import Event
-from genus.net._envelope import MOST_HOPS, NUMBERS, Origin
+from genus.net._envelope import MAX_HOPS, NUMBERS, Origin
 from genus.net._link import dedup
 from genus.net._relay import Arrival
 
@@ -163,7 +163,7 @@ def read_mark(data: bytes) -> ObservationMark | None:
     match read_cbor(data):
         case [bytes(uid), bytes(epoch), int(number), bytes(session), int(last), bytes(origin), int(hops)]:
             sizes = len(uid) == UID_BYTES and len(origin) in (0, UID_BYTES) and len(session) in (0, 4)
-            if sizes and 0 <= number < NUMBERS and 0 <= last < 1 << 62 and 0 <= hops <= MOST_HOPS:
+            if sizes and 0 <= number < NUMBERS and 0 <= last < 1 << 62 and 0 <= hops <= MAX_HOPS:
                 return ObservationMark(uid, number, epoch, session, last, origin, hops)
     return None
 

@@ -17,11 +17,11 @@ from genus.filters import Subscription, TypesByName
 from genus.model import Event, is_type, name_of
 from genus.net._gateway.gateway import Gateway, GatewaySide
 from genus.net._gateway.rules import RateLimit, parse_rate
-from genus.net._gateway.spool import MOST_BYTES, parse_size
+from genus.net._gateway.spool import MAX_BYTES, parse_size
 
 KEYS = ("name", "types", "side")
 SIDE_KEYS = (
-    "name", "address", "export", "import", "wants", "rate", "quality", "spool", "spool_size", "gateways"
+    "name", "address", "export", "import", "interest", "rate", "quality", "spool", "spool_size", "gateways"
 )  # fmt: skip
 
 LoadTypes = Callable[[str], Iterable[type]]
@@ -35,11 +35,11 @@ class SideSettings(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     export: tuple[type, ...] | None = None
     imports: tuple[type, ...] | None = None
-    wants: tuple[Subscription, ...] = ()
+    interest: tuple[Subscription, ...] = ()
     rate: Mapping[type, RateLimit] = {}
     quality: Mapping[type, QoS] = {}
     spool: Path | None = None
-    spool_size: int = MOST_BYTES
+    spool_size: int = MAX_BYTES
     gateways: tuple[int, ...] = ()
 
 
@@ -117,7 +117,7 @@ class _Reader:
             address=table.text("address") or "",
             export=self._classes(table, "export"),
             imports=self._classes(table, "import"),
-            wants=tuple(self._subscription(table, text) for text in table.texts("wants")),
+            interest=tuple(self._subscription(table, text) for text in table.texts("interest")),
             rate=self._by_type(table, "rate", parse_rate),
             quality=self._by_type(table, "quality", parse_qos),
             spool=self._path.parent / spool if spool else None,
@@ -139,7 +139,7 @@ class _Reader:
         try:
             return Subscription.parse(text, TypesByName((), self._types))
         except GenusError as problem:
-            table.refuse("wants:", str(problem))
+            table.refuse("interest:", str(problem))
 
     def _by_type(self, table: TomlTable, key: str, parse: Callable[[str], Any]) -> dict[type, Any]:
         rules = TomlTable(f"{table.location}: {key}", table.entries.get(key, {}))

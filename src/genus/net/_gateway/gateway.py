@@ -19,11 +19,11 @@ from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.outlet import Outlet
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
-from genus.net._gateway.spool import MOST_BYTES, Spool, parse_size
+from genus.net._gateway.spool import MAX_BYTES, Spool, parse_size
 from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._link.presence import GATE
 from genus.net._metrics import Metric
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Interest
 
 log = logging.getLogger("genus.net")
 STEP_S = 0.2
@@ -35,8 +35,8 @@ LINGER_S, RESTORE_S = 0.5, 3.0
 """How long a side with a spool is believed to want what is gone, and how long after it is connected again."""
 CATCH_UP_S = 0.05
 """How long an event waits at most until the interest that was told before it is followed."""
-MOST_TOKEN = 2000
-MOST_FOLLOWED = 16
+MAX_TOKEN = 2000
+MAX_FOLLOWED = 16
 
 
 class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +47,8 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
         name: Names the side in tables. Gateways that share a CAN bus must give it the same name.
         export: Types that may leave this side, with those below them; None: all.
         imports: Types that may enter this side, with those below them; None: all. A CAN bus, whose nodes do not tell
-            what they want, wants all that is named here and not narrowed by `wants`.
-        wants: What this side wants in any case.
+            what they want, wants all that is named here and not narrowed by `interest`.
+        interest: What this side wants in any case.
         rate: Limits for types that enter this side, as `RateLimit` or text: `{Loop: "10/s"}`.
         quality: The quality of service with which types are sent to this side.
         spool: A folder for events that wait while this side is not connected; None: they are lost then.
@@ -61,11 +61,11 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     export: Sequence[type] | None = None
     imports: Sequence[type] | None = None
-    wants: Sequence[Subscription | str] = ()
+    interest: Sequence[Subscription | str] = ()
     rate: Mapping[type, RateLimit | str] = {}
     quality: Mapping[type, QoS] = {}
     spool: str | os.PathLike[str] | None = None
-    spool_size: int | str = MOST_BYTES
+    spool_size: int | str = MAX_BYTES
     gateways: Sequence[int] = ()
 
 
@@ -79,18 +79,18 @@ class _Side:
         self.segment = self.link if isinstance(self.link, CanSegment) else None
         self.is_virtual = given.bus.wait_for is not None
         self.is_network = self.segment is None and not isinstance(self.link, LocalLink)
-        self.configured = [_as_subscription(one) for one in given.wants]
+        self.configured = [_as_subscription(one) for one in given.interest]
         if self.segment is not None:  # its nodes do not tell what they want
             self.configured += _implied(given.imports or (), self.configured)
         self.origin = os.urandom(8).hex()
         self.asked = 0
-        self.believed: list[Want] = []
+        self.believed: list[Interest] = []
         self.doubted_until: float | None = None
         """Until when wants that are gone are believed, unless the connection is lost."""
         self.relay = self.link.relay(lambda arrival: receive(number, arrival))
         self.ends: list[Callable[[], None]] = []
         self.shown: tuple[str, Callable[[], None]] | None = None
-        self.followed: deque[bytes] = deque(maxlen=MOST_FOLLOWED)
+        self.followed: deque[bytes] = deque(maxlen=MAX_FOLLOWED)
         """The uids of other gateways of the same name on this side."""
 
     def rules(self) -> SideRules:
@@ -105,14 +105,14 @@ class _Side:
             self.link.hears_gateways,
         )
 
-    def wants(self, now: float) -> list[Want]:
+    def interests(self, now: float) -> list[Interest]:
         """What the side wants: what its participants tell, and what is configured.
 
         With a spool, what is gone is believed to be wanted for a while, as it may be gone with the connection, and as
         long as that is lost.
         """
-        found = [*self.link.wants(), *(Want("", self.origin, one) for one in self.configured)]
-        gone = [want for want in self.believed if want not in found] if self.given.spool is not None else []
+        found = [*self.link.interests(), *(Interest("", self.origin, one) for one in self.configured)]
+        gone = [interest for interest in self.believed if interest not in found] if self.given.spool is not None else []
         if gone and self.doubted_until is None:
             self.doubted_until = now + LINGER_S
         if not gone or (self.is_connected and now >= (self.doubted_until or 0.0)):
@@ -225,7 +225,7 @@ class Gateway:
     def _join(self, side: _Side) -> None:
         """Follow what a side wants, the tokens of other gateways, and whether it is connected."""
         number = side.number
-        side.ends.append(side.link.on_wants(lambda: self._wants_changed(side)))
+        side.ends.append(side.link.on_interest(lambda: self._interest_changed(side)))
         if self.name:
             side.ends.append(side.link.watch(GATE, lambda *token: self._token(number, *token)))
             side.ends.append(side.link.on_gateways(lambda text: self._heard(number, text)))
@@ -307,7 +307,7 @@ class Gateway:
         with self._lock:
             self._machine.copy_arrived(side, event, self._clock())
 
-    def _wants_changed(self, side: _Side) -> None:
+    def _interest_changed(self, side: _Side) -> None:
         self._dirty.add(side.number)
         self._changes += 1
         if self._virtual is not None and not side.is_network:
@@ -352,7 +352,7 @@ class Gateway:
 
     def _peer(self, text: str) -> "_Token | None":
         """The token of another gateway of the same name; None if a text is none."""
-        if len(text) > MOST_TOKEN:
+        if len(text) > MAX_TOKEN:
             return None
         try:
             peer = _tokens.decode(text)
@@ -398,12 +398,12 @@ class Gateway:
         self._take_arrivals()
         self._dirty |= {side.number for side in self._sides if self._is_doubt_over(side)}
         while self._dirty:
-            self._follow_wants(self._dirty.pop())
+            self._follow_interest(self._dirty.pop())
         with self._lock:
             self._put(self._machine.tick(self._clock()))
             changed = self._machine.take_changed()
-        for side, wants in changed.items():
-            self._want(side, wants)
+        for side, interests in changed.items():
+            self._set_interest(side, interests)
         self._followed = changes
         self._show_tokens()
         self._drain()
@@ -412,13 +412,13 @@ class Gateway:
     def _is_doubt_over(self, side: _Side) -> bool:
         return side.doubted_until is not None and side.is_connected and self._clock() >= side.doubted_until
 
-    def _want(self, side: int, wants: list[Want]) -> None:
+    def _set_interest(self, side: int, interests: list[Interest]) -> None:
         """Want something on a side; what is refused is tried again with the next step."""
         try:
-            self._sides[side].relay.want(wants)
+            self._sides[side].relay.set_interest(interests)
         except GenusError as problem:
             with self._lock:
-                self._machine.repeat_wants(side)
+                self._machine.repeat_interest(side)
             if not self._is_closed and self._refused.add(str(problem)):
                 log.warning("a gateway cannot ask for what is wanted of %s: %s", self._sides[side].name, problem)
 
@@ -428,10 +428,10 @@ class Gateway:
             for side, arrival in arrivals:
                 self._put(self._machine.arrived(side, arrival, self._clock()))
 
-    def _follow_wants(self, side: int) -> None:
-        wants = self._sides[side].wants(self._clock())
+    def _follow_interest(self, side: int) -> None:
+        interests = self._sides[side].interests(self._clock())
         with self._lock:
-            self._put(self._machine.wants_changed(side, wants, self._clock()))
+            self._put(self._machine.interest_changed(side, interests, self._clock()))
 
     def _show_tokens(self) -> None:
         if self.name and not self._is_closed:
@@ -497,7 +497,7 @@ class Gateway:
             name=side.name,
             is_connected=outlet.is_connected,
             asked=side.asked,
-            refused=self._machine.refused_wants(side.number),
+            refused=self._machine.refused_interests(side.number),
             waiting=outlet.waiting + self._machine.waiting(side.number),
             **self._machine.counts[side.number].as_dict(),
         )

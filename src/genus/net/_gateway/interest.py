@@ -8,7 +8,7 @@ For each subscriber (origin) a gateway does this:
 * An event goes to the nearest side only; of two that are equally near, to the first.
 
 So an event takes a step towards the origin with every gateway that it crosses, and a ring of networks is no loop. A
-want that was repeated has more hops, up to `MOST_HOPS`, so that wants that only gateways keep alive end.
+want that was repeated has more hops, up to `MAX_HOPS`, so that wants that only gateways keep alive end.
 
 Subscriptions of an origin are compared by covering, as gateways cut them by scope and merge them on the way.
 """
@@ -22,15 +22,15 @@ import msgspec
 from genus.errors import GenusError
 from genus.filters import Subscription, merge
 from genus.model import Event
-from genus.net._envelope import MOST_HOPS
+from genus.net._envelope import MAX_HOPS
 from genus.net._gateway.rules import SideRules, cut
-from genus.net._relay import Want
+from genus.net._relay import Interest
 from genus.targets.python import PythonFilter
 
 if TYPE_CHECKING:
     from genus.targets.index import SubscriptionIndex
 
-MOST_MERGED = 16
+MAX_MERGED = 16
 """Subscriptions that are merged, or tested one by one; the time of merging grows with the square of their number."""
 
 
@@ -60,7 +60,7 @@ def routes_from(side: int, origin: str, entries: Sequence[Entry], cut: Cut) -> l
     near = [entry for entry in entries if entry.side == side]
     found: list[Route] = []
     for entry in sorted(entries, key=_nearest_first):
-        if entry.side == side or entry.hops >= MOST_HOPS:
+        if entry.side == side or entry.hops >= MAX_HOPS:
             continue
         for asked in cut(entry.subscription, side, entry.side):
             is_nearer = any(each.hops <= entry.hops and each.subscription.covers(asked) for each in near)
@@ -73,20 +73,22 @@ def _nearest_first(entry: Entry) -> tuple[int, int, str]:
     return entry.hops, entry.side, str(entry.subscription)
 
 
-def declared(routes: Iterable[Route]) -> list[Want]:
+def declared(routes: Iterable[Route]) -> list[Interest]:
     """What to tell a side of routes that begin there: the merged subscriptions of each origin, by hops."""
     groups: dict[tuple[str, int], list[Subscription]] = {}
     for route in routes:
         groups.setdefault((route.origin, route.hops), []).append(route.subscription)
     return [
-        Want("", origin, one, hops) for (origin, hops), subscriptions in groups.items() for one in merged(subscriptions)
+        Interest("", origin, one, hops)
+        for (origin, hops), subscriptions in groups.items()
+        for one in merged(subscriptions)
     ]
 
 
 def merged(subscriptions: Iterable[Subscription]) -> list[Subscription]:
     """The fewest subscriptions for several, the same whatever their order; very many are left as they are."""
     unique = sorted(dict.fromkeys(subscriptions), key=str)
-    return [one.subscription for one in merge(unique)] if 1 < len(unique) <= MOST_MERGED else unique
+    return [one.subscription for one in merge(unique)] if 1 < len(unique) <= MAX_MERGED else unique
 
 
 class AnyOf:
@@ -95,7 +97,7 @@ class AnyOf:
     def __init__(self, subscriptions: Iterable[Subscription]) -> None:
         unique = list(dict.fromkeys(subscriptions))
         self._lock = threading.Lock()
-        self._index = _index_of(unique) if len(unique) > MOST_MERGED else None
+        self._index = _index_of(unique) if len(unique) > MAX_MERGED else None
         self._tests = () if self._index is not None else tuple(map(PythonFilter, unique))
 
     def __call__(self, event: Event) -> bool:
@@ -124,7 +126,7 @@ HOLD_S = 0.1
 """After a way to an origin was lost, longer ways are not believed for this time: they may lead back to this gateway."""
 
 
-class Interest:
+class InterestTable:
     """State: what origins want on each side, and the routes that follow from it."""
 
     def __init__(self, sides: Sequence[SideRules], hold_s: float) -> None:
@@ -150,12 +152,12 @@ class Interest:
         asked = (one for entries in self._entries.values() for one in entries if one.side == side)
         return sum(not any(self._cut(one.subscription, other, side) for other in others) for one in asked)
 
-    def replace(self, side: int, wants: Iterable[Want], now: float) -> set[int]:
+    def replace(self, side: int, interests: Iterable[Interest], now: float) -> set[int]:
         """Note all that is wanted on a side; returns the sides whose routes have changed."""
         found: dict[str, list[Entry]] = {}
-        for want in wants:
-            if want.hops < MOST_HOPS:
-                found.setdefault(want.origin, []).append(Entry(side, want.subscription, want.hops))
+        for interest in interests:
+            if interest.hops < MAX_HOPS:
+                found.setdefault(interest.origin, []).append(Entry(side, interest.subscription, interest.hops))
         touched = {
             origin
             for origin in {*found, *self._entries}
@@ -184,7 +186,7 @@ class Interest:
         """Hold back longer ways to an origin whose shortest one was lost."""
         before = self._best.get(origin)
         held = self._holds.get(origin)
-        nearest = min((entry.hops for entry in self._entries[origin]), default=MOST_HOPS)
+        nearest = min((entry.hops for entry in self._entries[origin]), default=MAX_HOPS)
         if held is not None and nearest <= held[0]:
             del self._holds[origin]
         elif held is None and before is not None and nearest > before:

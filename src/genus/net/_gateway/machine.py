@@ -17,15 +17,15 @@ from msgspec.structs import replace
 
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._envelope import MOST_HOPS, Origin
-from genus.net._gateway.interest import HOLD_S, AnyOf, Interest, Route, declared, merged
+from genus.net._envelope import MAX_HOPS, Origin
+from genus.net._gateway.interest import HOLD_S, AnyOf, InterestTable, Route, declared, merged
 from genus.net._gateway.rules import Limiter, SideRules
 from genus.net._gateway.standby import HELD_S, SETTLE_S, Election, StandbyBuffer, node_of, renumbered
 from genus.net._gateway.status import SideCounters
 from genus.net._link.dedup import SeenEvents, line_of
-from genus.net._relay import Arrival, Want
+from genus.net._relay import Arrival, Interest
 
-MOST_KEPT = 10_000
+MAX_KEPT = 10_000
 """Kept events that are remembered for sides that come to want them later."""
 
 
@@ -70,7 +70,7 @@ class GatewayMachine:
         self.counts = [SideCounters() for _ in sides]
         self.events: Counter[type] = Counter()
         """Events that came, by class: each once, however many sides it came from or crosses to."""
-        self._interest = Interest(self.sides, hold_s)
+        self._interest = InterestTable(self.sides, hold_s)
         self._tables: list[dict[type, _ClassTable]] = [{} for _ in sides]
         self._limiters = [Limiter(side.limits) for side in sides]
         self._seen = SeenEvents()
@@ -87,9 +87,9 @@ class GatewayMachine:
 
     # -- interest ----------------------------------------------------------------------------------------------------
 
-    def wants_changed(self, side: int, wants: Iterable[Want], now: float) -> list[Forward]:
+    def interest_changed(self, side: int, interests: Iterable[Interest], now: float) -> list[Forward]:
         """All that others want on a side, now; returns kept events that are wanted for the first time."""
-        return self._follow(self._interest.replace(side, wants, now), now)
+        return self._follow(self._interest.replace(side, interests, now), now)
 
     def _follow(self, changed: set[int], now: float) -> list[Forward]:
         """The routes from some sides have changed."""
@@ -109,28 +109,28 @@ class GatewayMachine:
     def _drop_unwanted(self, changed: set[int]) -> None:
         """Keep no events of sides where they are not wanted any more, as newer ones do not arrive."""
         wanted = {side: declared(self._interest.routes[side]) for side in changed}
-        tests = {side: AnyOf(want.subscription for want in wants) for side, wants in wanted.items()}
+        tests = {side: AnyOf(interest.subscription for interest in interests) for side, interests in wanted.items()}
         for key, kept in list(self._kept.items()):
             if kept.side in tests and not tests[kept.side](kept.arrival.event):
                 del self._kept[key]
 
-    def take_changed(self) -> dict[int, list[Want]]:
+    def take_changed(self) -> dict[int, list[Interest]]:
         """What to want on each side where that has changed since the last call."""
         changed, self._changed = self._changed, set()
         return {side: self.wanted_on(side) for side in sorted(changed)}
 
-    def repeat_wants(self, side: int) -> None:
+    def repeat_interest(self, side: int) -> None:
         """What to want on a side could not be wanted: give it out again."""
         self._changed.add(side)
 
-    def wanted_on(self, side: int) -> list[Want]:
+    def wanted_on(self, side: int) -> list[Interest]:
         """What to want on a side; a standby also wants to see what crosses, which is not to be repeated by others."""
-        wants = declared(self._interest.routes[side])
+        interests = declared(self._interest.routes[side])
         if not self._is_active:
             crossing = (route for routes in self._interest.routes for route in routes if route.target == side)
             watched = merged(route.subscription for route in crossing)
-            wants += [Want("", self.uid, one, MOST_HOPS) for one in watched]
-        return wants
+            interests += [Interest("", self.uid, one, MAX_HOPS) for one in watched]
+        return interests
 
     def routes(self, side: int) -> list[Route]:
         """The ways that events of a side take."""
@@ -140,7 +140,7 @@ class GatewayMachine:
         """How many events for a side wait until a rate limit lets them pass."""
         return self._limiters[side].waiting
 
-    def refused_wants(self, side: int) -> int:
+    def refused_interests(self, side: int) -> int:
         """How many subscriptions of a side ask for nothing that the scopes let pass."""
         return self._interest.refused(side)
 
@@ -189,7 +189,7 @@ class GatewayMachine:
     def _pass(self, side: int, arrival: Arrival, targets: Iterable[int], now: float) -> list[Forward]:
         """Forward an event to some sides, if rate limits and the number of hops let it pass."""
         origin = arrival.origin
-        if origin.hops >= MOST_HOPS:
+        if origin.hops >= MAX_HOPS:
             for target in targets:
                 self.counts[target].wanted += 1
                 self.counts[target].lost += 1
@@ -214,7 +214,7 @@ class GatewayMachine:
         had = before.targets if before is not None and before.arrival is arrival else set()
         self._kept[key] = _KeptArrival(side, arrival, {*targets, *had})
         self._kept.move_to_end(key)
-        if len(self._kept) > MOST_KEPT:
+        if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
 
     def _admit(self, target: int, arrival: Arrival, now: float) -> tuple[bool, int]:

@@ -14,7 +14,7 @@ from genus.net._gateway.spool import Spool
 from genus.net._gateway.status import SideCounters
 from genus.net._relay import Arrival, RelayLink
 
-MOST_QUEUED = 10_000
+MAX_QUEUED = 10_000
 """Events that may wait for a side that takes long; of more, the oldest are dropped and counted as lost."""
 RETRY_S = 10.0
 """How long after a refusal a type is announced again."""
@@ -76,7 +76,7 @@ class Outlet:
     def put(self, arrival: Arrival) -> None:
         """Add an event; calls must not overlap."""
         self._queue.append(arrival)
-        if len(self._queue) > MOST_QUEUED:
+        if len(self._queue) > MAX_QUEUED:
             self._lose(self._queue.popleft())
 
     def take_over(self) -> None:

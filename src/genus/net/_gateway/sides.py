@@ -26,7 +26,7 @@ from genus.net._gateway.interest import AnyOf, merged
 from genus.net._gateway.standby import PREFIX_BYTES
 from genus.net._link.dedup import SeenEvents, line_of
 from genus.net._link.kept import kept_value
-from genus.net._relay import Arrival, Relay, RelayLink, Want
+from genus.net._relay import Arrival, Interest, Relay, RelayLink
 
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
@@ -37,22 +37,22 @@ class LocalRelay:
 
     def __init__(self, receive: Callable[[Arrival], None], changed: Callable[[], None]) -> None:
         self.receive = receive
-        self.wants: tuple[Want, ...] = ()
+        self.interests: tuple[Interest, ...] = ()
         self.subscriptions: tuple[Subscription, ...] = ()
         self.matches = AnyOf(())
         """Whether the gateway wants an event."""
         self._changed = changed
 
-    def want(self, wants: Iterable[Want]) -> None:
+    def set_interest(self, interests: Iterable[Interest]) -> None:
         """Receive what these wants match; replaces those before."""
-        self.wants = tuple(wants)
-        self.subscriptions = tuple(dict.fromkeys(want.subscription for want in self.wants))
+        self.interests = tuple(interests)
+        self.subscriptions = tuple(dict.fromkeys(interest.subscription for interest in self.interests))
         self.matches = AnyOf(self.subscriptions)
         self._changed()
 
     def close(self) -> None:
         """Want nothing more."""
-        self.want(())
+        self.set_interest(())
 
 
 class EventNumbers:
@@ -103,7 +103,7 @@ class LocalNetwork:
         self._end_forgotten: Callable[[], None] = end_nothing
         self._lock = threading.RLock()
 
-    def wants_changed(self, link: "LocalLink") -> None:
+    def interest_changed(self, link: "LocalLink") -> None:
         """A gateway wants something else: listen to the bus while any wants anything, and tell the others."""
         with self._lock:
             is_wanted = any(relay.subscriptions for each in self.links for relay in each.relays)
@@ -118,22 +118,22 @@ class LocalNetwork:
         self._catch_up(link)
         for other in self.links:
             if other is not link:
-                other.tell_wants()
+                other.tell_interest()
 
-    def wants(self, link: "LocalLink") -> list[Want]:
+    def interests(self, link: "LocalLink") -> list[Interest]:
         """The subscriptions of the bus, except the one of this network, and the wants of other gateways."""
         found = Counter(self.bus.subscriptions())
         if self._listener is not None:
             found[self._listener.subscription] -= 1
-        own = [Want(self.uid.hex(), self.uid.hex(), one) for one, times in found.items() if times > 0]
+        own = [Interest(self.uid.hex(), self.uid.hex(), one) for one, times in found.items() if times > 0]
         others = [
-            (each.uid.hex(), want)
+            (each.uid.hex(), interest)
             for each in self.links
             for relay in each.relays
-            for want in relay.wants
+            for interest in relay.interests
             if each is not link
         ]
-        return own + [replace(want, speaker=speaker) for speaker, want in others]
+        return own + [replace(interest, speaker=speaker) for speaker, interest in others]
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -228,12 +228,12 @@ class LocalLink(RelayLink):
         self.uid = new_uid()
         self.relays: tuple[LocalRelay, ...] = ()
         self._network = network
-        self._on_wants: list[Callable[[], None]] = []
+        self._on_interest: list[Callable[[], None]] = []
         network.links = (*network.links, self)
 
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
         """Call a function once with each event that the wants of the relay match."""
-        made = LocalRelay(receive, lambda: self._network.wants_changed(self))
+        made = LocalRelay(receive, lambda: self._network.interest_changed(self))
         self.relays = (*self.relays, made)
         return made
 
@@ -241,25 +241,25 @@ class LocalLink(RelayLink):
         """Give an event of another network to the subscribers of this bus; a kept one also to later ones."""
         self._network.forward(arrival, self)
 
-    def wants(self) -> list[Want]:
+    def interests(self) -> list[Interest]:
         """The subscriptions of the bus, and the wants of other gateways on it."""
-        return self._network.wants(self)
+        return self._network.interests(self)
 
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function when `wants()` has changed; returns a function to end it."""
-        self._on_wants.append(changed)
+        self._on_interest.append(changed)
         end = self._network.bus.on_subscriptions(changed)
 
         def end_both() -> None:
             end()
-            self._on_wants.clear()
+            self._on_interest.clear()
             self._network.links = tuple(each for each in self._network.links if each is not self)
 
         return end_both
 
-    def tell_wants(self) -> None:
+    def tell_interest(self) -> None:
         """The wants of another gateway have changed."""
-        for changed in list(self._on_wants):
+        for changed in list(self._on_interest):
             changed()
 
     def show(self, what: str, text: str) -> Callable[[], None]:
@@ -334,11 +334,11 @@ class CanSegment(RelayLink):
         self._link.pass_on(arrival.event)
         self._bus.receive(arrival.event)
 
-    def wants(self) -> list[Want]:
+    def interests(self) -> list[Interest]:
         """The subscriptions of this process."""
-        return [Want(self.uid.hex(), self.uid.hex(), one) for one in dict.fromkeys(self._bus.subscriptions())]
+        return [Interest(self.uid.hex(), self.uid.hex(), one) for one in dict.fromkeys(self._bus.subscriptions())]
 
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function when `wants()` has changed; returns a function to end it."""
         return self._bus.on_subscriptions(changed)
 

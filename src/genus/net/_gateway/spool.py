@@ -32,7 +32,7 @@ from genus.errors import BusError
 from genus.net._envelope import Origin
 from genus.net._relay import Arrival
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 FILES = 16
 """A full spool drops its oldest file: about a sixteenth of its size."""
 POSITION_EVERY = 256
@@ -73,7 +73,7 @@ class Spool:
     BusError if the folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: str | os.PathLike[str], most_bytes: int = MAX_BYTES) -> None:
         self.folder = Path(folder)
         self.most_bytes = most_bytes
         self.damaged = 0

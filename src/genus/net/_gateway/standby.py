@@ -23,10 +23,10 @@ from genus.net._envelope import NUMBERS, Origin
 from genus.net._link.dedup import line_of
 from genus.net._relay import Arrival
 
-MOST_HELD = 10_000
+MAX_HELD = 10_000
 HELD_S = 30.0
 """How long an event is kept that was not seen to cross; a dead gateway is found out earlier on any network."""
-MOST_EARLY = 64
+MAX_EARLY = 64
 EARLY_S = 1.0
 """How much earlier than it is heard an event may be seen to cross."""
 
@@ -62,7 +62,7 @@ class StandbyBuffer:
     def __init__(self) -> None:
         self._held: OrderedDict[Key, HeldEvent] = OrderedDict()
         self._early: dict[tuple[bytes, str], deque[Arrival]] = {}
-        self._copies: deque[tuple[float, int, Event]] = deque(maxlen=MOST_EARLY)
+        self._copies: deque[tuple[float, int, Event]] = deque(maxlen=MAX_EARLY)
         """Events that the active gateway sent on a side before they were heard here."""
         self.unconfirmed = 0
         """Events that were not seen to cross in time, or that found no room."""
@@ -76,7 +76,7 @@ class StandbyBuffer:
         if not targets:
             return
         self._held[key_of(arrival)] = HeldEvent(side, arrival, targets, now)
-        if len(self._held) > MOST_HELD:
+        if len(self._held) > MAX_HELD:
             self._held.popitem(last=False)
             self.unconfirmed += 1
 
@@ -124,7 +124,7 @@ class StandbyBuffer:
                     self._renumber(node, name, crossed.origin.uid, offset)
                 self.heard_again(crossed, side)
                 return offset
-        self._early.setdefault((node, name), deque(maxlen=MOST_EARLY)).append(crossed)
+        self._early.setdefault((node, name), deque(maxlen=MAX_EARLY)).append(crossed)
         return None
 
     def _renumber(self, node: bytes, name: str, uid: bytes, offset: int) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 from genus.errors import BusError
 
-_LONGEST_PATH: Final = 100
+_MAX_PATH: Final = 100
 """Bytes of the path of a socket; systems allow 104 to 108."""
 _LOCK_WAIT_S: Final = 10.0
 _BACKLOG: Final = 1024
@@ -130,7 +130,7 @@ class IpcFolder:
     def _address(self, name: str) -> str:
         """The address of a socket; a long one is written by the number of the open folder, where the system can."""
         path = str(self._path / name)
-        if len(os.fsencode(path)) > _LONGEST_PATH and os.path.isdir("/proc/self/fd"):
+        if len(os.fsencode(path)) > _MAX_PATH and os.path.isdir("/proc/self/fd"):
             return f"/proc/self/fd/{self._handle}/{name}"
         return path
 

@@ -22,10 +22,10 @@ import msgspec
 
 HEAD: Final = struct.Struct(">IBBI")
 VERSION: Final = 1
-LARGEST_PAYLOAD: Final = 64 * 1024 * 1024
-LARGEST_ENVELOPE: Final = 255
-LARGEST_BODY: Final = LARGEST_PAYLOAD + LARGEST_ENVELOPE
-LONGEST_TEXT: Final = 1 << 16
+MAX_PAYLOAD: Final = 64 * 1024 * 1024
+MAX_ENVELOPE: Final = 255
+MAX_BODY: Final = MAX_PAYLOAD + MAX_ENVELOPE
+MAX_TEXT: Final = 1 << 16
 """Bytes of a key, a pattern or a token."""
 
 HELLO, STATE, SUBSCRIBE, UNSUBSCRIBE, DECLARE, UNDECLARE, KEY, PACKET, KEPT, LOST, DONE = range(11)
@@ -91,7 +91,7 @@ def decode_body(kind: int, body: bytes) -> Any:
         found = _DECODERS[kind].decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    return found if all(len(text) <= LONGEST_TEXT for text in _texts(found)) else None
+    return found if all(len(text) <= MAX_TEXT for text in _texts(found)) else None
 
 
 def _texts(body: object) -> Iterator[str]:
@@ -142,7 +142,7 @@ class FrameReader:
             begin = at + head
             end = begin + length
             if end > size:
-                if length > LARGEST_BODY:
+                if length > MAX_BODY:
                     raise FramingLost
                 self._needed = head + length
                 return frames, at

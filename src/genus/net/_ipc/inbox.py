@@ -34,12 +34,12 @@ from genus.net._ipc.frames import (
 from genus.net._ipc.mailbox import DeliveringMailbox, Item, NumberedKey
 from genus.net._ipc.outbox import Outbox
 from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import MOST_SHOWN, TokenBoard
+from genus.net._ipc.state import MAX_SHOWN, TokenBoard
 from genus.targets.topics import ZENOH
 
 MAILBOX_FULL: Final = "the mailbox of a receiver is full"
 _PACKETS: Final = frozenset({PACKET, KEPT})
-_MOST_LOST: Final = 1 << 32
+_MAX_LOST: Final = 1 << 32
 
 
 class Inbox:
@@ -122,7 +122,7 @@ class Inbox:
     def _state(self, peer: Peer, number: int, state: State) -> None:
         patterns = {pattern: kept for pattern, kept in state.patterns if self._is_pattern(pattern)}
         tokens = [token for token in state.tokens if self._is_key(token)]
-        if len(patterns) > MOST_SHOWN or len(tokens) > MOST_SHOWN:
+        if len(patterns) > MAX_SHOWN or len(tokens) > MAX_SHOWN:
             self.rejected["state with too much in it"] += 1
             return
         peer.tokens = set(tokens)
@@ -165,7 +165,7 @@ class Inbox:
     def _lost(self, peer: Peer, number: int, counts: dict[int, int]) -> None:
         with self._outbox.lock:
             by_key = Counter({key: count for each, count in counts.items()
-                              if (key := self._outbox.key(each)) and 0 < count < _MOST_LOST})  # fmt: skip
+                              if (key := self._outbox.key(each)) and 0 < count < _MAX_LOST})  # fmt: skip
             self._outbox.losses.add_counts(by_key, MAILBOX_FULL)
 
     def _done(self, peer: Peer, number: int, _: bool) -> None:
@@ -185,5 +185,5 @@ class Inbox:
         return valid
 
     def _is_few(self, count: int) -> bool:
-        self.rejected["too many keys, patterns or tokens"] += count >= MOST_SHOWN
-        return count < MOST_SHOWN
+        self.rejected["too many keys, patterns or tokens"] += count >= MAX_SHOWN
+        return count < MAX_SHOWN

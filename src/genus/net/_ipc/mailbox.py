@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 from genus.net._mailbox import Call, Mailbox
-from genus.net._troubles import ReceiverFailures
+from genus.net._problems import ReceiverFailures
 
-_MOST_AT_ONCE: Final = 64
+_MAX_AT_ONCE: Final = 64
 
 
 class NumberedKey:
@@ -38,8 +38,8 @@ class DeliveringMailbox(Mailbox[Item]):
     wait for long.
     """
 
-    def __init__(self, capacity: int, full: WhenFull, on_room: Call) -> None:
-        super().__init__(capacity, full, max(1, min(_MOST_AT_ONCE, capacity // 16)))
+    def __init__(self, capacity: int, overflow: Overflow, on_room: Call) -> None:
+        super().__init__(capacity, overflow, max(1, min(_MAX_AT_ONCE, capacity // 16)))
         self._on_room = on_room
         self._lost: Counter[NumberedKey] = Counter()
         self.received = 0

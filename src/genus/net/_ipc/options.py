@@ -2,8 +2,8 @@
 
 from typing import Annotated, Final
 
-from genus.bus._queue import WhenFull
-from genus.net._options import RECEIVE_FULL, SEND_FULL, NetOptions, read_options, whole
+from genus.bus._queue import Overflow
+from genus.net._options import RECEIVE_OVERFLOW, SEND_OVERFLOW, NetOptions, read_options, whole
 
 CAPACITY: Final = 10_000
 
@@ -11,9 +11,13 @@ CAPACITY: Final = 10_000
 class IpcOptions(NetOptions, frozen=True):
     """The bounds of the queues of an `ipc:` bus. All are also bounded to 64 MB and one packet."""
 
-    full: Annotated[WhenFull, SEND_FULL, "when the queue for a receiver, in the publisher, is full"] = "drop_oldest"
+    overflow: Annotated[Overflow, SEND_OVERFLOW, "when the queue for a receiver, in the publisher, is full"] = (
+        "drop_oldest"
+    )
     capacity: Annotated[int, whole(1), "packets in the queue for each receiver"] = CAPACITY
-    receive_full: Annotated[WhenFull, RECEIVE_FULL, "when packets come faster than handlers take them"] = "drop_oldest"
+    receive_overflow: Annotated[Overflow, RECEIVE_OVERFLOW, "when packets come faster than handlers take them"] = (
+        "drop_oldest"
+    )
     receive_capacity: Annotated[int, whole(1), "packets that wait for handlers"] = CAPACITY
 
 
@@ -23,8 +27,8 @@ def parse_address(rest: str) -> tuple[str, IpcOptions]:
     Raises:
         BusError: An option is unknown or its value is wrong.
 
-    >>> name, options = parse_address("plant?full=block&capacity=100")
-    >>> name, options.full, options.capacity, options.receive_full
+    >>> name, options = parse_address("plant?overflow=block&capacity=100")
+    >>> name, options.full, options.capacity, options.receive_overflow
     ('plant', 'block', 100, 'drop_oldest')
     """
     name, _, query = rest.partition("?")

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 from genus.errors import BusError, EventError, QueueFull
-from genus.net._ipc.frames import HEAD, KEPT, LARGEST_ENVELOPE, LARGEST_PAYLOAD, LONGEST_TEXT, PACKET
+from genus.net._ipc.frames import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET
 from genus.net._ipc.peer import Peer
 from genus.net._ipc.queue import Batch, Losses
 from genus.net._ipc.state import Shown
@@ -23,7 +23,7 @@ FULL: Final = "the queue for a receiver is full"
 CLOSED: Final = "the bus was closed"
 GONE: Final = "the consumer that it was for has left"
 _MOMENT_S: Final = 200e-6
-_MOST_JOINED: Final = 64
+_MAX_JOINED: Final = 64
 _LARGE: Final = 1 << 16
 _NEVER: Final = float("inf")
 
@@ -35,12 +35,14 @@ class Outbox:
     may wait for room in a queue.
     """
 
-    def __init__(self, capacity: int, full: WhenFull, wake: Callable[[], None], may_wait: Callable[[], bool]) -> None:
+    def __init__(
+        self, capacity: int, overflow: Overflow, wake: Callable[[], None], may_wait: Callable[[], bool]
+    ) -> None:
         self.capacity = capacity
-        self._full = full
+        self._full = overflow
         self._wake = wake
         self._may_wait = may_wait
-        self.is_strict = full in ("block", "raise")
+        self.is_strict = overflow in ("block", "raise")
         self.lock = threading.RLock()  # a signal handler may publish while its thread does
         self.changed = threading.Condition(self.lock)
         """Notified when a queue has room again, a peer answers or leaves, and when the outbox is closed."""
@@ -57,7 +59,7 @@ class Outbox:
         self._numbers: dict[str, int] = {}
         self._keys: list[str] = []
         self._kept: dict[str, tuple[bytes, ...]] = {}
-        self._most_joined = max(1, min(_MOST_JOINED, capacity // 16))
+        self._most_joined = max(1, min(_MAX_JOINED, capacity // 16))
         self._fresh: list[bytes] = []
         self._fresh_keys: list[str] = []
         self._fresh_size = 0
@@ -68,7 +70,7 @@ class Outbox:
 
     def number(self, key: str) -> int:
         """The number of a key."""
-        if not ZENOH.is_key(key) or len(key) > LONGEST_TEXT:
+        if not ZENOH.is_key(key) or len(key) > MAX_TEXT:
             raise BusError(f"{key[:200]!r} is no key of an ipc: bus")
         with self.lock:
             if key not in self._numbers:
@@ -83,7 +85,7 @@ class Outbox:
     def audience(self, key: str) -> tuple[Peer, ...]:
         """The peers that want a key, which are told its number; the same object for the same peers."""
         number = self._numbers[key]
-        found = tuple(peer for peer in self.peers if peer.wants(key))
+        found = tuple(peer for peer in self.peers if peer.interests(key))
         for peer in found:
             peer.tell_key(number, key)
         return self._audiences.setdefault(found, found)
@@ -254,8 +256,8 @@ class PacketSender:
             BusError: The bus is closed.
         """
         size = len(envelope) + len(payload)
-        if size > LARGEST_PAYLOAD or len(envelope) > LARGEST_ENVELOPE:
-            raise EventError(f"the event takes {size:,} bytes; ipc: carries up to {LARGEST_PAYLOAD:,}")
+        if size > MAX_PAYLOAD or len(envelope) > MAX_ENVELOPE:
+            raise EventError(f"the event takes {size:,} bytes; ipc: carries up to {MAX_PAYLOAD:,}")
         box = self._box
         with box.lock:
             if box.is_closed:

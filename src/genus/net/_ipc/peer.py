@@ -64,7 +64,7 @@ class Peer:
         self.patterns = dict.fromkeys(patterns)
         self._wanted = {}
 
-    def wants(self, key: str) -> bool:
+    def interests(self, key: str) -> bool:
         """Whether it subscribed to a pattern that a key matches."""
         found = self._wanted.get(key)
         if found is None:

@@ -12,12 +12,12 @@ from itertools import chain
 from typing import Final
 
 from genus.errors import Reasons
-from genus.net._mailbox import MOST_BYTES
+from genus.net._mailbox import MAX_BYTES
 
 _AT_ONCE: Final = 1 << 18
-_MOST_BUFFERS: Final = 64
-_MOST_CHANGES: Final = 10_000
-_MOST_UNCOUNTED: Final = 1_000
+_MAX_BUFFERS: Final = 64
+_MAX_CHANGES: Final = 10_000
+_MAX_UNCOUNTED: Final = 1_000
 
 
 class Batch:
@@ -52,7 +52,7 @@ class Losses:
         self.totals[reason] += len(keys)
         if is_first:
             self._on_first()
-        elif len(self._uncounted) > _MOST_UNCOUNTED:
+        elif len(self._uncounted) > _MAX_UNCOUNTED:
             self._count()
 
     def add_counts(self, by_key: "Counter[str]", reason: str) -> None:
@@ -103,7 +103,7 @@ class PeerQueue:
     def change(self, frame: bytes) -> None:
         """Add a change of what this process shows; very many that wait are replaced by the whole state."""
         self._changes.append(frame)
-        if len(self._changes) > _MOST_CHANGES:
+        if len(self._changes) > _MAX_CHANGES:
             self._changes.clear()
             self._owes_state = True
 
@@ -113,7 +113,7 @@ class PeerQueue:
 
     def has_room(self, packets: int, size: int = 0) -> bool:
         """Whether so many packets more may wait, if so many bytes were added before them."""
-        return self._packets + packets <= self._capacity + self._beyond and self._size + size < MOST_BYTES
+        return self._packets + packets <= self._capacity + self._beyond and self._size + size < MAX_BYTES
 
     def append(self, batch: Batch) -> None:
         """Add a batch, whether there is room or not; kept packets do not count towards the capacity."""
@@ -175,7 +175,7 @@ class PeerQueue:
             self._owes_state = False
         size = 0
         for frames in (self._changes, self._control):
-            while frames and size < _AT_ONCE and len(self._sending) < _MOST_BUFFERS:
+            while frames and size < _AT_ONCE and len(self._sending) < _MAX_BUFFERS:
                 size += len(frames[0])
                 self._sending.append(frames.popleft())
         if not (self._changes or self._control):  # packets come after the keys that they name
@@ -183,7 +183,7 @@ class PeerQueue:
         return bool(self._sending)
 
     def _gather_batches(self, size: int) -> None:
-        while self._batches and size < _AT_ONCE and len(self._sending) < _MOST_BUFFERS:
+        while self._batches and size < _AT_ONCE and len(self._sending) < _MAX_BUFFERS:
             batch = self._pop()
             if batch.expires_at < time.monotonic():
                 self._losses.add(batch.keys, "expired")

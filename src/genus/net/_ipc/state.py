@@ -7,7 +7,7 @@ from typing import Final
 from genus.net._ipc.frames import DECLARE, STATE, SUBSCRIBE, UNDECLARE, UNSUBSCRIBE, State, Subscribe, encode_frame
 from genus.targets.topics import ZENOH
 
-MOST_SHOWN: Final = 100_000
+MAX_SHOWN: Final = 100_000
 """Patterns, tokens and keys of one process, each; more are refused."""
 
 

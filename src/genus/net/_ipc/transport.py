@@ -26,7 +26,7 @@ from typing import Final
 from genus.errors import BusError
 from genus.net._ipc.connections import Connections
 from genus.net._ipc.folder import IpcFolder
-from genus.net._ipc.frames import LARGEST_PAYLOAD, LONGEST_TEXT
+from genus.net._ipc.frames import MAX_PAYLOAD, MAX_TEXT
 from genus.net._ipc.inbox import Inbox
 from genus.net._ipc.mailbox import DeliveringMailbox
 from genus.net._ipc.options import IpcOptions
@@ -50,8 +50,8 @@ class IpcTransport:
     def __init__(self, name: str, options: IpcOptions | None = None) -> None:
         self._folder = IpcFolder(name)
         self._options = options = options or IpcOptions()
-        self._mailbox = DeliveringMailbox(options.receive_capacity, options.receive_full, self._resume)
-        self._outbox = Outbox(options.capacity, options.full, self._wake, self._may_wait)
+        self._mailbox = DeliveringMailbox(options.receive_capacity, options.receive_overflow, self._resume)
+        self._outbox = Outbox(options.capacity, options.overflow, self._wake, self._may_wait)
         self._board = TokenBoard(self._token)
         self._inbox = Inbox(self._outbox, self._mailbox, self._board)
         self._connections: Connections | None = None
@@ -72,7 +72,7 @@ class IpcTransport:
     @property
     def abilities(self) -> Abilities:
         """It keeps and loses nothing on the way; what a full queue drops is told."""
-        return Abilities(keeps=True, reliable=True, largest=LARGEST_PAYLOAD)
+        return Abilities(keeps=True, reliable=True, largest=MAX_PAYLOAD)
 
     def open(self, receiver: Receiver) -> None:
         """Connect to all processes that are there, and wait until their patterns are known.
@@ -205,7 +205,7 @@ class IpcTransport:
 
     def _may_wait(self) -> bool:
         """A handler may not wait for others if they may have to wait for it."""
-        return not (self._options.receive_full == "block" and self._mailbox.is_own_thread)
+        return not (self._options.receive_overflow == "block" and self._mailbox.is_own_thread)
 
     def _token(self, token: str, is_present: bool) -> None:
         if self._receiver is not None:
@@ -243,7 +243,7 @@ class IpcTransport:
 
 
 def _check(is_valid: bool, text: str, what: str) -> None:
-    if not is_valid or len(text) > LONGEST_TEXT:
+    if not is_valid or len(text) > MAX_TEXT:
         raise BusError(f"{text[:200]!r} is no {what} of an ipc: bus")
 
 

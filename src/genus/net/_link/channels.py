@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from genus.bus._link import Publisher, TroubleHandler
+from genus.bus._link import ProblemHandler, Publisher
 from genus.bus._qos import Hard, Keep, QoS, Soft
 from genus.errors import BusError
 from genus.model import Event, name_of, nanoseconds
@@ -21,10 +21,10 @@ URGENT_US = 10_000
 """A deadline of at most this makes a channel urgent."""
 ANSWER_S = 0.5
 """How long an answer may take."""
-MOST_ANSWERS = 1000
+MAX_ANSWERS = 1000
 """How many answers to one question are taken."""
 _START_NS = time.time_ns() - time.monotonic_ns()
-_MOST_DEADLINE_US = 2**32 - 1
+_MAX_DEADLINE_US = 2**32 - 1
 Published: TypeAlias = Callable[[Event, int, str, str | None], None]
 
 
@@ -55,7 +55,9 @@ def sending_of(qos: QoS, reliable: bool, keep: Keep | None) -> Sending:
 def check_abilities(cls: type, qos: QoS, keep: Keep | None, medium: str, abilities: Abilities) -> None:
     """BusError with the reason if a medium cannot keep a quality of service, whatever its speed."""
     if isinstance(qos, Hard):
-        refuse(cls, qos, f"{medium} has no calendar of slots, so it keeps no hard deadline", "Soft(...) and NonReal()")
+        refuse(
+            cls, qos, f"{medium} has no calendar of slots, so it keeps no hard deadline", "Soft(...) and BestEffort()"
+        )
     if keep is not None and not abilities.keeps:
         why = abilities.why.get("keeps", f"{medium} keeps no last values")
         refuse(cls, qos, why, f"{type(qos).__name__}(...) without keep=True")
@@ -118,7 +120,7 @@ class RoundTrips:
         """Take an answer, if it is one to the question that is open."""
         pong = decode_message(Pong, payload)
         with self._answered:
-            if pong is not None and pong.asked_us == self._asked_us and len(self._answers) < MOST_ANSWERS:
+            if pong is not None and pong.asked_us == self._asked_us and len(self._answers) < MAX_ANSWERS:
                 self._answers.append((monotonic_utc_us(), pong))
                 self._answered.notify()
 
@@ -154,11 +156,11 @@ class NetPublisher(Publisher):
         self,
         outgoing: Outgoing,
         qos: QoS,
-        on_trouble: TroubleHandler | None,
+        on_problem: ProblemHandler | None,
         published: Published,
         end: Callable[["NetPublisher"], object],
     ) -> None:
-        self.type, self.on_trouble = outgoing.type, on_trouble
+        self.type, self.on_problem = outgoing.type, on_problem
         self._outgoing, self._published, self._end = outgoing, published, end
         self._soft = qos if isinstance(qos, Soft) else None
 
@@ -178,7 +180,7 @@ class NetPublisher(Publisher):
             deadline_us = max(0, int(event.deadline.timestamp() * 1e6) - time.time_ns() // 1000)
         if event.expires is not None:
             expires_us = max(1, int(event.expires.timestamp() * 1e6) - time.time_ns() // 1000)
-        return SOFT_TIMES.pack(now_us, min(deadline_us, _MOST_DEADLINE_US), expires_us)
+        return SOFT_TIMES.pack(now_us, min(deadline_us, _MAX_DEADLINE_US), expires_us)
 
     def forget(self, event: Any) -> None:
         """Keep an event, the newest of its key, no more."""

@@ -30,7 +30,7 @@ from genus.net._transport import Sending, Transport
 
 LAST, NEW = "last", "new"
 _SELDOM = Sending(waits=False)
-MOST_TEXT = 2000
+MAX_TEXT = 2000
 """The longest subscription, in characters of its text, that is shown to others as it is."""
 
 
@@ -57,7 +57,7 @@ def encode_text(text: str) -> str:
 
 def decode_text(chunk: str) -> str | None:
     """The text of a chunk; None if it is none, or longer than a text may be."""
-    if len(chunk) > 2 * MOST_TEXT:
+    if len(chunk) > 2 * MAX_TEXT:
         return None
     if chunk == "_":
         return ""

@@ -8,7 +8,7 @@ from genus.net._envelope import NUMBERS
 from genus.net._link.numbers import NEARBY, Numbers, Verdict
 from genus.net._relay import Arrival
 
-MOST_WINDOWS = 65_536
+MAX_WINDOWS = 65_536
 """Origins and lines that are remembered; of more, those that were silent the longest are forgotten."""
 
 
@@ -64,7 +64,7 @@ class SeenEvents:
             self._windows.move_to_end(key)
             return numbers.is_new(arrival.origin.number)
         self._windows[key] = OriginNumbers(arrival.origin.number)
-        if len(self._windows) > MOST_WINDOWS:
+        if len(self._windows) > MAX_WINDOWS:
             self._windows.popitem(last=False)
         return True
 

@@ -24,9 +24,9 @@ from genus.records import ForeignTopics, Message, Rejected
 from genus.records import Mapping as RecordMapping
 from genus.targets.topics import MQTT, Dialect
 
-MOST_IDS = 10_000
+MAX_IDS = 10_000
 """How many ids of CloudEvents are remembered."""
-MOST_TOPICS = 10_000
+MAX_TOPICS = 10_000
 """How many topics are counted at a time; of more, the one that was silent for longest is forgotten."""
 
 
@@ -241,7 +241,7 @@ class ForeignArrivals:
     def _is_new(self, id: str) -> bool:
         if id in self._ids:
             return False
-        if len(self._ids) >= MOST_IDS:
+        if len(self._ids) >= MAX_IDS:
             del self._ids[next(iter(self._ids))]
         self._ids[id] = None
         return True
@@ -255,7 +255,7 @@ class ForeignArrivals:
 
     def _new_topic(self, topic: bytes) -> tuple[bytes, int]:
         """A uid for a topic; if it may have been counted before, another one, for its numbers begin again."""
-        if len(self._numbers) >= MOST_TOPICS:
+        if len(self._numbers) >= MAX_TOPICS:
             del self._numbers[next(iter(self._numbers))]
             self._forgotten += 1
         return (_digest(b"%b %d" % (topic, self._forgotten)) if self._forgotten else topic), 0

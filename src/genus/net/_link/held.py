@@ -9,7 +9,7 @@ from genus.net._link.incoming import IncomingKey, IncomingKeys
 
 HOLD_S = 1.0
 """How long packets of an unknown type wait for its statement."""
-MOST_HELD, MOST_HELD_BYTES = 1000, 8 << 20
+MAX_HELD, MAX_HELD_BYTES = 1000, 8 << 20
 """The most packets that wait, and their size; beyond, all are delivered with what is known."""
 
 HeldKey: TypeAlias = tuple[IncomingKeys, str]
@@ -70,7 +70,7 @@ class HeldPackets:
 
     @property
     def _is_full(self) -> bool:
-        return self._count > MOST_HELD or self._bytes > MOST_HELD_BYTES
+        return self._count > MAX_HELD or self._bytes > MAX_HELD_BYTES
 
     def release_known(self) -> None:
         """Read what waits for types that are known by now."""

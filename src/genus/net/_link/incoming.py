@@ -18,7 +18,7 @@ from genus.errors import DeclarationError, EventError, Reasons
 from genus.model import Event, is_event_type, name_of
 from genus.model._declared import declared_types
 from genus.model._signature import family_of, is_generated
-from genus.net._envelope import ATTRIBUTES, ENVELOPE, MOST_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
+from genus.net._envelope import ATTRIBUTES, ENVELOPE, MAX_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
 from genus.net._link.control import LAST, QUEUE, ROOT
 from genus.net._link.numbers import Numbers, Verdict
 from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
@@ -27,11 +27,11 @@ from genus.net._relay import Arrival
 from genus.records._rejected import Rejections
 from genus.targets.topics import Dialect, EventKeys, ParsedKey, parse_key
 
-MOST_KEYS = 20_000
+MAX_KEYS = 20_000
 """The largest number of keys that are known; the oldest is forgotten for a new one."""
-MOST_UNTOLD = 1000
+MAX_UNTOLD = 1000
 """The largest number of keys and reasons of packets that could not be read, until those concerned are told."""
-MOST_PARTICIPANTS = 4096
+MAX_PARTICIPANTS = 4096
 """The largest number of senders and origins that are known of a key."""
 
 Deliver: TypeAlias = Callable[[Event], object]
@@ -232,8 +232,8 @@ class IncomingKey:
     ) -> None:
         if sender == self._uid:
             return
-        if hops > MOST_HOPS or (origin == sender and not hops and number != sent):
-            self._reject(f"more than {MOST_HOPS} hops" if hops else "two numbers for one event", payload)
+        if hops > MAX_HOPS or (origin == sender and not hops and number != sent):
+            self._reject(f"more than {MAX_HOPS} hops" if hops else "two numbers for one event", payload)
             return
         if not is_batch(payload):
             self._take(payload, hash(payload), origin, number, hops, sender, sent, read)
@@ -355,7 +355,7 @@ class IncomingKey:
 
     def start(self, sender: bytes, number: int, mark: int | None = None, *, is_accounted: bool = False) -> Numbers:
         """Know the numbers of a participant from one on."""
-        if len(self.numbers) >= MOST_PARTICIPANTS:  # rather an invented one than one that beats
+        if len(self.numbers) >= MAX_PARTICIPANTS:  # rather an invented one than one that beats
             unknown = (uid for uid, each in self.numbers.items() if not each.is_accounted)
             del self.numbers[next(unknown, next(iter(self.numbers)))]
         made = self.numbers[sender] = Numbers(number, self._reception.turn, mark, is_accounted=is_accounted)
@@ -413,7 +413,7 @@ class Counts:
         """Count a packet of events that cannot be read, and remember to tell those who subscribed to its key."""
         self.rejections.add(reason, key, payload)
         with self._lock:
-            if len(self._untold) < MOST_UNTOLD or (key, reason) in self._untold:
+            if len(self._untold) < MAX_UNTOLD or (key, reason) in self._untold:
                 self._untold[key, reason] += 1
             else:
                 self._untold[key, Reasons.OTHER] += 1
@@ -466,12 +466,12 @@ class IncomingKeys:
     def put(self, key: str, made: IncomingKey | str) -> None:
         """Read packets of a key with this from now on."""
         if isinstance(made, str):
-            _make_room(self._unreadable, MOST_KEYS)
+            _make_room(self._unreadable, MAX_KEYS)
             self._unreadable[key] = made
             return
-        if len(self._keys) >= MOST_KEYS:
-            self.counts.rejections.add(f"more than {MOST_KEYS} keys: losses of the oldest are not found", key)
-        _make_room(self._keys, MOST_KEYS)
+        if len(self._keys) >= MAX_KEYS:
+            self.counts.rejections.add(f"more than {MAX_KEYS} keys: losses of the oldest are not found", key)
+        _make_room(self._keys, MAX_KEYS)
         self._keys[key] = made
 
     def is_unknown(self, key: str) -> bool:
@@ -545,7 +545,7 @@ class IncomingKeys:
 
     def _find_again(self, key: str) -> None:
         if (known := self._keys.get(key)) is not None:
-            _make_room(self._former, MOST_KEYS)
+            _make_room(self._former, MAX_KEYS)
             self._former[key] = known  # first, as another thread may look for it: it goes on with these numbers
             self._keys.pop(key, None)
 

@@ -15,22 +15,22 @@ from genus.errors import GenusError, Reasons
 from genus.filters import AllOf, Subscription
 from genus.filters._subscription import parse_again, rebuild
 from genus.model import Event, Kind, is_event_type, pure_kind
-from genus.net._envelope import MOST_HOPS
-from genus.net._link.control import MOST_TEXT, control_key, decode_text, encode_text, is_uid
-from genus.net._relay import Want, passes
+from genus.net._envelope import MAX_HOPS
+from genus.net._link.control import MAX_TEXT, control_key, decode_text, encode_text, is_uid
+from genus.net._relay import Interest, passes
 from genus.targets.python import PythonFilter
 
-MOST_SHOWN = 200
+MAX_SHOWN = 200
 """A participant with more subscriptions than this shows their types only."""
-MOST_WANTS = 20_000
+MAX_INTERESTS = 20_000
 """The largest number of wants of others that are remembered; more are counted, and not known."""
 
-MOST_FILTERS = 1000
+MAX_FILTERS = 1000
 
 Declare = Callable[[str], Callable[[], None]]
 
 
-class WantText(msgspec.Struct, frozen=True):
+class InterestText(msgspec.Struct, frozen=True):
     """What a participant wants, as the text of its token; the fields are those of `Want`."""
 
     speaker: str
@@ -39,7 +39,7 @@ class WantText(msgspec.Struct, frozen=True):
     hops: int
 
 
-class OwnWants:
+class LocalInterest:
     """State: what this participant wants, and the tokens that show it."""
 
     def __init__(self, declare: Declare, realm: str, uid: str) -> None:
@@ -64,25 +64,25 @@ class OwnWants:
                 del self._subscriptions[subscription]
             self._change([(subscription, self._uid, 0)], -1)
 
-    def replace(self, before: Iterable[Want], after: Iterable[Want]) -> None:
+    def replace(self, before: Iterable[Interest], after: Iterable[Interest]) -> None:
         """Want on behalf of others."""
         with self._lock:
-            self._change([(want.subscription, want.origin, want.hops) for want in after], 1)
-            self._change([(want.subscription, want.origin, want.hops) for want in before], -1)
+            self._change([(interest.subscription, interest.origin, interest.hops) for interest in after], 1)
+            self._change([(interest.subscription, interest.origin, interest.hops) for interest in before], -1)
 
     def own(self) -> list[Subscription]:
         """The subscriptions of this participant's bus."""
         with self._lock:
             return list(self._subscriptions)
 
-    def _change(self, wants: list[tuple[Subscription, str, int]], by: int) -> None:
-        for subscription, origin, hops in wants:
+    def _change(self, interests: list[tuple[Subscription, str, int]], by: int) -> None:
+        for subscription, origin, hops in interests:
             for table, asked in ((self._texts, subscription), (self._types, _types_only(subscription))):
                 entry = shown_text(asked), origin, hops
                 table[entry] += by
                 if not table[entry]:
                     del table[entry]
-        self._show(self._texts if len(self._texts) <= MOST_SHOWN else self._types)
+        self._show(self._texts if len(self._texts) <= MAX_SHOWN else self._types)
 
     def _show(self, wanted: Counter[tuple[str, str, int]]) -> None:
         for entry in wanted.keys() - self._shown.keys():
@@ -107,19 +107,19 @@ def _types_only(subscription: Subscription) -> Subscription:
 def shown_text(subscription: Subscription) -> str:
     """The text of a subscription, or of a wider one that is short enough to be shown."""
     text = str(subscription)
-    if len(text) > MOST_TEXT:
+    if len(text) > MAX_TEXT:
         text = str(_types_only(subscription))
-    return text if len(text) <= MOST_TEXT else "Event"
+    return text if len(text) <= MAX_TEXT else "Event"
 
 
-class OtherWants:
+class RemoteInterest:
     """State: what the other participants want, by their tokens."""
 
     def __init__(self, realm: str, uid: str) -> None:
         self._root = control_key(realm, "want") + "/"
         self._uid = uid
         self._texts: dict[str, tuple[str, str, str, int]] = {}
-        self._wants: dict[str, Want] = {}
+        self._interests: dict[str, Interest] = {}
         self._lock = threading.Lock()
         self._filters: dict[tuple[type, str], PythonFilter | None] = {}
         self.refused = Reasons()
@@ -129,7 +129,7 @@ class OtherWants:
         """A token appeared or is gone; returns whether the wants have changed."""
         with self._lock:
             if not is_present:
-                return self._texts.pop(key, None) is not None and self._wants.pop(key, None) is not None
+                return self._texts.pop(key, None) is not None and self._interests.pop(key, None) is not None
             return key not in self._texts and self._add(key)
 
     def _add(self, key: str) -> bool:
@@ -146,13 +146,13 @@ class OtherWants:
         chunks = key.removeprefix(self._root).split("/")
         if len(chunks) != 4 or not is_uid(chunks[0]) or not is_uid(chunks[1]):
             return "a want that cannot be read"
-        if not chunks[3].isdecimal() or len(chunks[3]) > 2 or int(chunks[3]) > MOST_HOPS:
-            return f"a want of more than {MOST_HOPS} hops"
+        if not chunks[3].isdecimal() or len(chunks[3]) > 2 or int(chunks[3]) > MAX_HOPS:
+            return f"a want of more than {MAX_HOPS} hops"
         text = decode_text(chunks[2])
         if text is None:
             return "a want whose text is too long or damaged"
-        if len(self._texts) >= MOST_WANTS:
-            return f"more than {MOST_WANTS} wants"
+        if len(self._texts) >= MAX_INTERESTS:
+            return f"more than {MAX_INTERESTS} wants"
         return chunks[0], chunks[1], text, int(chunks[3])
 
     def _read(self, key: str) -> bool:
@@ -163,40 +163,40 @@ class OtherWants:
         except (GenusError, RecursionError):
             self.refused["a want of types that are unknown here"] += 1
             return False
-        self._wants[key] = Want(speaker, origin, subscription, hops)
+        self._interests[key] = Interest(speaker, origin, subscription, hops)
         return True
 
     def types_changed(self) -> bool:
         """Try again to read wants whose types were unknown; returns whether the wants have changed."""
         with self._lock:
-            unread = [key for key in self._texts if key not in self._wants]
+            unread = [key for key in self._texts if key not in self._interests]
             read = [key for key in unread if self._read(key)]
             return bool(read)
 
-    def may_want_kind(self, key: str) -> bool:
+    def may_concern_kind(self, key: str) -> bool:
         """Whether a token may be of a subscription to a kind, whose classes are not all known to its speaker."""
         with self._lock:
-            want = self._wants.get(key)
-            is_unread = want is None and key in self._texts
-        return is_unread or (want is not None and asks_for_kind(want.subscription))
+            interest = self._interests.get(key)
+            is_unread = interest is None and key in self._texts
+        return is_unread or (interest is not None and asks_for_kind(interest.subscription))
 
-    def texts(self) -> list[WantText]:
+    def texts(self) -> list[InterestText]:
         """What the others want, as they say it; also of types that are unknown here."""
         with self._lock:
-            return [WantText(*parsed) for parsed in self._texts.values()]
+            return [InterestText(*parsed) for parsed in self._texts.values()]
 
     def wanted_by(self, event: Event) -> set[str]:
         """The participants that want an event, by uid."""
-        return {want.speaker for want in self.texts() if self.is_wanted(want.text, event)}
+        return {interest.speaker for interest in self.texts() if self.is_wanted(interest.text, event)}
 
     def asked_of(self, cls: type[Event]) -> list[str]:
         """The texts of subscriptions to a type, or to one above it that is not all events."""
-        texts = dict.fromkeys(want.text for want in self.texts())
+        texts = dict.fromkeys(interest.text for interest in self.texts())
         return [text for text in texts if text.partition(" ")[0] != "Event" and self._filter(text, cls) is not None]
 
     def _filter(self, text: str, cls: type[Event]) -> PythonFilter | None:
         if (cls, text) not in self._filters:
-            if len(self._filters) >= MOST_FILTERS:
+            if len(self._filters) >= MAX_FILTERS:
                 self._filters.clear()
             self._filters[cls, text] = _filter_of(text, cls)
         return self._filters[cls, text]
@@ -206,10 +206,10 @@ class OtherWants:
         test = self._filter(text, type(event))
         return test is not None and passes(test, event)
 
-    def all(self) -> list[Want]:
+    def all(self) -> list[Interest]:
         """What the others want."""
         with self._lock:
-            return list(self._wants.values())
+            return list(self._interests.values())
 
 
 def _filter_of(text: str, cls: type[Event]) -> PythonFilter | None:

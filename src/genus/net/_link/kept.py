@@ -9,7 +9,7 @@ from genus.model import Event
 from genus.net._link.patterns import Patterns
 from genus.net._relay import Arrival
 
-MOST_KEPT = 100_000
+MAX_KEPT = 100_000
 """The largest number of last values that are remembered; the oldest is forgotten for a new one."""
 _NONE = "\\-"
 
@@ -67,7 +67,7 @@ class KeptEvents:
             self._put(key, arrival)
 
     def _put(self, key: str, arrival: Arrival) -> None:
-        if key not in self._kept and len(self._kept) >= MOST_KEPT:
+        if key not in self._kept and len(self._kept) >= MAX_KEPT:
             self._remove(next(iter(self._kept)))
         name = (type(arrival.event), arrival.kept)
         before = self._key_of.get(name, key)

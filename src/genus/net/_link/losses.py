@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from genus.bus._link import TroubleHandler
+from genus.bus._link import ProblemHandler
 from genus.errors import Reasons
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.foreign import ForeignLoss
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
 from genus.net._link.outgoing import OutgoingKeys
+from genus.net._problems import EventsLate, EventsLost, EventsUnread
 from genus.net._transport import Transport
-from genus.net._troubles import EventsLate, EventsLost, EventsUnread
 
 BEAT_S = 0.5
 BEATS_MORE = 2
@@ -35,18 +35,18 @@ REPORT_S = 10.0
 """How far a drop of the transport and the report of it by a receiver may be apart; after that it is told twice."""
 GONE_S = 30.0
 """How long a gateway that took over tells how far the one before it came."""
-MOST_HEARD = 10_000
+MAX_HEARD = 10_000
 """The largest number of senders whose last beat is remembered."""
-MOST_LATE = 10_000
+MAX_LATE = 10_000
 """The largest number of keys and senders whose lateness is remembered until it is told."""
 JOIN_S = 3.0
 """A receiver that has subscribed for this long must have got all packets of a key."""
 BEATS_TO_ALL = 3
 """How many beats tell all keys after a participant has appeared, which may take time to hear the first of them."""
-MOST_WAITING = 10_000
+MAX_WAITING = 10_000
 """The largest number of problems that wait to be told; the oldest make room."""
 
-Trouble = EventsLost | EventsLate | EventsUnread
+DeliveryProblem = EventsLost | EventsLate | EventsUnread
 _NUMBER = re.compile(r"\d+")
 log = logging.getLogger("genus.net")
 
@@ -67,7 +67,7 @@ class LateEvents:
         if age_us > times.deadline_us:
             with self._lock:
                 count, worst, expired = self._late.get((key, sender), (0, 0, 0))
-                if count or len(self._late) < MOST_LATE:
+                if count or len(self._late) < MAX_LATE:
                     worst = max(worst, age_us - times.deadline_us)
                     self._late[key, sender] = count + 1, worst, expired + is_expired
                 self.late += 1
@@ -81,7 +81,7 @@ class LateEvents:
             return taken
 
 
-class TroubleOwner(Protocol):
+class ProblemOwner(Protocol):
     """Who is to be told of troubles: the subscriptions and channels of a link."""
 
     uid: bytes
@@ -98,17 +98,17 @@ class TroubleOwner(Protocol):
     def subscribed_since(self, key: str) -> float | None:
         """When this participant first subscribed to a key; None if it does not."""
 
-    def listeners_of(self, key: str) -> list[TroubleHandler]:
+    def listeners_of(self, key: str) -> list[ProblemHandler]:
         """The trouble handlers of the subscriptions to a key."""
 
-    def publishers_of(self, *types: str) -> list[TroubleHandler]:
+    def publishers_of(self, *types: str) -> list[ProblemHandler]:
         """The trouble handlers of the channels of some types."""
 
 
 class Losses:
     """State: what is missing of others, and what others miss of this participant."""
 
-    def __init__(self, owner: TroubleOwner, incoming: IncomingKeys, outgoing: OutgoingKeys, late: LateEvents) -> None:
+    def __init__(self, owner: ProblemOwner, incoming: IncomingKeys, outgoing: OutgoingKeys, late: LateEvents) -> None:
         self._owner, self._incoming, self._outgoing, self._late = owner, incoming, outgoing, late
         self._problems = ProblemQueue()
         self._hex = owner.uid.hex()
@@ -139,7 +139,7 @@ class Losses:
                 self._compare(beat.sender, key, before, newest, beat.began_us.get(key))
 
     def _hear(self, sender: bytes) -> None:
-        if len(self._heard) >= MOST_HEARD and sender not in self._heard:
+        if len(self._heard) >= MAX_HEARD and sender not in self._heard:
             self._heard.clear()
         self._heard[sender] = self._owner.now()
 
@@ -186,7 +186,7 @@ class Losses:
         self._problems.add(trouble, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
-    def lose_foreign(self, loss: ForeignLoss, handlers: list[TroubleHandler]) -> None:
+    def lose_foreign(self, loss: ForeignLoss, handlers: list[ProblemHandler]) -> None:
         """Count and tell events of another system that did not arrive, or were not sent to it."""
         self._count(f"dropped: {loss.reason}" if loss.is_own else "lost", loss.count)
         ends = (self._hex, loss.sender) if loss.is_own else (loss.sender, self._hex)
@@ -306,7 +306,7 @@ class Losses:
             self._problems.add(unread, self._owner.listeners_of(key))
         self._problems.tell()
 
-    def refuse_type(self, type_: str, reason: str, handlers: Iterable[TroubleHandler]) -> None:
+    def refuse_type(self, type_: str, reason: str, handlers: Iterable[ProblemHandler]) -> None:
         """Tell that what another participant states about a type contradicts this program."""
         self._problems.add(EventsUnread(type_, 0, reason), handlers)
 
@@ -334,10 +334,10 @@ class ProblemQueue:
     """
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[Trouble, list[TroubleHandler]]] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[tuple[DeliveryProblem, list[ProblemHandler]]] = deque(maxlen=MAX_WAITING)
         self._logged = Reasons()
 
-    def add(self, trouble: Trouble, handlers: Iterable[TroubleHandler]) -> None:
+    def add(self, trouble: DeliveryProblem, handlers: Iterable[ProblemHandler]) -> None:
         """Tell handlers of a trouble, or the log if there are none."""
         self._waiting.append((trouble, list(handlers)))
 
@@ -350,13 +350,13 @@ class ProblemQueue:
             if isinstance(trouble, EventsUnread) or not handlers:
                 self._log_once(trouble)
 
-    def _call(self, handler: TroubleHandler, trouble: Trouble) -> None:
+    def _call(self, handler: ProblemHandler, trouble: DeliveryProblem) -> None:
         try:
             handler(trouble)
         except Exception:
             log.exception("a trouble handler failed on %r", trouble)
 
-    def _log_once(self, trouble: Trouble) -> None:
+    def _log_once(self, trouble: DeliveryProblem) -> None:
         reason = "late" if isinstance(trouble, EventsLate) else trouble.reason
         if isinstance(trouble, EventsLost):
             reason = reason.partition(":")[0]  # what the other side says may be anything

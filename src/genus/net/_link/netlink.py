@@ -16,12 +16,12 @@ from weakref import WeakSet
 
 import msgspec
 
-from genus.bus._link import Capabilities, Delivery, Link, TroubleHandler
-from genus.bus._qos import Keep, NonReal, QoS, Soft, format_qos
+from genus.bus._link import Capabilities, Delivery, Link, ProblemHandler
+from genus.bus._qos import BestEffort, Keep, QoS, Soft, format_qos
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
-from genus.net._envelope import MOST_HOPS, Origin, new_uid
+from genus.net._envelope import MAX_HOPS, Origin, new_uid
 from genus.net._link.channels import (
     Measured,
     NetPublisher,
@@ -35,7 +35,7 @@ from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
-from genus.net._link.interest import OtherWants, OwnWants, WantText, asks_for_kind
+from genus.net._link.interest import InterestText, LocalInterest, RemoteInterest, asks_for_kind
 from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
@@ -44,9 +44,9 @@ from genus.net._link.presence import GATE, AnnouncedChannel, Participant, Presen
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
-from genus.net._relay import Arrival, RelayLink, Want
+from genus.net._problems import OnceLogger
+from genus.net._relay import Arrival, Interest, RelayLink
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
-from genus.net._troubles import OnceLogger
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
@@ -113,9 +113,9 @@ class NetLink(Link, RelayLink):
         self._shared = SharedKeys(self, self._incoming)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
-        self._own_wants = OwnWants(transport.declare, realm, self._hex)
-        self._other_wants = OtherWants(realm, self._hex)
-        self._groups = QueueGroups(self, self._incoming, self._other_wants.is_wanted)
+        self._local_interest = LocalInterest(transport.declare, realm, self._hex)
+        self._remote_interest = RemoteInterest(realm, self._hex)
+        self._groups = QueueGroups(self, self._incoming, self._remote_interest.is_wanted)
         self._late = LateEvents(monotonic_utc_us)
         self.is_on_time = self._late.is_on_time
         self._subscriptions = ActiveSubscriptions(self._patterns)
@@ -126,7 +126,7 @@ class NetLink(Link, RelayLink):
         self.relays: list[NetRelay] = []
         self._recent = RecentPackets(now, self._key(LAST, ""))
         self._on_gateways: list[Callable[[str], None]] = []
-        self._on_wants: list[Callable[[], None]] = []
+        self._on_interest: list[Callable[[], None]] = []
         self._on_connected: list[Callable[[bool], None]] = []
         self._sends: dict[type, Outgoing | ForeignOutgoing] = {}
         self._control: dict[str, Callable[[bytes], None]] = {}
@@ -202,17 +202,17 @@ class NetLink(Link, RelayLink):
         made = self._sends[cls] = self._outgoing.outgoing(cls, Sending(NORMAL, self._reliable))
         return made
 
-    def listen(self, subscription: Subscription, on_trouble: TroubleHandler | None) -> Callable[[], None]:
+    def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
         self._may_subscribe(subscription)
         self._hear_new(subscription)
-        active = ActiveSubscription(subscription, on_trouble, self._compile(subscription))
+        active = ActiveSubscription(subscription, on_problem, self._compile(subscription))
         self._subscriptions.add(active)
         self._incoming.subscriptions_changed()
-        self._own_wants.add(subscription)
+        self._local_interest.add(subscription)
         self.stated.state_later(subscription.types)
-        self._tell_conflicts(subscription.types, on_trouble)
-        self._wants_changed()
+        self._tell_conflicts(subscription.types, on_problem)
+        self._interest_changed()
         return lambda: self._unlisten(active)
 
     def _hear_new(self, asked: Subscription) -> None:
@@ -223,10 +223,10 @@ class NetLink(Link, RelayLink):
 
     def _unlisten(self, active: ActiveSubscription) -> None:
         if self._subscriptions.discard(active) and not self._closing.is_set():
-            self._own_wants.remove(active.subscription)
+            self._local_interest.remove(active.subscription)
             self._patterns.remove(active.filter.patterns)
             self._drop_kept()
-            self._wants_changed()
+            self._interest_changed()
 
     def _drop_kept(self) -> None:
         """Forget last values that are not subscribed to any more; who subscribes again gets them again."""
@@ -237,14 +237,14 @@ class NetLink(Link, RelayLink):
         self,
         subscription: Subscription,
         deliver: Callable[[Event], bool],
-        on_trouble: Callable[[], list[TroubleHandler]],
+        on_problem: Callable[[], list[ProblemHandler]],
     ) -> Callable[[], None]:
         """Call a function with this participant's share of what a subscription matches."""
         self._may_subscribe(subscription)
         can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
-        end = (self._shared if can_share else self._groups).join(subscription, deliver, on_trouble)
-        self._own_wants.add(subscription)
-        self._wants_changed()
+        end = (self._shared if can_share else self._groups).join(subscription, deliver, on_problem)
+        self._local_interest.add(subscription)
+        self._interest_changed()
         ends = [end]
         return lambda: self._end_share(subscription, ends)
 
@@ -252,9 +252,9 @@ class NetLink(Link, RelayLink):
         with self._lock:  # the last two consumers may leave at once
             end = ends.pop() if ends else None
         if end is not None and not self._closing.is_set():
-            self._own_wants.remove(subscription)
+            self._local_interest.remove(subscription)
             end()
-            self._wants_changed()
+            self._interest_changed()
 
     def _compile(self, subscription: Subscription) -> TopicFilter:
         return compile_topics(subscription, self.transport.dialect, self.realm)
@@ -290,7 +290,7 @@ class NetLink(Link, RelayLink):
             "expired": self._late.expired,
             **(self._losses.counts() if self._control else {}),
             **{f"rejected: {reason}": count for reason, count in counts.rejections.counts.items()},
-            **{f"rejected: {reason}": count for reason, count in self._other_wants.refused.items()},
+            **{f"rejected: {reason}": count for reason, count in self._remote_interest.refused.items()},
             **{f"not read: {label}": count for label, count in dict(counts.unread).items()},
             **counts.not_known,
             **{f"not read: {label}": count for label, count in self._foreign.unread().items()},
@@ -333,8 +333,8 @@ class NetLink(Link, RelayLink):
     def announce(
         self,
         cls: type,
-        qos: QoS = NonReal(),  # noqa: B008 - it is frozen
-        on_trouble: TroubleHandler | None = None,
+        qos: QoS = BestEffort(),  # noqa: B008 - it is frozen
+        on_problem: ProblemHandler | None = None,
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> NetPublisher:
@@ -346,9 +346,9 @@ class NetLink(Link, RelayLink):
         sending = sending_of(qos, self._reliable, keep)
         self._send_options[cls] = msgspec.structs.replace(sending, keep=False)
         outgoing = self._outgoing.outgoing(cls, sending, keep)
-        publisher = NetPublisher(outgoing, qos, on_trouble, self._published, self._withdraw)
+        publisher = NetPublisher(outgoing, qos, on_problem, self._published, self._withdraw)
         self._publishers[publisher] = self._presence.show_channel(name_of(cls), format_qos(qos))
-        self._tell_conflicts([cls], on_trouble)
+        self._tell_conflicts([cls], on_problem)
         return publisher
 
     def measure(self) -> Measured | None:
@@ -399,31 +399,34 @@ class NetLink(Link, RelayLink):
         """How many seconds ago a participant last said that it had sent events; None if it did not yet."""
         return self._losses.heard_ago(bytes.fromhex(uid)) if self._control else None
 
-    def wants(self) -> list[Want]:
+    def interests(self) -> list[Interest]:
         """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
-        return [*self._other_wants.all(), *(Want(self._hex, self._hex, each) for each in self._own_wants.own())]
+        return [
+            *self._remote_interest.all(),
+            *(Interest(self._hex, self._hex, each) for each in self._local_interest.own()),
+        ]
 
-    def want_texts(self) -> list[WantText]:
+    def interest_texts(self) -> list[InterestText]:
         """What others want, as they say it; also of types that are unknown here."""
-        return self._other_wants.texts()
+        return self._remote_interest.texts()
 
     def wanted_by(self, event: Event) -> Collection[str]:
         """The other participants that want an event, by uid."""
-        return self._other_wants.wanted_by(event)
+        return self._remote_interest.wanted_by(event)
 
     def asked_of(self, cls: type[Event]) -> list[str]:
         """The subscriptions of others to a type, as text."""
-        return self._other_wants.asked_of(cls)
+        return self._remote_interest.asked_of(cls)
 
     @property
     def interest_delay_s(self) -> float:
         """What others want is known soon after the connection was made; later, what they say takes a moment."""
         return max(MOMENT_S, INTEREST_S - (self.now() - self._connected_at)) if self._is_connected else INTEREST_S
 
-    def on_wants(self, changed: Callable[[], None]) -> Callable[[], None]:
+    def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
         """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
-        self._on_wants.append(changed)
-        return lambda: self._on_wants.remove(changed) if changed in self._on_wants else None
+        self._on_interest.append(changed)
+        return lambda: self._on_interest.remove(changed) if changed in self._on_interest else None
 
     @property
     def is_connected(self) -> bool:
@@ -443,16 +446,16 @@ class NetLink(Link, RelayLink):
         """Call a function with uid, text and presence of the tokens of others; returns a function to end it."""
         return self._presence.watch(what, changed)
 
-    def _wants_changed(self) -> None:
-        for changed in list(self._on_wants):
+    def _interest_changed(self) -> None:
+        for changed in list(self._on_interest):
             changed()
 
     # -- gateways ----------------------------------------------------------------------------------------------------
 
     def relay(self, receive: Callable[[Arrival], None]) -> NetRelay:
         """Let a gateway receive what it wants on behalf of others."""
-        patterns, wants, kept = self._patterns, self._own_wants, self._kept.all
-        relay = NetRelay(receive, patterns, wants, self._compile_wanted, kept, self._drop_kept, self._end_relay)
+        patterns, interests, kept = self._patterns, self._local_interest, self._kept.all
+        relay = NetRelay(receive, patterns, interests, self._compile_wanted, kept, self._drop_kept, self._end_relay)
         self.relays.append(relay)
         return relay
 
@@ -488,8 +491,8 @@ class NetLink(Link, RelayLink):
         outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
         known = self._incoming.find(key)
-        if origin.hops > MOST_HOPS:
-            self._incoming.counts.rejections.add(f"more than {MOST_HOPS} hops", key)
+        if origin.hops > MAX_HOPS:
+            self._incoming.counts.rejections.add(f"more than {MAX_HOPS} hops", key)
         elif not isinstance(known, str) and not known.is_new(origin, event):
             return
         elif kept is not None and arrival.is_forgotten:
@@ -608,13 +611,13 @@ class NetLink(Link, RelayLink):
             self.held.release_known()
             self._are_types_due = True
 
-    def _tell_conflicts(self, types: Iterable[type], handler: TroubleHandler | None) -> None:
+    def _tell_conflicts(self, types: Iterable[type], handler: ProblemHandler | None) -> None:
         """Tell a new subscription or channel of the statements about its types that were refused before."""
         for conflict in self.stated.conflicts_about(types):
             if handler is not None:
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
-    def _concerned_by(self, types: Collection[str]) -> list[TroubleHandler]:
+    def _concerned_by(self, types: Collection[str]) -> list[ProblemHandler]:
         """The trouble handlers of subscriptions to one of some types, and of their channels."""
         asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
         return asked + self.publishers_of(*types)
@@ -648,12 +651,12 @@ class NetLink(Link, RelayLink):
         if key.startswith(self._groups.token_root):
             self._groups.token(key, is_present)
             return
-        is_want = key.startswith(self._key("want") + "/")
-        if (self._other_wants if is_want else self._presence).token(key, is_present):
-            if is_present and not is_want and self._control:
+        is_interest = key.startswith(self._key("want") + "/")
+        if (self._remote_interest if is_interest else self._presence).token(key, is_present):
+            if is_present and not is_interest and self._control:
                 self._losses.beat_to_all()
-            self._wants_changed()
-        if is_want and is_present and self._control and self._other_wants.may_want_kind(key):
+            self._interest_changed()
+        if is_interest and is_present and self._control and self._remote_interest.may_concern_kind(key):
             self._outgoing.copy_again()
 
     def dropped(self, key: str, count: int, reason: str) -> None:
@@ -725,7 +728,7 @@ class NetLink(Link, RelayLink):
         since = self._patterns.since(key, self._incoming.split(key)[0])
         return since is None or since.turn > turn
 
-    def listeners_of(self, key: str) -> list[TroubleHandler]:
+    def listeners_of(self, key: str) -> list[ProblemHandler]:
         """The trouble handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
@@ -734,10 +737,10 @@ class NetLink(Link, RelayLink):
         own = self._subscriptions.handlers(lambda each: each.filter.accepts(event_key))
         return own + self._shared.listeners_of(event_key)
 
-    def publishers_of(self, *types: str) -> list[TroubleHandler]:
+    def publishers_of(self, *types: str) -> list[ProblemHandler]:
         """The trouble handlers of the channels of some types."""
         publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
-        return [each.on_trouble for each in publishers if each.on_trouble is not None]
+        return [each.on_problem for each in publishers if each.on_problem is not None]
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -779,8 +782,8 @@ class NetLink(Link, RelayLink):
         self._subscriptions.compile_again(self.compile_again)
         for relay in list(self.relays):
             relay.compile_again()
-        if self._other_wants.types_changed():
-            self._wants_changed()
+        if self._remote_interest.types_changed():
+            self._interest_changed()
         self._shared.types_changed()
 
     def _key(self, *chunks: str) -> str:

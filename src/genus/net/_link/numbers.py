@@ -19,17 +19,17 @@ import msgspec
 
 from genus.net._envelope import NUMBERS
 
-MOST_RUNS: Final = 2048
+MAX_RUNS: Final = 2048
 """Runs of one participant and key that are remembered; of more, the half that was touched the longest ago goes."""
-MOST_GAPS: Final = 4096
+MAX_GAPS: Final = 4096
 """Gaps of one sender and key that may still be filled; of more, the oldest is a loss at once."""
-MOST_PASSED: Final = 64
+MAX_PASSED: Final = 64
 """How often runs are forgotten, of one participant and key, before a beat accounts for them."""
-MOST_CLAIMS: Final = 64
+MAX_CLAIMS: Final = 64
 """Beats of one sender and key that no other has confirmed yet."""
 BEAT_LEAST_S: Final = 0.2
 """What a sender had not reached at a beat so long after it came was invented."""
-MOST_MARKS: Final = 256
+MAX_MARKS: Final = 256
 """Numbers at the end of a run of which the content is known, so that another content is recognised."""
 NEARBY: Final = 1024
 """A last value is not given if one with a number that is larger by at most this was."""
@@ -82,7 +82,7 @@ class Run:
     def __init__(self, number: int, touched: int) -> None:
         self.first = self.last = number
         self.touched = touched
-        self.marks: deque[int | None] = deque(maxlen=MOST_MARKS)
+        self.marks: deque[int | None] = deque(maxlen=MAX_MARKS)
 
     def mark_of(self, number: int) -> int | None:
         """The mark of a number in the run; None if it is not known."""
@@ -237,14 +237,14 @@ class Numbers:
     def _insert(self, place: int, at: int, mark: int | None) -> None:
         if place < len(self._runs) and at + 1 == self._runs[place].first:
             run = self._runs[place]
-            if len(run.marks) == run.last - run.first + 1 < MOST_MARKS:
+            if len(run.marks) == run.last - run.first + 1 < MAX_MARKS:
                 run.marks.appendleft(mark)
             run.first, run.touched = at, self._touches
         else:
             run = Run(at, self._touches)
             run.marks.append(mark)
             self._runs.insert(place, run)
-            if len(self._runs) > MOST_RUNS:
+            if len(self._runs) > MAX_RUNS:
                 self._forget_half()
         self._point(self._current)
 
@@ -265,7 +265,7 @@ class Numbers:
             made.last = max(made.last, run.last)
         if self._accounted is None:
             self._floor = made.last
-        if len(self._passed) == MOST_PASSED:
+        if len(self._passed) == MAX_PASSED:
             made.missing += self._passed.pop().missing
         self._passed.append(made)
         self._runs = [run for run in self._runs if run.touched >= limit]
@@ -303,7 +303,7 @@ class Numbers:
             self._claims = {each: claim for each, claim in self._claims.items() if each > confirmed.newest}
             if made.time - confirmed.time > BEAT_LEAST_S:
                 self._forget_invented(max(made.newest, self._accounted or made.newest), confirmed.touches)
-        elif len(self._claims) >= MOST_CLAIMS:
+        elif len(self._claims) >= MAX_CLAIMS:
             del self._claims[next(iter(self._claims))]
         self._claims.setdefault(made.newest, made)
 
@@ -345,7 +345,7 @@ class Numbers:
             with self._lock:
                 self._gaps.append(Gap(after + 1, before - after - 1, now))
                 self.limit = 0  # a beat may come before the packets that it counts: these go to `arrive`
-                if len(self._gaps) > MOST_GAPS:
+                if len(self._gaps) > MAX_GAPS:
                     self._overflow += self._gaps.pop(0).count
 
     def _fill(self, at: int, now: float) -> bool:

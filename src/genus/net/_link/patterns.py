@@ -5,18 +5,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from genus.bus._link import TroubleHandler
+from genus.bus._link import ProblemHandler
 from genus.filters import Subscription
 from genus.net._link.control import LAST, ROOT
 from genus.net._transport import Transport
 from genus.targets.topics import Dialect, TopicFilter
 
-MOST_KEYS = 20_000
+MAX_KEYS = 20_000
 """The largest number of keys whose time of subscription is remembered."""
 
 _WILD = None
 
-MOST_INHERITED = 100
+MAX_INHERITED = 100
 """How many patterns that a subscription has replaced without a break are remembered of it."""
 
 
@@ -87,7 +87,7 @@ class Patterns:
         """
         with self._lock:
             if key not in self._since_of_keys:
-                if len(self._since_of_keys) >= MOST_KEYS:
+                if len(self._since_of_keys) >= MAX_KEYS:
                     self._since_of_keys.clear()
                 matches = self._dialect.matches
                 here = [since for each, since in self._since.items() if matches(each, event_key)]
@@ -138,8 +138,8 @@ class Patterns:
 class ActiveSubscription:
     """State: a subscription of the bus."""
 
-    def __init__(self, subscription: Subscription, on_trouble: TroubleHandler | None, filter: TopicFilter) -> None:
-        self.subscription, self.on_trouble, self.filter = subscription, on_trouble, filter
+    def __init__(self, subscription: Subscription, on_problem: ProblemHandler | None, filter: TopicFilter) -> None:
+        self.subscription, self.on_problem, self.filter = subscription, on_problem, filter
 
 
 class ActiveSubscriptions:
@@ -177,9 +177,9 @@ class ActiveSubscriptions:
         """How many different subscriptions accept events of a class."""
         return sum(all(issubclass(cls, each) for each in types) for types in {each.subscription.types for each in self})
 
-    def handlers(self, is_concerned: Callable[[ActiveSubscription], bool]) -> list[TroubleHandler]:
+    def handlers(self, is_concerned: Callable[[ActiveSubscription], bool]) -> list[ProblemHandler]:
         """The trouble handlers of subscriptions that are concerned."""
-        return [each.on_trouble for each in self if each.on_trouble is not None and is_concerned(each)]
+        return [each.on_problem for each in self if each.on_problem is not None and is_concerned(each)]
 
 
 def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
@@ -187,7 +187,7 @@ def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
     found: dict[frozenset[str], Since] = {}
     for since in sorted(all_since, key=lambda each: each.turn):
         found.setdefault(frozenset(since.patterns), since)
-    return tuple(found.values())[:MOST_INHERITED]
+    return tuple(found.values())[:MAX_INHERITED]
 
 
 def last_pattern(pattern: str, dialect: Dialect, realm: str) -> str:

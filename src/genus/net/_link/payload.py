@@ -31,7 +31,7 @@ _encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 FIRST_OF_ARRAY = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 """The first bytes of payloads with many events."""
-MOST_EVENTS = 100_000
+MAX_EVENTS = 100_000
 """The largest number of events in one packet."""
 
 
@@ -82,7 +82,7 @@ def split_batch(payload: bytes) -> list[msgspec.Raw] | None:
         found = _split(payload)
     except Exception:  # msgspec's errors, RecursionError
         return None
-    return found if 0 < len(found) <= MOST_EVENTS else None
+    return found if 0 < len(found) <= MAX_EVENTS else None
 
 
 class PayloadReader:
@@ -122,7 +122,7 @@ class PayloadReader:
         except Exception:  # also what a class's own __post_init__ raises
             return None
         count = len(events)
-        return events if 0 < count <= MOST_EVENTS and self._find_invalid_in(events) is None else None
+        return events if 0 < count <= MAX_EVENTS and self._find_invalid_in(events) is None else None
 
     def _read_map(self, payload: Any) -> Event | Rejected:
         """Read a CloudEvent, or an event of a class of another age or with other units."""

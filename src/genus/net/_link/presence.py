@@ -17,7 +17,7 @@ from genus.net._transport import Transport
 from genus.records._rejected import Rejections
 
 HERE, GATE, CHANNEL = "here", "gate", "channel"
-MOST_TOKENS = 10_000
+MAX_TOKENS = 10_000
 """The largest number of tokens of one kind that are remembered."""
 
 
@@ -128,8 +128,8 @@ class Presence:
             present = self._tokens.setdefault(what, {})
             if not is_present:
                 return (uid, text) in present and present.pop((uid, text)) is None
-            if len(present) >= MOST_TOKENS and (uid, text) not in present:
-                self._rejections.add(f"more than {MOST_TOKENS} tokens `{what}`")
+            if len(present) >= MAX_TOKENS and (uid, text) not in present:
+                self._rejections.add(f"more than {MAX_TOKENS} tokens `{what}`")
                 return False
             present[uid, text] = None
             return True

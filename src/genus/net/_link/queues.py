@@ -17,12 +17,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from genus.bus._link import TroubleHandler
+from genus.bus._link import ProblemHandler
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._envelope import Origin
-from genus.net._link.control import LAST, MOST_TEXT, QUEUE, control_key, decode_text, encode_text, is_uid
+from genus.net._link.control import LAST, MAX_TEXT, QUEUE, control_key, decode_text, encode_text, is_uid
 from genus.net._link.incoming import IncomingKeys, Reception
 from genus.net._link.outgoing import Outgoing
 from genus.net._link.patterns import last_pattern
@@ -37,13 +37,13 @@ SHARE = "$share/"
 ReadPacket: TypeAlias = Callable[[IncomingKeys, str, bytes, bytes], None]
 NOT_TAKEN = "an event of a queue that no consumer here took"
 GROUP = "group"
-MOST_MEMBERS = 10_000
+MAX_MEMBERS = 10_000
 """The largest number of members of all groups that are remembered; more are counted, and get nothing."""
 LINGER_S = 10.0
 """How long one that has left a group takes what is under way to it, for the others."""
 Take: TypeAlias = Callable[[Event], bool]
 """Gives an event to a consumer; returns whether one took it."""
-Handlers: TypeAlias = Callable[[], list[TroubleHandler]]
+Handlers: TypeAlias = Callable[[], list[ProblemHandler]]
 """Returns the trouble handlers of the consumers."""
 
 
@@ -160,7 +160,7 @@ class SharedKeys:
         for sharing in list(self._sharings):
             sharing.subscribe()
 
-    def listeners_of(self, event_key: str) -> list[TroubleHandler]:
+    def listeners_of(self, event_key: str) -> list[ProblemHandler]:
         """The trouble handlers of the consumers of subscriptions to a key."""
         return [handler for sharing in list(self._sharings) for handler in sharing.listeners_of(event_key)]
 
@@ -230,7 +230,7 @@ class Sharing:
         if self._readers.get(share) is self._incoming:
             del self._readers[share]
 
-    def listeners_of(self, event_key: str) -> list[TroubleHandler]:
+    def listeners_of(self, event_key: str) -> list[ProblemHandler]:
         """The trouble handlers of the consumers, if the subscription is one to a key."""
         return self._handlers() if self._filter is not None and self._filter.accepts(event_key) else []
 
@@ -291,8 +291,8 @@ class QueueGroups:
     def join(self, subscription: Subscription, take: Take, handlers: Handlers) -> Callable[[], None]:
         """Give a function its share of what a subscription matches; returns a function to end it."""
         text, transport = str(subscription), self._link.transport
-        if len(text) > MOST_TEXT:
-            raise BusError(f"a queue that processes share has a subscription of at most {MOST_TEXT} characters")
+        if len(text) > MAX_TEXT:
+            raise BusError(f"a queue that processes share has a subscription of at most {MAX_TEXT} characters")
         reception = QueueReception(self._link, take, subscription.types, self._rejections)
         reception.on_left = partial(self._send, text, None)
         member = Member(text, reception, handlers, self._link.now())
@@ -364,7 +364,7 @@ class QueueGroups:
                 if not members:
                     self.members.pop(text, None)
                     self._turns.pop(text, None)
-            elif sum(map(len, self.members.values())) >= MOST_MEMBERS:
-                self._rejections.add(f"more than {MOST_MEMBERS} members of groups")
+            elif sum(map(len, self.members.values())) >= MAX_MEMBERS:
+                self._rejections.add(f"more than {MAX_MEMBERS} members of groups")
             else:
                 self.members.setdefault(text, {})[member] = None

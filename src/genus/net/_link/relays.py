@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterable
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import ATTRIBUTES, split_attributes
-from genus.net._link.interest import OwnWants
+from genus.net._link.interest import LocalInterest
 from genus.net._link.patterns import Patterns
-from genus.net._relay import Arrival, Want, passes
+from genus.net._relay import Arrival, Interest, passes
 from genus.net._transport import NORMAL, Sender, Sending, Transport
 from genus.targets.python import PythonFilter
 from genus.targets.topics import TopicFilter
@@ -90,33 +90,33 @@ class NetRelay:
         self,
         receive: Callable[[Arrival], None],
         patterns: Patterns,
-        own_wants: OwnWants,
+        local_interest: LocalInterest,
         compile: Callable[[Subscription], TopicFilter],
         kept: Callable[[Subscription], list[Arrival]],
         drop_kept: Callable[[], None],
         on_close: Callable[["NetRelay"], None],
     ) -> None:
         self._receive = receive
-        self._patterns, self._own_wants, self._compile = patterns, own_wants, compile
+        self._patterns, self._local_interest, self._compile = patterns, local_interest, compile
         self._kept, self._drop_kept, self._on_close = kept, drop_kept, on_close
-        self._wants: tuple[Want, ...] = ()
+        self._interests: tuple[Interest, ...] = ()
         self._subscribed: list[str] = []
         self._filters: tuple[PythonFilter, ...] = ()
         self._lock = threading.Lock()
 
-    def want(self, wants: Iterable[Want]) -> None:
+    def set_interest(self, interests: Iterable[Interest]) -> None:
         """Receive what these wants match, and tell the network of them; replaces those before.
 
         Last values that are known already are received at once, also if they were received for others before.
         """
         with self._lock:
-            before, self._wants = self._wants, tuple(dict.fromkeys(wants))
-            asked = dict.fromkeys(want.subscription for want in self._wants)
+            before, self._interests = self._interests, tuple(dict.fromkeys(interests))
+            asked = dict.fromkeys(interest.subscription for interest in self._interests)
             self._filters = tuple(PythonFilter(subscription) for subscription in asked)
             self._subscribe()
-            self._own_wants.replace(before, self._wants)
+            self._local_interest.replace(before, self._interests)
         self._drop_kept()
-        new = asked.keys() - {want.subscription for want in before}
+        new = asked.keys() - {interest.subscription for interest in before}
         for arrival in [arrival for subscription in new for arrival in self._kept(subscription)]:
             self._receive(arrival)
 
@@ -126,7 +126,7 @@ class NetRelay:
             self._subscribe()
 
     def _subscribe(self) -> None:
-        asked = dict.fromkeys(want.subscription for want in self._wants)
+        asked = dict.fromkeys(interest.subscription for interest in self._interests)
         before = self._subscribed
         self._subscribed = [pattern for subscription in asked for pattern in self._compile(subscription).patterns]
         self._patterns.add(self._subscribed)
@@ -134,7 +134,7 @@ class NetRelay:
 
     def wants_type(self, cls: type[Event]) -> bool:
         """Whether the gateway wants some events of a class."""
-        return any(want.subscription.accepts(cls) for want in self._wants)
+        return any(interest.subscription.accepts(cls) for interest in self._interests)
 
     def give(self, arrival: Arrival) -> None:
         """Give the gateway an event if it wants it."""
@@ -144,4 +144,4 @@ class NetRelay:
     def close(self) -> None:
         """Want nothing more."""
         self._on_close(self)
-        self.want(())
+        self.set_interest(())

@@ -36,9 +36,9 @@ from genus.net._link.payload import PayloadReader
 from genus.net._transport import Sending, Transport
 
 DIGEST_BYTES = 4
-MOST_STATED = 20_000
+MAX_STATED = 20_000
 """The largest number of statements that are remembered."""
-MOST_CONFLICTS = 200
+MAX_CONFLICTS = 200
 """The largest number of refused statements that later subscriptions are told of."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -148,7 +148,7 @@ class StatedTypes:
             self.classes.take(statement)
         except (CatalogConflict, DeclarationError) as problem:
             conflict = Conflict(statement.name, frozenset(statement.table.types), str(problem))
-            if len(self._conflicts) < MOST_CONFLICTS:
+            if len(self._conflicts) < MAX_CONFLICTS:
                 self._conflicts.append(conflict)
             return conflict
         return statement
@@ -159,7 +159,7 @@ class StatedTypes:
         return [each for each in list(self._conflicts) if names & each.types]
 
     def _remember(self, digest: str) -> None:
-        if len(self._known) >= MOST_STATED:
+        if len(self._known) >= MAX_STATED:
             del self._known[next(iter(self._known))]
         self._known[digest] = None
 
@@ -168,7 +168,7 @@ class StatedTypes:
         if not (digest := terms_digest(statement)):
             return
         with self._lock:
-            if len(self._units) >= MOST_STATED:
+            if len(self._units) >= MAX_STATED:
                 del self._units[next(iter(self._units))]
                 self._readers.clear()
             self._units.setdefault((digest, statement.name), statement.units())

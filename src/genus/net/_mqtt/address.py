@@ -12,10 +12,20 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 from genus.errors import BusError
 from genus.model import nanoseconds
-from genus.net._options import RECEIVE_FULL, SEND_FULL, NetOptions, Reader, Several, matching, path, read_options, whole
+from genus.net._options import (
+    RECEIVE_OVERFLOW,
+    SEND_OVERFLOW,
+    NetOptions,
+    Reader,
+    Several,
+    matching,
+    path,
+    read_options,
+    whole,
+)
 
 PORT: Final = 1883
 TLS_PORT: Final = 8883
@@ -69,9 +79,9 @@ class MqttOptions(NetOptions, frozen=True):
     cert: Annotated[Path | None, path, "the certificate of this client"] = None
     key: Annotated[Path | None, path, "the key of this certificate"] = None
     capacity: Annotated[int, whole(1), "packets that wait to be sent"] = 10_000
-    full: Annotated[WhenFull, SEND_FULL, "when there are more"] = "block"
+    overflow: Annotated[Overflow, SEND_OVERFLOW, "when there are more"] = "block"
     receive_capacity: Annotated[int, whole(1), "packets that wait for handlers"] = 100_000
-    receive_full: Annotated[WhenFull, RECEIVE_FULL, "when there are more"] = "block"
+    receive_overflow: Annotated[Overflow, RECEIVE_OVERFLOW, "when there are more"] = "block"
     map: Annotated[tuple[Path, ...], Several(path), "files about topics of others"] = ()
     sparkplug: Annotated[tuple[str, ...], _read_group, "a group, or one and the edge node that this process is"] = ()
     sparkplug_host: Annotated[str, _read_sparkplug_name, "the id of the primary host"] = ""

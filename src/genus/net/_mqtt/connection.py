@@ -22,7 +22,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 from genus.errors import BusError, QueueFull
 from genus.net._mqtt.address import CONNECT_S, Endpoint, reason_of
 from genus.net._mqtt.machine import SECOND, ClientMachine
@@ -38,11 +38,11 @@ QUICK_NS: Final = 200_000
 QUICK_TURNS: Final = 4
 TOGETHER_S: Final = 0.0003
 FIRST_DELAY_S: Final = 0.1
-LONGEST_DELAY_S: Final = 5.0
+MAX_DELAY_S: Final = 5.0
 STABLE_S: Final = 1.0
 LAST_S: Final = 2.0
-MOST_BYTES: Final = 128 * 1024 * 1024
-LONGEST_WAIT_S: Final = 10.0
+MAX_BYTES: Final = 128 * 1024 * 1024
+MAX_WAIT_S: Final = 10.0
 QUEUE_FULL: Final = "the queue of packets to send was full"
 QUICK_ACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 """Linux has it; it holds until the system thinks otherwise, so it is said after each read."""
@@ -66,7 +66,7 @@ class Connection:
         lost: Callable[[str], None],
         *,
         capacity: int = 10_000,
-        full: WhenFull = "block",
+        overflow: Overflow = "block",
         random: Random | None = None,
     ) -> None:
         self._endpoint = endpoint
@@ -76,7 +76,7 @@ class Connection:
         self._random = random or Random()
         self._lock = threading.Lock()
         self._capacity = capacity
-        self._full = full
+        self._full = overflow
         self._room = threading.Condition(self._lock)
         self._waiters = 0
         self._is_patient = True
@@ -131,7 +131,7 @@ class Connection:
     def _is_full(self) -> bool:
         """Whether no packet fits: by number, or by bytes."""
         machine = self._machine
-        return len(machine.waiting) + len(machine.urgent) >= self._capacity or machine.waiting_bytes >= MOST_BYTES
+        return len(machine.waiting) + len(machine.urgent) >= self._capacity or machine.waiting_bytes >= MAX_BYTES
 
     def _make_room(self, item: Outgoing, dropped: list[Undelivered]) -> bool:
         """Apply the policy of a full queue: appends what is dropped and returns whether the packet fits now."""
@@ -148,7 +148,7 @@ class Connection:
 
     def _wait_for_room(self) -> bool:
         """Wait while the queue is full; the handler's thread lets messages come meanwhile, as acknowledgements do."""
-        give_up_at = time.monotonic() + LONGEST_WAIT_S
+        give_up_at = time.monotonic() + MAX_WAIT_S
         with self._mailbox.lenient(self._wake):
             while self._is_full and self._over is None:
                 left = give_up_at - time.monotonic()
@@ -309,7 +309,7 @@ class Connection:
 
     def _pause(self) -> None:
         """Wait before the next attempt: twice as long each time, and not at the same time as others."""
-        delay, self._delay_s = self._delay_s, min(self._delay_s * 2, LONGEST_DELAY_S)
+        delay, self._delay_s = self._delay_s, min(self._delay_s * 2, MAX_DELAY_S)
         self._is_closed.wait(delay * self._random.uniform(0.5, 1.0))
 
     def _tell_loss(self, why: str) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from genus.bus._queue import WhenFull
+from genus.bus._queue import Overflow
 from genus.errors import BusError
 from genus.net._mailbox import Mailbox
 from genus.net._mqtt.wire import Message
@@ -29,8 +29,8 @@ REMEMBERED: Final = 4096
 class MessageMailbox(Mailbox[Message]):
     """State: messages and calls that wait to be handled."""
 
-    def __init__(self, capacity: int, full: WhenFull, must_keep: Callable[[Message], bool]) -> None:
-        super().__init__(capacity, full, BATCH, must_keep)
+    def __init__(self, capacity: int, overflow: Overflow, must_keep: Callable[[Message], bool]) -> None:
+        super().__init__(capacity, overflow, BATCH, must_keep)
         self._is_lenient = False
 
     @property

@@ -21,9 +21,9 @@ from genus.errors import BusError
 from genus.net._mqtt.wire import PublishForm
 from genus.targets.topics import MQTT
 
-MOST_BYTES: Final = 1024 * 1024
-MOST_TOKENS: Final = 10_000
-LONGEST_TOKEN: Final = 65_535
+MAX_BYTES: Final = 1024 * 1024
+MAX_TOKENS: Final = 10_000
+MAX_TOKEN: Final = 65_535
 CONFIRM_S: Final = 10.0
 """After a reconnect, the lease of tokens that were not heard of again. Others may still be waiting to connect, five
 seconds at most."""
@@ -47,11 +47,11 @@ class OwnTokens:
     def add(self, token: str) -> None:
         """Show a token; BusError if there are too many."""
         size = len(token.encode()) + 5
-        if not MQTT.is_key(token) or size > LONGEST_TOKEN:
+        if not MQTT.is_key(token) or size > MAX_TOKEN:
             raise BusError(f"{token[:80]!r} cannot be a token: it must be a topic without wildcards, and not too long")
         with self._lock:
-            if len(self._tokens) >= MOST_TOKENS or self._size + size > MOST_BYTES - 5:
-                raise BusError(f"too many tokens: a participant can show {MOST_TOKENS:,}, and {MOST_BYTES:,} bytes")
+            if len(self._tokens) >= MAX_TOKENS or self._size + size > MAX_BYTES - 5:
+                raise BusError(f"too many tokens: a participant can show {MAX_TOKENS:,}, and {MAX_BYTES:,} bytes")
             self._size += 0 if token in self._tokens else size
             self._tokens[token] += 1
 
@@ -119,13 +119,13 @@ class OtherTokens:
         """The tokens in a payload; None if it is not valid."""
         if not payload:
             return frozenset()
-        if len(payload) > MOST_BYTES:
+        if len(payload) > MAX_BYTES:
             return None
         try:
             tokens = _DECODER.decode(payload)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        is_valid = len(tokens) <= MOST_TOKENS and all(map(MQTT.is_key, tokens))
+        is_valid = len(tokens) <= MAX_TOKENS and all(map(MQTT.is_key, tokens))
         return frozenset(tokens) if is_valid else None
 
     def _replace(self, owner: str, shown: Shown | None) -> Changes:

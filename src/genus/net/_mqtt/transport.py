@@ -32,18 +32,18 @@ from genus.net._mqtt.session import (
 )
 from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
+from genus.net._problems import ReceiverFailures
 from genus.net._transport import SOFT, Abilities, Receiver, Sending
-from genus.net._troubles import ReceiverFailures
 from genus.targets.topics import MQTT, Dialect
 
-LARGEST: Final = 64 * 1024 * 1024
+MAX_SIZE: Final = 64 * 1024 * 1024
 ANSWER_S: Final = 10.0
 RECEIVE_WINDOW: Final = 1000
 """Messages that the broker may send to a session before the first is handled; links remember the last 1,024 numbers of
 a publisher, so that those that are sent again are known."""
 ACKNOWLEDGE_S: Final = 0.001
 """How long an acknowledgement may wait for others while messages are handled."""
-LARGEST_NUMBER: Final = 268_435_455
+MAX_NUMBER: Final = 268_435_455
 """The largest subscription identifier."""
 
 
@@ -101,7 +101,7 @@ class MqttTransport:
         self._own_topic = self._tokens_at + self._client_id
         self._acknowledges_late = options.session is not None
         self._machine = ClientMachine(self._session(will))
-        self._mailbox = MessageMailbox(options.receive_capacity, options.receive_full, self._must_keep)
+        self._mailbox = MessageMailbox(options.receive_capacity, options.receive_overflow, self._must_keep)
         self._connection = Connection(
             Endpoint.of(options),
             self._machine,
@@ -109,7 +109,7 @@ class MqttTransport:
             self._told,
             self._lost,
             capacity=options.capacity,
-            full=options.full,
+            overflow=options.overflow,
             random=random,
         )
         self._lock = threading.Lock()
@@ -149,7 +149,7 @@ class MqttTransport:
             user=options.username,
             password=None if options.password is None else options.password.text.encode(),
             will=will or (lambda: end_of_tokens),
-            largest=LARGEST + OVERHEAD,
+            largest=MAX_SIZE + OVERHEAD,
             receive_max=min(options.receive_capacity, RECEIVE_WINDOW) if self._acknowledges_late else 65_535,
             acknowledges_late=self._acknowledges_late,
         )
@@ -175,7 +175,7 @@ class MqttTransport:
             why["reliable"] = "the address says qos=0"
         elif not limits.qos:
             why["reliable"] = "the broker has QoS 0 only"
-        largest = min(LARGEST, max(0, limits.largest - OVERHEAD))
+        largest = min(MAX_SIZE, max(0, limits.largest - OVERHEAD))
         return Abilities(limits.keeps, "reliable" not in why, has_server=True, largest=largest, why=why)
 
     def open(self, receiver: Receiver) -> None:
@@ -554,9 +554,9 @@ _Answer = Future[str | None]
 def _free_number(text: str, taken: Collection[int]) -> int:
     """A subscription identifier for a text, that of its digest if it is free."""
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
-    while number % LARGEST_NUMBER + 1 in taken:
+    while number % MAX_NUMBER + 1 in taken:
         number += 1
-    return number % LARGEST_NUMBER + 1
+    return number % MAX_NUMBER + 1
 
 
 def _end_of(pattern: str) -> str:

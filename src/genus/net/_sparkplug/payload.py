@@ -22,7 +22,7 @@ from genus.model import (
     TimeType,
 )
 from genus.records import Rejected
-from genus.records._payload import LARGEST
+from genus.records._payload import MAX_SIZE
 from genus.records._values import BASE64, ISO, UNITS, ValueFormat
 
 _MESSAGES = {
@@ -94,8 +94,8 @@ class Payload(NamedTuple):
 
 def decode_payload(data: bytes) -> Payload | Rejected:
     """The metrics of a payload, or why they cannot be read; never raises."""
-    if len(data) > LARGEST:
-        return Rejected(f"more than {LARGEST} bytes")
+    if len(data) > MAX_SIZE:
+        return Rejected(f"more than {MAX_SIZE} bytes")
     found = _PayloadMessage()
     try:
         found.ParseFromString(data)

@@ -11,7 +11,7 @@ from genus.net._options import NO_CALLER, NetOptions, Several, choice, flag, mat
 PORT = 17447
 _REALM = re.compile(r"[A-Za-z0-9_-]+")
 _read_endpoint = matching(r"[a-z][a-z0-9_-]*/\S+", "an endpoint: tcp/host:port or tls/host:port")
-_read_full = choice(
+_read_overflow = choice(
     "drop_newest",
     "block",
     drop_oldest="zenoh's queue drops the newest packet",
@@ -49,9 +49,11 @@ class ZenohOptions(NetOptions, frozen=True):
     config: Annotated[Path | None, _read_file, "a configuration file of zenoh; other options go before it"] = None
     reliable: Annotated[bool, flag, "packets that were lost on the way are sent again"] = False
     capacity: Annotated[int, whole(1, 10_000_000), "packets of a key that are held to be sent again"] = 10_000
-    full: Annotated[str, _read_full, "what happens to a packet that zenoh's queue has no room for"] = "drop_newest"
+    overflow: Annotated[str, _read_overflow, "what happens to a packet that zenoh's queue has no room for"] = (
+        "drop_newest"
+    )
     receive_capacity: Annotated[int, whole(1, 100_000_000), "packets that wait for handlers"] = 100_000
-    receive_full: Annotated[str, _read_receive_full, "which of them is dropped if there is one too many"] = (
+    receive_overflow: Annotated[str, _read_receive_full, "which of them is dropped if there is one too many"] = (
         "drop_oldest"
     )
     mode_is_given: bool = False

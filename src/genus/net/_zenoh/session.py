@@ -28,7 +28,7 @@ SCOUTING_MS = 200
 LAN_SCOUTING_MS = 500
 FRAGMENTS_US = LEASE_MS * 1000
 """How long a packet of more than 64 KB may wait within `put`; zenoh's 50 ms lose it on a machine that is busy."""
-LARGEST = 64 * 1024 * 1024
+MAX_SIZE = 64 * 1024 * 1024
 _LOOPBACK = "127.0.0.1"
 _MEET_S = 1.5
 """How long a process tries to hold the meeting place, or to reach the process that does."""
@@ -146,7 +146,7 @@ _COMMON = {
     "connect/retry": RETRY,
     "transport/link/tx/lease": LEASE_MS,
     "transport/unicast/open_timeout": LEASE_MS,
-    "transport/link/rx/max_message_size": LARGEST + 65536,
+    "transport/link/rx/max_message_size": MAX_SIZE + 65536,
     "transport/link/tx/queue/congestion_control/drop/max_wait_before_drop_fragments": FRAGMENTS_US,
     "transport/shared_memory/enabled": False,  # its watchdog threads cost more than small packets gain
 }

@@ -18,12 +18,12 @@ from weakref import WeakSet
 
 from genus.errors import BusError
 from genus.net._envelope import join_payloads
+from genus.net._problems import ReceiverFailures
 from genus.net._transport import Abilities, Receiver, Sending
-from genus.net._troubles import ReceiverFailures
 from genus.net._zenoh.address import ZenohOptions
 from genus.net._zenoh.endpoints import PacketSubscriber, PacketSubscribers, declare_publisher
 from genus.net._zenoh.kept import KeptPackets
-from genus.net._zenoh.session import LARGEST, MeetingPlace, direct, import_zenoh, open_session
+from genus.net._zenoh.session import MAX_SIZE, MeetingPlace, direct, import_zenoh, open_session
 from genus.targets.topics import ZENOH, Dialect
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ QUIET_S = 100e-6
 """A packet that comes so long after the one before is sent at once."""
 GATHER_S = 1e-3
 """How long packets that follow each other sooner may wait for others, so that they are sent as one."""
-MOST_GATHERED = 64
-MOST_GATHERED_BYTES = 1024
+MAX_GATHERED = 64
+MAX_GATHERED_BYTES = 1024
 """A larger payload travels alone."""
 CLOSE_S = 2.0
 """How long `close` waits for a handler that runs."""
-LONGEST = 60_000
+MAX_LENGTH = 60_000
 """Of a key, in bytes. zenoh panics at 65,535, and this transport and zenoh add some to keys."""
 _STOP = None
 _WAKE = False
@@ -164,7 +164,7 @@ class Gathering:
         """Send a packet, or let it wait for others; call it with the lock."""
         self.flush()
         now = time.monotonic()
-        if now - self._sent_at > QUIET_S or len(payload) > MOST_GATHERED_BYTES:
+        if now - self._sent_at > QUIET_S or len(payload) > MAX_GATHERED_BYTES:
             self._sent_at = now
             sender.send(payload, envelope)
             return
@@ -228,11 +228,11 @@ class ZenohSender:
         """Add a payload to the packet that waits; False if none waits, or the number does not follow its last one."""
         gathering = self._gathering
         with gathering.lock:
-            if gathering.sender is not self or gathering.next_number != number or len(payload) > MOST_GATHERED_BYTES:
+            if gathering.sender is not self or gathering.next_number != number or len(payload) > MAX_GATHERED_BYTES:
                 return False
             gathering.payloads.append(payload)
             gathering.next_number = number + 1
-            if len(gathering.payloads) >= MOST_GATHERED:
+            if len(gathering.payloads) >= MAX_GATHERED:
                 gathering.flush()
             return True
 
@@ -279,11 +279,11 @@ class ZenohTransport:
 
     def __init__(self, options: ZenohOptions) -> None:
         self.options = options
-        self.abilities = Abilities(largest=LARGEST)
+        self.abilities = Abilities(largest=MAX_SIZE)
         self._receiver: Receiver | None = None
         self._session: zenoh.Session | None = None
         self._place: MeetingPlace | None = None
-        self._arrivals = Arrivals(options.receive_capacity, options.receive_full == "drop_oldest")
+        self._arrivals = Arrivals(options.receive_capacity, options.receive_overflow == "drop_oldest")
         self._gathering = Gathering()
         self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._worker = threading.Thread(target=self._work, name="genus-zenoh-tasks", daemon=True)
@@ -356,7 +356,7 @@ class ZenohTransport:
     def sender(self, key: str, sending: Sending) -> ZenohSender:
         """Prepare to send packets under a key; BusError if it is too long."""
         _check(key, "key")
-        blocks = self.options.full == "block"
+        blocks = self.options.overflow == "block"
         publisher = self._declare(
             f"send under {key!r}",
             lambda session: declare_publisher(session, key, sending, blocks, self.options.capacity),
@@ -513,5 +513,5 @@ def _close_all() -> None:
 def _check(text: str, what: str) -> None:
     """zenoh panics at what is too long, and the session cannot be used after that."""
     length = len(text.encode(errors="replace"))
-    if length > LONGEST:
-        raise BusError(f"zenoh: the {what} {text[:80]!r}... has {length:,} bytes, more than {LONGEST:,}")
+    if length > MAX_LENGTH:
+        raise BusError(f"zenoh: the {what} {text[:80]!r}... has {length:,} bytes, more than {MAX_LENGTH:,}")

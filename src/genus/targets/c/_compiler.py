@@ -58,7 +58,7 @@ from genus.targets.python import combine_bounds
 _MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _MAX_LEVELS = 12
 """Values nested deeper than this are kept in variables: compilers have limits for nested parentheses."""
-LONGEST = 0xFFFF
+MAX_LENGTH = 0xFFFF
 """The most bytes of a text."""
 ANY_TEXT, ONE_LETTER = 0xFF, 0xFE
 """The wildcards in a pattern of `like` on a device; no byte of a text in UTF-8 has these values."""
@@ -264,8 +264,8 @@ class CCompiler(Compiler):
 
     def _constant(self, contents: bytes) -> str:
         """The arguments for a text or bytes to compare with: the array and its size."""
-        if len(contents) > LONGEST:
-            raise NotOnDevice(f"a text of a device has at most {LONGEST} bytes, but its constant {len(contents)}")
+        if len(contents) > MAX_LENGTH:
+            raise NotOnDevice(f"a text of a device has at most {MAX_LENGTH} bytes, but its constant {len(contents)}")
         return f"{self._constants.name(contents)}, {len(contents)}U"
 
     def _compare_values(self, op: str, left: Operand, right: Operand) -> Condition:

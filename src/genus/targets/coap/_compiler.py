@@ -22,15 +22,15 @@ from genus.model import Event, is_event_type, pure_kind
 from genus.model._vector import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler
 from genus.targets._presence import PresenceCompiler, required_presence
-from genus.targets.coap._query import MOST_PARTS, format_mask
+from genus.targets.coap._query import MAX_PARTS, format_mask
 
 ServerTests: TypeAlias = Literal["where", "masks", "type"]
 """What a server tests: all (`where`), type and presence (`masks`), or the type alone."""
 _OTHER_PARTS = 3
 """The parts of a query besides those of the predicate: `x`, `h` and `l`."""
-MOST_TEXT = 255 - len("w=")
+MAX_TEXT = 255 - len("w=")
 """The longest text, in bytes, that an option of a request holds."""
-MOST_BITS = 4 * MOST_TEXT
+MAX_BITS = 4 * MAX_TEXT
 """The most presence bits that fit into one; those of attributes with higher numbers are left to the receiver."""
 
 
@@ -148,7 +148,7 @@ def _bits(subscription: Subscription, catalog: Catalog) -> dict[str, int]:
     """
     agreed, own = catalog.vector(subscription.type), subscription.vector
     meant = agreed.pair(own)
-    bits = {meant[each.name].name: bit for bit, each in enumerate(agreed) if each.name in meant and bit < MOST_BITS}
+    bits = {meant[each.name].name: bit for bit, each in enumerate(agreed) if each.name in meant and bit < MAX_BITS}
     has_family = is_event_type(subscription.type) and subscription.type is not Event
     retyped = frozenset() if has_family else RETYPABLE
     return {name: bit for name, bit in bits.items() if name not in retyped}
@@ -158,8 +158,8 @@ def _texts(subscription: Subscription, bits: Mapping[str, int]) -> dict[str, x.P
     """The parts of the predicate that go as text; not those that are presence bits, or too long for an option."""
     parts = [part for part in conjuncts(subscription.where) if _presence_of(part) not in bits]
     texts = {x.format_expression(part): part for part in parts}
-    short = ((text, part) for text, part in texts.items() if len(text.encode()) <= MOST_TEXT)
-    return dict(islice(short, MOST_PARTS - _OTHER_PARTS))
+    short = ((text, part) for text, part in texts.items() if len(text.encode()) <= MAX_TEXT)
+    return dict(islice(short, MAX_PARTS - _OTHER_PARTS))
 
 
 def _presence_of(part: x.Predicate) -> str | None:

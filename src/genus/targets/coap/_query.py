@@ -11,7 +11,7 @@ from genus.filters._subscription import rebuild
 from genus.model import Event
 from genus.targets.python import PythonFilter
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 """The largest number of parts of a query."""
 _MASK = re.compile(r"[1-9a-f][0-9a-f]{0,252}", re.ASCII)
 
@@ -92,7 +92,7 @@ def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter
     """
     given: dict[str, str] = {}
     texts: list[str] = []
-    for part in query[: MOST_PARTS + 1]:
+    for part in query[: MAX_PARTS + 1]:
         name, _, value = part.partition("=")
         if name == "w":
             texts.append(value)
@@ -102,8 +102,8 @@ def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter
             return f"{name} is given twice"
         else:
             given[name] = value
-    if len(query) > MOST_PARTS:
-        return f"more than {MOST_PARTS} parts of a query"
+    if len(query) > MAX_PARTS:
+        return f"more than {MAX_PARTS} parts of a query"
     masks = {name: parse_mask(given[name]) for name in ("h", "l") if name in given}
     if wrong := [name for name, mask in masks.items() if mask is None]:
         return f"{wrong[0]} is no presence bits"

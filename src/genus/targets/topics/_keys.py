@@ -12,7 +12,7 @@ from itertools import product, takewhile
 
 import msgspec
 
-from genus.catalog._numbers import tag_reader
+from genus.catalog._numbers import presence_reader
 from genus.model import MAX_TAGGED, Event, attributes, name_of, parents, tagged_attributes, vector
 from genus.targets.topics._dialect import ZENOH, Dialect
 
@@ -20,7 +20,7 @@ REALM = "genus"
 """The realm of events that are not given another one."""
 
 BITS = ("0", "1")
-LONGEST_KEY = 4096
+MAX_KEY = 4096
 """Longer texts are no keys of events: a line of fifty types with names of eighty letters fits."""
 
 
@@ -96,7 +96,7 @@ def parse_key(key: str, dialect: Dialect = ZENOH, realm: str = REALM) -> ParsedK
     >>> parse_key("genus/Edge/1"), parse_key("genus/Edge/1", realm="city"), parse_key("genus")
     (ParsedKey(line=('Edge',), bits=(True,)), None, None)
     """
-    chunks = dialect.split(key) if len(key) <= LONGEST_KEY else []
+    chunks = dialect.split(key) if len(key) <= MAX_KEY else []
     if len(chunks) < 2 or chunks[0] != dialect.escape(realm) or (dialect.end and chunks.pop() != dialect.end):
         return None
     bits = tuple(bit == BITS[1] for bit in takewhile(BITS.__contains__, chunks[2:]))
@@ -129,7 +129,7 @@ def _key_reader(cls: type[Event], tagged: Sequence[str], keys: Sequence[str]) ->
         key = keys[0]
         return lambda event: key
     own = vector(cls).pair(attributes(cls))
-    read = tag_reader({own[name].name: bit for bit, name in enumerate(reversed(tagged))}, as_sent=True)
+    read = presence_reader({own[name].name: bit for bit, name in enumerate(reversed(tagged))}, as_sent=True)
     return lambda event: keys[read(event)]
 
 

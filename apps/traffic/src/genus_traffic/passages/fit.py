@@ -24,7 +24,7 @@ LENGTHS: dict[str, tuple[float, float]] = {
 COMMON_M = (3.3, 5.8)
 """The lengths of most vehicles, which are plausible without a category."""
 
-_SHORTEST_M, _LONGEST_M = 1.0, 30.0
+_SHORTEST_M, _MAX_M = 1.0, 30.0
 _LIMITS_M, _RARITIES = (1.7, 3.3, 20.0, 26.0), (6.5, 2.0, 0.0, 2.0, 6.0)
 """Upper limits of lengths and their costs; the last cost is for longer ones."""
 _OTHER_CATEGORY = 4.0
@@ -103,7 +103,7 @@ def _better(one: Fit, other: Fit) -> Fit:
 
 def length_cost(length: float, category: str | None) -> float:
     """The cost of a length: 0 for one of the category or, without a category, for a usual one."""
-    if not _SHORTEST_M <= length <= _LONGEST_M:
+    if not _SHORTEST_M <= length <= _MAX_M:
         return 30.0
     if category in LENGTHS:
         shortest, longest = LENGTHS[category]

@@ -17,7 +17,7 @@ from genus_traffic.types import Category
 
 KMH = 3.6
 """Kilometres per hour in a metre per second."""
-_MOST_COLUMNS, _FEW_COLUMNS = 60, 20
+_MAX_COLUMNS, _FEW_COLUMNS = 60, 20
 _MANY_SITES = 24
 """From so many sites on, each has few columns: a page should not grow without bounds."""
 
@@ -157,8 +157,8 @@ def _traffic(results: Results) -> Iterator[Panel]:
     if not any(minute.count for minute in results.traffic):
         return
     clock, many, categories = Clock(results), len(results.sites) > _MANY_SITES, _categories(results.traffic)
-    yield Columns(clock, _MOST_COLUMNS).panel("All sites", "", results.traffic, categories)
-    columns = Columns(clock, _FEW_COLUMNS if many else _MOST_COLUMNS)
+    yield Columns(clock, _MAX_COLUMNS).panel("All sites", "", results.traffic, categories)
+    columns = Columns(clock, _FEW_COLUMNS if many else _MAX_COLUMNS)
     kinds = {site.name: f"{site.kind}, " for site in results.sites}
     minutes: dict[str, list[Minute]] = {name: [] for name in kinds}
     for minute in results.traffic:

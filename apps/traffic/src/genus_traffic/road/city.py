@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from genus.model import Span
-from genus_traffic.road.scene import KINDS, MOST_SITES, Refit, Scene, SceneError, Site, SiteKind, minutes_of
+from genus_traffic.road.scene import KINDS, MAX_SITES, Refit, Scene, SceneError, Site, SiteKind, minutes_of
 
 START = datetime(2026, 3, 2, 7, 30, tzinfo=UTC)
 """A Monday morning."""
@@ -63,8 +63,8 @@ def default_city(sites: int = 4, duration: Span = "10 min", seed: int = 1) -> Sc
     >>> [(site.name, site.kind) for site in default_city(3).sites]
     [('harbour-crossing', 'signals'), ('a8-km12', 'motorway'), ('vineyard-street', 'street')]
     """
-    if not 1 <= sites <= MOST_SITES:
-        raise SceneError(f"a city has 1 to {MOST_SITES} sites, not {sites}")
+    if not 1 <= sites <= MAX_SITES:
+        raise SceneError(f"a city has 1 to {MAX_SITES} sites, not {sites}")
     made = tuple(_make_site(number, seed) for number in range(sites))
     return Scene(start=START, minutes=minutes_of(duration), seed=seed, sites=made, refit=Refit())
 

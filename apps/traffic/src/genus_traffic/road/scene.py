@@ -18,9 +18,9 @@ KINDS: tuple[SiteKind, ...] = ("signals", "motorway", "street")
 Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
-MOST_LANES = 8
+MAX_LANES = 8
 """A sensor's heartbeat has one bit per lane, and eight bits."""
-MOST_SITES = 100
+MAX_SITES = 100
 LAST_REFIT = 0.8
 """The share of the time by which all sites are refitted, unless a scene sets `apart`."""
 
@@ -65,7 +65,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str
     place: str
     kind: SiteKind
-    lanes: Annotated[int, msgspec.Meta(ge=1, le=MOST_LANES)]
+    lanes: Annotated[int, msgspec.Meta(ge=1, le=MAX_LANES)]
     flow_per_hour: Annotated[float, msgspec.Meta(ge=0, le=3600)]
     """Vehicles that enter each lane."""
     limit_mps: Annotated[float, msgspec.Meta(ge=1, le=70)]
@@ -120,8 +120,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     refit: Refit | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.sites) <= MOST_SITES:
-            raise SceneError(f"a city has 1 to {MOST_SITES} sites, not {len(self.sites)}")
+        if not 1 <= len(self.sites) <= MAX_SITES:
+            raise SceneError(f"a city has 1 to {MAX_SITES} sites, not {len(self.sites)}")
         if not 0 < self.minutes <= 1440:
             raise SceneError(f"minutes is {self.minutes:g}; it must be above 0 and at most 1440")
         if self.start.tzinfo is None:

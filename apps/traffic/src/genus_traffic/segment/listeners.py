@@ -35,7 +35,7 @@ class Gateway:
         self.troubles: Counter[str] = Counter()
         self._site = site
         self._clock = clock
-        bus.subscribe(self.SUBSCRIPTION, self._forward, on_trouble=lambda trouble: count(self.troubles, trouble))
+        bus.subscribe(self.SUBSCRIPTION, self._forward, on_problem=lambda trouble: count(self.troubles, trouble))
 
     def take(self) -> list[Arrival]:
         """The events that left since the last call, which are forgotten here."""
@@ -70,7 +70,7 @@ class VelocityMonitor:
         self.troubles: Counter[str] = Counter()
         self._finders: dict[int, PassageFinder] = {}
         for subscription in (self.EDGES, self.HEARTBEATS):
-            bus.subscribe(subscription, self._receive, on_trouble=lambda trouble: count(self.troubles, trouble))
+            bus.subscribe(subscription, self._receive, on_problem=lambda trouble: count(self.troubles, trouble))
 
     def _receive(self, event: Edge | Occupancy) -> None:
         if isinstance(event, Edge):

@@ -22,7 +22,7 @@ NUMBERS = {GATEWAY: 1, UPPER: 2, LOWER: 3, MONITOR: 4, NEW_UPPER: 5}
 """Node numbers on the bus. The gateway is the time master."""
 POSITIONS = {UPPER: UPPER, LOWER: LOWER, NEW_UPPER: UPPER}
 """The position of each sensor: a heartbeat's slot belongs to the position, whichever sensor is there."""
-MOST_LANES = 8
+MAX_LANES = 8
 """A heartbeat has one bit per lane, eight in all."""
 
 TIMING = Timing(1_000_000, 4_000_000)
@@ -69,8 +69,8 @@ def segment_plan(place: str, lanes: int) -> Plan:
     >>> [slot.channel for slot in found.calendar.slots], found.load.used < 0.1
     (['Occupancy of upper', 'Occupancy of lower'], True)
     """
-    if not 1 <= lanes <= MOST_LANES:
-        raise PlanError(f"a site has 1 to {MOST_LANES} lanes, and {place!r} has {lanes}")
+    if not 1 <= lanes <= MAX_LANES:
+        raise PlanError(f"a site has 1 to {MAX_LANES} lanes, and {place!r} has {lanes}")
     found = plan(segment_system(place, lanes))
     if not found.ok:
         verdict = found.refused[0]

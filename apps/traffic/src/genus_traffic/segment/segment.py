@@ -40,7 +40,7 @@ WARM_UP_US = 5_000_000
 SETTLING_NS = 200_000_000
 """How long to wait after the last detection for events that are being sent."""
 STEPS = 200
-LONGEST_STEP_NS = 5_000_000_000
+MAX_STEP_NS = 5_000_000_000
 """A run is cut into steps, after each of which it can be ended."""
 
 
@@ -176,7 +176,7 @@ class SegmentRun:
         self.warm_up()
         first, last = self.world.now_ns, self._virtual_ns(self.segment.end_us)
         self.begin(self.segment.detections)
-        steps = max(STEPS, (last - first) // LONGEST_STEP_NS)
+        steps = max(STEPS, (last - first) // MAX_STEP_NS)
         for step in range(1, steps + 1):
             self.world.run_ns(first + (last - first) * step // steps - self.world.now_ns)
             yield step / steps

@@ -17,7 +17,7 @@ const columns = (store) => [
   measure("precision_us", "Precision", "± µs", { width: 6.6, ...about("precision") }),
   counter("number", "Number", { note: "The number of the node on its CAN bus." }),
   { id: "source", title: "Source", width: 8.6, isFixed: true, isLong: true, ...about("source") },
-  { id: "wants", title: "Wants", width: 9, grows: true, ...about("wants"), isLong: true, value: (row) => row.wants.length, text: (row) => row.wants.join("; ") || DASH },
+  { id: "interests", title: "Interest", width: 9, grows: true, ...about("wants"), isLong: true, value: (row) => row.interests.length, text: (row) => row.interests.join("; ") || DASH },
   counter("filters", "Filters", { ...about("acceptance filter"), value: (row) => row.filters.length, text: (row) => (row.filters.length ? count(row.filters.length) : DASH) }),
   { id: "uid", title: "Unique id", width: 9.6, isFixed: true, isLong: true, class: "mono wide-cell", note: "The number that the node was made with, or that its participant chose." },
 ];
@@ -34,15 +34,15 @@ class NodeDetail {
     this.facts = factList(FACTS, row);
     this.wants = h("ul", { class: "wants" });
     this.filters = h("div");
-    this.element = h("div", {}, this.facts, h("h2", { class: "detail-head" }, term("wants", "Wants")), this.wants, h("h2", { class: "detail-head" }, term("acceptance filter", "Acceptance filters")), this.filters);
+    this.element = h("div", {}, this.facts, h("h2", { class: "detail-head" }, term("wants", "Interest")), this.wants, h("h2", { class: "detail-head" }, term("acceptance filter", "Acceptance filters")), this.filters);
     this.update(row);
   }
 
   update(row) {
     this.facts.update(row);
-    if (row.wants !== this.row?.wants) this.wants.replaceChildren(...(row.wants.length ? row.wants.map((text) => h("li", {}, h("code", {}, text))) : [h("li", { class: "note" }, "nothing that is known")]));
+    if (row.interests !== this.row?.interests) this.wants.replaceChildren(...(row.interests.length ? row.interests.map((text) => h("li", {}, h("code", {}, text))) : [h("li", { class: "note" }, "nothing that is known")]));
     if (row.filters !== this.row?.filters) this.filters.replaceChildren(...drawFilters(row.filters));
-    this.row = { wants: row.wants, filters: row.filters };
+    this.row = { interests: row.interests, filters: row.filters };
   }
 }
 

@@ -1,4 +1,4 @@
-"""Troubles: what the `on_trouble` handlers of channels and subscriptions are called with.
+"""Troubles: what the `on_problem` handlers of channels and subscriptions are called with.
 
 Publishers get deadlines missed and events that expired or could not be sent; subscribers get periodic events that did
 not come, and losses. Times are in nanoseconds: hard deadlines in the bus's time, all others in the node's own.
@@ -112,7 +112,7 @@ class ErrorActive(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-class NotBound(msgspec.Struct, frozen=True):
+class BindingFailed(msgspec.Struct, frozen=True):
     """To a publisher or subscriber: the channel could not be bound to an event tag."""
 
     channel: str
@@ -123,7 +123,7 @@ class WrongCatalog(msgspec.Struct, frozen=True):
     """To a subscriber: events of this node contradict the catalog, and are not decoded.
 
     To a publisher: this node, which subscribes to the channel or publishes on it, has another catalog. A publisher that
-    has to give up its channel for that reason gets `NotBound` instead.
+    has to give up its channel for that reason gets `BindingFailed` instead.
     """
 
     channel: str
@@ -131,7 +131,7 @@ class WrongCatalog(msgspec.Struct, frozen=True):
     reason: str
 
 
-class NumberLost(msgspec.Struct, frozen=True):
+class NodeIdLost(msgspec.Struct, frozen=True):
     """To all publishers of a node: another node with a lower uid has its number.
 
     It asks the broker for a new one, and publishes nothing until it has that; without a broker, nothing any more.
@@ -141,7 +141,7 @@ class NumberLost(msgspec.Struct, frozen=True):
     other_uid: int
 
 
-class OffTheBus(msgspec.Struct, frozen=True):
+class BusOff(msgspec.Struct, frozen=True):
     """To all publishers of a node: its controller went off the bus after too many errors, or its interface died."""
 
     at_ns: int
@@ -157,7 +157,7 @@ class NotConfirmed(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-Trouble: TypeAlias = (
+DeliveryProblem: TypeAlias = (
     DeadlineMissed
     | Expired
     | MaybeSent
@@ -168,11 +168,11 @@ Trouble: TypeAlias = (
     | HardResumed
     | ErrorPassive
     | ErrorActive
-    | NotBound
+    | BindingFailed
     | WrongCatalog
     | NotConfirmed
-    | NumberLost
-    | OffTheBus
+    | NodeIdLost
+    | BusOff
 )
-"""What an `on_trouble` handler of a CAN bus is called with."""
-TroubleHandler: TypeAlias = Callable[[Trouble], object]
+"""What an `on_problem` handler of a CAN bus is called with."""
+ProblemHandler: TypeAlias = Callable[[DeliveryProblem], object]

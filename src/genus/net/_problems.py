@@ -1,4 +1,4 @@
-"""What a network could not keep: given to `on_trouble` of channels and subscriptions, and to the log without one."""
+"""What a network could not keep: given to `on_problem` of channels and subscriptions, and to the log without one."""
 
 import logging
 
