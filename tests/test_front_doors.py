@@ -92,3 +92,19 @@ def test_pages_import_front_doors_only(page: Path) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.relative_to(ROOT).as_posix())
 def test_examples_and_applications_import_front_doors_only(program: Path) -> None:
     assert wrong_imports(program.read_text()) == []
+
+
+SOURCES = sorted((ROOT / "src" / "genus").glob("*/**/*.py"))
+
+
+def test_rooms_import_front_doors_and_internal_modules_of_each_other() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}: {module}"
+        for file in SOURCES
+        for module, _ in imported(file.read_text())
+        if (parts := module.split("."))[0] == "genus"
+        and len(parts) > 2
+        and parts[1] != file.relative_to(ROOT / "src" / "genus").parts[0]
+        and any(part.startswith("_") for part in parts[2:])
+    ]
+    assert wrong == []

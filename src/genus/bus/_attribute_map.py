@@ -30,11 +30,16 @@ from genus.model import (
     name_of,
     vector,
 )
-from genus.model._check import describe_invalid, invalid_decoded_finders
-from genus.model._event import create_event
-from genus.model._types import type_text
-from genus.model._units import describe_units, unit_conversion
-from genus.model._unread import keep_unread, unread_values
+from genus.model.internal import (
+    create_event,
+    describe_invalid,
+    describe_units,
+    invalid_decoded_finders,
+    keep_unread,
+    type_text,
+    unit_conversion,
+    unread_values,
+)
 
 UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""

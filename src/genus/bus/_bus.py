@@ -25,7 +25,7 @@ from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription, TypesByName
-from genus.filters._subscription import drop_implied, ensure_subscription
+from genus.filters.internal import drop_implied, ensure_subscription
 from genus.model import Event, Span, check, is_type, nanoseconds, seconds
 
 if TYPE_CHECKING:

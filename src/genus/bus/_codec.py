@@ -17,18 +17,19 @@ from typing import Annotated, Any, Union
 import msgspec
 
 from genus.bus._attribute_map import UNITS_OF, MapReader, UnreadValues, decode_units
-from genus.catalog._statement import StatedClasses, read_statement
+from genus.catalog.internal import StatedClasses, read_statement
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError, EventError
 from genus.model import Event, is_event_type, micros_of_time, name_of, subtypes
-from genus.model._check import (
+from genus.model.internal import (
+    declared_types,
     describe_invalid,
+    encodable_value,
     invalid_decoded_finders,
     invalid_decoded_finders_in,
     invalid_finders,
+    unread_types,
+    with_unread,
 )
-from genus.model._declared import declared_types
-from genus.model._plain import encodable_value
-from genus.model._unread import unread_types, with_unread
 
 FIRST_US, LAST_US = (micros_of_time(moment.replace(tzinfo=UTC)) for moment in (datetime.min, datetime.max))
 """The times of recording that a packet may have: the years 1 to 9999."""

@@ -20,9 +20,7 @@ import numpy as np
 
 from genus.bus._listener import Listener
 from genus.model import Event
-from genus.targets.index._buckets import Found
-from genus.targets.index._family_index import FamilyIndex, Place
-from genus.targets.index._segments import Handles
+from genus.targets.internal import FamilyIndex, Found, Handles, Place
 
 PAUSE_S = 0.0002
 MAX_PAUSES = 100

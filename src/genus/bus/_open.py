@@ -7,7 +7,7 @@ from typing import TypeAlias
 from genus.bus._bus import Bus, ErrorHandler
 from genus.bus._link import Link
 from genus.errors import BusError, did_you_mean
-from genus.model._types import is_encodable
+from genus.model.internal import is_encodable
 
 LINK_ENTRY_POINTS = "genus.links"
 """The group of entry points by which packages add links: the name is the scheme, the object a `LinkFactory`."""

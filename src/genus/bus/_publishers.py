@@ -12,7 +12,7 @@ from genus.bus._link import Link, ProblemHandler, Publisher, SlotTimes
 from genus.bus._qos import BestEffort, Keep, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of
-from genus.model._signature import retyped_attributes
+from genus.model.internal import retyped_attributes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute

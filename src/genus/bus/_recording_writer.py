@@ -38,11 +38,10 @@ from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map
 from genus.bus._delivery import log
 from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FrameFormat
-from genus.catalog._statement import state_type
+from genus.catalog.internal import state_type
 from genus.errors import EventError, RecordingError
 from genus.model import BytesType, Event, OpaqueType, attributes, name_of
-from genus.model._check import FindInvalid, invalid_finders
-from genus.model._unread import unread_types, unread_values
+from genus.model.internal import FindInvalid, invalid_finders, unread_types, unread_values
 
 BLOCK_EVENTS, BLOCK_BYTES = 4096, 1 << 18
 """A block is written with so many events, or about so many bytes, at the latest."""

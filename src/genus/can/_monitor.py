@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected
 from genus.can._machine import Accept, Output
 from genus.can._node.channels import REPORT_RANGE, Interest, SequenceTracker
 from genus.can._node.reports import Report
@@ -25,8 +25,7 @@ from genus.can._wire.length import Timing
 from genus.catalog import Catalog
 from genus.errors import Reasons
 from genus.filters import Subscription
-from genus.model import Event
-from genus.model._types import micros_of_time
+from genus.model import Event, micros_of_time
 
 if TYPE_CHECKING:
     from genus.can._foreign.databases import Databases

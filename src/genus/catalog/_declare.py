@@ -18,7 +18,7 @@ import msgspec
 import genus.model as model
 from genus.catalog._records import ROOT, TypeRecord, TypeTable, without_names
 from genus.catalog._registration import Registration
-from genus.codes._topological import order_heaviest_first
+from genus.codes.internal import order_heaviest_first
 from genus.errors import DeclarationError
 from genus.model import (
     Attribute,
@@ -31,13 +31,13 @@ from genus.model import (
     Renamed,
     Unit,
     attributes,
+    is_generated,
     is_type,
     name_of,
     parents,
     vector,
 )
-from genus.model._signature import GENERATED, is_generated
-from genus.model._types import read_annotation
+from genus.model.internal import GENERATED, read_annotation
 
 _SIZED = (model.Int8, model.Int16, model.Int32, model.UInt8, model.UInt16, model.UInt32, model.Float32)
 _ANNOTATIONS: Mapping[AttributeType, Any] = {

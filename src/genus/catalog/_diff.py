@@ -8,7 +8,7 @@ import msgspec
 
 from genus.catalog._records import Finding, Status, TypeEntry
 from genus.model import Attribute, ChoiceType, Vector
-from genus.model._types import type_text
+from genus.model.internal import type_text
 
 
 class CatalogView(Protocol):

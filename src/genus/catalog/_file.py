@@ -23,9 +23,7 @@ import msgspec
 
 from genus.catalog._numbers import MAX_CODE_DIGITS, NumberAllocator
 from genus.catalog._records import ROOT, TaggedNames, TypeEntry, TypeRecord, TypeTable
-from genus.codes._etags import Block, EtagSpace, Grant
-from genus.codes._prime_schemes import LinePrimes
-from genus.codes._scheme import CodeEntry
+from genus.codes import Block, CodeEntry, EtagSpace, Grant, LinePrimes
 from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError
 from genus.model import (
     MAX_TAGGED,
@@ -37,8 +35,7 @@ from genus.model import (
     is_attribute_name,
     parse_type,
 )
-from genus.model._types import is_encodable
-from genus.model._vector import RETYPABLE
+from genus.model.internal import RETYPABLE, is_encodable
 
 POLL_SECONDS = 0.01
 

@@ -15,11 +15,10 @@ from contextlib import suppress
 from typing import Any
 
 from genus.catalog._records import ROOT, TypeRecord, TypeTable
-from genus.codes._etags import Block, EtagSpace, Grant, merge_blocks, power_of_two
-from genus.codes._prime_schemes import LinePrimes
-from genus.codes._topological import children_of
+from genus.codes import Block, EtagSpace, Grant, LinePrimes
+from genus.codes.internal import children_of, merge_blocks, power_of_two
 from genus.errors import EtagsExhausted, HierarchyError
-from genus.model._unread import unread_types, unread_values
+from genus.model.internal import unread_types, unread_values
 
 FAMILY_ROOM = 16
 """The least number of types that a family gets event tags for, as long as there are few families."""

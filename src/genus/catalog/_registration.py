@@ -14,9 +14,7 @@ import msgspec
 from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeRecord, TypeTable
 from genus.errors import CatalogConflict
 from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents, tagged_attributes
-from genus.model._signature import retyped_attributes
-from genus.model._types import type_text
-from genus.model._vector import RETYPABLE
+from genus.model.internal import RETYPABLE, retyped_attributes, type_text
 
 
 class Registration:

@@ -30,15 +30,14 @@ from genus.model import (
     Vector,
     attributes,
     is_event_type,
+    is_generated,
     is_type,
     name_of,
     parents,
     tagged_attributes,
     vector,
 )
-from genus.model._declared import declared_types
-from genus.model._signature import family_of, is_generated
-from genus.model._units import unit_conversion
+from genus.model.internal import declared_types, family_of, unit_conversion
 
 MAX_LENGTH = 1 << 16
 """The most bytes of a statement."""

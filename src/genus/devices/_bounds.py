@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from genus.can._wire.values import is_implied
+from genus.can.internal import is_implied
 from genus.errors import DeviceError
 from genus.model import (
     Attribute,
@@ -23,11 +23,24 @@ from genus.model import (
     attributes,
     name_of,
 )
-from genus.model._types import int_range, metas
-from genus.targets.c._compiler import MAX_LENGTH, Member
-from genus.targets.c._condition import ALWAYS, NEVER, Condition, any_of_these, present, test
-from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
-from genus.targets.c._operands import Key, key_within, within
+from genus.model.internal import int_range, metas
+from genus.targets.internal import (
+    ALWAYS,
+    MAX_LENGTH,
+    NEVER,
+    Condition,
+    Intervals,
+    Key,
+    Member,
+    any_of_these,
+    exact_intervals,
+    float_intervals,
+    key_within,
+    merge,
+    present,
+    test,
+    within,
+)
 
 
 def bounded_attributes(cls: type[Event], vector: Vector) -> set[str]:

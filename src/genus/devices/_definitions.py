@@ -10,7 +10,7 @@ from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Program
 from genus.devices._straight import write_decoders
 from genus.devices._tables import write_tables
-from genus.targets.c._condition import Condition
+from genus.targets.internal import Condition
 
 
 def write_source(program: Program) -> str:

@@ -8,7 +8,7 @@ from genus.devices._late import late_look_up
 from genus.devices._layout import DeviceFamily
 from genus.devices._program import Handler, Program
 from genus.model import BoolType, BytesType, DurationType, IntType, TextType, TimeType
-from genus.targets.c._condition import Condition
+from genus.targets.internal import Condition
 
 UNKNOWN = "0xFFU"
 """The number of a type that is not known."""

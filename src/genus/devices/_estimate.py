@@ -6,8 +6,7 @@ import msgspec
 
 from genus.devices._program import Program
 from genus.model import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
-from genus.targets.c._compiler import Member
-from genus.targets.c._flash import flash_of, runtime_flash
+from genus.targets.internal import Member, flash_of, runtime_flash
 
 _POINTER = 2
 _RECEIVE, _FAMILY, _CALL, _CASE = 180, 90, 20, 12

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from genus.can._plan.admission import Plan
-from genus.can._plan.system import MAX_EVENT
+from genus.can import Plan
+from genus.can.internal import MAX_EVENT
 from genus.catalog import Catalog
 from genus.devices._declarations import check_names, write_header
 from genus.devices._definitions import write_source
@@ -21,14 +21,11 @@ from genus.devices._node_tables import DeviceChannel, NodeFeature, channels_of, 
 from genus.devices._program import Handler, Program
 from genus.devices._readme import write_readme
 from genus.errors import DeviceError, did_you_mean
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import name_of
 from genus.targets import c, can
 from genus.targets.c import CFilter, conforming_types
-from genus.targets.c._compiler import Constants
-from genus.targets.c._layout import EventLayout
-from genus.targets.c._names import identifier, snake_case
-from genus.targets.can._masks import condense
+from genus.targets.internal import Constants, EventLayout, condense, identifier, snake_case
 
 RUNTIME = ("genus_port.h", "genus_event.h", "genus_event.c", "genus_test.c", "genus_code.h", "genus_code.c")
 """The files of the runtime that generated code needs."""

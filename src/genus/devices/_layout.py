@@ -4,15 +4,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from genus.can._wire.payload import PayloadField, fields_of
+from genus.can.internal import PayloadField, fields_of
 from genus.catalog import Catalog
 from genus.devices._bounds import FewerChoices, bounded_attributes, checks_of, fewer_choices
 from genus.errors import DeviceError, did_you_mean
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import ChoiceType, Event, attributes, is_generated
-from genus.targets.c._condition import Condition
-from genus.targets.c._layout import EventLayout, tested_attributes
-from genus.targets.c._names import constant_name, snake_case
+from genus.targets.internal import Condition, EventLayout, constant_name, snake_case, tested_attributes
 
 MAX_ATTRIBUTES = 255
 """The most attributes of a family that a device keeps."""

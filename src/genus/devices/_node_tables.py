@@ -6,23 +6,17 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import BestEffort, Hard, QoS, Soft, qos_of
-from genus.can._node.channels import TxChannel
-from genus.can._node.membership import PROTOCOL_FILTER, class_of
-from genus.can._plan.admission import Plan
-from genus.can._plan.calendar import Slot
-from genus.can._plan.system import BusSpec, ChannelSpec
-from genus.can._protocol.messages import signed_subject
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, subject_uid
-from genus.can._wire.length import Timing, padded_size
-from genus.can._wire.payload import PayloadCodec
+from genus.bus import BestEffort, Hard, QoS, Soft
+from genus.bus.internal import qos_of
+from genus.can import BusSpec, ChannelSpec, PayloadCodec, Plan, Slot, Timing, padded_size, subject_uid
+from genus.can.internal import CLASSIC_BYTES, FD_BYTES, PROTOCOL_FILTER, TxChannel, class_of, signed_subject
 from genus.catalog import Catalog
 from genus.devices._program import Program
 from genus.errors import BusError, DeviceError, SpanError
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import Event, attributes, name_of, nanoseconds
-from genus.targets._conformance import registered_types
 from genus.targets.can import Pair, fit_bank
+from genus.targets.internal import registered_types
 
 MAX_ROWS = 254
 """The largest number of rows in a table of the node in C."""

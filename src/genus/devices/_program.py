@@ -6,8 +6,8 @@ import msgspec
 
 from genus.devices._layout import Choice, DeviceClass, DeviceFamily
 from genus.targets.c import CFilter, CTest
-from genus.targets.c._compiler import Constants
 from genus.targets.can import Pair
+from genus.targets.internal import Constants
 
 
 class Handler(msgspec.Struct, frozen=True):

@@ -6,11 +6,11 @@ Payloads are not empty.
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from genus.can._wire.payload import PayloadField
+from genus.can.internal import PayloadField
 from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Program
 from genus.model import Attribute, BoolType, BytesType, ChoiceType, FloatType, IntType, OpaqueType, TextType, TimeType
-from genus.targets.c._compiler import Member
+from genus.targets.internal import Member
 
 _MAX_NESTED = 16
 """The most bytes of a header after the first that are read by nested blocks."""

@@ -50,7 +50,7 @@ from genus.model import (
     Vector,
     vector,
 )
-from genus.model._types import type_text
+from genus.model.internal import type_text
 
 _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
     ("-", TimeType, TimeType): DURATION,

@@ -21,9 +21,18 @@ from genus.model import (
     IntType,
     TextType,
     TimeType,
+    micros_of_duration,
 )
-from genus.model._plain import PLAIN_CLASSES, explain_unplain, plain_value
-from genus.model._types import INT64_MAX, INT64_MIN, MICROSECOND, is_encodable, micros_of_duration, type_text
+from genus.model.internal import (
+    INT64_MAX,
+    INT64_MIN,
+    MICROSECOND,
+    PLAIN_CLASSES,
+    explain_unplain,
+    is_encodable,
+    plain_value,
+    type_text,
+)
 
 BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()
 TIME, DURATION = TimeType(), DurationType()

@@ -13,7 +13,7 @@ import genus.filters._expression as x
 from genus.filters._evaluate import COMPARE, TEXT
 from genus.filters._like import Pattern, read_pattern
 from genus.model import pure_kind
-from genus.model._signature import hidden_attributes
+from genus.model.internal import hidden_attributes
 
 _NO_LETTER = "\ud800"
 """Stands for any one character of a pattern; no constant holds it."""

@@ -13,9 +13,19 @@ from typing import Any, NoReturn, TypeAlias
 import genus.filters._expression as x
 from genus.errors import EventError
 from genus.filters._like import is_like
-from genus.model import AttributeType, ChoiceType, DurationType, Event, FloatType, TextType, TimeType, check
-from genus.model._plain import plain_value
-from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+from genus.model import (
+    AttributeType,
+    ChoiceType,
+    DurationType,
+    Event,
+    FloatType,
+    TextType,
+    TimeType,
+    check,
+    micros_of_duration,
+    micros_of_time,
+)
+from genus.model.internal import INT64_MAX, INT64_MIN, plain_value
 
 Truth: TypeAlias = bool | None
 

@@ -32,8 +32,7 @@ from genus.model import (
     pure_kind,
     subtypes,
 )
-from genus.model._signature import family_of
-from genus.model._types import INT64_MAX, INT64_MIN, int_range
+from genus.model.internal import INT64_MAX, INT64_MIN, family_of, int_range
 
 if TYPE_CHECKING:
     from genus.filters._covering import Selection

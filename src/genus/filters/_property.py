@@ -52,7 +52,7 @@ from genus.model import (
     TextType,
     name_of,
 )
-from genus.model._plain import plain_value
+from genus.model.internal import plain_value
 
 MAX_NODES = 2000
 """The most nodes of an expression that a property becomes; each use of a local variable repeats what it stands for."""

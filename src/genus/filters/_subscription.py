@@ -23,7 +23,7 @@ from genus.filters._term import Term
 from genus.filters._token import Token, problem_at
 from genus.filters._type_names import TypesByName, find_type
 from genus.model import ChoiceType, Event, TextType, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
-from genus.model._types import read_annotation, type_text
+from genus.model.internal import read_annotation, type_text
 
 T = TypeVar("T")
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from genus.filters._expression import (
 )
 from genus.filters._like import read_pattern
 from genus.model import is_type
-from genus.model._plain import PLAIN_CLASSES, plain_value
+from genus.model.internal import PLAIN_CLASSES, plain_value
 
 
 class Term:

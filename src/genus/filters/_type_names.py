@@ -6,10 +6,8 @@ from types import MappingProxyType
 
 from genus.errors import did_you_mean
 from genus.filters._token import Token, problem_at
-from genus.model import Event, Kind, name_of, subtypes
-from genus.model._declared import declared_types
-from genus.model._event import KindMeta
-from genus.model._signature import is_generated
+from genus.model import Event, Kind, is_generated, name_of, subtypes
+from genus.model.internal import KindMeta, declared_types
 
 
 class TypesByName:

@@ -25,7 +25,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from genus.bus._attribute_map import plain_unread
+from genus.bus.internal import plain_unread
 from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.model import (
@@ -43,20 +43,32 @@ from genus.model import (
     attributes,
     name_of,
 )
-from genus.model._check import describe_invalid, invalid_decoded_finders, invalid_finders
-from genus.model._plain import encodable_value
-from genus.model._signature import retyped_attributes
-from genus.model._types import int_range, is_encodable
-from genus.model._unread import unread_types, unread_values
-from genus.model._values import MAX_LENGTH, SHORTEST, own_bounds
+from genus.model.internal import (
+    MAX_LENGTH,
+    SHORTEST,
+    describe_invalid,
+    encodable_value,
+    int_range,
+    invalid_decoded_finders,
+    invalid_finders,
+    is_encodable,
+    own_bounds,
+    retyped_attributes,
+    unread_types,
+    unread_values,
+)
 from genus.net._envelope import NUMBERS, Origin
+from genus.records import Mapping as RecordMapping
 from genus.records import RecordWriter, Rejected
-from genus.records._fields import NO_SOURCE, describe_version
-from genus.records._known_types import DeclaredTypes
-from genus.records._mapping import Mapping as RecordMapping
-from genus.records._mapping import TypeNaming
-from genus.records._payload import decode_json, limit_problem
-from genus.records._reader import MappedReader
+from genus.records.internal import (
+    NO_SOURCE,
+    DeclaredTypes,
+    MappedReader,
+    TypeNaming,
+    decode_json,
+    describe_version,
+    limit_problem,
+)
 
 STRUCTURED = "application/cloudevents+json"
 """The content type of a CloudEvent as one JSON object."""

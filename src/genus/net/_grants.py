@@ -15,7 +15,7 @@ import msgspec
 
 from genus.errors import BusError, GrantsError, did_you_mean
 from genus.filters import AllOf, Subscription
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.model import Event, conforms, is_type, name_of, pure_kind, subtypes
 from genus.net._acl import Identity, UserKeys, mosquitto_text, zenoh_config
 from genus.targets import topics

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from genus.bus._queue import Overflow
+from genus.bus import Overflow
 
 Call: TypeAlias = Callable[[], object]
 P = TypeVar("P", bound=tuple[Any, ...])

@@ -12,7 +12,7 @@ import msgspec
 
 from genus._extras import missing_extra
 from genus.bus import Bus, Counters
-from genus.bus._traffic import SubscriptionCounters
+from genus.bus.internal import SubscriptionCounters
 from genus.errors import BusError
 
 if TYPE_CHECKING:

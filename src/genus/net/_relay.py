@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from genus.bus._link import end_nothing
+from genus.bus.internal import end_nothing
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import Origin

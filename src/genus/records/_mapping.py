@@ -14,7 +14,7 @@ import msgspec
 
 from genus.errors import MappingError
 from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
-from genus.model._types import type_text
+from genus.model.internal import type_text
 from genus.records._known_types import CONTEXT, KnownTypes, RecordType, own_attributes
 from genus.records._values import BASE64, ERRORS, HEX, ISO, TEXT, UNITS, ValueFormat, value_reader
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
 from genus.errors import MappingError
-from genus.model._types import INT64_MAX
+from genus.model.internal import INT64_MAX
 from genus.records._mapping import (
     COUNT,
     JSON,

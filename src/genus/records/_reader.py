@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from genus.model import Event, OpaqueType
-from genus.model._check import describe_invalid, invalid_finders
-from genus.model._event import create_event
+from genus.model.internal import create_event, describe_invalid, invalid_finders
 from genus.records._fields import (
     ENVELOPE,
     FieldNode,

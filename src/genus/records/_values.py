@@ -28,9 +28,9 @@ from genus.model import (
     TextType,
     TimeType,
     micros_of_duration,
+    micros_of_time,
 )
-from genus.model._read_back import is_same
-from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_time
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range, is_same
 
 ISO, TEXT, HEX, BASE64 = "iso", "text", "hex", "base64"
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -11,9 +11,7 @@ import msgspec
 
 from genus.errors import EventError, MappingError
 from genus.model import Attribute, Event, OpaqueType
-from genus.model._check import describe_invalid, invalid_finders
-from genus.model._plain import plain_value
-from genus.model._read_back import is_same
+from genus.model.internal import describe_invalid, invalid_finders, is_same, plain_value
 from genus.records._fields import FieldPlan, show_value
 from genus.records._known_types import DeclaredType
 from genus.records._mapping import LEVEL, FieldPath, MappedField, Mapping, format_path, read_constant

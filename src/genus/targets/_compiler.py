@@ -8,18 +8,8 @@ receiver. `support_matrix` shows these tables in docs/targets.md.
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from genus.filters._expression import (
-    ARITHMETIC,
-    COMPARISONS,
-    EXPRESSIONS,
-    FUNCTIONS,
-    TEXT_TESTS,
-    Arithmetic,
-    Compare,
-    Expression,
-    Function,
-    TextTest,
-)
+from genus.filters import Arithmetic, Compare, Expression, Function, TextTest
+from genus.filters.internal import ARITHMETIC, COMPARISONS, EXPRESSIONS, FUNCTIONS, TEXT_TESTS
 
 TYPE_COLUMN = "_type"
 """The column of batches and tables that holds the name of each event's type."""

@@ -1,9 +1,9 @@
 """The types whose events a subscription can match, the highest of each line, by a catalog or by declared classes."""
 
 from genus.catalog import Catalog
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import Event, Vector, is_event_type, name_of, parents, pure_kind, subtypes, tagged_attributes, vector
-from genus.model._vector import hidden_names
+from genus.model.internal import hidden_names
 
 
 def registered_types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...], bool]:

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-import genus.filters._expression as x
-from genus.filters import Subscription
-from genus.filters._covering import conjuncts
+import genus.filters.internal as x
+from genus.filters import Subscription, conjuncts
 from genus.model import AttributeType, ChoiceType, conforms
 from genus.targets._intervals import Interval, attribute_of
 

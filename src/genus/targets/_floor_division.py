@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from genus.model._types import INT64_MIN
+from genus.model.internal import INT64_MIN
 
 Array = npt.NDArray[Any]
 

@@ -16,10 +16,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
-import genus.filters._expression as x
-from genus.filters._evaluate import round_to_float32
-from genus.model import AttributeType, BoolType, ChoiceType, DurationType, FloatType, IntType, TimeType
-from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
+import genus.filters.internal as x
+from genus.filters.internal import round_to_float32
+from genus.model import (
+    AttributeType,
+    BoolType,
+    ChoiceType,
+    DurationType,
+    FloatType,
+    IntType,
+    TimeType,
+    micros_of_duration,
+    micros_of_time,
+)
+from genus.model.internal import INT64_MAX, INT64_MIN
 
 Interval: TypeAlias = tuple[int, int]
 

@@ -7,9 +7,9 @@ target does not test is a residual for the receiver.
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeAlias
 
-import genus.filters._expression as x
-from genus.filters._covering import conjuncts, needed_attributes
-from genus.filters._subscription import AllOf, Subscription, rebuild
+import genus.filters.internal as x
+from genus.filters import AllOf, Subscription, conjuncts
+from genus.filters.internal import needed_attributes, rebuild
 from genus.targets._compiler import Compiler
 
 Presence: TypeAlias = Mapping[str, bool] | None

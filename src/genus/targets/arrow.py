@@ -13,13 +13,11 @@ from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
-from genus.filters._constants import type_of
-from genus.filters._evaluate import compute, normalize
-from genus.filters._like import read_pattern
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
+from genus.filters.internal import compute, normalize, read_pattern, type_of
 from genus.model import (
     Attribute,
     AttributeType,
@@ -35,13 +33,11 @@ from genus.model import (
     TimeType,
     attributes,
     is_event_type,
+    micros_of_duration,
     name_of,
     vector,
 )
-from genus.model._plain import UNCHANGED, plain_value
-from genus.model._signature import retyped_attributes
-from genus.model._types import INT64_MIN, micros_of_duration, type_text
-from genus.model._vector import RETYPABLE
+from genus.model.internal import INT64_MIN, RETYPABLE, UNCHANGED, plain_value, retyped_attributes, type_text
 from genus.targets._compiler import TYPE_COLUMN, Compiler
 
 try:

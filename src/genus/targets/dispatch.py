@@ -16,7 +16,7 @@ from types import CodeType, FunctionType
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from genus.errors import EventError
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import Event, check, name_of
 from genus.targets.python import ALWAYS, NEVER, Condition, PythonCompiler, join_condition
 

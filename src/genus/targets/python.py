@@ -15,12 +15,19 @@ from unicodedata import is_normalized
 
 import msgspec
 
-import genus.filters._expression as x
-from genus.filters._constants import type_of
-from genus.filters._covering import OPPOSITE, conjuncts
-from genus.filters._evaluate import DIVISIONS, WRONG_VALUE, exactly, normalize, raise_event_error, round_to_float32
-from genus.filters._like import matcher
-from genus.filters._subscription import Subscription
+import genus.filters.internal as x
+from genus.filters import Subscription, conjuncts
+from genus.filters.internal import (
+    DIVISIONS,
+    OPPOSITE,
+    WRONG_VALUE,
+    exactly,
+    matcher,
+    normalize,
+    raise_event_error,
+    round_to_float32,
+    type_of,
+)
 from genus.model import (
     AttributeType,
     ChoiceType,
@@ -31,11 +38,11 @@ from genus.model import (
     TextType,
     TimeType,
     attributes,
+    micros_of_duration,
+    micros_of_time,
     name_of,
 )
-from genus.model._plain import plain_value
-from genus.model._signature import hidden_attributes, retyped_attributes
-from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_duration, micros_of_time
+from genus.model.internal import INT64_MAX, INT64_MIN, hidden_attributes, int_range, plain_value, retyped_attributes
 from genus.targets._compiler import Compiler
 
 __all__ = ["PythonFilter", "compile"]

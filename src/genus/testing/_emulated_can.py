@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import can
-from genus.can._live.received import (
+from genus.can import Frame, Identifier, Timing, Trace
+from genus.can.internal import (
     ACTIVE,
     BUS_ERROR,
     BUS_OFF,
@@ -24,14 +25,14 @@ from genus.can._live.received import (
     RESTARTED,
     TX_PASSIVE,
     TX_WARNING,
+    Controller,
+    Corrupt,
+    FrameSource,
+    SimBus,
+    TraceHeader,
+    Transmission,
+    poisson,
 )
-from genus.can._sim.bus import SimBus
-from genus.can._sim.controller import Controller
-from genus.can._sim.fault_hooks import Corrupt, Transmission
-from genus.can._sim.sources import FrameSource, poisson
-from genus.can._sim.trace import Trace, TraceHeader
-from genus.can._wire.frame import Frame, Identifier
-from genus.can._wire.length import Timing
 from genus.errors import BusError
 from genus.model import Span, nanoseconds, seconds
 

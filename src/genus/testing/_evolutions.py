@@ -10,9 +10,9 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from genus.bus._attribute_map import MapReader, UnreadValues
+from genus.bus.internal import MapReader, UnreadValues
 from genus.model import Event, Int16, Int32, UInt8, UInt16, UInt32, Unit
-from genus.model._event import create_event
+from genus.model.internal import create_event
 from genus.testing._generators import MarkedSampler, Sampler, declare
 
 _TEXTS = ("car", "truck", "bus", "tram", "ferry", "é")

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from genus.errors import SubscriptionError
 from genus.filters import AllOf, Predicate, Subscription, Term, coalesce, this, when
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.model import (
     Attribute,
     AttributeType,
@@ -40,7 +40,7 @@ from genus.model import (
     subtypes,
     vector,
 )
-from genus.model._types import INT64_MAX, INT64_MIN, int_range
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range
 
 
 class Colour(Enum):

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import mqtt5
 
-from genus.net._mqtt.wire import Decoder, Malformed
+from genus.net.internal import Decoder, Malformed
 from genus.targets.topics import MQTT
 
 Acl: TypeAlias = Callable[[str, str, str], bool]

@@ -12,7 +12,7 @@ from functools import partial
 
 import msgspec
 
-from genus.net._transport import Abilities, Receiver, Sending
+from genus.net import Abilities, Receiver, Sending
 from genus.targets.topics import ZENOH, Dialect
 
 

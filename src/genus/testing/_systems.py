@@ -4,10 +4,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from genus.can._plan.calendar import Slot
-from genus.can._plan.system import BusSpec, ChannelSpec, System
-from genus.can._plan.system_file import FIRST_ETAG
-from genus.can._wire.length import Timing
+from genus.can import BusSpec, ChannelSpec, Slot, System, Timing
+from genus.can.internal import FIRST_ETAG
 
 MILLISECOND = 1_000_000
 

@@ -13,7 +13,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from weakref import WeakKeyDictionary
 
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
 from genus.can._dbc.encoding import MessageEncoder, j1939_identifier
 from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex

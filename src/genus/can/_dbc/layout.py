@@ -22,7 +22,7 @@ import msgspec
 
 from genus.can._j1939.identifier import pgn_of
 from genus.model import RESERVED_WORDS, Event, attributes
-from genus.model._types import int_range
+from genus.model.internal import int_range
 
 PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
 

@@ -17,7 +17,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected
 from genus.can._dbc.layout import FLOAT_FORMATS, MEMBER_WORDS, MessageLayout, NameAllocator, SignalLayout
 from genus.can._j1939.identifier import J1939Id
 from genus.model import (
@@ -37,8 +37,7 @@ from genus.model import (
     Unit,
     vector,
 )
-from genus.model._event import EventMeta, KindMeta, create_event
-from genus.model._types import read_annotation
+from genus.model.internal import EventMeta, KindMeta, create_event, read_annotation
 
 UNKNOWN_ID = "unknown identifier"
 """The reason for which a frame is rejected whose identifier belongs to no message."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected
 from genus.can._dbc import Dbc, MessageLayout
 from genus.can._dbc.long_messages import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID

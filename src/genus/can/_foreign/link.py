@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from genus.bus._link import Publisher
-from genus.bus._qos import BestEffort, Keep, QoS
+from genus.bus import BestEffort, Keep, Publisher, QoS
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import ForeignInterest
 from genus.can._foreign.sender import ForeignAnnouncement

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected
 from genus.can._dbc import MessageLayout
 from genus.can._foreign.databases import Databases
 from genus.can._foreign.filters import Traffic, traffic_of

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import can
 from genus._extras import install_command
-from genus.bus._clock import SystemClock
-from genus.bus._link import Publisher
-from genus.bus._qos import Hard, Keep, QoS, Soft
+from genus.bus import Hard, Keep, Publisher, QoS, Soft
+from genus.bus.internal import SystemClock
 from genus.can._live.address import CanAddress, parse_address
 from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import (

@@ -16,7 +16,7 @@ from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileStore
 from genus.can._protocol.etags import FileEtags
 from genus.catalog import Catalog
-from genus.catalog._file import lock_file
+from genus.catalog.internal import lock_file
 from genus.errors import BusError
 from genus.model import Event
 

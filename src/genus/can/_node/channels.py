@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import QoS, Soft
+from genus.bus import QoS, Soft
 from genus.can._node.problems import DeliveryProblem, ProblemHandler
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.tx_queue import OutgoingEvent

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Capabilities, Clock, Link, Publisher, SlotTimes
-from genus.bus._qos import BestEffort, Keep, QoS
+from genus.bus import BestEffort, Capabilities, Clock, Keep, Link, Publisher, QoS, SlotTimes
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
 from genus.can._node.problems import BindingFailed, NodeIdLost, ProblemHandler, WrongCatalog

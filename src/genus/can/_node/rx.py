@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from genus.bus._attribute_map import UnreadValues
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected, UnreadValues
 from genus.can._node.channels import Interest, RxChannel, SequenceTracker, layout_of, problem_calls
 from genus.can._node.problems import BindingFailed, DeliveryProblem, EventMissing, EventsLost, WrongCatalog
 from genus.can._node.reports import Report
@@ -17,7 +16,7 @@ from genus.can._wire.segments import Reassembler
 from genus.catalog import Catalog
 from genus.errors import GenusError, Reasons
 from genus.model import Event, name_of
-from genus.model._unread import unread_types, unread_values
+from genus.model.internal import unread_types, unread_values
 
 REASSEMBLY_NS = 2_000_000_000
 """Timeout of an event in several frames."""

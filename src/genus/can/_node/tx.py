@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from genus.bus._qos import BestEffort, Hard, QoS, Soft
+from genus.bus import BestEffort, Hard, QoS, Soft
 from genus.can._node.channels import Announcement, TxChannel, problem_calls
 from genus.can._node.problems import (
     BindingFailed,
@@ -28,8 +28,7 @@ from genus.can._plan.units import format_bound
 from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull
-from genus.model import Event, name_of, nanoseconds
-from genus.model._types import micros_of_time
+from genus.model import Event, micros_of_time, name_of, nanoseconds
 
 MAX_QUEUE = 1024
 """Soft events, and other frames, that may wait in a node."""

@@ -12,7 +12,7 @@ from genus.can._plan.system import ForeignFrame
 from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK
 from genus.errors import DbcError, PlanError
-from genus.model._span import format_nanoseconds
+from genus.model.internal import format_nanoseconds
 
 if TYPE_CHECKING:
     from genus.can._dbc import MessageLayout

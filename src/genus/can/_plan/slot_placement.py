@@ -15,7 +15,7 @@ import msgspec
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.system import System
 from genus.errors import PlanError
-from genus.model._span import format_nanoseconds
+from genus.model.internal import format_nanoseconds
 
 MAX_OCCURRENCES = 4096
 """The most occurrences of all slots in a cycle; a longer calendar is refused."""

@@ -26,12 +26,11 @@ from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec
-from genus.catalog import Catalog
-from genus.catalog._declare import types_in
-from genus.codes._hierarchy import load_module
+from genus.catalog import Catalog, types_in
+from genus.codes import load_module
 from genus.errors import BusError, GenusError, PlanError
 from genus.model import Event, attributes, name_of
-from genus.model._span import format_nanoseconds
+from genus.model.internal import format_nanoseconds
 
 
 class EventTypes:

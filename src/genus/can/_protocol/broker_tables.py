@@ -15,7 +15,7 @@ import msgspec
 from genus.can._protocol.messages import QosClass
 from genus.can._protocol.notices import LEASE
 from genus.can._wire.frame import FIRST_NODE, LAST_NODE, UNCONFIGURED_NODE
-from genus.catalog._file import read_text, real_path, replace_text
+from genus.catalog.internal import read_text, real_path, replace_text
 from genus.errors import CatalogDamaged, TableDamaged
 
 FORMAT = "genus can broker"

@@ -24,14 +24,11 @@ from typing import Any, NoReturn, Self, TypeAlias
 
 import msgspec
 
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected
 from genus.can._wire.values import BYTE, COMMON_NAMES, AttributeUse, ValueTemplate, template_for
 from genus.errors import EventError, SubscriptionError
 from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
-from genus.model._check import invalid_finders
-from genus.model._event import create_event
-from genus.model._types import type_text
-from genus.model._unread import keep_unread
+from genus.model.internal import create_event, invalid_finders, keep_unread, type_text
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7

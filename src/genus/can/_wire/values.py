@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from genus.bus._attribute_map import in_unit, value_at
-from genus.filters._evaluate import round_to_float32
+from genus.bus.internal import in_unit, value_at
+from genus.filters.internal import round_to_float32
 from genus.model import (
     AttributeType,
     BoolType,
@@ -23,9 +23,10 @@ from genus.model import (
     OpaqueType,
     TextType,
     TimeType,
+    micros_of_duration,
+    micros_of_time,
 )
-from genus.model._plain import encodable_value, plain_value
-from genus.model._types import MICROSECOND, int_range, metas, micros_of_duration, micros_of_time
+from genus.model.internal import MICROSECOND, encodable_value, int_range, metas, plain_value
 
 MAX_BYTES = 0xFFFF
 """The most bytes of a text, bytes or an opaque value."""

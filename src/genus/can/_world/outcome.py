@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from genus.bus._qos import Hard, Soft, format_qos
+from genus.bus import Hard, Soft, format_qos
 from genus.can._plan import Verdict
 from genus.can._plan.system import QOS_NAMES, ChannelSpec, QosName
 from genus.can._world.tracker import ChannelTracker

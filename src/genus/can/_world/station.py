@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from genus.bus._link import Delivery, ProblemHandler, WaitFor
+from genus.bus import Delivery, ProblemHandler
+from genus.bus.internal import WaitFor
 from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.problems import DeliveryProblem

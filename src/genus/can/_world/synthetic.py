@@ -22,7 +22,7 @@ from genus.can._world.world import World
 from genus.catalog import Catalog
 from genus.errors import BusError, QueueFull
 from genus.model import Event, UInt8, UInt16, UInt32
-from genus.model._declared import hide_declared
+from genus.model.internal import hide_declared
 
 SHORTEST = 2
 """The header of an event and its number."""

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from genus.bus._qos import Hard, QoS, Soft
+from genus.bus import Hard, QoS, Soft
 from genus.can._node.problems import (
     DeadlineMissed,
     DeliveryProblem,

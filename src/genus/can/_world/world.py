@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
-from genus.bus._clock import datetime_of
+from genus.bus.internal import datetime_of
 from genus.can._node.node import SYNC_PERIOD_NS, Node
 from genus.can._plan import Plan, System, load_system
 from genus.can._plan import plan as make_plan

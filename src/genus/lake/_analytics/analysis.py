@@ -22,8 +22,7 @@ from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
 from genus.lake._tables.names import EVENT_ID, RECORDED, find_case_twins
-from genus.model import Span, duration
-from genus.model._types import micros_of_duration, micros_of_time
+from genus.model import Span, duration, micros_of_duration, micros_of_time
 
 _COALESCE_CACHE = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"
 _NESTED = (spark.ArrayType, spark.MapType, spark.StructType, spark.VariantType)

@@ -17,30 +17,45 @@ from typing import TypeGuard, cast
 import msgspec
 import pyarrow as pa
 
-from genus.can._dbc import Dbc
-from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, MessageColumns, PartFrames, RefusedFrames
-from genus.can._dbc.layout import MessageLayout
-from genus.can._dbc.long_columns import LONG_POSITION, LongColumns
-from genus.can._dbc.long_messages import INCOMPLETE
-from genus.can._dbc.message_types import UNKNOWN_ID
-from genus.can._j1939.reassembly import Incomplete
-from genus.can._logs.cells import parse_columns
-from genus.can._logs.detect import (
+from genus.can import (
+    ColumnDecoder,
+    Dbc,
+    DecodedFrames,
+    FrameColumns,
+    Incomplete,
+    LogBlock,
+    LongColumns,
+    MessageLayout,
+    PartFrames,
+    RefusedFrames,
+)
+from genus.can.internal import (
+    BINARY_READERS,
     ENDINGS,
+    EXTENDED,
     FORMATS,
     HEAD_BYTES,
+    INCOMPLETE,
+    LONG_POSITION,
+    MAX_LINE,
     TEXT_FORMATS,
+    UNKNOWN_ID,
     Head,
+    LogFile,
+    MessageColumns,
     Opened,
+    SkippedRecords,
+    TextReader,
+    Unit,
     detect,
+    head_of,
+    log_ending,
+    looks_like_utf_16,
     open_text,
+    packing_of,
+    parse_columns,
+    unit_of,
 )
-from genus.can._logs.frames import EXTENDED, FrameColumns, LogBlock
-from genus.can._logs.log import BINARY_READERS, log_ending
-from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of
-from genus.can._logs.packing import looks_like_utf_16, packing_of
-from genus.can._logs.text_reader import TextReader
-from genus.can._logs.times import Unit, unit_of
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks

@@ -26,8 +26,8 @@ from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import TableReader
 from genus.lake._ingest.text_lines import LINE_LIMIT, Lines, byte_ranges, changed_us, is_compressed, read_lines
 from genus.lake._tables.files import open_input
-from genus.records._fields import column_name
-from genus.records._mapping import CsvFormat, Mapping
+from genus.records import Mapping
+from genus.records.internal import CsvFormat, column_name
 
 UNCLOSED = "a quote is not closed"
 STRAY = (

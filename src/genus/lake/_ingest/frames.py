@@ -42,7 +42,8 @@ from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload
 from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.store import MIRROR_NOTE, OFF, Store
 from genus.model import name_of
-from genus.records._mapping import MappedField, Mapping, TypeNaming
+from genus.records import Mapping
+from genus.records.internal import MappedField, TypeNaming
 
 ROWS_PER_PARTITION = 1 << 40
 """The position of a row is its number in its partition, after as many for each partition before."""

@@ -17,10 +17,8 @@ from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
 from genus.lake._ingest.tabular import Positions, RecordsReader, Row, TypeColumns
 from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
 from genus.lake._ingest.values import Mask, convert_json
-from genus.records._fields import FieldNode, cloud_mapping
-from genus.records._mapping import Mapping
-from genus.records._payload import count_fields, count_names, decode_json
-from genus.records._reader import MappedReader
+from genus.records import Mapping
+from genus.records.internal import FieldNode, MappedReader, cloud_mapping, count_fields, count_names, decode_json
 
 Record = dict[str, Any]
 _decode = msgspec.json.Decoder().decode

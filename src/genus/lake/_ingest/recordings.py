@@ -23,14 +23,27 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from genus.bus._attribute_map import UNITS_OF, Convert, converter, decode_units, unwrap_map
-from genus.bus._block_events import ReadBlock, events_in
-from genus.bus._block_index import index_of
-from genus.bus._blocks import HEADER, block_at
-from genus.bus._codec import packet_of
-from genus.bus._formats import BLOCKS, find_format
-from genus.bus._frames import FileBytes, Frame, FrameFormat, Octets, frames_in
-from genus.catalog._declare import annotation
+from genus.bus.internal import (
+    BLOCKS,
+    HEADER,
+    UNITS_OF,
+    Convert,
+    FileBytes,
+    Frame,
+    FrameFormat,
+    Octets,
+    ReadBlock,
+    block_at,
+    converter,
+    decode_units,
+    events_in,
+    find_format,
+    frames_in,
+    index_of,
+    packet_of,
+    unwrap_map,
+)
+from genus.catalog.internal import annotation
 from genus.errors import EventError
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, Columns, DeadLetter, Split, TypePlan, Types
 from genus.lake._ingest.values import CastColumn, read_values, valid_rows
@@ -47,9 +60,8 @@ from genus.model import (
     OpaqueType,
     TimeType,
 )
-from genus.model._event import decoder_annotation
-from genus.model._types import int_range
-from genus.records._values import ValueFormat
+from genus.model.internal import decoder_annotation, int_range
+from genus.records.internal import ValueFormat
 
 RUN = 10_000
 """Events that are decoded together, about."""

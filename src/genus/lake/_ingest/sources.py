@@ -18,11 +18,10 @@ from genus.lake._ingest.recordings import Recordings
 from genus.lake._ingest.tabular import ParquetFiles
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import FileInfo, absolute_path, file_info, local_path
-from genus.records._mapping import Mapping
-from genus.records._mapping_file import read_mapping
+from genus.records import Mapping, read_mapping
 
 if TYPE_CHECKING:
-    from genus.can._dbc import Dbc
+    from genus.can import Dbc
     from genus.lake._ingest.can_logs import CanLogs
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")
@@ -98,7 +97,7 @@ class FormatChooser:
     def _dbc(self) -> "Dbc | None":
         if not isinstance(self.dbc, str | os.PathLike):
             return self.dbc
-        from genus.can._dbc import load_dbc  # needs cantools, an extra
+        from genus.can import load_dbc
 
         return load_dbc(self.dbc, reuse=True)
 

@@ -33,10 +33,8 @@ from genus.lake._tables.columns import INSTANT, OWN_SCHEMA
 from genus.lake._tables.files import open_input
 from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import TimeType
-from genus.records._fields import FieldPlan, column_name
-from genus.records._mapping import Mapping, read_constant
-from genus.records._reader import MappedReader, RecordValues
-from genus.records._rejected import Rejected
+from genus.records import Mapping, Rejected
+from genus.records.internal import FieldPlan, MappedReader, RecordValues, column_name, read_constant
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 Table: TypeAlias = dict[str, pa.Array]

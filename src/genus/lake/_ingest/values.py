@@ -31,9 +31,10 @@ from genus.model import (
     TextType,
     TimeType,
     micros_of_duration,
+    micros_of_time,
 )
-from genus.model._types import INT64_MAX, INT64_MIN, int_range, micros_of_time
-from genus.records._values import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ValueFormat, value_reader
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range
+from genus.records.internal import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ValueFormat, value_reader
 
 FEW = 64
 """So many values are read one by one, rather than halved again."""

@@ -34,7 +34,7 @@ from genus.lake._tables.commits import StoredFile
 from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.files import FileInfo, local_path, open_input
 from genus.lake._tables.names import COMMIT, DAY, DEAD_LETTERS
-from genus.model._types import time_of_micros
+from genus.model.internal import time_of_micros
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.filters import Subscription
-from genus.filters._subscription import parse_again
+from genus.filters import Subscription, parse_again
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, types_of
 from genus.lake._ingest.frames import FramePlan, FrameWriter, StreamWriter, source_path
 from genus.lake._ingest.job import SPLIT_BYTES
@@ -263,7 +262,7 @@ def chooser_of(options: Mapping[str, str]) -> FormatChooser:
     switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
     if path is None or not switches:
         return FormatChooser(options.get("format"), options.get("mapping"), path)
-    from genus.can._dbc import load_dbc  # needs cantools, an extra
+    from genus.can import load_dbc
 
     return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, **switches))
 

@@ -13,13 +13,26 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.filters import Subscription
 from genus.lake._query.templates import Templates, key_type
 from genus.model import Attribute, AttributeType
-from genus.model._types import INT64_MIN
-from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart, without_class
-from genus.targets._intervals import Choices, Codes, Domain, Floats, domain_of, intervals, key_float
+from genus.model.internal import INT64_MIN
+from genus.targets.internal import (
+    Choices,
+    Codes,
+    Domain,
+    Floats,
+    Parts,
+    Profile,
+    Spans,
+    domain_of,
+    intervals,
+    key_float,
+    keys_in,
+    take_apart,
+    without_class,
+)
 
 MAX_POINTS = 64
 """Up to this many values are looked up one by one; more are a range or a residual."""

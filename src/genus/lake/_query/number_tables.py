@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.model._types import INT64_MAX, INT64_MIN
+from genus.model.internal import INT64_MAX, INT64_MIN
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 Numbers: TypeAlias = npt.NDArray[np.int32]

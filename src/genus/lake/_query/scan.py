@@ -21,9 +21,9 @@ from genus.lake._tables.columns import OWN_SCHEMA
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import BATCH, CODE, DAY, TAG, TYPE
 from genus.model import Vector
-from genus.model._vector import hidden_names
+from genus.model.internal import hidden_names
 from genus.targets import arrow
-from genus.targets._arrow_values import constant
+from genus.targets.internal import constant
 
 _DICTIONARIES = [TYPE, CODE, TAG]
 """Columns with few values, which are read as dictionaries and decoded when their rows are selected."""

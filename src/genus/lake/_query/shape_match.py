@@ -26,9 +26,8 @@ from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
 from genus.model import Vector, name_of
 from genus.model import vector as vector_of
-from genus.model._types import INT64_MAX
-from genus.model._vector import hidden_names
-from genus.targets._decompose import Profile
+from genus.model.internal import INT64_MAX, hidden_names
+from genus.targets.internal import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]

@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 from genus.catalog import Catalog
 from genus.errors import LakeError
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.selection import ADDED, SelectedTable, select_tables
 from genus.lake._tables.commits import Part

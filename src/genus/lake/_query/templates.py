@@ -17,13 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-import genus.filters._expression as x
-from genus.filters._constants import type_of
-from genus.filters._expression import format_expression
+import genus.filters.internal as x
+from genus.filters.internal import format_expression, type_of
 from genus.lake._query.number_tables import Ints, Matches, Numbers, sort_codes
 from genus.model import Attribute, AttributeType, BytesType, ChoiceType, FloatType, OpaqueType, TextType, TimeType
-from genus.targets._decompose import Parameter, take_constants
 from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of, is_hidden_column
+from genus.targets.internal import Parameter, take_constants
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Values: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float64]

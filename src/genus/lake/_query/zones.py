@@ -10,11 +10,9 @@ from datetime import datetime, timedelta
 from functools import reduce
 from typing import Any, NamedTuple
 
-import genus.filters._expression as x
-from genus.filters._covering import OPPOSITE, as_test, needed_attributes
-from genus.filters._evaluate import COMPARE
-from genus.model import FloatType
-from genus.model._types import micros_of_duration, micros_of_time
+import genus.filters.internal as x
+from genus.filters.internal import COMPARE, OPPOSITE, as_test, needed_attributes
+from genus.model import FloatType, micros_of_duration, micros_of_time
 
 FALSE, UNKNOWN, TRUE = 1, 2, 4
 EVERY = FALSE | UNKNOWN | TRUE

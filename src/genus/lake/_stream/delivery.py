@@ -41,7 +41,7 @@ from genus.lake._tables.part_writer import RESULT_SCHEMA, ROW_GROUP, DriverUploa
 from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
-from genus.model._types import micros_of_time
+from genus.model import micros_of_time
 
 MATCHES_PER_FILE = 2_000_000
 """A task begins another file when it has found so many matches."""

@@ -39,8 +39,7 @@ from genus.lake._tables.names import COMMIT
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
-from genus.model import Span, duration, seconds
-from genus.model._types import micros_of_duration
+from genus.model import Span, duration, micros_of_duration, seconds
 
 SMALL_ROWS = 200_000
 """New and waiting rows that are processed in one task, because a shuffle takes longer than they take."""

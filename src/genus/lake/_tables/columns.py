@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from genus.lake._tables.names import CODE, INGESTED, POSITION, RECORDED, SHAPE, SOURCE, TAG, TYPE
-from genus.model import AttributeType, DurationType, Vector
-from genus.model._types import micros_of_time
+from genus.model import AttributeType, DurationType, Vector, micros_of_time
 from genus.targets import arrow
 
 INSTANT = pa.timestamp("us", tz="UTC")

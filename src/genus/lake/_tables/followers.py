@@ -19,7 +19,7 @@ from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.ledger_folder import LOG_FOLDER
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import HOLDS, Store
-from genus.model._types import time_of_micros
+from genus.model.internal import time_of_micros
 
 STREAMS = "_streams"
 """The folder of a lake for what streams keep."""

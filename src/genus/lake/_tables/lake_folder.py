@@ -14,15 +14,15 @@ import msgspec
 from genus.catalog import Catalog, RegistrationResult
 from genus.errors import LakeDamaged, LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.lake._tables.backup import BackupResult, copy_store
 from genus.lake._tables.commits import Commit, Kind, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
 from genus.lake._tables.names import table_of
 from genus.lake._tables.state import LedgerState, TableStats, table_stats
 from genus.lake._tables.store import Store, StoreProblem
-from genus.model import Span, duration, name_of
-from genus.model._types import micros_of_time, time_of_micros
+from genus.model import Span, duration, micros_of_time, name_of
+from genus.model.internal import time_of_micros
 
 KEEP = "keep"
 """The note with the policy of a lake: ages in seconds, by type."""

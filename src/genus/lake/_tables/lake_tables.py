@@ -24,7 +24,7 @@ from genus.lake._tables.names import BATCH, COMMIT, DAY, DEAD, DEAD_LETTERS, POS
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.store import commit_of
 from genus.model import DurationType, Vector
-from genus.targets.spark._compiler import micros
+from genus.targets.internal import micros
 
 _VERSION = "_version"
 ROWS_PER_FILE = 4_000_000

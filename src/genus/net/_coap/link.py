@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from genus.bus._link import Delivery, Link, ProblemHandler
-from genus.bus._qos import BestEffort, Hard, Keep, QoS, Soft
+from genus.bus import BestEffort, Delivery, Hard, Keep, Link, ProblemHandler, QoS, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, GenusError
 from genus.filters import Subscription

@@ -12,7 +12,7 @@ from aiocoap.numbers import codes
 
 from genus.errors import GenusError
 from genus.filters import AllOf, Subscription
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.model import Event
 from genus.net._coap.endpoint import Endpoint
 from genus.net._coap.inbox import Inbox

@@ -13,7 +13,7 @@ from genus.net._coap.shared_catalog import SharedCatalog, write_document
 from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import CBOR, LINK_FORMAT, join_pairs
 from genus.targets.coap import QueryFilter, read_query
-from genus.targets.coap._compiler import has_path
+from genus.targets.internal import has_path
 
 MAX_AGE_S = 0xFFFF_FFFF
 """The largest Max-Age that there is."""

@@ -48,7 +48,7 @@ from genus.net._coap.wire import (
 from genus.net._envelope import MAX_HOPS, NUMBERS, Origin
 from genus.net._link.dedup import SeenEvents
 from genus.net._relay import Arrival, Interest
-from genus.records._rejected import Rejections
+from genus.records.internal import Rejections
 
 VERSION = 1
 PROXY = frozenset((35, 39))

@@ -15,12 +15,11 @@ from typing import Any
 
 import cbor2
 
-from genus.bus._attribute_map import UnreadValues
+from genus.bus.internal import UnreadValues
 from genus.catalog import Catalog
 from genus.errors import BusError, CatalogConflict, CatalogDamaged, GenusError, NotRegistered
 from genus.filters import Subscription
-from genus.model import Event, Kind, is_type, name_of
-from genus.model._signature import is_generated
+from genus.model import Event, Kind, is_generated, is_type, name_of
 from genus.net._coap.values import EventReader, EventWriter, Outgoing
 from genus.net._coap.wire import Unreadable, read_cbor
 from genus.net._envelope import Origin

@@ -29,9 +29,9 @@ from genus.net._coap.shared_catalog import SharedCatalog, read_document, write_d
 from genus.net._coap.values import Outgoing
 from genus.net._coap.wire import CBOR, Put, join_pairs, read_cbor, write_put
 from genus.net._envelope import Origin
-from genus.records._rejected import Rejections
+from genus.records.internal import Rejections
 from genus.targets.coap import CoapFilter, QueryFilter, ServerTests, compile, read_query
-from genus.targets.coap._compiler import has_path
+from genus.targets.internal import has_path
 
 DEFAULT_AGE_S = 60.0
 """For how long a value is valid if its message does not say it (RFC 7252, section 5.10.5)."""

@@ -21,27 +21,34 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from genus.bus._attribute_map import UnreadValues
-from genus.bus._codec import Rejected
+from genus.bus.internal import Rejected, UnreadValues
 from genus.catalog import Catalog
 from genus.errors import EventError
-from genus.model import Attribute, Event, attributes, name_of
-from genus.model._check import describe_invalid, invalid_finders
-from genus.model._plain import encodable_value, plain_value
-from genus.model._types import (
+from genus.model import (
+    Attribute,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
+    Event,
     FloatType,
     IntType,
     OpaqueType,
     TextType,
     TimeType,
+    attributes,
     micros_of_duration,
     micros_of_time,
+    name_of,
 )
-from genus.model._unread import unread_types, unread_values
+from genus.model.internal import (
+    describe_invalid,
+    encodable_value,
+    invalid_finders,
+    plain_value,
+    unread_types,
+    unread_values,
+)
 from genus.net._coap.wire import Unreadable, write_cbor
 from genus.net._envelope import Origin
 from genus.net._link.payload import PayloadReader

@@ -11,7 +11,7 @@ import msgspec
 
 from genus.errors import BusError, SubscriptionError
 from genus.filters import AllOf, Subscription
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.model import Span, is_event_type, nanoseconds, seconds
 from genus.net._link.dedup import line_of
 from genus.net._relay import Arrival

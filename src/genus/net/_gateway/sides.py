@@ -16,10 +16,10 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from genus.bus import Bus, EventChannel, Link, Listener
-from genus.bus._link import end_nothing
+from genus.bus.internal import end_nothing
 from genus.errors import BusError
 from genus.filters import AllOf, Subscription
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.interest import AnyOf, merged

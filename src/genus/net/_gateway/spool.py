@@ -25,9 +25,9 @@ from pathlib import Path
 
 import msgspec
 
-from genus.bus._codec import EventDecoder, Recorded, encode_event
-from genus.bus._frames import FORMAT, Frame, FrameFormat, frames_in
-from genus.catalog._statement import digest_of, state_type
+from genus.bus import Recorded
+from genus.bus.internal import FORMAT, EventDecoder, Frame, FrameFormat, encode_event, frames_in
+from genus.catalog.internal import digest_of, state_type
 from genus.errors import BusError
 from genus.net._envelope import Origin
 from genus.net._relay import Arrival

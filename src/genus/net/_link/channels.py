@@ -7,8 +7,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from genus.bus._link import ProblemHandler, Publisher
-from genus.bus._qos import Hard, Keep, QoS, Soft
+from genus.bus import Hard, Keep, ProblemHandler, Publisher, QoS, Soft
 from genus.errors import BusError
 from genus.model import Event, name_of, nanoseconds
 from genus.net._envelope import SOFT_TIMES

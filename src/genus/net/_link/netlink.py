@@ -16,8 +16,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from genus.bus._link import Capabilities, Delivery, Link, ProblemHandler
-from genus.bus._qos import BestEffort, Keep, QoS, Soft, format_qos
+from genus.bus import BestEffort, Capabilities, Delivery, Keep, Link, ProblemHandler, QoS, Soft, format_qos
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes

@@ -9,23 +9,22 @@ from typing import Any
 
 import msgspec
 
-from genus.bus._attribute_map import MapReader, UnreadValues
-from genus.bus._codec import Rejected
+from genus.bus.internal import MapReader, Rejected, UnreadValues
 from genus.errors import EventError
-from genus.model import Event, name_of
-from genus.model._check import (
-    check,
+from genus.model import Event, check, name_of
+from genus.model.internal import (
     describe_invalid,
+    encodable_value,
     invalid_decoded_finders,
     invalid_decoded_finders_in,
     invalid_finders,
     invalid_finders_in,
+    unread_types,
+    with_unread,
 )
-from genus.model._plain import encodable_value
-from genus.model._unread import unread_types, with_unread
 from genus.net._cloudevents import CloudEvent, CloudEventReader, values_in
 from genus.records import Rejected as CloudRejected
-from genus.records._payload import decode_json
+from genus.records.internal import decode_json
 
 _encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

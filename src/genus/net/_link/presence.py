@@ -14,7 +14,7 @@ import msgspec
 from genus.errors import BusError
 from genus.net._link.control import control_key, decode_text, encode_text, is_uid
 from genus.net._transport import Transport
-from genus.records._rejected import Rejections
+from genus.records.internal import Rejections
 
 HERE, GATE, CHANNEL = "here", "gate", "channel"
 MAX_TOKENS = 10_000

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
-from genus.bus._link import ProblemHandler
+from genus.bus import ProblemHandler
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
@@ -29,7 +29,7 @@ from genus.net._link.patterns import last_pattern
 from genus.net._link.payload import is_batch, split_batch
 from genus.net._relay import Arrival
 from genus.net._transport import SharingTransport, Transport
-from genus.records._rejected import Rejections
+from genus.records.internal import Rejections
 from genus.targets.topics import Dialect, TopicFilter
 
 SHARE = "$share/"

@@ -20,15 +20,8 @@ from contextlib import suppress
 
 import msgspec
 
-from genus.bus._attribute_map import UnreadValues
-from genus.catalog._statement import (
-    StatedClasses,
-    Statement,
-    digest_of,
-    read_statement,
-    state_type,
-    statement_of,
-)
+from genus.bus.internal import UnreadValues
+from genus.catalog.internal import StatedClasses, Statement, digest_of, read_statement, state_type, statement_of
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
 from genus.model import Event, name_of
 from genus.net._link.control import control_key, send_once

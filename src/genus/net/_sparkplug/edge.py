@@ -19,7 +19,7 @@ from genus.net._sparkplug.payload import (
     read_value,
 )
 from genus.records import ForeignTopics, Message, Rejected
-from genus.records._topics import WrittenFields
+from genus.records.internal import WrittenFields
 
 
 class Edge:

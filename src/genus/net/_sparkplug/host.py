@@ -11,7 +11,7 @@ import msgspec
 
 from genus.errors import EventError
 from genus.model import Event
-from genus.model._units import describe_units, unit_conversion
+from genus.model.internal import describe_units, unit_conversion
 from genus.net._link.foreign import ForeignEvent, ForeignLoss, Found
 from genus.net._sparkplug.payload import (
     BOOLEAN,
@@ -25,7 +25,7 @@ from genus.net._sparkplug.payload import (
     wire_value,
 )
 from genus.records import ForeignTopics, Message, Rejected
-from genus.records._topics import WrittenFields
+from genus.records.internal import WrittenFields
 
 NAMESPACE = "spBv1.0"
 REBIRTH, BD_SEQ = "Node Control/Rebirth", "bdSeq"

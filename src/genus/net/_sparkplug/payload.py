@@ -22,8 +22,7 @@ from genus.model import (
     TimeType,
 )
 from genus.records import Rejected
-from genus.records._payload import MAX_SIZE
-from genus.records._values import BASE64, ISO, UNITS, ValueFormat
+from genus.records.internal import BASE64, ISO, MAX_SIZE, UNITS, ValueFormat
 
 _MESSAGES = {
     "PropertyValue": "type:1:uint32 string_value:8:bytes",

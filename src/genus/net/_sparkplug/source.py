@@ -21,8 +21,7 @@ from genus.net._sparkplug.edge import Edge
 from genus.net._sparkplug.host import NAMESPACE, Host
 from genus.net._transport import Sender, Sending
 from genus.records import ForeignTopics, Mapping, Message, Rejected
-from genus.records._mapping import SPARKPLUG
-from genus.records._payload import decode_json
+from genus.records.internal import SPARKPLUG, decode_json
 
 _READ = {True: ("CMD",), False: ("DATA", "BIRTH", "DEATH")}
 _WRITTEN = {True: ("DATA",), False: ("CMD",)}

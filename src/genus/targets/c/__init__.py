@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.catalog import Catalog
-from genus.filters._covering import conjuncts
-from genus.filters._subscription import AllOf, Subscription, rebuild
+from genus.filters import AllOf, Subscription, conjuncts
+from genus.filters.internal import rebuild
 from genus.targets._conformance import registered_types
 from genus.targets.c._compiler import CCompiler, Constants, Member, NotOnDevice
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, present

@@ -12,11 +12,8 @@ from typing import ClassVar
 
 import msgspec
 
-import genus.filters._expression as x
-from genus.filters._constants import type_of
-from genus.filters._covering import OPPOSITE
-from genus.filters._evaluate import DIVISIONS, evaluate, evaluate_value, normalize
-from genus.filters._like import read_pattern
+import genus.filters.internal as x
+from genus.filters.internal import DIVISIONS, OPPOSITE, evaluate, evaluate_value, normalize, read_pattern, type_of
 from genus.model import (
     AttributeType,
     BoolType,
@@ -27,7 +24,7 @@ from genus.model import (
     IntType,
     TextType,
 )
-from genus.model._types import int_range
+from genus.model.internal import int_range
 from genus.targets._compiler import Compiler
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, any_of_these, opposite, present, test
 from genus.targets.c._intervals import (

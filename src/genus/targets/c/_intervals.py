@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from genus.filters._evaluate import round_to_float32
+from genus.filters.internal import round_to_float32
 
 Interval: TypeAlias = tuple[int, int]
 """The smallest and the largest number of an interval."""

@@ -7,10 +7,9 @@ import msgspec
 
 from genus.catalog import Catalog
 from genus.errors import SubscriptionError
-from genus.filters._expression import AttributeRef
-from genus.filters._subscription import Subscription
+from genus.filters import AttributeRef, Subscription
 from genus.model import OpaqueType, Vector
-from genus.model._vector import hidden_names
+from genus.model.internal import hidden_names
 from genus.targets.c._compiler import Member
 from genus.targets.c._names import c_name
 

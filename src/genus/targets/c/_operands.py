@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from genus.model._types import INT64_MAX, INT64_MIN, int_range
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range
 from genus.targets.c._condition import ALWAYS, Condition
 from genus.targets.c._intervals import Interval, Intervals
 

@@ -16,7 +16,7 @@ import msgspec
 
 from genus.catalog import Catalog
 from genus.errors import SubscriptionError
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.targets.can._compiler import CanFilter, compile
 from genus.targets.can._masks import EtagSet, EtagWeights, Pair, Traffic, Weight, condense, drop_covered
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import msgspec
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.catalog import Catalog
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import name_of
 from genus.targets._conformance import registered_tagged, registered_types
 from genus.targets._presence import PresenceCompiler, required_presence, residual_of, without_values

@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.filters._covering import conjuncts
-from genus.filters._subscription import AllOf, Subscription, rebuild
+from genus.filters import AllOf, Subscription, conjuncts
+from genus.filters.internal import rebuild
 from genus.model import Event, is_event_type, pure_kind
-from genus.model._vector import RETYPABLE
+from genus.model.internal import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler
 from genus.targets._presence import PresenceCompiler, required_presence
 from genus.targets.coap._query import MAX_PARTS, format_mask

@@ -7,7 +7,7 @@ import msgspec
 
 from genus.catalog import Catalog
 from genus.errors import GenusError
-from genus.filters._subscription import rebuild
+from genus.filters.internal import rebuild
 from genus.model import Event
 from genus.targets.python import PythonFilter
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.model._types import INT64_MAX
+from genus.model.internal import INT64_MAX
 from genus.targets._intervals import UNKNOWN, Domain, Interval
 
 Words: TypeAlias = npt.NDArray[np.uint64]

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.filters._evaluate import COMPARE, TEXT
-from genus.filters._like import matcher
+from genus.filters.internal import COMPARE, TEXT, matcher
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

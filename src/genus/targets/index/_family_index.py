@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.filters import Subscription
 from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
-from genus.model._signature import retyped_attributes
+from genus.model.internal import retyped_attributes
 from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
 from genus.targets.index._bitmaps import Keys, Slots

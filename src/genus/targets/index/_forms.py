@@ -11,10 +11,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-import genus.filters._expression as x
-from genus.filters._constants import type_of
-from genus.filters._covering import OPPOSITE
-from genus.filters._evaluate import COMPARE, COMPUTE, compute, evaluate, normalize, read_attribute, round_to_float32
+import genus.filters.internal as x
+from genus.filters.internal import (
+    COMPARE,
+    COMPUTE,
+    OPPOSITE,
+    compute,
+    evaluate,
+    normalize,
+    read_attribute,
+    round_to_float32,
+    type_of,
+)
 from genus.model import (
     AttributeType,
     BoolType,
@@ -26,9 +34,10 @@ from genus.model import (
     IntType,
     TextType,
     TimeType,
+    micros_of_duration,
+    micros_of_time,
 )
-from genus.model._types import INT64_MAX, INT64_MIN, micros_of_duration, micros_of_time
-from genus.model._vector import RETYPABLE
+from genus.model.internal import INT64_MAX, INT64_MIN, RETYPABLE
 from genus.targets._decompose import MAX_OPTIONS, Parameter, take_constants
 from genus.targets._floor_division import floor_division
 from genus.targets.index._columns import CodedColumn, Flags, NumberColumn, passes

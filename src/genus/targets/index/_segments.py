@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.model._types import INT64_MAX
+from genus.model.internal import INT64_MAX
 from genus.targets._intervals import Domain, Interval
 from genus.targets.index._bitmaps import ALL_SET, WORD, AttributeBitmaps, Keys, Slots, Words, clear_bits
 from genus.targets.index._columns import Flags

@@ -16,12 +16,11 @@ try:
 except ImportError as missing:
     raise missing_extra("the spark target needs pyspark", "lake") from missing
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.errors import SubscriptionError
-from genus.filters._covering import conjuncts
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription, conjuncts
 from genus.model import TextType, name_of
-from genus.model._vector import RETYPABLE
+from genus.model.internal import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN
 from genus.targets.spark._compiler import SparkCompiler, all_of_these, reaches_files
 

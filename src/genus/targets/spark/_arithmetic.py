@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import Column
 
-import genus.filters._expression as x
-from genus.model._types import INT64_MIN
+import genus.filters.internal as x
+from genus.model.internal import INT64_MIN
 
 MAX_HEIGHT = 48
 """Arithmetic that is nested higher is an aggregation."""

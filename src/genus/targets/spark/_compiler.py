@@ -21,13 +21,10 @@ import msgspec
 import pyspark.sql.functions as F
 from pyspark.sql import Column
 
-import genus.filters._expression as x
-from genus.filters._constants import type_of
-from genus.filters._covering import OPPOSITE, as_test
-from genus.filters._evaluate import normalize, round_to_float32
-from genus.filters._like import read_pattern
+import genus.filters.internal as x
+from genus.filters.internal import OPPOSITE, as_test, normalize, read_pattern, round_to_float32, type_of
 from genus.model import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
-from genus.model._types import int_range
+from genus.model.internal import int_range
 from genus.targets._compiler import Compiler
 from genus.targets.spark._arithmetic import (
     aggregate_steps,

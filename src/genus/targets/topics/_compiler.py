@@ -11,9 +11,9 @@ from typing import ClassVar, NamedTuple
 
 import msgspec
 
-import genus.filters._expression as x
+import genus.filters.internal as x
 from genus.catalog import Catalog, TypeEntry
-from genus.filters._subscription import Subscription
+from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.targets._conformance import declared_tagged, declared_types, registered_tagged, registered_types
 from genus.targets._presence import PresenceCompiler, required_presence, residual_of, without_values

@@ -12,7 +12,7 @@ from itertools import product, takewhile
 
 import msgspec
 
-from genus.catalog._numbers import presence_reader
+from genus.catalog.internal import presence_reader
 from genus.model import MAX_TAGGED, Event, attributes, name_of, parents, tagged_attributes, vector
 from genus.targets.topics._dialect import ZENOH, Dialect
 

@@ -1,0 +1,107 @@
+"""What other rooms of Genus use of this one, beside its public names. Not for programs: it changes without notice."""
+
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.targets._arrow_values import constant
+    from genus.targets._conformance import registered_types
+    from genus.targets._decompose import (
+        Parameter,
+        Parts,
+        Profile,
+        Spans,
+        keys_in,
+        take_apart,
+        take_constants,
+        without_class,
+    )
+    from genus.targets._intervals import Choices, Codes, Domain, Floats, domain_of, intervals, key_float
+    from genus.targets.c._compiler import MAX_LENGTH, Constants, Member
+    from genus.targets.c._condition import ALWAYS, NEVER, Condition, any_of_these, present, test
+    from genus.targets.c._flash import flash_of, runtime_flash
+    from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
+    from genus.targets.c._layout import EventLayout, tested_attributes
+    from genus.targets.c._names import Named, constant_name, identifier, refuse_clashes, snake_case
+    from genus.targets.c._operands import Key, key_within, within
+    from genus.targets.can._masks import condense
+    from genus.targets.coap._compiler import has_path
+    from genus.targets.index._buckets import Found
+    from genus.targets.index._family_index import FamilyIndex, Place
+    from genus.targets.index._segments import Handles
+    from genus.targets.spark._compiler import micros
+
+__all__ = [
+    "ALWAYS",
+    "MAX_LENGTH",
+    "NEVER",
+    "Choices",
+    "Codes",
+    "Condition",
+    "Constants",
+    "Domain",
+    "EventLayout",
+    "FamilyIndex",
+    "Floats",
+    "Found",
+    "Handles",
+    "Intervals",
+    "Key",
+    "Member",
+    "Named",
+    "Parameter",
+    "Parts",
+    "Place",
+    "Profile",
+    "Spans",
+    "any_of_these",
+    "condense",
+    "constant",
+    "constant_name",
+    "domain_of",
+    "exact_intervals",
+    "flash_of",
+    "float_intervals",
+    "has_path",
+    "identifier",
+    "intervals",
+    "key_float",
+    "key_within",
+    "keys_in",
+    "merge",
+    "micros",
+    "present",
+    "refuse_clashes",
+    "registered_types",
+    "runtime_flash",
+    "snake_case",
+    "take_apart",
+    "take_constants",
+    "test",
+    "tested_attributes",
+    "within",
+    "without_class",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(
+        "genus.targets",
+        _arrow_values="constant",
+        _conformance="registered_types",
+        _decompose="Parameter Parts Profile Spans keys_in take_apart take_constants without_class",
+        _intervals="Choices Codes Domain Floats domain_of intervals key_float",
+        c___compiler="Constants MAX_LENGTH Member",
+        c___condition="ALWAYS Condition NEVER any_of_these present test",
+        c___flash="flash_of runtime_flash",
+        c___intervals="Intervals exact_intervals float_intervals merge",
+        c___layout="EventLayout tested_attributes",
+        c___names="Named constant_name identifier refuse_clashes snake_case",
+        c___operands="Key key_within within",
+        can___masks="condense",
+        coap___compiler="has_path",
+        index___buckets="Found",
+        index___family_index="FamilyIndex Place",
+        index___segments="Handles",
+        spark___compiler="micros",
+    )
