@@ -292,7 +292,7 @@ if not TYPE_CHECKING:
         _logs__frames="DamagedLine LogBlock",
         _monitor="ChannelStatistics Monitor MonitoredFrame",
         _node__reports="Report",
-        _node__troubles=(
+        _node__problems=(
             "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped "
             "MaybeSent BindingFailed NotConfirmed NotSent NodeIdLost BusOff DeliveryProblem WrongCatalog"
         ),

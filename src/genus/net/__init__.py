@@ -102,5 +102,5 @@ if not TYPE_CHECKING:
         _relay="Arrival Relay RelayLink Interest",
         _sparkplug__infer="SparkplugTypes infer_sparkplug",
         _transport="Abilities Receiver Sender Sending Transport",
-        _troubles="EventsLate EventsLost EventsUnread",
+        _problems="EventsLate EventsLost EventsUnread",
     )
