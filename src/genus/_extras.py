@@ -30,7 +30,7 @@ def install_command(extra: str) -> str:
 
 
 def _source(origin: dict[str, Any], extra: str) -> str:
-    """What pip is to install, from the origin that it stored (PEP 610); none if it came from an index.
+    """Return what pip is to install, from the origin that it stored (PEP 610); none if it came from an index.
 
     >>> _source({"url": "file:///work/my%20genus", "dir_info": {"editable": True}}, "mqtt")
     "-e '/work/my genus[mqtt]'"

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def lazy(package: str, **homes: str) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: `homes` has the names of each submodule, separated by spaces.
+    """Return the `__getattr__` of a package: `homes` has the names of each submodule, separated by spaces.
 
     In the name of a submodule `__` stands for a dot. A submodule whose names include its own is given itself.
 

@@ -40,7 +40,7 @@ class TomlTable:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str], known: Collection[str]) -> Self:
-        """The root table of a file; the error says why it cannot be read."""
+        """Return the root table of a file; the error says why it cannot be read."""
         try:
             if os.path.getsize(path) > MAX_FILE:
                 raise cls.error(f"{path}: larger than {MAX_FILE:,} bytes")
@@ -65,7 +65,7 @@ class TomlTable:
                 self.refuse(key, "is missing")
 
     def tables(self, key: str, known: Collection[str]) -> Iterator[Self]:
-        """The tables of a list `[[key]]`; each is located by its number."""
+        """Yield the tables of a list `[[key]]`; each is located by its number."""
         found = self.entries.get(key, [])
         if not isinstance(found, list):
             self.refuse(f"[{key}]", f"is a single table; write [[{key}]], with two brackets, for each one")
@@ -87,7 +87,7 @@ class TomlTable:
         return value
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
-        """A whole number within bounds."""
+        """Return a whole number within bounds."""
         value = self.entries.get(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
             self.refuse(key, f"is {show(value)}; it must be a whole number from {low} to {high}")
@@ -101,12 +101,12 @@ class TomlTable:
         return value
 
     def span(self, key: str, default: int | None = None, *, zero: bool = False) -> int | None:
-        """A length of time in nanoseconds, written as seconds or as in `10ms`."""
+        """Return a length of time in nanoseconds, written as seconds or as in `10ms`."""
         value: Any = self.entries.get(key)
         return default if value is None else nanoseconds(value, f"{self.location}: {key}", zero=zero, error=self.error)
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of distinct texts."""
+        """Return a list of distinct texts."""
         value = self.entries.get(key, [])
         if not isinstance(value, list) or not all(isinstance(each, str) and each.strip() for each in value):
             self.refuse(key, f"must be a list of texts, not {show(value)}")
@@ -116,13 +116,13 @@ class TomlTable:
 
 
 def suggest(word: str, known: Collection[str]) -> str:
-    """What was probably meant, or all that is known."""
+    """Return what was probably meant, or all that is known."""
     if RENAMED.get(word) in known:
         return f"it is called {RENAMED[word]!r} now"
     return did_you_mean(word, known).rstrip() or f"known are {', '.join(known)}"
 
 
 def show(value: object) -> str:
-    """A value for a message, cut if it is long."""
+    """Return a value for a message, cut if it is long."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:57]}..."

@@ -205,7 +205,7 @@ class Reasons(Counter[str]):
         return len(self) > before
 
     def counted_as(self, reason: str) -> str:
-        """The key of a reason: itself, cut if it is long, or that of other reasons."""
+        """Return the key of a reason: itself, cut if it is long, or that of other reasons."""
         if reason in self:
             return reason
         reason = reason[: self.MAX_LENGTH].encode("utf-8", "backslashreplace").decode()[: self.MAX_LENGTH]
@@ -223,7 +223,7 @@ class Reasons(Counter[str]):
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """A number of things for a message.
+    """Return a number of things for a message.
 
     >>> counted(1, "event"), counted(1234, "event"), counted(0, "dead letter")
     ('1 event', '1,234 events', '0 dead letters')
@@ -232,7 +232,7 @@ def counted(number: int, thing: str, things: str = "") -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A hint for an error message that names the known word most like `word`, or an empty text.
+    """Return a hint for an error message that names the known word most like `word`, or an empty text.
 
     >>> did_you_mean("plcae", ["place", "lane"]), did_you_mean("x", ["place", "lane"])
     ("did you mean 'place'? ", '')

@@ -98,7 +98,7 @@ class UnreadValues(Reasons):
                 _log_unread(label, reason)
 
     def lines(self) -> list[str]:
-        """What was not read, a line for each name."""
+        """Return what was not read, a line for each name."""
         return [
             f"{counted(count, 'value')} of {label} {'was' if count == 1 else 'were'} not read: "
             f"{self.reasons.get(label, NO_ATTRIBUTE)}"
@@ -143,7 +143,7 @@ class MapReader:
                 yield name, converter(name_of(self.type), attribute, unit)
 
     def decode(self, body: bytes | memoryview | msgspec.Raw) -> Event:
-        """The event of a map; raises what msgspec or the class raises, or EventError, if it is none."""
+        """Return the event of a map; raises what msgspec or the class raises, or EventError, if it is none."""
         given = _open(body)
         sent, strange = self._rename(given)
         fields = {name: self._convert(name, old, given[old]) for name, old in sent.items()}
@@ -174,7 +174,7 @@ class MapReader:
         return f"{NO_ATTRIBUTE}; {hint}" if hint else NO_ATTRIBUTE
 
     def _read(self, fields: dict[str, msgspec.Raw]) -> tuple[Event, dict[str, str]]:
-        """The event of values by present names, and why it is without some of them."""
+        """Return the event of values by present names, and why it is without some of them."""
         refused: dict[str, str] = {}
         try:
             event = self._decode(_encode(fields))
@@ -216,7 +216,7 @@ class MapReader:
             return value
 
     def convert(self, event: Event) -> Event:
-        """An event of the class with its values converted; EventError if one cannot be."""
+        """Return an event of the class with its values converted; EventError if one cannot be."""
         given = {self._renamed.get(name, name): convert for name, convert in self._converters.items()}
         present = {name: getattr(event, name) for name in given if getattr(event, name) is not None}
         return replace(event, **{name: given[name](value) for name, value in present.items()}) if present else event
@@ -234,7 +234,7 @@ class MapReader:
         return sent, strange
 
     def _convert(self, name: str, sent: str, value: msgspec.Raw) -> msgspec.Raw:
-        """A value in the unit of its attribute; EventError if it cannot be converted."""
+        """Return a value in the unit of its attribute; EventError if it cannot be converted."""
         if value == NIL:
             return value
         attribute, convert = self._own[name], self._converters.get(sent)
@@ -244,7 +244,7 @@ class MapReader:
         return value if convert is None else _converted(attribute, value, convert)
 
     def _with_unit(self, sent: str, value: msgspec.Raw) -> msgspec.Raw:
-        """A value together with the unit that its sender stated."""
+        """Return a value together with the unit that its sender stated."""
         unit = self._units.get(sent)
         return value if unit is None or _unwrap(value) is not None else in_unit(value, unit)
 
@@ -286,7 +286,7 @@ def is_wider(attribute: Attribute, value: msgspec.Raw) -> bool:
 
 
 def _unwrap(value: msgspec.Raw) -> tuple[str, msgspec.Raw] | None:
-    """The unit and the value of one that was kept with its unit; None for any other value."""
+    """Return the unit and the value of one that was kept with its unit; None for any other value."""
     data = _extension(value, IN_UNIT)
     try:
         return None if data is None else _decode_in_unit(data)
@@ -295,7 +295,7 @@ def _unwrap(value: msgspec.Raw) -> tuple[str, msgspec.Raw] | None:
 
 
 def _number_of(value: msgspec.Raw) -> int | None:
-    """The number of a value of an enumeration that was kept by its number; None for any other value."""
+    """Return the number of a value of an enumeration that was kept by its number; None for any other value."""
     data = _extension(value, AT_NUMBER)
     return None if data is None else int.from_bytes(data[:8], "big")
 
@@ -331,13 +331,13 @@ def unwrap_map(owner: str, known: Mapping[str, Attribute], body: bytes | msgspec
 
 
 def plain_unread(event: Event) -> dict[str, Any]:
-    """The values of an event that were kept, for formats other than msgpack: those without a unit or number."""
+    """Return the values of an event that were kept, for formats other than msgpack: those without a unit or number."""
     kept = unread_values(event).items()
     return {name: _decode_any(value) for name, value in kept if _unwrap(value) is None and _number_of(value) is None}
 
 
 def in_unit(value: msgspec.Raw, unit: str) -> msgspec.Raw:
-    """A value together with its unit, to be kept."""
+    """Return a value together with its unit, to be kept."""
     return msgspec.Raw(_encode(msgspec.msgpack.Ext(IN_UNIT, _encode((unit, value)))))
 
 
@@ -349,7 +349,7 @@ def value_at(values: Sequence[Any], number: int) -> msgspec.Raw:
 
 
 def _extension(value: msgspec.Raw, code: int) -> bytes | None:
-    """The data of an extension of msgpack that has this code."""
+    """Return the data of an extension of msgpack that has this code."""
     if memoryview(value)[0] not in _EXTENSIONS:
         return None
     try:
@@ -363,12 +363,12 @@ def _extension(value: msgspec.Raw, code: int) -> bytes | None:
 
 
 def units_of(cls: type) -> dict[str, str]:
-    """The units of the attributes of a class that have one."""
+    """Return the units of the attributes of a class that have one."""
     return {attribute.name: attribute.unit for attribute in attributes(cls) if attribute.unit is not None}
 
 
 def decode_units(body: bytes | memoryview | msgspec.Raw) -> dict[str, str] | None:
-    """The units of attributes in a packet that states them; None if it does not."""
+    """Return the units of attributes in a packet that states them; None if it does not."""
     try:
         return _decode_units(body)
     except Exception:  # msgspec's errors, UnicodeDecodeError
@@ -376,7 +376,7 @@ def decode_units(body: bytes | memoryview | msgspec.Raw) -> dict[str, str] | Non
 
 
 def converter(owner: str, attribute: Attribute, unit: str) -> Convert:
-    """The function that converts values from a unit to that of an attribute, which has another one."""
+    """Return the function that converts values from a unit to that of an attribute, which has another one."""
     assert attribute.unit is not None
     conversion = unit_conversion(unit, attribute.unit)
     subject = f"{owner}.{attribute.name} is in {attribute.unit}"

@@ -65,11 +65,11 @@ class StoredGroup(NamedTuple):
         return range(number * BUNDLE, min((number + 1) * BUNDLE, self.group.count))
 
     def take_maps(self) -> list[bytes | msgspec.Raw]:
-        """The maps of the events that are intact, one by one; where there is none, it is empty."""
+        """Return the maps of the events that are intact, one by one; where there is none, it is empty."""
         return [each for number in self.intact for each in self._maps(number)]
 
     def take_raw_maps(self) -> list[msgspec.Raw]:
-        """The same as raw values, to be encoded again."""
+        """Return the same as raw values, to be encoded again."""
         return [msgspec.Raw(each) for each in self.take_maps()]
 
     def _maps(self, number: int) -> Sequence[bytes | msgspec.Raw]:
@@ -94,12 +94,12 @@ class StoredEvents(NamedTuple):
     is_damaged: bool
 
     def places(self, number: int) -> Sequence[int]:
-        """The places in the block of the events of a group, also of those that are lost."""
+        """Return the places in the block of the events of a group, also of those that are lost."""
         return places_of(number, self.kinds) if len(self.groups) > 1 else range(len(self.times))
 
 
 def places_of(number: int, kinds: bytes) -> list[int]:
-    """The places of a number among others.
+    """Return the places of a number among others.
 
     >>> places_of(1, bytes([1, 0, 2, 1]))
     [0, 3]
@@ -109,12 +109,12 @@ def places_of(number: int, kinds: bytes) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _is_number(number: int) -> bytes:
-    """A table that translates a number to one, and all others to zero."""
+    """Return a table that translates a number to one, and all others to zero."""
     return bytes(other == number for other in range(256))
 
 
 def read_events(data: Octets, block: Block) -> StoredEvents:
-    """The events of a block; of a damaged one those that are intact."""
+    """Return the events of a block; of a damaged one those that are intact."""
     if block.head.kind == INDEX:
         return StoredEvents((), b"", (), 0, not block.is_whole or read_index(data, block) is None)
     stored = data[block.payload_start : block.end]
@@ -141,7 +141,7 @@ class ReadBlock(NamedTuple):
 
 
 def events_in(data: Octets, start: int = 0) -> Iterator[ReadBlock | Gap]:
-    """The blocks of a file from a position on with their events, and the gaps between them.
+    """Yield the blocks of a file from a position on with their events, and the gaps between them.
 
     If a payload is damaged, blocks may begin in it: it was cut, and others were written after it.
     """
@@ -158,7 +158,7 @@ def events_in(data: Octets, start: int = 0) -> Iterator[ReadBlock | Gap]:
 
 
 def _repair(data: Octets, block: Block, stored: bytes) -> tuple[bytes, Collection[int]]:
-    """A payload with its wrong bits put right, if all can be, and else the numbers of its damaged pages."""
+    """Return a payload with its wrong bits put right, if all can be, and else the numbers of its damaged pages."""
     count = count_pages(block.head.stored_size)
     raw = data[block.pages_start : block.payload_start].ljust(4 * count, b"\x00")
     checks = struct.unpack(f"<{count}I", raw)
@@ -174,7 +174,7 @@ def _repair(data: Octets, block: Block, stored: bytes) -> tuple[bytes, Collectio
 
 
 def _unpack(stored: bytes, head: Head) -> bytes | None:
-    """The payload of a block; None if it cannot be unpacked."""
+    """Return the payload of a block; None if it cannot be unpacked."""
     packed = combine(stored, head.key)
     if head.payload_size > MAX_PAYLOAD:
         return None
@@ -191,7 +191,7 @@ def _unpack(stored: bytes, head: Head) -> bytes | None:
 
 
 def _is_consistent(block: Block, payload: bytes) -> bool:
-    """Whether counts and sizes agree with each other."""
+    """Return whether counts and sizes agree with each other."""
     count = block.head.events
     columns = count * (9 if len(block.groups) > 1 else 8)
     arrays = sum(ARRAY.size + group.size + 4 * group.bundles for group in block.groups)
@@ -212,14 +212,14 @@ class _Columns:
         self.kinds = payload[8 * count : self._ends_at]
 
     def has_kinds(self, bad: Container[int]) -> bool:
-        """Whether it is known which event is of which group."""
+        """Return whether it is known which event is of which group."""
         if len(self._groups) == 1:
             return True
         agrees = all(self.kinds.count(number) == group.count for number, group in enumerate(self._groups))
         return agrees and _is_good(8 * len(self.times), self._ends_at, bad)
 
     def group(self, number: int, bad: Container[int]) -> StoredGroup:
-        """The events of a group, with those as intact that touch no page of `bad`."""
+        """Return the events of a group, with those as intact that touch no page of `bad`."""
         group = self._groups[number]
         ends = struct.unpack_from(f"<{group.bundles}I", self._payload, self._ends[number])
         array = self._payload[self._arrays[number] : self._arrays[number + 1]]
@@ -234,7 +234,7 @@ class _Columns:
     def _is_intact(
         self, found: StoredGroup, number: int, bundle: int, places: Sequence[int], bad: Container[int]
     ) -> bool:
-        """Whether nothing of a bundle is in a damaged page: where it ends and begins, events, times."""
+        """Return whether nothing of a bundle is in a damaged page: where it ends and begins, events, times."""
         ends_at, start = self._ends[number] + 4 * bundle, self._arrays[number] + ARRAY.size
         if not _is_good(ends_at - 4 * bool(bundle), ends_at + 4, bad):
             return False
@@ -244,7 +244,7 @@ class _Columns:
 
 
 def _is_good(start: int, end: int, bad: Container[int]) -> bool:
-    """Whether no damaged page has bytes of a range."""
+    """Return whether no damaged page has bytes of a range."""
     return not any(page in bad for page in range(start // PAGE, (end - 1) // PAGE + 1))
 
 

@@ -51,7 +51,7 @@ _decode_index = msgspec.msgpack.Decoder(BlockIndex).decode
 
 
 def pack_index(index: BlockIndex, at: int) -> bytes:
-    """The block of an index, the last one of a file, at a position."""
+    """Return the block of an index, the last one of a file, at a position."""
     index.position = at
     start = index.start_us or 0
     head = Head(INDEX, PLAIN, 0, 0, 0, 0, 0, 0, 0, index.events, start, index.latest[-1] if index.latest else start)
@@ -59,7 +59,7 @@ def pack_index(index: BlockIndex, at: int) -> bytes:
 
 
 def read_index(data: Octets, block: Block) -> BlockIndex | None:
-    """The index in a block; None if it has none, or a damaged one."""
+    """Return the index in a block; None if it has none, or a damaged one."""
     stored = data[block.payload_start : block.end]
     if block.head.kind != INDEX or not has_checks(stored, block):
         return None
@@ -79,7 +79,7 @@ def index_of(data: Octets) -> tuple[BlockIndex, int]:
 
 
 def walked_index(data: Octets) -> tuple[BlockIndex, int]:
-    """The index of a file and the number of gaps between its blocks, from the heads of blocks."""
+    """Return the index of a file and the number of gaps between its blocks, from the heads of blocks."""
     index, gaps = BlockIndex(), 0
     for each in blocks_in(data):
         if isinstance(each, Gap):

@@ -128,7 +128,7 @@ class Block(NamedTuple):
 
 
 def count_pages(size: int) -> int:
-    """The number of pages of so many bytes."""
+    """Return the number of pages of so many bytes."""
     return (size + PAGE - 1) // PAGE
 
 
@@ -154,7 +154,7 @@ class EventGroup(NamedTuple):
 
 
 def bundle(encode_into: Callable[[Any, bytearray, int], None], events: Sequence[Any]) -> tuple[list[int], bytearray]:
-    """The ends of the bundles of some events, and the bundles."""
+    """Return the ends of the bundles of some events, and the bundles."""
     made, ends = bytearray(), []
     for start in range(0, len(events), BUNDLE):
         encode_into(events[start : start + BUNDLE], made, -1)
@@ -170,7 +170,7 @@ def pack_events(
     latest_us: int = EARLIEST_US,
     packing: int = PLAIN,
 ) -> bytes:
-    """The block of some events, with times and numbers of groups in order.
+    """Return the block of some events, with times and numbers of groups in order.
 
     The file has `before` events before it, the latest of which is of `latest_us`.
     """
@@ -186,7 +186,7 @@ def pack_events(
 
 
 def pack_block(head: Head, directory: bytes, payload: bytes) -> bytes:
-    """The block of a payload; sizes, checksums and the key are filled in."""
+    """Return the block of a payload; sizes, checksums and the key are filled in."""
     packed = load_zstd().ZstdCompressor().compress(payload) if head.packing == ZSTD else payload
     for key in range(1 << 16):
         stored = combine(packed, key)
@@ -208,19 +208,19 @@ def pack_block(head: Head, directory: bytes, payload: bytes) -> bytes:
 
 
 def page_checks(stored: bytes) -> bytes:
-    """The checksums of all pages."""
+    """Return the checksums of all pages."""
     view = memoryview(stored)
     made = [zlib.crc32(view[at : at + PAGE]) for at in range(0, len(stored), PAGE)]
     return struct.pack(f"<{len(made)}I", *made)
 
 
 def second_check(covered: bytes, directory: bytes, stored: bytes) -> int:
-    """A checksum of another kind over the whole block, which confirms what was put right."""
+    """Return a checksum of another kind over the whole block, which confirms what was put right."""
     return zlib.adler32(stored, zlib.adler32(directory, zlib.adler32(covered)))
 
 
 def combine(payload: bytes, key: int) -> bytes:
-    """A payload combined with the stream of a key, by exclusive or; doing it again gives the payload.
+    """Return a payload combined with the stream of a key, by exclusive or; doing it again gives the payload.
 
     >>> combine(combine(b"abc", 7), 7), combine(b"abc", 0)
     (b'abc', b'abc')
@@ -264,12 +264,12 @@ def _groups(directory: bytes) -> tuple[Group, ...] | None:
 
 
 def _distance(marker: bytes) -> int:
-    """The number of wrong bits."""
+    """Return the number of wrong bits."""
     return (int.from_bytes(marker, "big") ^ int.from_bytes(MARKER, "big")).bit_count()
 
 
 def put_right(data: bytes, check: int) -> bytes | None:
-    """The bytes that have a checksum, if one bit of them or of the checksum is wrong; None if more is wrong."""
+    """Return the bytes that have a checksum, if one bit of them or of the checksum is wrong; None if more is wrong."""
     syndrome = zlib.crc32(data) ^ check
     if syndrome.bit_count() < 2:
         return data
@@ -282,7 +282,7 @@ def put_right(data: bytes, check: int) -> bytes | None:
 
 
 def find_flip(size: int, syndrome: int) -> int | None:
-    """The bit that is wrong in so many bytes, if the checksum differs by `syndrome`; None if it is not one bit.
+    """Return the bit that is wrong in so many bytes, if the checksum differs by `syndrome`; None if it is not one bit.
 
     A CRC is linear: the difference that a wrong bit makes depends on its distance from the end alone.
 
@@ -304,7 +304,7 @@ def _crc_table() -> list[int]:
 
 
 def next_block(data: Octets, start: int, end: int | None = None) -> Block | None:
-    """The first legible block that begins in a range and has an intact marker; None if there is none."""
+    """Return the first legible block that begins in a range and has an intact marker; None if there is none."""
     stop = (len(data) if end is None else end) + len(MARKER) - 1
     at = data.find(MARKER, start, stop)
     while at != -1:
@@ -351,19 +351,19 @@ def find_block(data: Octets, time_us: int) -> int:
 
 
 def last_block(data: Octets) -> Block | None:
-    """The block that ends with the file; None if there is none."""
+    """Return the block that ends with the file; None if there is none."""
     at = data.rfind(MARKER)
     found = block_at(data, at) if at != -1 else None
     return found if found is not None and found.end == len(data) else None
 
 
 def has_checks(stored: bytes, block: Block) -> bool:
-    """Whether a payload is as it was written."""
+    """Return whether a payload is as it was written."""
     return len(stored) == block.head.stored_size and zlib.crc32(page_checks(stored)) == block.head.pages_check
 
 
 def load_zstd() -> Any:
-    """The library of zstd; RecordingError says how to install it."""
+    """Return the library of zstd; RecordingError says how to install it."""
     try:
         import zstandard
     except ImportError:

@@ -132,7 +132,7 @@ class Bus:
     def collection(
         self, type: type[T] | AllOf[T], flavour: Flavour = "bag", *, dedup_window: int = 10_000
     ) -> Collection[T]:
-        """The collection of a type, a kind or `all_of(...)`; asking twice gives the same one.
+        """Return the collection of a type, a kind or `all_of(...)`; asking twice gives the same one.
 
         `flavour` is `bag` (every event to every subscriber), `set` (equal events once; the last `remember` events are
         remembered) or `queue` (each event to one subscriber, in turn).
@@ -317,7 +317,7 @@ class Bus:
         return self._collection(asked.types).add_inbox(asked, capacity, overflow, on_problem)
 
     def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
-        """The subscription that is meant; in a text, names of the medium's types mean these."""
+        """Return the subscription that is meant; in a text, names of the medium's types mean these."""
         if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
             return Subscription(given, strict=strict)
         if isinstance(given, str):
@@ -329,7 +329,7 @@ class Bus:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def time_ns(self) -> int:
-        """The time on this bus in nanoseconds since 1970, UTC.
+        """Return the time on this bus in nanoseconds since 1970, UTC.
 
         On a CAN bus that is the bus's synchronised time as this node knows it, in the simulator virtual time, and the
         system's time elsewhere. A program that takes its time from the bus runs in the simulator as it is.
@@ -337,11 +337,11 @@ class Bus:
         return self._clock.time_ns()
 
     def now(self) -> datetime:
-        """The time on this bus, in UTC with microseconds; see `time_ns`."""
+        """Return the time on this bus, in UTC with microseconds; see `time_ns`."""
         return datetime_of(self._clock.time_ns())
 
     def time(self) -> TimeReading:
-        """The time on this bus and its precision: a bound on how far it is off the time of the bus.
+        """Return the time on this bus and its precision: a bound on how far it is off the time of the bus.
 
         On a CAN bus the precision is that of the synchronisation, or None while there is no bound: before the node is
         synchronised, and after the master was silent for too long. Within a process (`local:`) it is the resolution of
@@ -417,7 +417,7 @@ class Bus:
         )
 
     def _knows_time(self) -> bool:
-        """Whether there is a common time: always, unless the medium has a clock that says there is none."""
+        """Return whether there is a common time: always, unless the medium has a clock that says there is none."""
         return not self._has_clock_of_link or self.time().precision_ns is not None
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -430,16 +430,16 @@ class Bus:
         return Traffic(self._router.published(), SubscriptionCounters(counted), link, requests)
 
     def published(self) -> dict[str, int]:
-        """How many events there were of each type: as in `traffic`, without counting for each subscription."""
+        """Return how many events there were of each type: as in `traffic`, without counting for each subscription."""
         return self._router.published()
 
     def channels(self) -> list[EventChannel[Any]]:
-        """The channels of this bus that are announced now."""
+        """Return the channels of this bus that are announced now."""
         with self.lock:
             return [channel for channel in self._channels if channel.is_announced]
 
     def listeners(self) -> list[Listener[Any]]:
-        """The handlers and inboxes that there are now, each with its subscription and counters."""
+        """Return the handlers and inboxes that there are now, each with its subscription and counters."""
         return self._listeners()
 
     def studio(self, port: int = 0, **options: Any) -> Any:
@@ -472,7 +472,7 @@ class Bus:
         return lambda: known.remove(tell) if tell in known else None
 
     def subscriptions(self) -> list[Subscription]:
-        """The subscriptions that there are now, one for each listener."""
+        """Return the subscriptions that there are now, one for each listener."""
         return [listener.subscription for listener in self._listeners()]
 
     def on_subscriptions(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -548,11 +548,11 @@ class Bus:
             return self._requester
 
     def is_own_request(self, number: int) -> bool:
-        """Whether a request was made on this bus."""
+        """Return whether a request was made on this bus."""
         return self._link is None or (self._requester is not None and self._requester.has_made(number))
 
     def server(self, handler: RequestHandler[Any]) -> "Server":
-        """What answers requests by a handler."""
+        """Return what answers requests by a handler."""
         from genus.bus._requests import Server
 
         return Server(self, handler)
@@ -572,7 +572,7 @@ class Bus:
         self._link.send_all(events)
 
     def route(self, cls: type) -> "ClassRoute":
-        """How events of a class reach their listeners."""
+        """Return how events of a class reach their listeners."""
         self._check_open()
         return self._router.known_route(cls) or self._router.route(cls)
 
@@ -723,7 +723,7 @@ def _tell(group: RoundRobin, trouble: object) -> None:
 
 
 def _system_clock(link: Link | None) -> SystemClock:
-    """The system's clock; its precision is known only within a process."""
+    """Return the system's clock; its precision is known only within a process."""
     return SystemClock(precision_ns=(lambda: None) if link is not None else system_resolution)
 
 

@@ -106,7 +106,7 @@ class ClassRoute:
     # Publishing functions
 
     def publisher(self, owner: PublisherOwner) -> Deliver:
-        """The function of a collection that publishes events of this class."""
+        """Return the function of a collection that publishes events of this class."""
         if self._code is None and self._left <= 0:
             self._settle()
         with self._router.lock:
@@ -116,7 +116,7 @@ class ClassRoute:
             return owner.publishers[self.cls]
 
     def _finding_code(self) -> CodeType:
-        """The same as `ClassDispatcher.publishing_code`, for code that finds the listeners."""
+        """Return the same as `ClassDispatcher.publishing_code`, for code that finds the listeners."""
         names = {"C": self.cls, "prepare": self._router.prepare, "deliver": self.find_and_deliver}
         return publishing_code([f"{NAMED}deliver(e)"], names)
 
@@ -141,7 +141,7 @@ class ClassRoute:
                     self._install(code)
 
     def _is_for_code(self, listeners: list[Listener[Any]]) -> bool:
-        """Whether few listeners have conditions, or there is no index that would do better."""
+        """Return whether few listeners have conditions, or there is no index that would do better."""
         is_indexed = any(audience.family.index is not None for audience in self.audiences)
         return not is_indexed or sum(listener.is_conditional for listener in listeners) <= FEW
 
@@ -221,7 +221,7 @@ class ClassRoute:
             raise problem
 
     def listeners_of(self, event: Event) -> list[Listener[Any]]:
-        """The listeners that would handle an event."""
+        """Return the listeners that would handle an event."""
         plan = self._plan if self._plan.version == self._plan_version() else self._make_plan()
         try:
             found = [listener for listener, matches in plan.tests if matches is None or matches(event)]
@@ -231,7 +231,7 @@ class ClassRoute:
         return [listener for listener in found if listener.takes(event)]
 
     def listeners(self) -> list[Listener[Any]]:
-        """The listeners that accept the class, whatever else they ask."""
+        """Return the listeners that accept the class, whatever else they ask."""
         return self._listeners()
 
     def _misfit(self, event: Event) -> None:
@@ -256,7 +256,7 @@ class ClassRoute:
         return sum([audience.version for audience in self.audiences])
 
     def _listeners(self, family: Family | None = None) -> list[Listener[Any]]:
-        """The listeners that accept the class, all or those of one family."""
+        """Return the listeners that accept the class, all or those of one family."""
         with self._router.lock:
             chosen = [audience for audience in self.audiences if family is None or audience.family is family]
             return [listener for audience in chosen for listener in audience.listeners]

@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def datetime_of(time_ns: int) -> datetime:
-    """A time in nanoseconds since 1970 as a datetime, rounded to microseconds."""
+    """Return a time in nanoseconds since 1970 as a datetime, rounded to microseconds."""
     return _EPOCH + timedelta(microseconds=(time_ns + 500) // 1000)
 
 

@@ -86,7 +86,7 @@ def _checked_encode(event: Event, at_us: int, what: object) -> bytes:
 
 
 def packet_of(name: str, at_us: int, event: Event | msgspec.Raw) -> bytes:
-    """The packet of an event that was checked, or encoded as a map."""
+    """Return the packet of an event that was checked, or encoded as a map."""
     return _encode((name, at_us, event))
 
 
@@ -213,7 +213,7 @@ class EventDecoder:
         return self.decode_all(name, units, count, array, maps)
 
     def type_named(self, name: str) -> type[Event] | None:
-        """The class of a type; None if it is not among the given ones."""
+        """Return the class of a type; None if it is not among the given ones."""
         return self._maps[name].type if name in self._maps or self._find(name) else None
 
     def _decode_event(self, name: str, body: bytes | msgspec.Raw) -> Event | Rejected:
@@ -267,7 +267,7 @@ class EventDecoder:
         return True
 
     def _find_stated(self, name: str) -> list[type[Event]]:
-        """The class of a type by its statements, if it is one of the given types or below one."""
+        """Return the class of a type by its statements, if it is one of the given types or below one."""
         found: list[type[Event]] = []
         for text in self._statements(name):
             with suppress(CatalogConflict, CatalogDamaged, DeclarationError):

@@ -56,17 +56,17 @@ class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     """Whether its link takes many events at once."""
 
     def requester(self) -> "Requester":
-        """The requests of the bus."""
+        """Return the requests of the bus."""
 
     def server(self, handler: RequestHandler[Any]) -> "Server":
-        """What answers requests by a handler."""
+        """Return what answers requests by a handler."""
 
     @property
     def interested(self) -> Interested:
         """Who is interested in events, and is told of a listener more or less."""
 
     def route(self, cls: type) -> "ClassRoute":
-        """How events of a class reach their listeners."""
+        """Return how events of a class reach their listeners."""
 
     def add(
         self,

@@ -45,7 +45,7 @@ def _log_failure(event: Event) -> None:
 
 
 def log() -> "logging.Logger":
-    """The log of a bus; `logging` is slow to import and seldom needed."""
+    """Return the log of a bus; `logging` is slow to import and seldom needed."""
     import logging
 
     return logging.getLogger("genus.bus")

@@ -273,7 +273,7 @@ class _FileNumbers:
         self._last = max([int(kept) if kept.isdigit() else 0, *seen])
 
     def parts(self) -> list[tuple[int, Path]]:
-        """The hidden files that an earlier recorder left, in order."""
+        """Return the hidden files that an earlier recorder left, in order."""
         return self._found(rf"\.{re.escape(self._name)}-(\d{{{DIGITS}}})\.part")
 
     def _found(self, pattern: str) -> list[tuple[int, Path]]:
@@ -307,7 +307,7 @@ def _repair(part: Path) -> bool:
 
 
 def _intact_part(part: Path) -> tuple[int, bytes]:
-    """The end of what is whole in a file, and the whole events after it as a block; 0 if there is nothing."""
+    """Return the end of what is whole in a file, and the whole events after it as a block; 0 if there is nothing."""
     if part.stat().st_size == 0:
         return 0, b""
     with part.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -12,14 +12,14 @@ Format: TypeAlias = FrameFormat | Literal["blocks"]
 
 
 def format_of_header(header: bytes) -> Format | None:
-    """The format that a file's first bytes name; None if they are no header."""
+    """Return the format that a file's first bytes name; None if they are no header."""
     if header == HEADER:
         return BLOCKS
     return next((each for each in (FORMAT, FIRST_FORMAT) if header == each.header), None)
 
 
 def find_format(data: Octets) -> Format | None:
-    """The format of a file: by its header or, if that is damaged, by what is in it; None if it has none.
+    """Return the format of a file: by its header or, if that is damaged, by what is in it; None if it has none.
 
     Blocks may be inside of frames and frames inside of blocks, in an attribute of bytes: what has more bytes is
     outside.

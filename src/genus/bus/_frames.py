@@ -48,10 +48,10 @@ class Octets(Protocol):
     def __getitem__(self, part: slice, /) -> bytes: ...
 
     def find(self, what: bytes, start: int = ..., end: int = ..., /) -> int:
-        """The first position of some bytes in a range; -1 if they are not there."""
+        """Return the first position of some bytes in a range; -1 if they are not there."""
 
     def rfind(self, what: bytes, /) -> int:
-        """The last position of some bytes; -1 if they are not there."""
+        """Return the last position of some bytes; -1 if they are not there."""
 
 
 class FileBytes:
@@ -89,7 +89,7 @@ class FileBytes:
         return found
 
     def find(self, what: bytes, start: int = 0, end: int | None = None) -> int:
-        """The first position of some bytes in a range; -1 if they are not there."""
+        """Return the first position of some bytes in a range; -1 if they are not there."""
         last = self._size if end is None else min(end, self._size)
         for at in range(start, last, READ_AHEAD):
             found = self[at : min(at + READ_AHEAD + len(what) - 1, last)].find(what)
@@ -98,7 +98,7 @@ class FileBytes:
         return -1
 
     def rfind(self, what: bytes) -> int:
-        """The last position of some bytes; -1 if they are not there."""
+        """Return the last position of some bytes; -1 if they are not there."""
         end = self._size
         while end > 0:
             start = max(end - READ_AHEAD, 0)
@@ -144,31 +144,31 @@ class FrameFormat:
         self._escaped = self._prefix + ESCAPE
 
     def frame(self, packet: bytes) -> bytes:
-        """The frame of a packet."""
+        """Return the frame of a packet."""
         stored = packet
         if self.is_escaped and self._prefix in packet:
             stored = packet.replace(self._prefix, self._escaped)
         return self.marker + FIELDS.pack(len(stored), self.checksum(stored)) + stored
 
     def checksum(self, stored: bytes) -> int:
-        """The checksum of a stored packet."""
+        """Return the checksum of a stored packet."""
         found = zlib.crc32(stored)
         return found if found != self.reserved else found ^ INVERTED
 
     def packet(self, stored: bytes) -> bytes:
-        """The packet that is stored as some bytes."""
+        """Return the packet that is stored as some bytes."""
         if self.is_escaped and self._escaped in stored:
             return stored.replace(self._escaped, self._prefix)
         return stored
 
     def fields_at(self, data: Octets, at: int) -> tuple[int, int]:
-        """The length and the checksum of the frame at a position."""
+        """Return the length and the checksum of the frame at a position."""
         start = at + len(self.marker)
         length, checksum = FIELDS.unpack(data[start : start + FIELDS.size])
         return length, checksum
 
     def frame_at(self, data: Octets, at: int) -> Frame | None:
-        """The frame at a position; None if there is no valid one."""
+        """Return the frame at a position; None if there is no valid one."""
         start = at + self.size
         if start > len(data) or data[at : at + len(self.marker)] != self.marker:
             return None
@@ -180,7 +180,7 @@ class FrameFormat:
         return Frame(at, end, self.packet(stored)) if self.checksum(stored) == checksum else None
 
     def next_frame(self, data: Octets, start: int) -> Frame | None:
-        """The first valid frame from a position on; None if there is none."""
+        """Return the first valid frame from a position on; None if there is none."""
         at = data.find(self.marker, start)
         while at != -1:
             if (found := self.frame_at(data, at)) is not None:
@@ -215,7 +215,7 @@ def frames_in(data: Octets, form: FrameFormat, start: int = 0) -> Iterator[Frame
 
 
 def _end_of_damage(data: Octets, form: FrameFormat, at: int) -> int:
-    """The position at which to go on after a damaged frame."""
+    """Return the position at which to go on after a damaged frame."""
     if not form.is_escaped and (end := _end_of_damaged_frame(data, form, at)) is not None:
         return end
     found = form.next_frame(data, at + 1)
@@ -240,7 +240,7 @@ def _end_of_damaged_frame(data: Octets, form: FrameFormat, at: int) -> int | Non
 
 
 def _is_confirmed(data: Octets, form: FrameFormat, end: int) -> bool:
-    """Whether a frame begins at a position, or the file ends there."""
+    """Return whether a frame begins at a position, or the file ends there."""
     return end == len(data) or (end < len(data) and form.frame_at(data, end) is not None)
 
 
@@ -276,7 +276,7 @@ _FORMS = _forms()
 
 
 def end_of_value(data: Octets, start: int) -> int | None:
-    """The position after the msgpack value at a position, which may be beyond the end.
+    """Return the position after the msgpack value at a position, which may be beyond the end.
 
     None if there is no value, or more than MAX_VALUES in it: damage may look like a list that never ends.
 

@@ -201,7 +201,7 @@ class IndexedListeners:
             self._free.append(handle)
 
     def find(self, event: Event) -> FoundListeners:
-        """The listeners whose subscriptions match, counted as delivered; their handlers must be called.
+        """Return the listeners whose subscriptions match, counted as delivered; their handlers must be called.
 
         Raises Misfit if a value does not have its declared type, and Busy if this thread is in the midst of a change.
         """
@@ -220,7 +220,7 @@ class IndexedListeners:
         return FoundListeners(self, token, single, many, handlers)
 
     def matching(self, event: Event) -> list[Listener[Any]]:
-        """The listeners whose subscriptions match; nothing is counted. Raises as `find` does."""
+        """Return the listeners whose subscriptions match; nothing is counted. Raises as `find` does."""
         if self.lock.is_mine:
             raise Busy
         with self.lock:
@@ -242,7 +242,7 @@ class IndexedListeners:
         return listener.failed(event, problem)
 
     def delivered(self, listener: Listener[Any]) -> int:
-        """The deliveries to a listener, with those that it counted itself."""
+        """Return the deliveries to a listener, with those that it counted itself."""
         if self.lock.is_mine:
             return self._delivered(listener)
         with self.lock:

@@ -23,11 +23,11 @@ class Interested:
         self._told: dict[object, Callable[[], None]] = {}
 
     def here(self, event: Event) -> list[Listener[Any]]:
-        """The listeners of the bus that would get an event."""
+        """Return the listeners of the bus that would get an event."""
         return self._route(type(event)).listeners_of(event)
 
     def there(self, event: Event) -> bool | None:
-        """Whether others subscribed to an event; None if the medium cannot know."""
+        """Return whether others subscribed to an event; None if the medium cannot know."""
         if self._link is None:
             return False
         others = self._link.wanted_by(event)

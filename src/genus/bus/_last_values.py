@@ -61,12 +61,12 @@ class LastValues:
         return known
 
     def kept_by(self, cls: type) -> Keep | None:
-        """What is kept of a class; None if nothing is."""
+        """Return what is kept of a class; None if nothing is."""
         known = self._classes.get(cls)
         return None if known is None else known.keep
 
     def accepted_by(self, subscription: "Subscription") -> "list[ClassValues]":
-        """The kept classes whose events a subscription can match."""
+        """Return the kept classes whose events a subscription can match."""
         if not self._classes:
             return []
         with self.lock:
@@ -91,13 +91,13 @@ class LastValues:
         return [kept for kept in own if self._key_of(kept.event) not in keys] + [KeptEvent(event) for event in newer]
 
     def _key_of(self, event: Event) -> object:
-        """The type and key of an event; None if it is not kept by this bus."""
+        """Return the type and key of an event; None if it is not kept by this bus."""
         values = self._classes.get(type(event))
         return None if values is None else (type(event), values.key(event))
 
 
 def _is_match(matches: Callable[[Event], bool], event: Event) -> bool:
-    """Whether an event matches; not if a value does not have its declared type, which its publisher was told."""
+    """Return whether an event matches; not if a value does not have its declared type, which its publisher was told."""
     try:
         return matches(event)
     except Exception:
@@ -118,7 +118,7 @@ class ClassValues:
         self._lock = threading.Lock()
 
     def kept(self) -> list[KeptEvent]:
-        """The kept events, in the order in which they were put."""
+        """Return the kept events, in the order in which they were put."""
         with self._lock:
             return [KeptEvent(event, id(event) in self._on_their_way) for event in self._newest.values()]
 

@@ -24,7 +24,7 @@ class Delivery(Protocol):
         """Give an event of any class to those who subscribed to it."""
 
     def for_class(self, cls: type) -> Callable[[Event], None]:
-        """The same for events of exactly one class: quicker, and valid for as long as the link is."""
+        """Return the same for events of exactly one class: quicker, and valid for as long as the link is."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class Link(ABC):
         return None
 
     def repeats(self, cls: type) -> bool:
-        """Whether the last event of a type is sent again every period, where its quality of service says so."""
+        """Return whether the last event of a type is sent again every period, where its quality of service says so."""
         return False
 
     def last_values(self, subscription: Subscription) -> list[Event]:
@@ -240,7 +240,7 @@ class Clock(Protocol):
         """Nanoseconds since 1970, UTC."""
 
     def precision_ns(self) -> int | None:
-        """A bound on the error of `time_ns`; None while there is none."""
+        """Return a bound on the error of `time_ns`; None while there is none."""
 
     def sleep(self, seconds: float) -> None:
         """Block until so much time has passed."""

@@ -64,7 +64,7 @@ class DeliveryCounter(Protocol):
     """What counts the deliveries of very many listeners."""
 
     def delivered(self, listener: "Listener[Any]") -> int:
-        """The deliveries to a listener, with those in its `counted`."""
+        """Return the deliveries to a listener, with those in its `counted`."""
 
 
 class Listener(Generic[T]):
@@ -129,7 +129,7 @@ class Listener(Generic[T]):
         return asked.where is not None or bool(asked.has or asked.lacks)
 
     def matcher(self, cls: type) -> "Callable[[Event], bool] | None":
-        """A function that tests the subscription on events of a class that it accepts; None if all match."""
+        """Return a function that tests the subscription on events of a class that it accepts; None if all match."""
         from genus.targets.python import PythonFilter
 
         if not self.is_conditional:
@@ -139,11 +139,11 @@ class Listener(Generic[T]):
         return self._filter.for_class(cls)
 
     def asked(self) -> list[Subscription]:
-        """What it asks for."""
+        """Return what it asks for."""
         return [self.subscription]
 
     def takes(self, event: Event) -> bool:
-        """Whether an event that the subscription matches would be handled; others may decide that too."""
+        """Return whether an event that the subscription matches would be handled; others may decide that too."""
         return not self.is_cancelled
 
     def count_by(self, counts: "EventCounts", most: int) -> None:
@@ -169,7 +169,7 @@ class Listener(Generic[T]):
         return None
 
     def _is_refusal(self, problem: Exception) -> bool:
-        """Whether an error comes from this listener's own queue, and not from its handler."""
+        """Return whether an error comes from this listener's own queue, and not from its handler."""
         return False
 
     def cancel(self) -> None:
@@ -390,7 +390,7 @@ class AsyncListener(Inbox[T]):
 
 
 def _error_text(problem: Exception) -> str:
-    """The class and the message of an error; only the class if it cannot say more."""
+    """Return the class and the message of an error; only the class if it cannot say more."""
     name = type(problem).__name__
     try:
         return f"{name}: {problem}"[:200]
@@ -415,7 +415,7 @@ def check_handler(handler: Callable[..., object]) -> None:
 
 
 def _takes_one(handler: Callable[..., object]) -> bool:
-    """Whether a function can be called with one argument; True if that cannot be known."""
+    """Return whether a function can be called with one argument; True if that cannot be known."""
     if isinstance(handler, FunctionType):
         return _can_take(handler, 1)
     if isinstance(handler, BuiltinFunctionType):  # such as `inbox.append`: reading its parameters takes long
@@ -435,7 +435,7 @@ def _takes_one(handler: Callable[..., object]) -> bool:
 
 
 def _can_take(function: FunctionType, count: int) -> bool:
-    """The same for a function in Python: `inspect.signature` would take longer than subscribing."""
+    """Return the same for a function in Python: `inspect.signature` would take longer than subscribing."""
     code = function.__code__
     required = code.co_argcount - len(function.__defaults__ or ())
     needs_names = code.co_kwonlyargcount > len(function.__kwdefaults__ or ())
@@ -443,7 +443,7 @@ def _can_take(function: FunctionType, count: int) -> bool:
 
 
 def is_async(handler: Callable[..., object]) -> bool:
-    """Whether a handler, or its `__call__`, is a coroutine function."""
+    """Return whether a handler, or its `__call__`, is a coroutine function."""
     import inspect
 
     if type(handler) is FunctionType:
@@ -480,7 +480,7 @@ class Deduplicator:
 
 
 def _equality_key(event: Event) -> object:
-    """The event itself, or its bytes if it carries a list or the like."""
+    """Return the event itself, or its bytes if it carries a list or the like."""
     try:
         hash(event)
     except TypeError:
@@ -520,7 +520,7 @@ class RoundRobin(Listener[Any]):
                 self._on_problem[consumer] = on_problem
 
     def problem_handlers(self) -> list[ProblemHandler]:
-        """What the consumers gave as `on_problem`."""
+        """Return what the consumers gave as `on_problem`."""
         with self._lock:
             return list(self._on_problem.values())
 
@@ -558,12 +558,12 @@ class RoundRobin(Listener[Any]):
         return is_settled
 
     def asked(self) -> list[Subscription]:
-        """What the consumers ask for."""
+        """Return what the consumers ask for."""
         with self._lock:
             return [consumer.subscription for consumer in self._consumers]
 
     def takes(self, event: Event) -> bool:
-        """Whether a consumer matches."""
+        """Return whether a consumer matches."""
         with self._lock:
             consumers = list(self._consumers)
         return any(consumer.subscription.matches(event) for consumer in consumers)
@@ -594,7 +594,7 @@ class RoundRobin(Listener[Any]):
         return is_settled
 
     def _candidates(self, event: Event) -> tuple[list[Listener[Any]], Exception | None]:
-        """The consumers that match, the next in turn first, and the error of the event, if it has one."""
+        """Return the consumers that match, the next in turn first, and the error of the event, if it has one."""
         from genus.targets.dispatch import match_each
 
         with self._lock:
@@ -614,7 +614,7 @@ class RoundRobin(Listener[Any]):
 
 
 def _try_deliver(consumer: Listener[Any], event: Event) -> tuple[bool, Exception | None]:
-    """Whether a consumer took an event, and what its queue refused; one that is cancelled takes none."""
+    """Return whether a consumer took an event, and what its queue refused; one that is cancelled takes none."""
     is_taken: object = True
     consumer.counted += 1
     try:

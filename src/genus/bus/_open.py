@@ -69,7 +69,7 @@ def open_bus(
 
 
 def shown_address(address: str) -> str:
-    """An address without its password, for messages and pages.
+    """Return an address without its password, for messages and pages.
 
     >>> shown_address("mqtt://ann:secret@broker/city"), shown_address("ipc:city")
     ('mqtt://ann:...@broker/city', 'ipc:city')

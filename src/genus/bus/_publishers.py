@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def stamp_with(source: str | None, now: Callable[[], datetime] | None) -> "Prepare | None":
-    """A function that returns an event with the source and the time of publishing, where it has none.
+    """Return a function that returns an event with the source and the time of publishing, where it has none.
 
     Types whose `source` is a number get none: the source of a bus is text.
     """
@@ -99,10 +99,10 @@ class AnnouncingBus(Protocol):
     """What announcing a channel needs of its bus."""
 
     def collection(self, type: type) -> Collection[Any]:
-        """The collection of a type."""
+        """Return the collection of a type."""
 
     def route(self, cls: type) -> "ClassRoute":
-        """How events of a class reach their listeners."""
+        """Return how events of a class reach their listeners."""
 
     def prepare(self, event: Event) -> Event:
         """Stamp and check an event."""
@@ -155,7 +155,7 @@ class Announcer:
             )
 
     def _of_link(self, publisher: Publisher, cls: type, keep: Keep | None) -> Publisher:
-        """The publisher of a link, which stamps its events and keeps last values as the bus does."""
+        """Return the publisher of a link, which stamps its events and keeps last values as the bus does."""
         if keep is None:
             return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
         try:

@@ -115,7 +115,7 @@ QOS_FORMS = "hard:PERIOD[:OMISSIONS][:sporadic], soft:DEADLINE[:EXPIRES], none[:
 
 
 def parse_qos(text: str) -> QoS:
-    """A quality of service as text; BusError if it cannot be read.
+    """Return a quality of service as text; BusError if it cannot be read.
 
     The forms are `hard:PERIOD[:OMISSIONS][:sporadic]`, `soft:DEADLINE[:EXPIRES]` and
     `none[:PRIORITY][:PERIOD]`.
@@ -156,7 +156,7 @@ def parse_qos(text: str) -> QoS:
 
 
 def format_qos(qos: QoS) -> str:
-    """The text of a quality of service, which `parse_qos` reads; the period of a `Soft` is not part of it.
+    """Return the text of a quality of service, which `parse_qos` reads; the period of a `Soft` is not part of it.
 
     >>> format_qos(Hard("10ms")), format_qos(Soft("20ms", expires="1s")), format_qos(BestEffort(priority=1))
     ('hard:10ms', 'soft:20ms:1s', 'none:1')
@@ -179,7 +179,7 @@ def _short(span: Span | None) -> str:
 
 
 def qos_of(quality: object) -> QoS:
-    """The quality of service that an argument means: one of the three classes, or its text; BusError for others.
+    """Return the quality of service that an argument means: one of the three classes, or its text; BusError for others.
 
     >>> qos_of("none:1"), qos_of(BestEffort())
     (BestEffort(priority=1, period=None), BestEffort(priority=0, period=None))

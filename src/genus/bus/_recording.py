@@ -71,7 +71,7 @@ class Recording:
         return chain.from_iterable(self._batches(None))
 
     def index(self, progress: Callable[[int, int], object] | None = None) -> RecordingIndex:
-        """What the recording has, and where its times are; read from its end or from the heads of its blocks.
+        """Return what the recording has, and where its times are; read from its end or from the heads of its blocks.
 
         An older file is gone through for it, once, without decoding events.
 
@@ -88,7 +88,7 @@ class Recording:
         return self._index
 
     def read_from(self, time_us: int) -> Iterator[Recorded]:
-        """The events from a time in microseconds since 1970 on, without a pass over those before.
+        """Return the events from a time in microseconds since 1970 on, without a pass over those before.
 
         Events are in the order of the file. Where times go back, an event counts as of the latest time so far.
 
@@ -137,7 +137,7 @@ class Recording:
                 lost = self.lost
 
     def _excerpts_of_frames(self, wanted: tuple[type[Event], ...]) -> Iterator["Excerpt"]:
-        """The same of an older file, with whole events."""
+        """Yield the same of an older file, with whole events."""
         lost = 0
         events = iter(self)
         while run := list(islice(events, RUN)):
@@ -154,7 +154,7 @@ class Recording:
             yield FileBytes(file, self.path)
 
     def _batches(self, time_us: int | None) -> Iterator[list[Recorded]]:
-        """The events of a recording, or those from a time on, some at a time."""
+        """Yield the events of a recording, or those from a time on, some at a time."""
         self.events, self.lost, self.problems, self.damage = 0, 0, Reasons(), []
         with self._open() as data:
             form = find_format(data) or BLOCKS
@@ -184,7 +184,7 @@ class Recording:
             yield found
 
     def _stored_events(self, data: Octets, start: int) -> Iterator[StoredEvents]:
-        """The events of the blocks from a position on; damage is noted, with the number of events lost by it."""
+        """Yield the events of the blocks from a position on; damage is noted, with the number of events lost by it."""
         expected: int | None = None if start else 0
         gap: Gap | None = None
         for found in events_in(data, start):
@@ -216,7 +216,7 @@ class Recording:
         self.lost += lost
 
     def _accept(self, times: Sequence[int], found: "list[Event | Rejected | None]") -> list[Recorded]:
-        """The events among what was decoded, with their times; the others are counted by reason."""
+        """Return the events among what was decoded, with their times; the others are counted by reason."""
         events = []
         for at_us, each in zip(times, found, strict=True):
             if isinstance(each, Rejected) or not FIRST_US <= at_us <= LAST_US:
@@ -280,7 +280,7 @@ def _are_times(times: Sequence[int]) -> bool:
 
 
 def decode_block(decoder: EventDecoder, stored: StoredEvents) -> "list[Event | Rejected | None]":
-    """The events of a block in their order, the reasons why some are none, and None for those that are lost."""
+    """Return the events of a block in their order, the reasons why some are none, and None for those that are lost."""
     parts = [_decode_group(decoder, each) for each in stored.groups]
     if len(parts) == 1:
         return parts[0]
@@ -307,7 +307,7 @@ class Statements:
         self._found: dict[str, list[bytes]] | None = None
 
     def named(self, name: str) -> Sequence[bytes]:
-        """The statements of a type, the oldest first."""
+        """Return the statements of a type, the oldest first."""
         if self._found is None:
             self._found = {}
             for block in blocks_in(self._data) if find_format(self._data) is BLOCKS else ():

@@ -63,17 +63,17 @@ class RecordingIndex(msgspec.Struct, frozen=True):
     units: tuple[StatedUnits, ...] = ()
 
     def find(self, time_us: int) -> Place:
-        """The last noted place with no event of the time or later before it."""
+        """Return the last noted place with no event of the time or later before it."""
         found = bisect_left(self.places, time_us, key=lambda place: place.latest_us)
         return self.places[found - 1] if found else Place(0, FIRST_US - 1)
 
     def units_before(self, offset: int) -> list[bytes]:
-        """The packets with the units that are in effect at a position."""
+        """Return the packets with the units that are in effect at a position."""
         return list({each.type: each.packet for each in self.units if each.offset < offset}.values())
 
 
 def index_blocks(data: Octets, progress: Callable[[int, int], object] | None = None) -> RecordingIndex:
-    """The index of a file with blocks; `progress` is called with its size twice."""
+    """Return the index of a file with blocks; `progress` is called with its size twice."""
     found, gaps = index_of(data)
     if progress is not None:
         progress(len(data), len(data))
@@ -106,7 +106,7 @@ class IndexBuilder:
         form: FrameFormat,
         progress: Callable[[int, int], object] | None = None,
     ) -> RecordingIndex:
-        """The index of a file; `progress` is called with the bytes that were read and the total."""
+        """Return the index of a file; `progress` is called with the bytes that were read and the total."""
         size, reported = len(data), 0
         end_frames, end_bytes = 0, 0
         for frames, found in enumerate(frames_in(data, form)):
@@ -151,7 +151,7 @@ class IndexBuilder:
 
 
 def peek(packet: bytes) -> tuple[str | None, int]:
-    """The name of a packet's type and its time of recording; None as the name if it is no packet.
+    """Return the name of a packet's type and its time of recording; None as the name if it is no packet.
 
     >>> from genus.bus._codec import encode_event
     >>> from genus.model import Event

@@ -302,7 +302,7 @@ class BlockPacker:
         )
 
     def pack(self, times: Sequence[int], events: Grouped) -> bytes:
-        """The block of some events."""
+        """Return the block of some events."""
         groups = [
             EventGroup(name_of(cls), units_of(cls), len(own), *bundle(encode_into, own), self._statement(cls))
             for cls, own in events.groups.items()
@@ -310,7 +310,7 @@ class BlockPacker:
         return pack_events(times, events.kinds, groups, self._before, self._latest_us, self._packing)
 
     def _statement(self, cls: type) -> bytes:
-        """The statement of a class, unless a block before has it."""
+        """Return the statement of a class, unless a block before has it."""
         if cls not in self._statements:
             self._statements[cls] = state_type(cls) or b""
         text = self._statements[cls]
@@ -325,12 +325,12 @@ class BlockPacker:
         self._before, self._latest_us = block.head.before + block.head.events, block.head.latest_us
 
     def index(self, at: int) -> bytes:
-        """The block of the index."""
+        """Return the block of the index."""
         return pack_index(self._index, at)
 
 
 def continue_file(path: Path, compress: Compress) -> BlockPacker:
-    """What continues a file; RecordingError if it is no recording, or one of an older format."""
+    """Return what continues a file; RecordingError if it is no recording, or one of an older format."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             form = find_format(data)

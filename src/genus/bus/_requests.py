@@ -77,10 +77,10 @@ class RequestBus(Protocol):
         """Who is interested in events."""
 
     def is_own_request(self, number: int) -> bool:
-        """Whether a request was made on this bus."""
+        """Return whether a request was made on this bus."""
 
     def time_ns(self) -> int:
-        """The time on this bus."""
+        """Return the time on this bus."""
 
     def call_at(self, time: int, function: Callable[[], object]) -> Timer:
         """Call a function at a time of the bus."""
@@ -166,7 +166,7 @@ class Exchange:
         return True
 
     async def wait_async(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """The same without blocking the event loop."""
+        """Return the same without blocking the event loop."""
         import asyncio
 
         async with self._waking_loop() as woken:
@@ -235,7 +235,7 @@ class Requester:
             self.counts[what] += 1
 
     def has_made(self, number: int) -> bool:
-        """Whether a request with this number is one of this bus."""
+        """Return whether a request with this number is one of this bus."""
         return self.first <= number < self.first + SEQUENCE
 
     def close(self) -> None:
@@ -302,7 +302,7 @@ class Requester:
     def _steps(
         self, exchange: Exchange, publish: Callable[[Any], object], timeout_s: float
     ) -> Generator[Step, bool, Event | None]:
-        """What a request does, without the waiting: yields what to wait for, and gets whether it came true."""
+        """Yield what a request does, without the waiting: yields what to wait for, and gets whether it came true."""
         until = self._now() + timeout_s
         if not self._has_receiver(exchange):
             delay_s = self._bus.interested.delay_s
@@ -314,7 +314,7 @@ class Requester:
         return exchange.reply
 
     def _has_receiver(self, exchange: Exchange) -> bool:
-        """Whether a server here, or others, get the request, or the medium cannot know."""
+        """Return whether a server here, or others, get the request, or the medium cannot know."""
         interested = self._bus.interested
         if exchange.is_closed or interested.there(exchange.event) is not False:
             return True
@@ -417,7 +417,7 @@ class Server:
 
 
 def is_server(listener: Listener[Any]) -> bool:
-    """Whether a listener replies to requests; so may a group of consumers."""
+    """Return whether a listener replies to requests; so may a group of consumers."""
     return isinstance(getattr(listener.handler, "__self__", None), Server | RoundRobin)
 
 

@@ -70,7 +70,7 @@ class Router:
             index.remove(listener)
 
     def route(self, cls: type) -> "ClassRoute":
-        """The route of a class, made if it is new."""
+        """Return the route of a class, made if it is new."""
         from genus.bus._class_route import ClassRoute  # with the first event: `import genus` stays quick
 
         with self.lock:
@@ -82,11 +82,11 @@ class Router:
             return self._routes[cls]
 
     def known_route(self, cls: type) -> "ClassRoute | None":
-        """The route of a class that had events."""
+        """Return the route of a class that had events."""
         return self._routes.get(cls)
 
     def published(self) -> dict[str, int]:
-        """The number of events of each type."""
+        """Return the number of events of each type."""
         with self.lock:
             counts: dict[str, int] = {}
             for cls, route in self._routes.items():

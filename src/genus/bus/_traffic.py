@@ -36,7 +36,7 @@ class SubscriptionCounters(Mapping[str, Counters]):
         return found
 
     def largest(self, most: int) -> tuple[dict[str, Counters], list[Counters]]:
-        """The subscriptions with the most events, with their texts, and the counters of the others without."""
+        """Return the subscriptions with the most events, with their texts, and the counters of the others without."""
         ordered = sorted(self._counted, key=lambda counted: -(counted[1].delivered + counted[1].dropped))
         return SubscriptionCounters(ordered[:most])._by_text, [counters for _, counters in ordered[most:]]
 

@@ -172,7 +172,7 @@ class Monitor:
         self._rx.set_filters(((0, 0),))
 
     def recent(self, start_ns: int, end_ns: int) -> Iterator[MonitoredFrame]:
-        """The last frames, as far as they are kept, that were on the bus between two times; the oldest first."""
+        """Return the last frames, as far as they are kept, that were on the bus between two times; the oldest first."""
         found = []
         for at_ns, length_ns, frame in reversed(self._recent):
             if at_ns <= start_ns:
@@ -182,13 +182,13 @@ class Monitor:
         return reversed(found)
 
     def lines(self, now: int) -> list[ChannelStatistics]:
-        """The statistics of every channel, ordered by name and node."""
+        """Return the statistics of every channel, ordered by name and node."""
         for channel in self._channels.values():
             channel.tick(now)
         return [self._line(name, node, channel) for (name, node), channel in sorted(self._channels.items())]
 
     def load(self) -> float:
-        """The share of time in which the bus was busy, by exact frame lengths."""
+        """Return the share of time in which the bus was busy, by exact frame lengths."""
         passed = self._latest - (self._began or 0)
         return self.busy_ns / passed if passed > 0 else 0.0
 
@@ -330,7 +330,7 @@ class Monitor:
         """Never: it only receives."""
 
     def take(self) -> list[Output]:
-        """The filters, at the start."""
+        """Return the filters, at the start."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
@@ -345,7 +345,7 @@ class Monitor:
             self.on_event(event, node, self._context.now)
 
     def _describe(self, frame: Frame) -> tuple[str, str]:
-        """The channel of a frame, and its kind."""
+        """Return the channel of a frame, and its kind."""
         message = None if self._databases is None else self._databases.message_of(frame)
         if message is not None or not frame.extended:
             return (f"{frame.id:#05x}" if message is None else message.type_name), "foreign"
@@ -364,7 +364,7 @@ class Monitor:
         return channel
 
     def _of(self, name: str, node: int) -> _Channel:
-        """The state of a channel; channels beyond the limit share one."""
+        """Return the state of a channel; channels beyond the limit share one."""
         key = (name, node) if (name, node) in self._channels or len(self._channels) < MAX_CHANNELS else ("others", 0)
         return self._channels.setdefault(key, _Channel())
 

@@ -149,7 +149,7 @@ class Catalog:
         self._vectors = {}
 
     def check(self, *what: type | ModuleType) -> list[Finding]:
-        """What registering would add or refuse, and what the catalog has beyond the classes; changes nothing.
+        """Return what registering would add or refuse, and what the catalog has beyond the classes; changes nothing.
 
         The statuses of the findings are "refused", "added", "kept" and, for a class that is deprecated or declares a
         deprecated attribute, "deprecated". No findings means that everything is registered.
@@ -167,14 +167,14 @@ class Catalog:
             return registration.problems or [*registration.result.findings(), *registration.kept, *old]
 
     def diff(self, other: "Catalog") -> list[Finding]:
-        """What another catalog added to this one, deprecated or lacks, and where the two contradict each other.
+        """Return what another catalog added to this one, deprecated or lacks, and where the two contradict each other.
 
         The statuses of the findings are "added", "deprecated", "missing" and "conflict".
         """
         return list(compare_catalogs(self, other))
 
     def extends(self, other: "Catalog") -> bool:
-        """Whether this catalog has everything that another has, unchanged and in the same order."""
+        """Return whether this catalog has everything that another has, unchanged and in the same order."""
         return extends(self, other)
 
     def _try_registration(self, classes: list[type]) -> Registration:
@@ -249,15 +249,15 @@ class Catalog:
         return f"<Catalog of {len(self._table.types)} types in {len(self._table.families())} families>"
 
     def code(self, type_: type | str) -> int:
-        """A type's prime product."""
+        """Return a type's prime product."""
         return self._numbers.codes.codes[self._name(type_)]
 
     def subsumes(self, above: type | str, below: type | str) -> bool:
-        """Whether the first type is the second or above it, so that its subscribers get events of the second."""
+        """Return whether the first type is the second or above it, so that its subscribers get events of the second."""
         return self.code(below) % self.code(above) == 0
 
     def has_etag(self, type_: type | str) -> bool:
-        """Whether a type has an event tag by now; a kind never has one."""
+        """Return whether a type has an event tag by now; a kind never has one."""
         return self._name(type_) in self._numbers.etags
 
     @property
@@ -286,7 +286,7 @@ class Catalog:
         return self._numbers.etags.own_etags(self._name(type_))
 
     def type_of(self, etag: int) -> str | None:
-        """The name of the type that has an event tag; None if no type has it.
+        """Return the name of the type that has an event tag; None if no type has it.
 
         >>> from genus.testing import Sampler
         >>> catalog = Catalog()
@@ -301,12 +301,12 @@ class Catalog:
         return owners.get(etag)
 
     def etag_of(self, event: Event) -> int:
-        """The event tag of an event on CAN: its type's, with the presence bits of its tagged attributes."""
+        """Return the event tag of an event on CAN: its type's, with the presence bits of its tagged attributes."""
         reader = self._etag_readers.get(type(event))
         return (reader or self._etag_reader(type(event)))(event)
 
     def tagged_attributes(self, type_: type | str) -> tuple[str, ...]:
-        """The tagged attributes of a type's family, the one with the highest bit first; kinds have none."""
+        """Return the tagged attributes of a type's family, the one with the highest bit first; kinds have none."""
         return self._table.tagged_attributes(self._name(type_))
 
     def filters(self, type_: type | str) -> tuple[Block, ...]:
@@ -319,11 +319,11 @@ class Catalog:
         return self._numbers.filters(name, self._table)
 
     def vector(self, type_: type | str) -> Vector:
-        """The vector of a type's family; `Event` and kinds have that of `Event`."""
+        """Return the vector of a type's family; `Event` and kinds have that of `Event`."""
         return self._vector(self._table.types[self._name(type_)].family or ROOT)
 
     def tag(self, event: Event) -> int:
-        """The presence bits of an event over its family's vector."""
+        """Return the presence bits of an event over its family's vector."""
         reader = self._readers.get(type(event))
         return (reader or self._reader(type(event)))(event)
 
@@ -352,7 +352,7 @@ class Catalog:
         return reader
 
     def _name(self, type_: type | str) -> str:
-        """The name of a registered type; a class must agree with its entry."""
+        """Return the name of a registered type; a class must agree with its entry."""
         if isinstance(type_, str):
             if type_ not in self._table.types:
                 raise NotRegistered(f"{type_!r} is not in the catalog; register its class")

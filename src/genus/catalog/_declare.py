@@ -55,7 +55,7 @@ class ClassCache:
     def declare(
         self, name: str, table: TypeTable, registered: Mapping[str, type], used: Collection[type] = ()
     ) -> type[Any]:
-        """The class of a type: the registered one, else the latest that fits the record, else a generated one.
+        """Return the class of a type: the registered one, else the latest that fits the record, else a generated one.
 
         Only those in `used` may have attributes under other names than the table.
         """
@@ -81,7 +81,7 @@ def _find_class(
 
 
 def _has_names_of(cls: type, entry: TypeRecord, table: TypeTable) -> bool:
-    """Whether a class has no attribute under another name than the table has it."""
+    """Return whether a class has no attribute under another name than the table has it."""
     known = table.vectors.get(entry.family or ROOT, {})
     return all(attribute.name in known for attribute in attributes(cls))
 
@@ -138,7 +138,7 @@ def _choose(known: Attribute | None, stored: Attribute) -> Attribute:
 
 
 def annotation(attribute: Attribute, required: bool) -> Any:
-    """An annotation that declares an attribute.
+    """Return an annotation that declares an attribute.
 
     >>> from genus.model import FloatType
     >>> str(annotation(Attribute("speed", FloatType(), unit="km/h"), required=True))
@@ -162,7 +162,7 @@ def _plain_annotation(type_: AttributeType) -> Any:
 
 
 def _with_enum(attribute: Attribute) -> Attribute:
-    """The attribute with an Enum for its choices, one for the whole family."""
+    """Return the attribute with an Enum for its choices, one for the whole family."""
     match attribute.type:
         case ChoiceType(values, None):
             made = ChoiceType(values, make_enum(attribute.name, values))
@@ -192,7 +192,7 @@ def _label(value: str | int) -> str:
 
 
 def types_in(module: ModuleType) -> list[type]:
-    """The event types and kinds defined in a module or imported into it, in order; without `Event` and `Kind`.
+    """Return the event types and kinds defined in a module or imported into it, in order; without `Event` and `Kind`.
 
     >>> from types import ModuleType
     >>> from genus import Event
@@ -208,7 +208,7 @@ def types_in(module: ModuleType) -> list[type]:
 
 
 def collect_types(what: Iterable[type | ModuleType]) -> list[type]:
-    """The given classes and those of the given modules; DeclarationError for anything else.
+    """Return the given classes and those of the given modules; DeclarationError for anything else.
 
     >>> collect_types([Event, int])
     Traceback (most recent call last):
@@ -243,7 +243,7 @@ def order_classes(classes: Iterable[type], known: Mapping[str, type]) -> list[ty
 
 
 def describe_clash(known: type, cls: type) -> str | None:
-    """What is wrong with two classes of one name; None if one is defined again in its place, as in a notebook.
+    """Return what is wrong with two classes of one name; None if one is defined again in its place, as in a notebook.
 
     None also if one of them was generated from a catalog.
     """

@@ -23,11 +23,11 @@ class CatalogView(Protocol):
         """Its vectors."""
 
     def tagged_attributes(self, type_: str, /) -> tuple[str, ...]:
-        """Its tagged attributes."""
+        """Return its tagged attributes."""
 
 
 def compare_catalogs(old: CatalogView, new: CatalogView) -> Iterator[Finding]:
-    """What the new catalog added, deprecated or lacks, and where the two contradict each other."""
+    """Yield what the new catalog added, deprecated or lacks, and where the two contradict each other."""
     before, now = old.entries, new.entries
     former, vectors = old.families, new.families
     for name in dict.fromkeys((*before, *now)):
@@ -51,7 +51,7 @@ def _names_before(names: Iterable[str], old: Vector, new: Vector) -> tuple[str, 
 
 
 def _as_named_before(entry: TypeEntry, vectors: Mapping[str, Vector], former: Mapping[str, Vector]) -> TypeEntry:
-    """An entry with the names of attributes in an older catalog, so that only other differences are left."""
+    """Return an entry with the names of attributes in an older catalog, so that only other differences are left."""
     family = entry.family
     if family is None or family not in former or family not in vectors:
         return entry
@@ -61,7 +61,7 @@ def _as_named_before(entry: TypeEntry, vectors: Mapping[str, Vector], former: Ma
 
 
 def extends(new: CatalogView, old: CatalogView) -> bool:
-    """Whether the new catalog has everything the old one has, in the same order and unchanged."""
+    """Return whether the new catalog has everything the old one has, in the same order and unchanged."""
     before = list(old.entries)
     begins_alike = list(new.entries)[: len(before)] == before
     return begins_alike and all(
@@ -80,7 +80,7 @@ def _between_types(old: TypeEntry, new: TypeEntry) -> Iterator[Finding]:
 
 
 def _between_notes(subject: str, old: str | None, new: str | None) -> Iterator[Finding]:
-    """What was deprecated since; a note never changes."""
+    """Yield what was deprecated since; a note never changes."""
     if old is None and new is not None:
         yield Finding("deprecated", subject, new)
     elif old != new:
@@ -142,7 +142,7 @@ def _between_bits(where: str, old: Attribute, new: Attribute) -> Iterator[Findin
 
 
 def _between_names(old: Attribute, new: Attribute) -> list[tuple[Status, str]] | None:
-    """How the names of a bit differ; None if neither attribute has all names of the other, in the same order."""
+    """Return how the names of a bit differ; None if neither attribute has all names of the other, in the same order."""
     before, now = (each.names or (each.name,) for each in (old, new))
     if before[: len(now)] != now[: len(before)] or (len(before) == len(now) and old.name != new.name):
         return None

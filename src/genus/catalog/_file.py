@@ -41,12 +41,12 @@ POLL_SECONDS = 0.01
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """A path with symbolic links resolved, so that the file is replaced and not the link."""
+    """Return a path with symbolic links resolved, so that the file is replaced and not the link."""
     return os.path.realpath(path)
 
 
 def read_text(path: str) -> str | None:
-    """The text of a file, or None if there is no such file."""
+    """Return the text of a file, or None if there is no such file."""
     try:
         with open(path, "rb") as file:
             data = file.read()
@@ -200,7 +200,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, TaggedNames]) -> str:
-    """The text of a catalog."""
+    """Return the text of a catalog."""
     entries, vectors = tuple(entries), tuple(vectors)
     types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
     version = _version_for(entries, vectors)
@@ -210,7 +210,7 @@ def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagg
 
 
 def format_statement(table: TypeTable) -> bytes:
-    """The text of a catalog without numbers, in one line: the same bytes for the same types."""
+    """Return the text of a catalog without numbers, in one line: the same bytes for the same types."""
     types = [
         _Type(
             each.name,
@@ -232,7 +232,7 @@ def format_statement(table: TypeTable) -> bytes:
 
 
 def _version_for(entries: Iterable[TypeEntry], vectors: Iterable[Vector]) -> int:
-    """The earliest version that holds all this."""
+    """Return the earliest version that holds all this."""
     if any(each.deprecated is not None for vector in vectors for each in vector):
         return VERSION_WITH_DEPRECATED
     if not all(entry.kind or entry.blocks for entry in entries):
@@ -276,7 +276,7 @@ def _line(value: object) -> str:
 
 
 def parse_catalog(text: str) -> tuple[TypeTable, NumberAllocator]:
-    """The type table and the numbers of a catalog text; Damage says what is wrong and where."""
+    """Return the type table and the numbers of a catalog text; Damage says what is wrong and where."""
     file = _read_file(_read_json(text), FORMAT)
     for index, stored in enumerate(file.types):
         if not stored.code:
@@ -468,7 +468,7 @@ def _restore(restore: Callable[[list[Any]], Any], rows: list[Any], locate: Calla
 
 
 def _first_refused(restore: Callable[[list[Any]], Any], rows: list[Any]) -> int:
-    """The first row that cannot follow those before it, found by bisection."""
+    """Return the first row that cannot follow those before it, found by bisection."""
     good, bad = 0, len(rows)
     while bad - good > 1:
         middle = (good + bad) // 2

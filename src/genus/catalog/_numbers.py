@@ -107,7 +107,7 @@ class NumberAllocator:
         return found
 
     def owners(self) -> dict[int, str]:
-        """The type of every event tag that an event can have."""
+        """Return the type of every event tag that an event can have."""
         found: dict[int, str] = {}
         for name in dict.fromkeys(grant.name for grant in self.etags.grants):
             own = self.etags.own_etags(name)
@@ -115,7 +115,7 @@ class NumberAllocator:
         return found
 
     def filters(self, name: str, table: TypeTable) -> tuple[Block, ...]:
-        """The fewest blocks that accept every event of a type; a kind's are those of the types that have it.
+        """Return the fewest blocks that accept every event of a type; a kind's are those of the types that have it.
 
         Events of types without event tags are not on a bus.
         """
@@ -125,7 +125,7 @@ class NumberAllocator:
         return merge_blocks(block for top in tops for block in self.etags.filters(top))
 
     def _is_topmost(self, kind: str, declared: TypeRecord) -> bool:
-        """Whether a type conforms to a kind and the type it extends does not."""
+        """Return whether a type conforms to a kind and the type it extends does not."""
         above = declared.line
         return self.codes.subsumes(kind, declared.name) and not (above and self.codes.subsumes(kind, above))
 
@@ -144,7 +144,7 @@ class NumberAllocator:
 
 
 def _rooms_below(table: TypeTable) -> dict[str, int]:
-    """The number of event tags that each type and all that are registered below it have, as a power of two."""
+    """Return the number of event tags that each type and all that are registered below it have, as a power of two."""
     rooms: dict[str, int] = {}
     for declared in reversed([each for each in table.types.values() if not each.kind]):
         room = rooms[declared.name] = rooms.get(declared.name, 0) + table.own_etag_count(declared.name)
@@ -184,7 +184,7 @@ def _sizes(
 
 
 def presence_reader(bits: Mapping[str, int], base: int = 0, *, as_sent: bool = False) -> Callable[[Any], int]:
-    """A compiled function that gives the presence bits of an event, or-ed to a base.
+    """Return a compiled function that gives the presence bits of an event, or-ed to a base.
 
     `bits` has the bit of each attribute of the event's class. With `as_sent`, attributes whose values cannot be read
     here count as present, as they do for the sender of the event.

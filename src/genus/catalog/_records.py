@@ -66,7 +66,7 @@ class RegistrationResult(msgspec.Struct, frozen=True):
         return any((self.types, self.attributes, self.gained, self.values, self.renamed))
 
     def findings(self) -> Iterator[Finding]:
-        """The additions as findings, one for each."""
+        """Yield the additions as findings, one for each."""
         for name in self.types:
             yield Finding("added", name)
         for family, names in self.attributes.items():
@@ -133,7 +133,7 @@ class TypeTable:
         return made
 
     def line(self, name: str) -> Iterator[TypeRecord]:
-        """A type and the event types it extends, up to `Event`; nothing for a kind."""
+        """Yield a type and the event types it extends, up to `Event`; nothing for a kind."""
         current = None if self.types[name].kind else name
         while current is not None:
             yield self.types[current]
@@ -151,15 +151,15 @@ class TypeTable:
         return [family for family in self.vectors if family != ROOT]
 
     def tagged_attributes(self, name: str) -> TaggedNames:
-        """The tagged attributes of a type's family; a kind and `Event` have none."""
+        """Return the tagged attributes of a type's family; a kind and `Event` have none."""
         return self.tagged.get(self.types[name].family or ROOT, ())
 
     def own_etag_count(self, name: str) -> int:
-        """The number of a type's own event tags: one for each set of tagged attributes that may be present."""
+        """Return the number of a type's own event tags: one for each set of tagged attributes that may be present."""
         return 1 << len(self.tagged_attributes(name))
 
     def vector(self, family: str) -> Vector:
-        """A family's vector; an attribute that its root type requires is required in the whole family."""
+        """Return a family's vector; an attribute that its root type requires is required in the whole family."""
         required = self.attributes_of(family)
         found = self.vectors[family].values()
         return Vector(family, tuple(msgspec.structs.replace(a, optional=not required.get(a.name)) for a in found))
@@ -174,7 +174,7 @@ class TypeTable:
         self._put_former_names(family, attribute)
 
     def present_name(self, family: str | None, name: str) -> str:
-        """The name that an attribute of a family has now."""
+        """Return the name that an attribute of a family has now."""
         return self.renamed.get(family or ROOT, {}).get(name, name)
 
     def rename_attribute(self, family: str, old: str, new: str) -> None:
@@ -194,11 +194,11 @@ class TypeTable:
             self.renamed[family] = known | dict.fromkeys(attribute.former, attribute.name)
 
     def family_of(self, name: str, line: str | None) -> str:
-        """The family of a type that extends another."""
+        """Return the family of a type that extends another."""
         above = None if line is None else self.types[line].family
         return name if above in (None, ROOT) else str(above)
 
 
 def _with_key(mapping: Mapping[str, V], old: str, new: str) -> dict[str, V]:
-    """A mapping in the same order with another key for one of its entries."""
+    """Return a mapping in the same order with another key for one of its entries."""
     return {new if key == old else key: value for key, value in mapping.items()}

@@ -69,7 +69,7 @@ class Registration:
                 yield Finding("deprecated", f"{known.name}.{attribute.name}", note)
 
     def _note_of(self, family: str | None, name: str) -> str | None:
-        """The note of a deprecated attribute; None if it is not deprecated, or there is no such attribute."""
+        """Return the note of a deprecated attribute; None if it is not deprecated, or there is no such attribute."""
         attribute = self.table.vectors.get(family or ROOT, {}).get(name)
         return None if attribute is None else attribute.deprecated
 
@@ -108,7 +108,7 @@ class Registration:
             self._add_to_vector(name, attribute)
 
     def _check_declaration(self, known: TypeRecord, cls: type) -> bool:
-        """Whether a known type is still a type or kind with the same parents."""
+        """Return whether a known type is still a type or kind with the same parents."""
         kind, above = not is_event_type(cls), tuple(map(name_of, parents(cls)))
         if known.kind != kind:
             was, now = ("a kind", "an event type") if known.kind else ("an event type", "a kind")
@@ -184,7 +184,7 @@ class Registration:
         self._renamed[key] = (*self._renamed.get(key, ()), *names)
 
     def _present_attributes(self, cls: type, family: str | None) -> list[Attribute]:
-        """The attributes of a class under their present names, in case that it is an older one."""
+        """Return the attributes of a class under their present names, in case that it is an older one."""
         declared = attributes(cls)
         if family not in self.table.renamed:
             return list(declared)
@@ -308,7 +308,7 @@ class Registration:
 
 
 def _describe_change(known: Attribute, attribute: Attribute) -> str | None:
-    """What is different about an attribute under another name: its type or its unit; None if nothing is."""
+    """Return what is different about an attribute under another name: its type or its unit; None if nothing is."""
     are_choices = isinstance(known.type, ChoiceType) and isinstance(attribute.type, ChoiceType)
     if known.type != attribute.type and not are_choices:
         return f"is {type_text(attribute.type)} and that is {type_text(known.type)}"
@@ -318,7 +318,7 @@ def _describe_change(known: Attribute, attribute: Attribute) -> str | None:
 
 
 def _retyped(cls: type) -> dict[str, Attribute]:
-    """The attributes of `Event` that a family's root declares with another type, as a vector has them."""
+    """Return the attributes of `Event` that a family's root declares with another type, as a vector has them."""
     names = retyped_attributes(cls)
     return {
         each.name: Attribute(each.name, each.type, True, each.unit) for each in attributes(cls) if each.name in names
@@ -326,7 +326,7 @@ def _retyped(cls: type) -> dict[str, Attribute]:
 
 
 def _own_attributes(cls: type) -> list[Attribute]:
-    """The attributes a class declares itself, new or narrowed."""
+    """Return the attributes a class declares itself, new or narrowed."""
     above = parents(cls)
     inherited = set(attributes(above[0])) if above else set()
     return [attribute for attribute in attributes(cls) if attribute not in inherited]

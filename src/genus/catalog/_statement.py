@@ -64,7 +64,7 @@ class Statement(msgspec.Struct, frozen=True):
         return [found[name] for name in self.table.attributes_of(self.name)]
 
     def units(self) -> dict[str, str]:
-        """The units of the type's attributes that have one."""
+        """Return the units of the type's attributes that have one."""
         return {each.name: each.unit for each in self._attributes() if each.unit is not None}
 
     def terms(self) -> list[tuple[str, str | None, tuple[str, ...]]]:
@@ -74,7 +74,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def statement_of(cls: type) -> Statement:
-    """The statement of a class."""
+    """Return the statement of a class."""
     registration = Registration(TypeTable({}, {}))
     for each in dict.fromkeys((Event, *order_classes([cls], {}))):
         registration.add_class(each)
@@ -92,7 +92,7 @@ def state_type(cls: type) -> bytes | None:
 
 
 def digest_of(text: bytes) -> str:
-    """The digest of a statement, in hexadecimal digits."""
+    """Return the digest of a statement, in hexadecimal digits."""
     return blake2b(text, digest_size=DIGEST_BYTES).hexdigest()
 
 
@@ -121,7 +121,7 @@ def read_statement(text: bytes) -> Statement:
 
 
 def _all_above(name: str, table: TypeTable) -> Iterator[str]:
-    """A type and all above it, some more than once."""
+    """Yield a type and all above it, some more than once."""
     todo, seen = [name], {ROOT, name}
     yield ROOT
     while todo:
@@ -140,12 +140,12 @@ class StatedClasses:
         self._lock = threading.Lock()
 
     def named(self) -> Mapping[str, type[Any]]:
-        """The classes of types that the program has not declared itself, by name; of several, the latest."""
+        """Return the classes of types that the program has not declared itself, by name; of several, the latest."""
         found = {name_of(cls): cls for cls in list(self._generated)}
         return {name: cls for name, cls in found.items() if not _written(name)}
 
     def take(self, statement: Statement) -> type[Any]:
-        """The class of a statement: that of the program, or one that is generated below the program's own.
+        """Return the class of a statement: that of the program, or one that is generated below the program's own.
 
         Raises CatalogConflict, with the attribute, if the statement contradicts a class of the program or an earlier
         statement, and DeclarationError if such a class cannot be declared here.
@@ -225,32 +225,32 @@ class StatedClasses:
 
 
 def is_stand_in(cls: type) -> bool:
-    """Whether a class stands for a type of which no statement has come."""
+    """Return whether a class stands for a type of which no statement has come."""
     return cls in _stand_ins
 
 
 def known_above(cls: type) -> str:
-    """The name of the nearest type above a stand-in that is known."""
+    """Return the name of the nearest type above a stand-in that is known."""
     return next(name_of(each) for each in cls.__mro__ if each not in _stand_ins)
 
 
 def _line(cls: type) -> list[str]:
-    """The names of the event types from a family's root to a class."""
+    """Return the names of the event types from a family's root to a class."""
     return [name_of(each) for each in reversed(cls.__mro__) if is_type(each) and family_of(each) is not None]
 
 
 def _written(name: str) -> list[type[Any]]:
-    """The classes of a name that the program has declared itself."""
+    """Return the classes of a name that the program has declared itself."""
     return [cls for cls in declared_types(name) if not is_generated(cls)]
 
 
 def _generated(name: str) -> list[type[Any]]:
-    """The classes of a name that were generated from statements or catalogs."""
+    """Return the classes of a name that were generated from statements or catalogs."""
     return [cls for cls in declared_types(name) if is_generated(cls) and cls not in _stand_ins]
 
 
 def _first_that_agrees(classes: Iterable[type[Any]], table: TypeTable) -> type[Any]:
-    """The first class that a table does not contradict: a program may have several of one name."""
+    """Return the first class that a table does not contradict: a program may have several of one name."""
     problem: CatalogConflict | None = None
     for cls in classes:
         try:
@@ -264,7 +264,7 @@ def _first_that_agrees(classes: Iterable[type[Any]], table: TypeTable) -> type[A
 
 
 def _agree(cls: type, table: TypeTable) -> TypeTable:
-    """A table with what a class adds to it; CatalogConflict if they contradict each other.
+    """Return a table with what a class adds to it; CatalogConflict if they contradict each other.
 
     The vector of the class's family in the table itself becomes as the program has it, where the two may differ.
     """

@@ -220,7 +220,7 @@ def _await_interest(link: Link, event: Event) -> None:
 
 
 def _is_unwanted(link: Link, event: Event) -> bool:
-    """Whether nobody wants an event, as far as the medium can know."""
+    """Return whether nobody wants an event, as far as the medium can know."""
     wanted = link.wanted_by(event)
     return wanted is not None and not wanted
 
@@ -230,7 +230,7 @@ LOSSES = ("lost", "late", "expired", "dropped", "rejected", "not read", "deliver
 
 
 def losses_of(link: Mapping[str, int]) -> dict[str, int]:
-    """The counters of a link that tell of losses."""
+    """Return the counters of a link that tell of losses."""
     return {key: count for key, count in link.items() if count and key.startswith(LOSSES)}
 
 

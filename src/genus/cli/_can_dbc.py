@@ -128,7 +128,7 @@ def _spell(attribute: Attribute) -> str:
 
 
 def _frame(message: "MessageLayout") -> str:
-    """The identifier as logs write it: eight digits if it is extended."""
+    """Return the identifier as logs write it: eight digits if it is extended."""
     if message.diagnostic:
         return f"DID {message.frame_id:04X}"
     return f"{message.frame_id:0{8 if message.extended else 3}X}"

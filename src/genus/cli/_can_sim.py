@@ -52,12 +52,12 @@ class Stretch(NamedTuple):
 
     @classmethod
     def of(cls, begin: float | None, length: float | None) -> "Stretch":
-        """The stretch that the options give, in seconds."""
+        """Return the stretch that the options give, in seconds."""
         return cls(*(None if each is None else round(each * 1e9) for each in (begin, length)))
 
 
 def _duration(span: float | None, duration: float | None, drawn: Stretch) -> float:
-    """How long a run is, in seconds: as long as the options say, or until the end of the picture."""
+    """Return how long a run is, in seconds: as long as the options say, or until the end of the picture."""
     if duration is not None:
         return duration
     if drawn.begin_ns is None:
@@ -290,7 +290,7 @@ def _row(result: ChannelResult) -> tuple[str | Text, ...]:
 
 
 def _micros(span_ns: int | None) -> str:
-    """A time in microseconds, rounded up."""
+    """Return a time in microseconds, rounded up."""
     return "—" if span_ns is None else str(-(-span_ns // 1000))
 
 

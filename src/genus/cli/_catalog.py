@@ -97,7 +97,7 @@ def check_command(path: Path, sources: tuple[str, ...], files: tuple[Path, ...],
 
 
 def _uses(catalog: Catalog, who: str, asked: Subscription) -> list[Finding]:
-    """What a subscription uses that is deprecated."""
+    """Return what a subscription uses that is deprecated."""
     tested = [] if asked.where is None else [each.name for each in asked.where.walk() if isinstance(each, AttributeRef)]
     used = [f"{asked.vector.scope}.{name}" for name in dict.fromkeys((*asked.has, *asked.lacks, *tested))]
     notes = {name: catalog.deprecated.get(name) for name in (*map(name_of, asked.types), *used)}

@@ -35,7 +35,7 @@ def quietly(names: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 @quietly
 def complete_catalog_types(ctx: click.Context) -> list[str]:
-    """The types of the catalog file that an earlier argument names."""
+    """Return the types of the catalog file that an earlier argument names."""
     from genus.catalog import Catalog
 
     return sorted(Catalog.load(ctx.params["path"]).types)

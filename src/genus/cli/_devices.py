@@ -173,12 +173,12 @@ def generate_command(
 
 
 def _is_given(option: str) -> bool:
-    """Whether an option of the command is not its default."""
+    """Return whether an option of the command is not its default."""
     return click.get_current_context().get_parameter_source(option) is not click.core.ParameterSource.DEFAULT
 
 
 def _prefix(catalog: Path) -> str:
-    """A prefix for C of the name of a file."""
+    """Return a prefix for C of the name of a file."""
     plain = "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in catalog.stem.lower())
     return plain if plain and not plain[0].isdigit() else f"device_{plain}"
 

@@ -31,7 +31,7 @@ GENUS_TYPES = "GENUS_TYPES"
 
 
 def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
-    """The option that says where event types are declared."""
+    """Return the option that says where event types are declared."""
     return click.option(
         "-t",
         "--types",
@@ -94,7 +94,7 @@ def takes_log_columns(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_types(source: str) -> list[type]:
-    """The event types and kinds of a module or file, or of the messages of a DBC file or the like.
+    """Return the event types and kinds of a module or file, or of the messages of a DBC file or the like.
 
     A `.py` file is run, except for its `if __name__ == "__main__"` part; it can import from its own folder and from the
     current one.
@@ -122,7 +122,7 @@ def _load_dbc(source: str) -> list[type]:
 
 
 def load_all(sources: Iterable[str]) -> list[type]:
-    """The event types and kinds of several modules and files, each once."""
+    """Return the event types and kinds of several modules and files, each once."""
     return list(dict.fromkeys(cls for source in sources for cls in load_types(source)))
 
 
@@ -133,7 +133,7 @@ STATED_S = 2.0
 
 
 def asked_of(bus: Bus, text: str, loaded: Iterable[type]) -> Subscription:
-    """The subscription of a text; its types may be those that others state on the bus within a short time."""
+    """Return the subscription of a text; its types may be those that others state on the bus within a short time."""
     until = time.monotonic() + STATED_S
     while True:
         try:
@@ -146,7 +146,7 @@ def asked_of(bus: Bus, text: str, loaded: Iterable[type]) -> Subscription:
 
 
 def load_for(sources: Iterable[str], address: str, *, stated: bool = False) -> list[type]:
-    """The event types and kinds of modules and files, and of the databases that the address of a CAN bus names.
+    """Return the event types and kinds of modules and files, and of the databases that the address of a CAN bus names.
 
     UsageError if there are none, unless those that others state on the bus may do.
     """
@@ -165,13 +165,13 @@ def load_for(sources: Iterable[str], address: str, *, stated: bool = False) -> l
 
 @quietly
 def complete_types(ctx: click.Context) -> list[str]:
-    """The types that -t or GENUS_TYPES name."""
+    """Return the types that -t or GENUS_TYPES name."""
     sources = ctx.params.get("types") or os.environ.get(GENUS_TYPES, "").split()
     return sorted(name_of(cls) for cls in load_all(sources))
 
 
 def make_event(cls: type[Event], given: dict[str, Any]) -> Event:
-    """An event from attribute values as text or JSON; ClickException names the attribute that is wrong."""
+    """Return an event from attribute values as text or JSON; ClickException names the attribute that is wrong."""
     try:
         return parse_event(cls, given)
     except EventError as problem:
@@ -200,7 +200,7 @@ def _finite(value: Any) -> Any:
 
 
 def event_type(name: str, types: list[type]) -> type[Event]:
-    """The event type with this name; ClickException if there is none."""
+    """Return the event type with this name; ClickException if there is none."""
     found = [cls for cls in types if name_of(cls) == name and is_event_type(cls)]
     if len(found) == 1:
         return found[0]
@@ -226,7 +226,7 @@ def pairs(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def lines_of_json() -> Iterator[dict[str, Any]]:
-    """The JSON objects on standard input, one per line, without their `type`."""
+    """Yield the JSON objects on standard input, one per line, without their `type`."""
     for number, line in enumerate(sys.stdin, 1):
         if line.strip():
             try:

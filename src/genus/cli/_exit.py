@@ -185,7 +185,7 @@ def _end(why: str, status: int) -> NoReturn:
 
 
 def one_line(text: str) -> str:
-    """A text of several lines as one; of one that points at a column, without the line that points.
+    """Return a text of several lines as one; of one that points at a column, without the line that points.
 
     >>> one_line("Choose from:\\n\\tbash,\\n\\tzsh"), one_line("no type (column 1)\\n  Lop\\n  ^")
     ('Choose from: bash, zsh', 'no type (column 1): Lop')
@@ -198,7 +198,7 @@ def one_line(text: str) -> str:
 
 
 def _stdout_is_lost() -> bool:
-    """Whether standard output cannot be written, in which case Python would print a second error at exit."""
+    """Return whether standard output cannot be written, in which case Python would print a second error at exit."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -83,7 +83,7 @@ def export(
 
 
 def form_of(out: Path) -> str:
-    """The form that the ending of a file names; UsageError if it names none.
+    """Return the form that the ending of a file names; UsageError if it names none.
 
     >>> form_of(Path("a.MCAP")), form_of(Path("a.cloudevents.jsonl")), form_of(Path("a.jsonl"))
     ('mcap', 'cloudevents', 'jsonl')
@@ -227,7 +227,7 @@ class TableColumns:
         self.schema = pa.schema(list((first | named).items()))
 
     def table(self, chunk: list[Recorded]) -> "pa.Table":
-        """The rows of some events, in their order."""
+        """Return the rows of some events, in their order."""
         import pyarrow as pa
 
         from genus.targets.arrow import to_batch

@@ -43,7 +43,7 @@ class SpanParam(ParamType[float]):
             self.fail(str(problem), param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The name of the value in the help."""
+        """Return the name of the value in the help."""
         return "SPAN"
 
 
@@ -52,14 +52,14 @@ FOR = click.option("--for", "lasts", type=SpanParam(), help="Stop after this tim
 
 
 def sized(amount: int) -> str:
-    """An amount of bytes, in the unit that suits it."""
+    """Return an amount of bytes, in the unit that suits it."""
     from rich.filesize import decimal
 
     return decimal(amount)
 
 
 def rate(number: float, duration: float) -> str:
-    """How many a second, to three figures.
+    """Return how many a second, to three figures.
 
     >>> rate(1_234_567, 2.0)
     '617,000/s'
@@ -79,7 +79,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 
 def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":
-    """An empty table, the columns of numbers aligned at the right."""
+    """Return an empty table, the columns of numbers aligned at the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

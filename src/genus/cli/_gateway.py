@@ -96,7 +96,7 @@ def _table(status: "GatewayStatus") -> Group | Table:
 
 
 def _notes(status: "GatewayStatus") -> Iterator[str]:
-    """What the numbers of the table do not say."""
+    """Yield what the numbers of the table do not say."""
     if not status.is_active:
         yield f"standing by; {counted(status.held, 'event')} not seen to cross yet"
     for side in status.sides:
@@ -109,7 +109,7 @@ def _notes(status: "GatewayStatus") -> Iterator[str]:
 
 
 def _line(status: "GatewayStatus") -> str:
-    """The counters that are not zero, as one line."""
+    """Return the counters that are not zero, as one line."""
     sides = []
     for side in status.sides:
         counts = ", ".join(f"{getattr(side, column):,} {column}" for column in COLUMNS if getattr(side, column))

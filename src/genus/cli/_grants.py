@@ -23,7 +23,7 @@ REALM = click.option(
 
 
 def _types(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which types there are."""
+    """Return the options that say which types there are."""
     types = click.option(
         "-t",
         "--types",
@@ -172,7 +172,7 @@ def mosquitto_command(path: Path, types: tuple[str, ...], catalog: Path | None, 
 
 
 def _classes(types: tuple[str, ...], catalog: Path | None) -> list[type]:
-    """The classes of modules or of a catalog; UsageError if neither is given."""
+    """Return the classes of modules or of a catalog; UsageError if neither is given."""
     if catalog is not None:
         known = Catalog.load(catalog)
         return [known.declare(name, generated=True) for name in known.types]  # whatever else this process has

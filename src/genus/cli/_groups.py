@@ -21,11 +21,11 @@ class SectionedGroup(click.Group):
     """A group whose help lists its commands in the order of declaration, under headings, with whole lines."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands in the order of declaration."""
+        """Return the commands in the order of declaration."""
         return list(self.commands)
 
     def sections(self, ctx: click.Context) -> HelpSections:
-        """The commands under one heading, described by the first sentence of their help."""
+        """Return the commands under one heading, described by the first sentence of their help."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {"Commands": {name: first_sentence(command) for name, command in commands.items() if command}}
 
@@ -96,7 +96,7 @@ class LazyGroup(SectionedGroup):
         return super().resolve_command(ctx, args)
 
     def sections(self, ctx: click.Context) -> HelpSections:
-        """The given sections, or one made from the help of the commands."""
+        """Return the given sections, or one made from the help of the commands."""
         return super().sections(ctx) if self._sections is None else self._sections
 
 
@@ -108,7 +108,7 @@ class PluginGroup(LazyGroup):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands of Genus, then those that were added."""
+        """Return the commands of Genus, then those that were added."""
         return [*super().list_commands(ctx), *self._added()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
@@ -117,7 +117,7 @@ class PluginGroup(LazyGroup):
         return super().get_command(ctx, name) if added is None else _load(added)
 
     def sections(self, ctx: click.Context) -> HelpSections:
-        """The sections of Genus, and one for commands of other packages."""
+        """Return the sections of Genus, and one for commands of other packages."""
         added = {name: _described(entry) for name, entry in self._added().items()}
         return {**super().sections(ctx), **({"Added by other packages": added} if added else {})}
 
@@ -141,7 +141,7 @@ def _load(entry: "EntryPoint") -> click.Command:
 
 
 def _described(entry: "EntryPoint") -> str:
-    """The name and summary of the package; the command is not imported."""
+    """Return the name and summary of the package; the command is not imported."""
     if entry.dist is None or "Summary" not in entry.dist.metadata:
         return _package(entry)
     return f"{entry.dist.name}: {entry.dist.metadata['Summary']}"
@@ -152,5 +152,5 @@ def _package(entry: "EntryPoint") -> str:
 
 
 def first_sentence(command: click.Command) -> str:
-    """The first sentence of a command's help, for lists."""
+    """Return the first sentence of a command's help, for lists."""
     return command.get_short_help_str(limit=1000).removesuffix(".")

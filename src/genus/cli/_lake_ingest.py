@@ -70,7 +70,7 @@ def takes_formats(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def database_of(dbc: Path | None, truncated: bool, j1939: bool | None, nmea2000: bool) -> "Path | Dbc | None":
-    """What the frames of CAN logs mean: the file, or what was made of it with options."""
+    """Return what the frames of CAN logs mean: the file, or what was made of it with options."""
     if not truncated and j1939 is None and not nmea2000:
         return dbc
     if dbc is None:
@@ -223,7 +223,7 @@ def _letters(lake: "Lake", limit: int) -> tuple[list[tuple[str, int]], list[dict
 
 
 def top_reasons(letters: "DataFrame") -> list[tuple[str, int]]:
-    """The most frequent reasons, and how often each was one."""
+    """Return the most frequent reasons, and how often each was one."""
     from pyspark.sql import functions as F
 
     counts = letters.groupBy("reason").agg(F.count(F.lit(1)).alias("letters"))

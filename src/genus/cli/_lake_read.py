@@ -113,7 +113,7 @@ class Which(NamedTuple):
 
 
 def _asks_for_spark(wanted: bool | None) -> bool:
-    """Whether Spark is asked for, by its option or by one that only it has."""
+    """Return whether Spark is asked for, by its option or by one that only it has."""
     context = click.get_current_context()
     given = [context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in SPARK_OPTIONS]
     if wanted is False and any(given):
@@ -131,7 +131,7 @@ def _find(given: tuple[str, str], which: Which, wanted: bool | None) -> "LocalEv
 
 
 def _is_small(events: "LocalEvents", asked: Asked) -> bool:
-    """Whether little is to be read; rows on the terminal are few."""
+    """Return whether little is to be read; rows on the terminal are few."""
     few = asked.limit is not None or (asked.out is None and not asked.as_json and not asked.only_count)
     return few or _size(events, asked) <= LOCAL_BYTES
 
@@ -146,7 +146,7 @@ def _say(verbose: bool, text: str) -> None:
 
 
 def describe_read(plan: "ReadPlan") -> str:
-    """The plan of a read as text: tests, tables, and the files that are opened at most."""
+    """Return the plan of a read as text: tests, tables, and the files that are opened at most."""
     lines = [
         f"  {scan.family}: {scan.days_read:,} of {counted(scan.days, 'day')}; types {', '.join(scan.types)}"
         for scan in plan.tables

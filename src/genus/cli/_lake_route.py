@@ -163,6 +163,6 @@ def _everyone(found: "Inboxes") -> "DataFrame":
 
 
 def _delivered(found: "Inboxes", subscriber: str, family: str | None, columns: str | None) -> "DataFrame":
-    """The events of one subscriber, without the column that names it."""
+    """Return the events of one subscriber, without the column that names it."""
     frame = found.read(subscriber, family)
     return frame if columns else frame.drop("subscriber")

@@ -80,16 +80,16 @@ class Rows(Protocol):
         """Their types."""
 
     def select(self, columns: list[str]) -> "Rows":
-        """The same rows with some of the columns."""
+        """Return the same rows with some of the columns."""
 
     def limit(self, most: int) -> "Rows":
         """So many of the rows at most."""
 
     def count(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
 
     def batches(self) -> Iterator["pa.RecordBatch"]:
-        """The rows in Arrow batches."""
+        """Return the rows in Arrow batches."""
 
     def working(self, text: str) -> AbstractContextManager[None]:
         """Shows how far the work has come while the block runs."""
@@ -108,7 +108,7 @@ class SparkRows:
         return self._frame.limit(0).toArrow().schema
 
     def select(self, columns: list[str]) -> "SparkRows":
-        """The same rows with some of the columns."""
+        """Return the same rows with some of the columns."""
         return SparkRows(self._frame.select(*columns))
 
     def limit(self, most: int) -> "SparkRows":
@@ -116,15 +116,15 @@ class SparkRows:
         return SparkRows(self._frame.limit(most))
 
     def count(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         return self._frame.count()
 
     def batches(self) -> Iterator["pa.RecordBatch"]:
-        """The rows in Arrow batches, one partition after another."""
+        """Return the rows in Arrow batches, one partition after another."""
         return batches(self._frame)
 
     def working(self, text: str) -> AbstractContextManager[None]:
-        """A spinner that counts the tasks of Spark."""
+        """Return a spinner that counts the tasks of Spark."""
         return working(self._frame.sparkSession, text)
 
 
@@ -142,7 +142,7 @@ class LocalRows:
         return self._events.schema
 
     def select(self, columns: list[str]) -> "LocalRows":
-        """The same rows with some of the columns."""
+        """Return the same rows with some of the columns."""
         return LocalRows(self._events.select(columns), self._most)
 
     def limit(self, most: int) -> "LocalRows":
@@ -150,12 +150,12 @@ class LocalRows:
         return LocalRows(self._events, most)
 
     def count(self) -> int:
-        """How many there are."""
+        """Return how many there are."""
         found = self._events.count()
         return found if self._most is None else min(found, self._most)
 
     def batches(self) -> Iterator["pa.RecordBatch"]:
-        """The rows in Arrow batches."""
+        """Yield the rows in Arrow batches."""
         left = self._most
         with closing(self._events.batches()) as found:
             for batch in found:
@@ -201,7 +201,7 @@ def _print(rows: Rows) -> int:
 
 
 def _chosen(rows: Rows, columns: str | None) -> Rows:
-    """The named columns; by default the type, the attributes and the subscriber."""
+    """Return the named columns; by default the type, the attributes and the subscriber."""
     if columns == "*":
         return rows
     if columns is None:
@@ -217,7 +217,7 @@ def _chosen(rows: Rows, columns: str | None) -> Rows:
 
 
 def batches(frame: "DataFrame") -> Iterator["pa.RecordBatch"]:
-    """The rows in Arrow batches, one partition after another."""
+    """Yield the rows in Arrow batches, one partition after another."""
     import pyarrow as pa
 
     for row in frame.mapInArrow(_packed, "batch binary").toLocalIterator(prefetchPartitions=True):
@@ -236,7 +236,7 @@ def _packed(found: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
 
 
 def json_lines(batch: "pa.RecordBatch") -> bytes:
-    """A batch as JSON, one object a line; numbers that JSON has no form for are texts: "NaN", "Infinity"."""
+    """Return a batch as JSON, one object a line; numbers that JSON has no form for are texts: "NaN", "Infinity"."""
     rows = batch.to_pylist()
     for column, field in zip(batch.columns, batch.schema, strict=True):
         if str(field.type) in ("float", "double") and not _is_finite(column):
@@ -302,7 +302,7 @@ def _is_number(type_: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it; nothing where it is absent."""
+    """Return a value as a person reads it; nothing where it is absent."""
     match value:
         case None:
             return ""

@@ -67,7 +67,7 @@ def working(spark: "SparkSession", text: str) -> Iterator[None]:
 
 
 def tasks(spark: "SparkSession") -> tuple[int, int]:
-    """How many tasks of the active stages are done, and of how many."""
+    """Return how many tasks of the active stages are done, and of how many."""
     tracker = spark.sparkContext.statusTracker()
     stages = [info for number in tracker.getActiveStageIds() if (info := tracker.getStageInfo(number)) is not None]
     return sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
@@ -106,7 +106,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON inste
 
 
 def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Decorated], Decorated]:
-    """The arguments of a command that takes a lake and one thing more; the lake may be left to GENUS_LAKE."""
+    """Return the arguments of a command that takes a lake and one thing more; the lake may be left to GENUS_LAKE."""
 
     def both(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
         known = lake_of_environment()
@@ -123,7 +123,7 @@ def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Deco
 
 
 def lake_of_environment() -> str | None:
-    """The lake that GENUS_LAKE names."""
+    """Return the lake that GENUS_LAKE names."""
     return os.environ.get(GENUS_LAKE) or None
 
 

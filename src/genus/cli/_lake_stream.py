@@ -145,7 +145,7 @@ def _appender(stack: ExitStack, path: Path) -> Output:
 
 
 def as_line(progress: "Progress") -> bytes:
-    """A batch as JSON, with the time it ended and its rate."""
+    """Return a batch as JSON, with the time it ended and its rate."""
     at = datetime.now(UTC).isoformat()
     return msgspec.json.encode({"at": at, **msgspec.to_builtins(progress), "events_per_second": progress.rate})
 

@@ -25,7 +25,7 @@ def serve(stack: ExitStack, source: "Bus | Measured", place: str | None) -> None
 
 
 def is_place(text: str) -> bool:
-    """Whether a text is a port or HOST:PORT, and no file.
+    """Return whether a text is a port or HOST:PORT, and no file.
 
     >>> is_place("9100"), is_place("0.0.0.0:9100"), is_place("stream.jsonl")
     (True, True, False)

@@ -38,7 +38,7 @@ def _take_layout(context: click.Context, option: click.Parameter, path: Path | N
 
 
 def _name_of(address: str) -> str:
-    """A path by its last part, others as they are."""
+    """Return a path by its last part, others as they are."""
     return Path(address).name if Path(address).exists() else address
 
 

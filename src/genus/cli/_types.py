@@ -118,7 +118,7 @@ def _tags(catalog: Catalog, entry: TypeEntry) -> str:
 
 
 def _filters(catalog: Catalog, entry: TypeEntry) -> tuple[Block, ...]:
-    """The filters of a kind, or of a type that has an event tag by now."""
+    """Return the filters of a kind, or of a type that has an event tag by now."""
     return catalog.filters(entry.name) if entry.kind or entry.blocks else ()
 
 
@@ -137,7 +137,7 @@ def _deprecated(note: str) -> str:
 
 
 def _attributes(catalog: Catalog, entry: TypeEntry) -> list[tuple[int, Attribute]]:
-    """The attributes that a type itself declares, with their bits in the family's vector."""
+    """Return the attributes that a type itself declares, with their bits in the family's vector."""
     own = entry.attributes
     among = enumerate(catalog.vector(entry.name))
     return [(bit, msgspec.structs.replace(a, optional=not own[a.name])) for bit, a in among if a.name in own]

@@ -102,7 +102,7 @@ class Watch:
         return self._now() - self.began
 
     def rows(self) -> list[Row]:
-        """What was counted, those with the most events first."""
+        """Return what was counted, those with the most events first."""
         now = self._now()
         with self._lock:
             found = [
@@ -120,7 +120,7 @@ def as_line(event: Event) -> str:
 
 
 def printable(value: object) -> str:
-    """A text of another process, cut and without control characters.
+    """Return a text of another process, cut and without control characters.
 
     >>> printable("gate\\x1b[31m")
     'gate?[31m'

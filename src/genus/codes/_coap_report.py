@@ -111,7 +111,7 @@ def measure_coap(
     below: str | None = None,
     settings: CoapSettings = DEFAULTS,
 ) -> CoapReport:
-    """What resources cost on CoAP, by name and by code: their paths, requests, discovery and values.
+    """Return what resources cost on CoAP, by name and by code: their paths, requests, discovery and values.
 
     Args:
         resources: All resources, as `read_resources` gives them.
@@ -146,7 +146,7 @@ def measure_coap(
 
 
 def _assign(resources: Iterable[Resource]) -> dict[str, Codes | NotApplicable]:
-    """The codes of each scheme that can code the resources in paths."""
+    """Return the codes of each scheme that can code the resources in paths."""
     by_scheme = assign_codes({resource.path: resource.parents for resource in resources})
     longest = _SEGMENT_FORMS["base64url"]
     for label, codes in by_scheme.items():
@@ -164,7 +164,7 @@ def _choose_codes(by_scheme: Mapping[str, Codes | NotApplicable], scheme: str) -
 
 
 def _select(resources: Iterable[Resource], codes: Codes, paths: Iterable[str]) -> list[Resource]:
-    """The resources at or below any of the paths, as their codes say; all if no path is named."""
+    """Return the resources at or below any of the paths, as their codes say; all if no path is named."""
     wanted = list(paths)
     for path in wanted:
         if path not in codes:
@@ -228,7 +228,7 @@ def _code_options(code: int) -> list[Option]:
 def measure_discovery(
     server: Sequence[Resource], held: Sequence[Resource], codes: Codes, below: str, settings: CoapSettings
 ) -> list[TrafficCost]:
-    """What it takes to find the resources of a server: all and those below a path, by names and by codes."""
+    """Return what it takes to find the resources of a server: all and those below a path, by names and by codes."""
 
     def get(way: str, links: Sequence[str], query: str = "") -> TrafficCost:
         options = [*_WELL_KNOWN_CORE, *([(URI_QUERY, len(query))] if query else [])]
@@ -245,7 +245,7 @@ def measure_discovery(
 
 
 def is_below(path: str, above: str) -> bool:
-    """Whether a path begins with the segments of another, so that names can ask for it by `href=above*`.
+    """Return whether a path begins with the segments of another, so that names can ask for it by `href=above*`.
 
     >>> is_below("/room/light", "/room"), is_below("/roomy", "/room"), is_below("/room", "/")
     (True, False, True)
@@ -254,7 +254,7 @@ def is_below(path: str, above: str) -> bool:
 
 
 def link_by_name(resource: Resource) -> str:
-    """The link of a resource in discovery (RFC 6690), with its resource types if they are known.
+    """Return the link of a resource in discovery (RFC 6690), with its resource types if they are known.
 
     >>> link_by_name(Resource("/pwr/0/w", resource_type="ipso.pwr.w"))
     '</pwr/0/w>;rt=ipso.pwr.w'
@@ -266,7 +266,7 @@ def link_by_name(resource: Resource) -> str:
 
 
 def link_by_code(code: int) -> str:
-    """The link of a resource whose path is its code, which is its type, too.
+    """Return the link of a resource whose path is its code, which is its type, too.
 
     >>> link_by_code(21)
     '</FQ>'

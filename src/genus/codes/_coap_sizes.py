@@ -40,7 +40,7 @@ class Traffic:
 
 
 def size_options(options: Iterable[Option]) -> int:
-    """The bytes of options, each given by its number and the length of its value, in any order.
+    """Return the bytes of options, each given by its number and the length of its value, in any order.
 
     >>> size_options([(11, 6), (11, 4)])  # Uri-Path: sensor, Uri-Path: temp
     12
@@ -53,17 +53,17 @@ def size_options(options: Iterable[Option]) -> int:
 
 
 def _extension(value: int) -> int:
-    """The bytes that a difference of numbers, or a length, takes beyond its four bits."""
+    """Return the bytes that a difference of numbers, or a length, takes beyond its four bits."""
     return 0 if value < 13 else 1 if value < 269 else 2
 
 
 def size_uint(value: int) -> int:
-    """The length of a number as the value of an option, where 0 is empty."""
+    """Return the length of a number as the value of an option, where 0 is empty."""
     return code_size(value) if value else 0
 
 
 def size_message(options: Iterable[Option] = (), payload: int = 0, token: int = 0) -> int:
-    """The bytes of a message with options, a payload and a token of these lengths.
+    """Return the bytes of a message with options, a payload and a token of these lengths.
 
     >>> size_message([(11, 6), (11, 4)]), size_message([(12, 1)], payload=4, token=1)
     (16, 12)
@@ -74,7 +74,7 @@ def size_message(options: Iterable[Option] = (), payload: int = 0, token: int = 
 def size_get(
     request: Sequence[Option], payload: int, content_format: int, *, block: int = 64, token: int = 0
 ) -> Traffic:
-    """What a GET takes whose answer has a payload of this length, in blocks of at most `block` bytes.
+    """Return what a GET takes whose answer has a payload of this length, in blocks of at most `block` bytes.
 
     Raises ValueError if `block` is not one of `BLOCK_SIZES`.
 
@@ -98,17 +98,17 @@ def size_get(
 
 
 def _asked(number: int, block: int) -> list[Option]:
-    """The option that asks for a block, which the first request does not have."""
+    """Return the option that asks for a block, which the first request does not have."""
     return [(BLOCK2, size_uint(number << 4 | BLOCK_SIZES.index(block)))] if number else []
 
 
 def _sent(number: int, block: int, more: bool) -> Option:
-    """The option that says which block an answer has and whether more follow."""
+    """Return the option that says which block an answer has and whether more follow."""
     return BLOCK2, size_uint(number << 4 | more << 3 | BLOCK_SIZES.index(block))
 
 
 def size_cbor_uint(value: int) -> int:
-    """The bytes of a number of any size in CBOR (RFC 8949, 3): a number beyond 64 bits is a tagged byte string.
+    """Return the bytes of a number of any size in CBOR (RFC 8949, 3): a number beyond 64 bits is a tagged byte string.
 
     >>> [size_cbor_uint(value) for value in (23, 24, 256, 65536, 1 << 32, 1 << 64)]
     [1, 2, 3, 5, 9, 11]
@@ -120,12 +120,12 @@ def size_cbor_uint(value: int) -> int:
 
 
 def _cbor_head(value: int) -> int:
-    """The first byte of an item, and the bytes of its number or length."""
+    """Return the first byte of an item, and the bytes of its number or length."""
     return 1 if value < 24 else next(1 + width for width in (1, 2, 4, 8) if value < 1 << 8 * width)
 
 
 def size_cbor_pairs(codes: Iterable[int], value: int) -> int:
-    """The bytes of a CBOR array of pairs: a code, and an item of `value` bytes.
+    """Return the bytes of a CBOR array of pairs: a code, and an item of `value` bytes.
 
     >>> size_cbor_pairs([6, 300], value=12)
     31

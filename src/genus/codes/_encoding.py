@@ -19,7 +19,7 @@ MAX_SEGMENT_BYTES = 255
 
 
 def encode_code(code: int) -> bytes:
-    """The wire form of a code; ValueError if it is not positive or longer than 255 bytes.
+    """Return the wire form of a code; ValueError if it is not positive or longer than 255 bytes.
 
     >>> encode_code(30914).hex(" ")
     '02 78 c2'
@@ -33,7 +33,7 @@ def encode_code(code: int) -> bytes:
 
 
 def parse_code(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[int, int] | None:
-    """The code at an offset and the offset after it; None if the bytes are malformed or too few.
+    """Return the code at an offset and the offset after it; None if the bytes are malformed or too few.
 
     >>> parse_code(bytes.fromhex("02 78 c2 01 05"))
     (30914, 3)
@@ -63,7 +63,7 @@ def encode_path_segment(code: int) -> str:
 
 
 def parse_path_segment(text: str) -> int | None:
-    """The code that a segment of a URI path names; None unless it is exactly what `encode_path_segment` gives.
+    """Return the code that a segment of a URI path names; None unless it is exactly what `encode_path_segment` gives.
 
     So the code 0, padding, a leading zero byte, other characters, bits left over in the last character and segments of
     more than 255 bytes are None.
@@ -81,7 +81,7 @@ def parse_path_segment(text: str) -> int | None:
 
 
 def code_size(code: int) -> int:
-    """The number of bytes of a code, without its length byte.
+    """Return the number of bytes of a code, without its length byte.
 
     >>> code_size(1), code_size(255), code_size(256)
     (1, 1, 2)
@@ -105,7 +105,7 @@ class Divisor:
 
     @classmethod
     def of(cls, code: int, width: int) -> Self:
-        """The constants for a code at a word width such as 8, 16, 32 or 64; any positive width is valid.
+        """Return the constants for a code at a word width such as 8, 16, 32 or 64; any positive width is valid.
 
         Raises ValueError if the code does not fit the width.
 
@@ -119,7 +119,7 @@ class Divisor:
         return cls(width, power_of_two - 1, pow(odd, -1, 1 << width), ((1 << width) - 1) // odd)
 
     def divides(self, code: int) -> bool:
-        """Whether the code given to `of` divides this one; ValueError if this one does not fit the width.
+        """Return whether the code given to `of` divides this one; ValueError if this one does not fit the width.
 
         >>> [b for b in range(1, 20) if Divisor.of(6, 8).divides(b)]
         [6, 12, 18]

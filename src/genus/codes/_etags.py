@@ -40,7 +40,7 @@ class Block:
         return self.mask & -self.mask
 
     def accepts(self, tag: int) -> bool:
-        """Whether an event tag is in the block: the test of an acceptance filter.
+        """Return whether an event tag is in the block: the test of an acceptance filter.
 
         >>> Block(0b1000, 0b1100).accepts(0b1011)
         True
@@ -48,11 +48,11 @@ class Block:
         return tag & self.mask == self.value
 
     def contains(self, other: "Block") -> bool:
-        """Whether another block lies within this one."""
+        """Return whether another block lies within this one."""
         return self.size >= other.size and self.accepts(other.value)
 
     def halves(self) -> tuple["Block", "Block"]:
-        """The lower and the upper half.
+        """Return the lower and the upper half.
 
         >>> Block(0b1000, 0b1100).halves()
         (Block(value=8, mask=14), Block(value=10, mask=14))
@@ -98,7 +98,7 @@ class _Owner:
         return self._largest_free
 
     def fit(self, size: int) -> Block | None:
-        """A block of a size, cut from the lowest of the smallest free blocks that hold it."""
+        """Return a block of a size, cut from the lowest of the smallest free blocks that hold it."""
         whole = min((b for b in self.free if b.size >= size), key=lambda b: (b.size, b.value), default=None)
         return None if whole is None else Block(whole.value, whole.mask + whole.size - size)
 
@@ -194,11 +194,11 @@ class EtagSpace:
         return name in self._owners
 
     def etag(self, name: str) -> int:
-        """A type's own event tag; the first if it has several."""
+        """Return a type's own event tag; the first if it has several."""
         return self._known(name).blocks[0].value
 
     def own_etags(self, name: str) -> Block:
-        """The block of a type's own event tags, without those of types below it."""
+        """Return the block of a type's own event tags, without those of types below it."""
         owner = self._known(name)
         return Block(owner.blocks[0].value, (1 << self.bits) - owner.unit)
 
@@ -208,7 +208,7 @@ class EtagSpace:
 
     @classmethod
     def restore(cls, grants: Iterable[Grant], bits: int = 14, reserved: int = 128) -> Self:
-        """A space with the stored blocks, which continues as the one that allocated them would have.
+        """Return a space with the stored blocks, which continues as the one that allocated them would have.
 
         Raises HierarchyError, with the type's name, for a block that cannot follow those before it.
         """
@@ -277,7 +277,7 @@ class EtagSpace:
         return _sizes(order, children, 1)
 
     def _line(self, name: str | None, *, root_grows: bool = True) -> Iterator[str | None]:
-        """A type and those above it; None at the end, unless the root may not grow."""
+        """Yield a type and those above it; None at the end, unless the root may not grow."""
         while name is not None:
             yield name
             name = self._owners[name].parent
@@ -327,14 +327,14 @@ def _sizes(order: Sequence[str], children: Mapping[str, Sequence[str]], spare: i
 
 
 def power_of_two(size: int) -> int:
-    """The smallest power of two that is not less."""
+    """Return the smallest power of two that is not less."""
     if size < 1:
         raise ValueError(f"room must be at least 1, not {size}")
     return 1 << (size - 1).bit_length()
 
 
 def _aligned_blocks(start: int, bits: int) -> Iterator[Block]:
-    """The largest aligned blocks that together hold all event tags from one on."""
+    """Yield the largest aligned blocks that together hold all event tags from one on."""
     while start < 1 << bits:
         size = start & -start
         yield Block(start, (1 << bits) - size)
@@ -342,7 +342,7 @@ def _aligned_blocks(start: int, bits: int) -> Iterator[Block]:
 
 
 def _split_around(whole: Block, block: Block) -> Iterator[Block]:
-    """The largest aligned blocks that remain of a block when another inside it is taken."""
+    """Yield the largest aligned blocks that remain of a block when another inside it is taken."""
     while whole != block:
         lower, upper = whole.halves()
         whole, rest = (lower, upper) if lower.contains(block) else (upper, lower)

@@ -55,7 +55,7 @@ def _name(cls: type, module: ModuleType) -> str:
 
 
 def _nearest(cls: type, found: set[type]) -> dict[type, None]:
-    """The nearest classes above one that were found, each once."""
+    """Return the nearest classes above one that were found, each once."""
     nearest: dict[type, None] = {}
     for base in cls.__bases__:
         nearest.update({base: None} if base in found else _nearest(base, found))
@@ -81,7 +81,7 @@ def load_module(source: str | Path) -> ModuleType:
 
 
 def _find_loaded(path: Path) -> ModuleType | None:
-    """The module that was made from a file as it is now, under whatever name; None if there is none."""
+    """Return the module that was made from a file as it is now, under whatever name; None if there is none."""
     modules = [module for module in list(sys.modules.values()) if _is_from(module, path)]
     return next((module for module in modules if _is_current(module, path)), None)
 
@@ -96,7 +96,7 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 
 def _is_from(module: ModuleType, path: Path) -> bool:
-    """Whether a module was made from a file, whatever links lead to it."""
+    """Return whether a module was made from a file, whatever links lead to it."""
     try:
         return os.path.samefile(getattr(module, "__file__", None) or "", path)
     except (OSError, TypeError):
@@ -120,7 +120,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def _free_name(path: Path) -> str:
-    """The name of a file's module: its stem, unless a module that the program imported has that name."""
+    """Return the name of a file's module: its stem, unless a module that the program imported has that name."""
     known = sys.modules.get(path.stem)
     is_own = known is None or (_STAMP in vars(known) and _is_from(known, path))
     return path.stem if is_own else str(path.with_suffix(""))
@@ -154,7 +154,7 @@ def _rows(path: Path) -> Iterator[Row]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file; HierarchyError, with file and line, if it cannot be read or is none."""
+    """Return the text of a UTF-8 file; HierarchyError, with file and line, if it cannot be read or is none."""
     try:
         data = path.read_bytes()
     except OSError as problem:

@@ -86,7 +86,7 @@ class PrimeForest:
             vertex = vertex.above
 
     def barred(self, parent: str | None) -> int:
-        """The own factors that a new child of a vertex must not have, by 1 and 2."""
+        """Return the own factors that a new child of a vertex must not have, by 1 and 2."""
         vertex = self._vertices[parent]
         found = vertex.below
         while (above := vertex.above) is not None:
@@ -96,11 +96,11 @@ class PrimeForest:
         return found
 
     def line_factors(self, name: str | None) -> int:
-        """The own factors of a vertex and of all above it."""
+        """Return the own factors of a vertex and of all above it."""
         return self._vertices[name].line
 
     def child_factors(self, name: str | None) -> int:
-        """The own factors of the children of a vertex."""
+        """Return the own factors of the children of a vertex."""
         return self._vertices[name].children
 
     def factors(self) -> int:
@@ -158,7 +158,7 @@ class CompactPrimes(Scheme):
             self._add(name, parents, kind=False, avoid=self._up_to_largest_beside(parents[0]) if parents else 0)
 
     def _up_to_largest_beside(self, vertex: str) -> int:
-        """All primes up to the largest own factor of a vertex and its siblings."""
+        """Return all primes up to the largest own factor of a vertex and its siblings."""
         beside = self._forest.child_factors(self._tree_parent(self._entries[vertex].parents))
         return (1 << beside.bit_length()) - 1
 
@@ -175,7 +175,7 @@ class CompactPrimes(Scheme):
         self._forest.add(new.name, self._tree_parent(new.nearest), factor)
 
     def _tree_parent(self, parents: Sequence[str]) -> str | None:
-        """The parent in the forest, to which a root of code 1 does not belong."""
+        """Return the parent in the forest, to which a root of code 1 does not belong."""
         return next((parent for parent in parents if self._codes[parent] > 1), None)
 
 

@@ -28,7 +28,7 @@ _later = count(_SIEVE_END + 1, 2)
 
 
 def prime_at(position: int) -> int:
-    """The prime that a bit stands for in bit sets of primes, counted from zero; the inverse of `position`.
+    """Return the prime that a bit stands for in bit sets of primes, counted from zero; the inverse of `position`.
 
     >>> [prime_at(place) for place in range(8)]
     [2, 3, 5, 7, 11, 13, 17, 19]
@@ -40,7 +40,7 @@ def prime_at(position: int) -> int:
 
 
 def position(prime: int) -> int:
-    """The bit that stands for a prime in bit sets of primes.
+    """Return the bit that stands for a prime in bit sets of primes.
 
     Primes below 2**20 are placed in their order, later ones in the order in which they are first asked for: a large
     prime in a stored code needs neither a sieve nor a bit set of its size.
@@ -58,7 +58,7 @@ def position(prime: int) -> int:
 
 
 def lowest_outside(bits: int) -> int:
-    """The lowest bit that is not in a bit set.
+    """Return the lowest bit that is not in a bit set.
 
     >>> lowest_outside(0b1011) == 0b100
     True
@@ -90,7 +90,7 @@ def _place(*primes: int) -> None:
 
 @cache
 def nth_prime(n: int) -> int:
-    """The n-th prime, counted from one.
+    """Return the n-th prime, counted from one.
 
     >>> nth_prime(1), nth_prime(8), nth_prime(100_000)
     (2, 19, 1299709)
@@ -103,7 +103,7 @@ def nth_prime(n: int) -> int:
 
 
 def is_prime(number: int) -> bool:
-    """Whether a number is prime; numbers too large for an exact answer count as not prime.
+    """Return whether a number is prime; numbers too large for an exact answer count as not prime.
 
     >>> [n for n in range(30) if is_prime(n)]
     [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]
@@ -144,12 +144,12 @@ def _odd_sieve(limit: int) -> bytearray:
 
 
 def _bound(n: int) -> int:
-    """An even number above the n-th prime (Rosser and Schoenfeld, 1962)."""
+    """Return an even number above the n-th prime (Rosser and Schoenfeld, 1962)."""
     return 2 * int(n * (log(n) + log(log(n))) / 2 + 1) if n >= 6 else 14
 
 
 def _nth_set(flags: bytearray, n: int) -> int:
-    """The position of the n-th set byte: whole chunks are counted, only the last is searched."""
+    """Return the position of the n-th set byte: whole chunks are counted, only the last is searched."""
     start, chunk = 0, 1 << 12
     while (inside := flags.count(1, start, start + chunk)) < n:
         n -= inside

@@ -62,7 +62,7 @@ def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | N
 
 
 def assign_codes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, int] | NotApplicable]:
-    """The codes that each scheme gives a hierarchy (type -> parents), or why it gives none.
+    """Return the codes that each scheme gives a hierarchy (type -> parents), or why it gives none.
 
     >>> assign_codes({"A": [], "B": ["A"], "C": ["B"]})["line"]
     mappingproxy({'A': 1, 'B': 2, 'C': 4})
@@ -74,7 +74,7 @@ def assign_codes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Mapping[st
 
 
 def _fill_schemes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Scheme | NotApplicable]:
-    """All schemes with the hierarchy in them; one root has the code 1 where the scheme allows it."""
+    """Return all schemes with the hierarchy in them; one root has the code 1 where the scheme allows it."""
     rooted = sum(not parents for parents in hierarchy.values()) == 1
     schemes: dict[str, Scheme] = {
         "original": OriginalPrimes(),
@@ -96,7 +96,7 @@ def _fill(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) ->
 
 
 def measure_scheme(label: str, scheme: Scheme) -> CodeCost:
-    """The line of Table 1 for a scheme that has its types already."""
+    """Return the line of Table 1 for a scheme that has its types already."""
     codes = scheme.codes.values()
     sizes = [code_size(code) for code in codes]
     largest = max(codes)
@@ -121,7 +121,7 @@ def largest_original(levels: int, children: int) -> int:
 
 
 def largest_compact(levels: int, children: int) -> int:
-    """The largest compact code: each level takes as many new primes as a vertex has children.
+    """Return the largest compact code: each level takes as many new primes as a vertex has children.
 
     >>> largest_compact(levels=8, children=8) == 19 * 53 * 89 * 131 * 173 * 223 * 263
     True
@@ -130,7 +130,7 @@ def largest_compact(levels: int, children: int) -> int:
 
 
 def largest_line(levels: int, children: int) -> int:
-    """The largest line code: of each vertex's children one takes its parent's prime again, the others new ones.
+    """Return the largest line code: of each vertex's children one takes its parent's prime again, the others new ones.
 
     >>> largest_line(levels=8, children=8).bit_length()
     46

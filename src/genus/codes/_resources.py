@@ -51,7 +51,7 @@ class Resource:
 
 
 def read_resources(source: str | Path) -> tuple[Resource, ...]:
-    """The resources that a file lists, or the types of a Python module as resources; see the formats above.
+    """Return the resources that a file lists, or the types of a Python module as resources; see the formats above.
 
     Raises HierarchyError, with file and line, if the source cannot be read, lists nothing, repeats a path or has one
     that cannot be the path of a resource.
@@ -78,7 +78,7 @@ def read_resources(source: str | Path) -> tuple[Resource, ...]:
 
 
 def _significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are neither empty nor comments, with their numbers."""
+    """Return the lines that are neither empty nor comments, with their numbers."""
     stripped = ((number, line.strip()) for number, line in enumerate(lines, 1))
     return ((number, line) for number, line in stripped if line and not line.startswith("#"))
 
@@ -146,7 +146,7 @@ def _problem(path: str) -> str | None:
 
 
 def _connect(found: Mapping[str, Resource]) -> tuple[Resource, ...]:
-    """The resources with the nearest listed paths above them."""
+    """Return the resources with the nearest listed paths above them."""
     return tuple(replace(resource, parents=_nearest(resource.path, found)) for resource in found.values())
 
 
@@ -169,7 +169,7 @@ def _from_hierarchy(source: str, hierarchy: Mapping[str, tuple[str, ...]]) -> tu
 
 
 def _path_below(name: str, parents: tuple[str, ...], paths: Mapping[str, str]) -> str:
-    """A type's path; where names are dotted paths, as in VSS, only the last part is new."""
+    """Return a type's path; where names are dotted paths, as in VSS, only the last part is new."""
     if not parents:
         return f"/{name}"
     return f"{paths[parents[0]].removesuffix('/')}/{name.removeprefix(parents[0] + '.')}"

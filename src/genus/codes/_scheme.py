@@ -85,7 +85,7 @@ class Scheme(ABC):
             self.add(name, hierarchy[name])
 
     def subsumes(self, a: str, b: str) -> bool:
-        """Whether a is b or one of the types above b."""
+        """Return whether a is b or one of the types above b."""
         return self._code(b) % self._code(a) == 0
 
     def deprecate(self, name: str) -> None:
@@ -95,7 +95,7 @@ class Scheme(ABC):
 
     @classmethod
     def restore(cls, entries: Iterable[CodeEntry], **options: Any) -> Self:
-        """A scheme with the stored entries, which continues as the one that made them would have.
+        """Return a scheme with the stored entries, which continues as the one that made them would have.
 
         `options` are those of the scheme's constructor. Raises HierarchyError, with the type's name, for an entry that
         the scheme could not have made (a false pair now or possible later).
@@ -136,7 +136,7 @@ class Scheme(ABC):
         self._store(new, 0 if factor == 1 else 1 << position(factor))
 
     def _may_take(self, new: NewType, factor: int) -> bool:
-        """Whether a stored own factor is a prime that is not barred."""
+        """Return whether a stored own factor is a prime that is not barred."""
         return is_prime(factor) and not self._barred(new) >> position(factor) & 1
 
     def _describe_new(self, name: str, parents: Sequence[str], *, kind: bool) -> NewType:
@@ -177,5 +177,5 @@ class Scheme(ABC):
 
 
 def _show(code: int) -> str:
-    """A code for a message; Python does not convert integers of any size to decimal digits."""
+    """Return a code for a message; Python does not convert integers of any size to decimal digits."""
     return str(code) if code.bit_length() < 1024 else f"{code:#x}"

@@ -23,7 +23,7 @@ def order_breadth_first(hierarchy: Hierarchy, known: Collection[str] = ()) -> li
 
 
 def order_acyclic_part(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
-    """The breadth-first order of all types that are not in or below a cycle.
+    """Return the breadth-first order of all types that are not in or below a cycle.
 
     >>> order_acyclic_part({"A": [], "B": ["A", "C"], "C": ["B"]})
     ['A']
@@ -40,7 +40,7 @@ def order_acyclic_part(hierarchy: Hierarchy, known: Collection[str] = ()) -> lis
 
 
 def order_heaviest_first(hierarchy: Hierarchy, known: Collection[str] = ()) -> list[str]:
-    """The types with most types below them first; among equals, breadth first.
+    """Return the types with most types below them first; among equals, breadth first.
 
     >>> order_heaviest_first({"A": [], "B": ["A"], "C": ["A"], "D": ["C"], "E": ["C"]})
     ['A', 'C', 'B', 'D', 'E']
@@ -67,7 +67,7 @@ def children_of(hierarchy: Hierarchy, known: Collection[str] = ()) -> dict[str, 
 
 
 def with_ancestors(hierarchy: Hierarchy, names: Iterable[str]) -> set[str]:
-    """The named types and all above them.
+    """Return the named types and all above them.
 
     >>> sorted(with_ancestors({"A": [], "B": ["A"], "C": ["A"]}, ["B"]))
     ['A', 'B']

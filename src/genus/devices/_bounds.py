@@ -44,7 +44,7 @@ from genus.targets.internal import (
 
 
 def bounded_attributes(cls: type[Event], vector: Vector) -> set[str]:
-    """The attributes, by their names in the vector, that a class bounds: they are kept to be checked."""
+    """Return the attributes, by their names in the vector, that a class bounds: they are kept to be checked."""
     notes = {field.name: field.type for field in msgspec.structs.fields(cls)}
     return {
         name
@@ -97,7 +97,7 @@ class FewerChoices(msgspec.Struct, frozen=True):
 
 
 def fewer_choices(cls: type[Event], vector: Vector, members: Mapping[str, Member]) -> Iterator[FewerChoices]:
-    """The kept attributes of which a class has fewer choices than the catalog."""
+    """Yield the kept attributes of which a class has fewer choices than the catalog."""
     for name, own in vector.pair(attributes(cls)).items():
         member = members.get(name)
         if member is not None and _has_fewer_choices(own.type, member.type):
@@ -106,7 +106,7 @@ def fewer_choices(cls: type[Event], vector: Vector, members: Mapping[str, Member
 
 
 def _if_present(own: Attribute, member: Member, condition: Condition) -> Condition:
-    """A condition on an attribute; an optional one may also be absent."""
+    """Return a condition on an attribute; an optional one may also be absent."""
     return any_of_these([*([present(member.number, False)] if own.optional else []), condition])
 
 
@@ -170,5 +170,5 @@ def _within_integer(member: Member, ctype: str, parts: Intervals, span: tuple[in
 
 
 def _integer_limit(op: str, limit: float) -> int:
-    """The integer that a limit means for integers."""
+    """Return the integer that a limit means for integers."""
     return math.ceil(limit) if op in (">=", "<") else math.floor(limit)

@@ -7,7 +7,7 @@ from genus.errors import DeviceError
 
 
 def write_filters(program: Program) -> str:
-    """The acceptance filters."""
+    """Return the acceptance filters."""
     pairs = [f"    {{0x{value:08X}UL, 0x{mask:08X}UL}}," for value, mask in program.filters]
     size = max(1, len(pairs))
     return "\n".join(
@@ -20,7 +20,7 @@ def write_filters(program: Program) -> str:
 
 
 def code_types(program: Program) -> dict[str, int]:
-    """The types whose codes are tested: those of subscriptions that are not exact, and roots of families."""
+    """Return the types whose codes are tested: those of subscriptions that are not exact, and roots of families."""
     found: dict[str, int] = {}
     for handler in program.handlers:
         if not handler.filter.subscription.exact:
@@ -31,7 +31,7 @@ def code_types(program: Program) -> dict[str, int]:
 
 
 def code_width(program: Program) -> int:
-    """The bits of the word for the codes of subscribed types: 64 at most, else DeviceError.
+    """Return the bits of the word for the codes of subscribed types: 64 at most, else DeviceError.
 
     If it can, it also holds the codes of all types of the device; longer ones are tested by bytes.
     """
@@ -47,7 +47,7 @@ def code_width(program: Program) -> int:
 
 
 def write_divisors(program: Program) -> str:
-    """The codes to test against, as a table; nothing where they are constants of the code."""
+    """Return the codes to test against, as a table; nothing where they are constants of the code."""
     width, types = code_width(program), code_types(program)
     if not types or _is_in_line(program):
         return ""
@@ -82,12 +82,12 @@ def _divisor_row(code: int, width: int) -> str:
 
 
 def _is_in_line(program: Program) -> bool:
-    """Whether codes are tested by constants in the code: quicker than those of a table, in more flash."""
+    """Return whether codes are tested by constants in the code: quicker than those of a table, in more flash."""
     return program.straight and code_width(program) <= 16
 
 
 def above_variable(program: Program) -> list[str]:
-    """The variable that `find_above` fills, where codes are in a table."""
+    """Return the variable that `find_above` fills, where codes are in a table."""
     types = code_types(program)
     return [] if not types or _is_in_line(program) else [f"    bool is_above[{len(types)}];"]
 
@@ -103,7 +103,7 @@ def is_below(program: Program, name: str) -> str:
 
 
 def write_code_wanted(program: Program) -> str:
-    """The function that says which subscriptions want the type of a code."""
+    """Return the function that says which subscriptions want the type of a code."""
     size, above = program.wanted_bytes, above_variable(program)
     return "\n".join(
         [
@@ -135,7 +135,7 @@ def _code_test(program: Program, handler: Handler) -> list[str]:
 
 
 def _code_condition(program: Program, handler: Handler) -> str | None:
-    """A test whether a subscription wants the type of a code; an exact one wants the codes it knows."""
+    """Return a test whether a subscription wants the type of a code; an exact one wants the codes it knows."""
     if not handler.filter.subscription.exact:
         return " && ".join(is_below(program, name) for name in handler.codes)
     codes = [each.code for each in program.classes if any(each.name in t.types for t in handler.filter.tests.values())]

@@ -12,7 +12,7 @@ WIDTH = 100
 
 
 def write_header(program: Program) -> str:
-    """The header."""
+    """Return the header."""
     guard = f"{program.prefix}_H"
     parts = [
         f"/* {program.banner} */",
@@ -64,7 +64,7 @@ def _names(program: Program) -> Iterator[Named]:
 
 
 def comment(text: str, indent: str = "") -> str:
-    """A comment of one or several lines; what would end it is broken up.
+    """Return a comment of one or several lines; what would end it is broken up.
 
     >>> comment("where text == '*/'")
     "/* where text == '* /' */"
@@ -91,7 +91,7 @@ def c_type(type_: AttributeType) -> str:
 
 
 def describe_type(type_: AttributeType) -> str:
-    """What a member holds, for its comment."""
+    """Return what a member holds, for its comment."""
     match type_:
         case FloatType(bits):
             return f"float{bits}, its bits"
@@ -112,7 +112,7 @@ def _type_numbers(program: Program) -> str:
 
 
 def _families(program: Program) -> Iterator[str]:
-    """The attributes and the struct of each family."""
+    """Yield the attributes and the struct of each family."""
     for family in program.families.values():
         yield _family(program, family)
 
@@ -146,7 +146,7 @@ def _member_text(type_: AttributeType, unit: str | None, constant: str) -> str:
 
 
 def _choices(program: Program, family: DeviceFamily) -> Iterator[str]:
-    """The constants of choices, with their indexes, and their values as comments."""
+    """Yield the constants of choices, with their indexes, and their values as comments."""
     for name, choices in family.choices.items():
         yield comment(f"Values of {family.name}.{name}, as their indexes in the catalog.")
         for index, each in enumerate(choices):
@@ -214,5 +214,5 @@ def _code_functions(name: str, program: Program) -> Iterator[str]:
 
 
 def class_list(classes: Sequence[DeviceClass]) -> str:
-    """The names of classes for a comment."""
+    """Return the names of classes for a comment."""
     return ", ".join(each.name for each in classes)

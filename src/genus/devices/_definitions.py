@@ -14,7 +14,7 @@ from genus.targets.internal import Condition
 
 
 def write_source(program: Program) -> str:
-    """The source."""
+    """Return the source."""
     body = [
         *write_tables(program),
         *_checks(program),
@@ -51,7 +51,7 @@ def _receiving(program: Program) -> Iterator[str]:
 
 
 def _drop_choices(program: Program, family: DeviceFamily) -> str:
-    """The function that leaves out choices which the class of a received event does not have."""
+    """Return the function that leaves out choices which the class of a received event does not have."""
     classes = [each for each in program.classes_of(family) if each.choices]
     return "\n".join(
         [
@@ -94,7 +94,7 @@ def _check(
     purpose: str,
     conditions: Iterable[tuple[DeviceClass, Sequence[Condition]]],
 ) -> Iterator[str]:
-    """A function that tests the conditions of each class, if there are any."""
+    """Yield a function that tests the conditions of each class, if there are any."""
     tested = [(cls, found) for cls, found in conditions if found]
     if tested:
         yield "\n".join(

@@ -15,7 +15,7 @@ UNKNOWN = "0xFFU"
 
 
 def write_deliver(program: Program, family: DeviceFamily) -> str:
-    """The function that tests an event of a family and calls handlers."""
+    """Return the function that tests an event of a family and calls handlers."""
     handlers = program.handlers_of(family)
     deliveries = [line for handler in handlers for line in _delivery(program, handler, family)]
     variables = sorted(set(re.findall(r"&(t\d+)\b", "\n".join(deliveries))))
@@ -49,7 +49,7 @@ def _delivery(program: Program, handler: Handler, family: DeviceFamily) -> list[
 
 
 def _split(condition: Condition) -> list[str]:
-    """The tests of a condition, one a line."""
+    """Return the tests of a condition, one a line."""
     if condition.always:
         return []
     presence = Condition(condition.presence).code()
@@ -57,7 +57,7 @@ def _split(condition: Condition) -> list[str]:
 
 
 def write_receive_family(program: Program, family: DeviceFamily) -> str:
-    """The function that decodes an event of a family and delivers it."""
+    """Return the function that decodes an event of a family and delivers it."""
     label = family.label
     decode = (
         f"decode_{label}(&event, etag, payload, size)"
@@ -140,7 +140,7 @@ def _type_switch(program: Program, width: int) -> list[str]:
 
 
 def write_receive(program: Program) -> str:
-    """The function that programs call with a payload."""
+    """Return the function that programs call with a payload."""
     families = program.received_families
     return "\n".join(
         [

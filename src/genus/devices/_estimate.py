@@ -35,7 +35,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate(program: Program, source: str) -> Estimate:
-    """The estimate of a program from its parts and its source."""
+    """Return the estimate of a program from its parts and its source."""
     conditions = [test.condition for handler in program.handlers for test in handler.filter.tests.values()]
     tests = sum(flash_of(each) + _CALL for each in conditions if not each.never)
     bounds = sum(flash_of(check) for each in program.classes for check in each.checks)
@@ -48,7 +48,7 @@ def estimate(program: Program, source: str) -> Estimate:
 
 
 def _statements(source: str) -> int:
-    """The bytes of straight code, and of functions that learn and encode."""
+    """Return the bytes of straight code, and of functions that learn and encode."""
     functions = re.findall(r"^(?:static )?\w+ (?:read_type_|\w+_learn|\w+_encode)[^;{]*\{(.*?)^\}", source, re.M | re.S)
     return _STATEMENT * sum(len(re.findall(r"[;{]$", body, re.M)) for body in functions)
 
@@ -66,7 +66,7 @@ def _event_size(program: Program, family: str) -> int:
 
 
 def _variables(program: Program, family: str) -> int:
-    """The bytes of the variables that the tests of a family's events share."""
+    """Return the bytes of the variables that the tests of a family's events share."""
     tests = [handler.test(family) for handler in program.handlers]
     return max((8 * len(each.variables) for each in tests if each is not None), default=0)
 

@@ -88,7 +88,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
     _without: frozenset[str] = frozenset()
 
     def explain(self) -> str:
-        """What is tested where, what is left to the program, and the flash and RAM it takes, as text."""
+        """Return what is tested where, what is left to the program, and the flash and RAM it takes, as text."""
         program = self._program
         lines = [f"{self.name}: {len(program.classes)} types, {len(program.handlers)} subscriptions"]
         lines += [f"  codec: {'straight code' if program.straight else f'by tables, {program.late} late classes'}"]
@@ -102,7 +102,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         return "\n".join([*lines, *(made.explain() for made in self.filters)])
 
     def harness(self) -> str:
-        """The source of a harness for fuzzers, which feeds bytes to everything that reads some.
+        """Return the source of a harness for fuzzers, which feeds bytes to everything that reads some.
 
         DeviceError for a device without subscriptions, which reads nothing.
         """
@@ -153,7 +153,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         )
 
     def _channels(self, plan: Plan | None, station: str | None) -> list[DeviceChannel]:
-        """The channels of a station in a plan, which are those of all published types; without one, as none."""
+        """Return the channels of a station in a plan, which are those of all published types; without one, as none."""
         if plan is None or station is None:
             return [DeviceChannel(name) for name in sorted(self._program.published)]
         planned = channels_of(plan, station)
@@ -162,7 +162,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
         return planned
 
     def _readme(self, names: Iterable[str]) -> str:
-        """What is in a folder with these files, which need the runtime in any case."""
+        """Return what is in a folder with these files, which need the runtime in any case."""
         sources = sorted(name for name in {*names, *RUNTIME} if name.endswith(".c"))
         return write_readme(self._program, sources, self.estimate, self.node_header)
 
@@ -191,7 +191,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
 
 
 def runtime_file(name: str) -> str:
-    """The text of a file of the runtime."""
+    """Return the text of a file of the runtime."""
     return resources.files("genus.devices").joinpath("runtime", name).read_text(encoding="utf-8")
 
 
@@ -275,7 +275,7 @@ def generate(
 def _write(
     program: Program, filters: tuple[CFilter, ...], left_out: Sequence[str], catalog: Catalog, banks: int | None
 ) -> Firmware:
-    """The firmware of a program; DeviceError if it could not publish or receive what is asked."""
+    """Return the firmware of a program; DeviceError if it could not publish or receive what is asked."""
     check_names(program)
     _check_publishable(program)
     _check_receivable(program)

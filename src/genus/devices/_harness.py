@@ -8,7 +8,7 @@ from genus.model import BytesType, TextType
 
 
 def write_harness(program: Program) -> str:
-    """The source of a harness: the first two bytes of an input are the event tag, the rest the payload."""
+    """Return the source of a harness: the first two bytes of an input are the event tag, the rest the payload."""
     parts = [
         f"/* {program.banner} A harness for fuzzers:\n"
         f" * clang -g -O1 -fsanitize=fuzzer,address,undefined *.c -o fuzz && ./fuzz -max_total_time=60 */",
@@ -22,7 +22,7 @@ def write_harness(program: Program) -> str:
 
 
 def _reader(program: Program, family: DeviceFamily) -> str:
-    """A function that reads all of an event, absent or not, and encodes it again where it can be published."""
+    """Return a function that reads all of an event, absent or not, and encodes it again where it can be published."""
     event = f"{program.name}_{family.label}"
     lines = list(_reads(family))
     again = family in program.published_families

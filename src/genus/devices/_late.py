@@ -74,7 +74,7 @@ def _family_of(program: Program) -> str:
 
 
 def late_table(program: Program) -> str:
-    """The places for classes that are learnt."""
+    """Return the places for classes that are learnt."""
     return "\n".join(
         [
             comment("Classes that were registered after this was generated, as the broker described them."),
@@ -104,7 +104,7 @@ def late_look_up() -> list[str]:
 
 
 def write_learn(program: Program) -> str:
-    """The functions that keep a class by the broker's answer, and forget all."""
+    """Return the functions that keep a class by the broker's answer, and forget all."""
     families = program.received_families
     place = [
         "    for (uint8_t i = 0U; i < (uint8_t)(sizeof late / sizeof late[0]); i++) {",

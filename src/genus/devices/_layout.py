@@ -82,7 +82,7 @@ class DeviceFamily(msgspec.Struct, frozen=True):
         return max(1, (len(self.layout.vector) + 7) // 8)
 
     def tag_bit(self, attribute: str) -> int | None:
-        """The number of an attribute's bit in the event tag; None if it is not tagged."""
+        """Return the number of an attribute's bit in the event tag; None if it is not tagged."""
         return len(self.tagged) - 1 - self.tagged.index(attribute) if attribute in self.tagged else None
 
 
@@ -93,7 +93,7 @@ _USED_WORDS |= {"late", "node", "on", "publish", "read_type", "receive", "type",
 
 
 def family_label(name: str) -> str:
-    """The name of a family in C, which is not that of anything else that is generated.
+    """Return the name of a family in C, which is not that of anything else that is generated.
 
     >>> family_label("ConfidentLoop"), family_label("Receive"), family_label("Loop_encode"), family_label("PublishLoop")
     ('confident_loop', 'family_receive', 'family_loop_encode', 'family_publish_loop')
@@ -106,7 +106,7 @@ def family_label(name: str) -> str:
 def choose_types(
     wanted: Mapping[str, Collection[str]], published: Sequence[str], catalog: Catalog
 ) -> tuple[list[str], list[str]]:
-    """The types of a device in the order of the catalog, and those left out because they have no event tag.
+    """Return the types of a device in the order of the catalog, and those left out because they have no event tag.
 
     `wanted` are the types that each subscription accepts. DeviceError if a published type has no event tag, or there
     are too many types.
@@ -183,7 +183,7 @@ def _choices(layout: EventLayout, classes: Iterable[type[Event]]) -> dict[str, t
 def make_classes(
     types: Sequence[str], catalog: Catalog, families: Mapping[str, DeviceFamily], classes: Mapping[str, type[Event]]
 ) -> list[DeviceClass]:
-    """The classes of a device, numbered in order; DeviceError for a bound that it cannot check."""
+    """Return the classes of a device, numbered in order; DeviceError for a bound that it cannot check."""
     found = []
     for number, name in enumerate(types):
         cls = classes[name]

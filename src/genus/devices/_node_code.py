@@ -13,7 +13,7 @@ _QOS = ("GENUS_QOS_NONE", "GENUS_QOS_SOFT", "GENUS_QOS_HARD")
 
 
 def write_node_header(program: Program, tables: NodeTables) -> str:
-    """The header."""
+    """Return the header."""
     name, guard = program.name, f"{program.prefix}_NODE_H"
     numbers = [f"#define {_channel(program, row)} {number}U" for number, row in enumerate(tables.channels)]
     parts = [
@@ -38,7 +38,7 @@ def write_node_header(program: Program, tables: NodeTables) -> str:
 
 
 def write_node_source(program: Program, tables: NodeTables) -> str:
-    """The source."""
+    """Return the source."""
     parts = [
         f"/* {program.banner} */",
         f'#include "{program.name}_node.h"',
@@ -71,7 +71,7 @@ def _filters(program: Program, tables: NodeTables) -> str:
 
 
 def _needed(program: Program, tables: NodeTables) -> dict[str, int]:
-    """The least that the settings must be for the tables."""
+    """Return the least that the settings must be for the tables."""
     others = [row.largest for row in tables.channels if not _is_hard(row)]
     is_long = any(row.largest == 0 or row.largest > tables.data_bytes for row in tables.channels)
     return {
@@ -102,7 +102,7 @@ def _capacities(program: Program, tables: NodeTables) -> str:
 
 
 def write_settings(program: Program, tables: NodeTables, template: str) -> str:
-    """The settings of the runtime with what a node needs; `template` is the file with the defaults."""
+    """Return the settings of the runtime with what a node needs; `template` is the file with the defaults."""
     needed, data_bytes = _needed(program, tables), tables.data_bytes
     is_short = "segmentation" in tables.without
     buffer = data_bytes if program.late_buffer is None else program.late_buffer
@@ -130,7 +130,7 @@ def write_settings(program: Program, tables: NodeTables, template: str) -> str:
 
 
 def _answer_bytes(program: Program) -> int:
-    """The longest answer about a class of a received family, with room for types and attributes to come."""
+    """Return the longest answer about a class of a received family, with room for types and attributes to come."""
     code = max((code_size(each.code) for each in program.classes), default=0)
     return 9 + (code + 4) + 2 * (program.mask_bytes + 4)
 

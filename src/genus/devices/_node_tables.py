@@ -107,7 +107,7 @@ def check_station(plan: Plan, station: str) -> None:
 
 
 def channels_of(plan: Plan, station: str) -> list[DeviceChannel]:
-    """The channels that a station of a plan publishes."""
+    """Return the channels that a station of a plan publishes."""
     return [DeviceChannel(spec.event, _qos_of(spec), spec.carries) for spec in _own(plan, station)]
 
 
@@ -136,7 +136,7 @@ def make_tables(
     banks: int | None,
     without: Collection[NodeFeature] = (),
 ) -> NodeTables:
-    """The tables of a node.
+    """Return the tables of a node.
 
     DeviceError if the plan lacks the station, a hard channel does not fit a slot of it, or what is left out is needed.
     """
@@ -188,7 +188,7 @@ def _check_without(tables: NodeTables, program: Program, catalog: Catalog, plan:
 
 
 def _received_sizes(program: Program, catalog: Catalog, plan: Plan | None) -> Iterator[tuple[str, int | None]]:
-    """The longest events of received types: those of the plan, or with all attributes of their own."""
+    """Yield the longest events of received types: those of the plan, or with all attributes of their own."""
     wanted = [each.name for each in program.classes if any(program.wanted(each))]
     if plan is not None:
         yield from ((spec.event, spec.size) for spec in plan.system.channels if spec.event in wanted)
@@ -222,7 +222,7 @@ def _check_counts(tables: NodeTables) -> None:
 
 
 def _slot_bytes(row: SlotRow, rows: Sequence[ChannelRow], plan: Plan | None, bus: BusSpec) -> int:
-    """The longest payload that is sent or received in a slot, with the padding of a CAN FD frame."""
+    """Return the longest payload that is sent or received in a slot, with the padding of a CAN FD frame."""
     if row.channel is not None:
         return rows[row.channel].largest
     size = 0 if plan is None else plan.system.channel(row.slot.channel).size
@@ -291,7 +291,7 @@ def _slot_rows(
     station: str | None,
     bus: BusSpec,
 ) -> Iterator[SlotRow]:
-    """The node's own slots, and those of types that it receives."""
+    """Yield the node's own slots, and those of types that it receives."""
     slots = () if plan is None else plan.calendar.slots
     own = {slot.event: slot for slot in slots if slot.node == station}
     for number, row in enumerate(rows):
@@ -322,7 +322,7 @@ def _check_slot(row: ChannelRow, slot: Slot, bus: BusSpec) -> None:
 
 
 def _subscribed(subscriptions: Iterable[Subscription], catalog: Catalog) -> Iterator[str]:
-    """The highest types on the bus that subscriptions accept."""
+    """Yield the highest types on the bus that subscriptions accept."""
     for asked in subscriptions:
         yield from (name for name in registered_types(asked, catalog)[0] if catalog.has_etag(name))
 

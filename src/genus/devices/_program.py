@@ -20,7 +20,7 @@ class Handler(msgspec.Struct, frozen=True):
     """The codes of the types it asks for, by their names."""
 
     def test(self, family: str) -> CTest | None:
-        """What is tested of the events of a family; None if none of them can match."""
+        """Return what is tested of the events of a family; None if none of them can match."""
         found = self.filter.tests.get(family)
         return None if found is None or found.condition.never else found
 
@@ -73,47 +73,47 @@ class Program(msgspec.Struct, frozen=True, eq=False):
         return [family for family in self.families.values() if any(self.handlers_of(family))]
 
     def type_name(self, cls: DeviceClass) -> str:
-        """The constant in C for a class."""
+        """Return the constant in C for a class."""
         return f"{self.prefix}_TYPE_{cls.label.upper()}"
 
     def attribute_name(self, family: DeviceFamily, attribute: str) -> str:
-        """The constant in C for the presence bit of a kept attribute."""
+        """Return the constant in C for the presence bit of a kept attribute."""
         return f"{self.prefix}_{family.label.upper()}_{family.layout.members[attribute].name.upper()}"
 
     def choice_name(self, family: DeviceFamily, attribute: str, choice: Choice) -> str:
-        """The constant in C for a value of a choice."""
+        """Return the constant in C for a value of a choice."""
         return f"{self.attribute_name(family, attribute)}_{choice.label}"
 
     def has_checks(self, family: DeviceFamily) -> bool:
-        """Whether a class of a family has bounds to check."""
+        """Return whether a class of a family has bounds to check."""
         return any(each.checks for each in self.classes_of(family))
 
     def has_fewer_choices(self, family: DeviceFamily) -> bool:
-        """Whether a class of a family has fewer choices of an attribute than the catalog."""
+        """Return whether a class of a family has fewer choices of an attribute than the catalog."""
         return any(each.choices for each in self.classes_of(family))
 
     def published_classes(self, family: DeviceFamily) -> list[DeviceClass]:
-        """The classes of a family that the device publishes."""
+        """Return the classes of a family that the device publishes."""
         return [each for each in self.classes_of(family) if each.name in self.published]
 
     def classes_of(self, family: DeviceFamily) -> list[DeviceClass]:
-        """The classes of a family."""
+        """Return the classes of a family."""
         return [each for each in self.classes if each.family == family.name]
 
     def handlers_of(self, family: DeviceFamily) -> list[Handler]:
-        """The subscriptions that events of a family can match."""
+        """Return the subscriptions that events of a family can match."""
         return [handler for handler in self.handlers if handler.test(family.name) is not None]
 
     def families_of(self, handler: Handler) -> list[DeviceFamily]:
-        """The families whose events a subscription can match."""
+        """Return the families whose events a subscription can match."""
         return [family for family in self.families.values() if handler.test(family.name) is not None]
 
     def handler_name(self, handler: Handler, family: DeviceFamily) -> str:
-        """The function that the program defines for a subscription and a family."""
+        """Return the function that the program defines for a subscription and a family."""
         return handler.functions[family.name]
 
     def wanted(self, cls: DeviceClass) -> bytes:
-        """The subscriptions that may match events of a class, the first in the lowest bit."""
+        """Return the subscriptions that may match events of a class, the first in the lowest bit."""
         number = 0
         for handler in self.handlers:
             tested = handler.test(cls.family)
@@ -122,5 +122,5 @@ class Program(msgspec.Struct, frozen=True, eq=False):
         return number.to_bytes(self.wanted_bytes, "little")
 
     def needs_table(self, family: DeviceFamily) -> bool:
-        """Whether the vector of a family is needed as a table: to decode by it, or to encode."""
+        """Return whether the vector of a family is needed as a table: to decode by it, or to encode."""
         return family in self.published_families or (not self.straight and family in self.received_families)

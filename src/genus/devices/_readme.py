@@ -34,7 +34,7 @@ DEVIATIONS = {
 
 
 def write_readme(program: Program, sources: Iterable[str], estimate: Estimate, node_header: str) -> str:
-    """The README; `sources` are the names of all files to compile, and `node_header` is "" without the node."""
+    """Return the README; `sources` are the names of all files to compile, and `node_header` is "" without the node."""
     node = bool(node_header)
     parts = [
         f"# {program.name}",

@@ -19,7 +19,7 @@ Part = tuple[PayloadField, Attribute, Member | None]
 
 
 def write_decoders(program: Program) -> Iterator[str]:
-    """The functions of all classes, and one per family that chooses among them."""
+    """Yield the functions of all classes, and one per family that chooses among them."""
     for family in program.received_families:
         classes = [each for each in program.classes_of(family) if any(program.wanted(each))]
         alike = _with_equal_attributes(classes)
@@ -99,7 +99,7 @@ def _decoder(program: Program, family: DeviceFamily, cls: DeviceClass) -> str:
 
 
 def _required_presence(family: DeviceFamily, parts: Sequence[Part]) -> Iterator[str]:
-    """The presence bits that all events of the class have: a choice may be newer than the firmware."""
+    """Yield the presence bits that all events of the class have: a choice may be newer than the firmware."""
     bits = sum(
         1 << member.number
         for field, attribute, member in parts
@@ -116,7 +116,7 @@ def _header(last: int) -> list[str]:
 
 
 def _nested_header(last: int, rest: list[str]) -> list[str]:
-    """The quickest form for short headers: nothing more is tested after the last byte."""
+    """Return the quickest form for short headers: nothing more is tested after the last byte."""
     lines = rest
     for byte in range(last, 0, -1):
         lines = [*_next_byte(byte), f"if ((b{byte} & GENUS_NEXT_FOLLOWS) != 0U) {{", *_indent(lines), "}"]
@@ -124,7 +124,7 @@ def _nested_header(last: int, rest: list[str]) -> list[str]:
 
 
 def _flat_header(last: int, rest: list[str]) -> list[str]:
-    """The same for families with hundreds of attributes, as compilers have a limit for nested blocks."""
+    """Return the same for families with hundreds of attributes, as compilers have a limit for nested blocks."""
     lines, follows = [], "b0 & GENUS_FIRST_FOLLOWS"
     for byte in range(1, last + 1):
         lines += [f"if (({follows}) != 0U) {{", *_indent(_next_byte(byte)), "}"]
@@ -141,14 +141,14 @@ def _indent(lines: Sequence[str]) -> list[str]:
 
 
 def _groups(parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """The attributes, grouped where several of fixed size are always there: their length is tested once."""
+    """Yield the attributes, grouped where several of fixed size are always there: their length is tested once."""
     for is_packed, found in groupby(parts, lambda part: part[0].required and _fixed_size(part) is not None):
         group = list(found)
         yield from [group] if is_packed else ([part] for part in group)
 
 
 def _fixed_size(part: Part) -> int | None:
-    """The bytes of a value that always has as many."""
+    """Return the bytes of a value that always has as many."""
     match part[1].type:
         case IntType(bits) | FloatType(bits):
             return bits // 8

@@ -19,7 +19,7 @@ from genus.model import (
 
 
 def write_tables(program: Program) -> Iterator[str]:
-    """The tables of all families and classes."""
+    """Yield the tables of all families and classes."""
     for family in program.families.values():
         if program.needs_table(family):
             yield _vector_table(program, family)
@@ -79,7 +79,7 @@ def _mask_table(of: str, text: str, program: Program) -> str:
 
 
 def format_rows(declaration: str, text: str, rows: Iterable[tuple[str, str]]) -> str:
-    """A table: its comment, its declaration, and a row a line with the name of what it is about."""
+    """Return a table: its comment, its declaration, and a row a line with the name of what it is about."""
     lines = [f"    {row}, {comment(name)}" for row, name in rows]
     return "\n".join([comment(text), f"{declaration} GENUS_ROM = {{", *lines, "};"])
 

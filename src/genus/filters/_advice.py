@@ -127,12 +127,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def advise(place: Place, *, in_where: bool) -> Advice | None:
-    """What to write instead of the token where a parser failed; None if nothing is known about it."""
+    """Return what to write instead of the token where a parser failed; None if nothing is known about it."""
     return next((found for rule in (_IN_WHERE if in_where else _IN_HEAD) if (found := rule(place))), None)
 
 
 def advise_sign(text: str, at: int) -> Advice | None:
-    """What to write instead of a sign of another language that begins at, or goes over, a position of a text."""
+    """Return what to write instead of a sign of another language that begins at, or goes over, a position of a text."""
     for sign, advice in SIGNS.items():
         for start in range(max(0, at - len(sign) + 1), at + 1):
             if text.startswith(sign, start):
@@ -141,7 +141,7 @@ def advise_sign(text: str, at: int) -> Advice | None:
 
 
 def advise_function(place: Place) -> Advice:
-    """What to write instead of a call of a function that there is not, at its name."""
+    """Return what to write instead of a call of a function that there is not, at its name."""
     token = place.token
     owner, _, name = token.text.rpartition(".")
     first = place.tokens[min(place.at + 2, len(place.tokens) - 1)]
@@ -158,7 +158,7 @@ def advise_function(place: Place) -> Advice:
 
 
 def advise_chain(first: x.Compare, op: str, third: x.Value) -> str:
-    """What to write instead of a comparison of three values."""
+    """Return what to write instead of a comparison of three values."""
     low, middle, high = (x.format_expression(value) for value in (first.left, first.right, third))
     advice = f"comparisons are not chained: write {low} {first.op} {middle} and {middle} {op} {high}"
     if op[0] != first.op[0] or op[0] not in "<>":
@@ -249,7 +249,7 @@ def _typed_text(place: Place) -> Advice | None:
 
 
 def _unquoted(place: Place) -> Advice | None:
-    """A name in a list, where only constants can be."""
+    """Return a name in a list, where only constants can be."""
     name = place.token
     if name.kind != "name" or name.text in KEYWORDS or place.before.text not in ("(", ","):
         return None

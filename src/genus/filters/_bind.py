@@ -86,7 +86,7 @@ class Binder:
         self._depth = self._value_depth = self._condition_depth = 0
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
-        """A bound predicate."""
+        """Return a bound predicate."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise SubscriptionError(DEEP_PREDICATE)
@@ -95,7 +95,7 @@ class Binder:
         return bound
 
     def value(self, node: x.Value, like: x.Value | None = None) -> x.Value:
-        """A bound value; constants take the type of `like`, the bound value that they are compared with."""
+        """Return a bound value; constants take the type of `like`, the bound value that they are compared with."""
         self._value_depth += 1
         if self._value_depth > MAX_VALUE_DEPTH:
             raise SubscriptionError(DEEP_VALUE)
@@ -250,7 +250,7 @@ class Binder:
         return self.types.get(name) or self.vector.find(name, self.type).type
 
     def _expanded(self, node: x.Value) -> x.Value:
-        """The expression of a property, which is a bool if it is a predicate; any other value itself."""
+        """Return the expression of a property, which is a bool if it is a predicate; any other value itself."""
         if not isinstance(node, x.AttributeRef) or node.name in self.types:
             return node
         if not isinstance(node.name, str):
@@ -308,12 +308,12 @@ class Binder:
 
 
 def describe(node: x.Value) -> str:
-    """A value and its type, for messages."""
+    """Return a value and its type, for messages."""
     return f"{x.format_expression(node)} is {type_text(type_of(node))}"
 
 
 def _incomparable(first: x.Value, second: x.Value) -> SubscriptionError:
-    """The error for two values of different types, with the right form of a time or duration."""
+    """Return the error for two values of different types, with the right form of a time or duration."""
     if second == x.Literal(True, BOOL):
         return SubscriptionError(describe_no_bool(first, type_of(first)))
     kinds = {type(type_of(first)), type(type_of(second))}
@@ -327,7 +327,7 @@ def _incomparable(first: x.Value, second: x.Value) -> SubscriptionError:
 
 
 def _bare_date(value: x.Value) -> object:
-    """A literal's value; the text of a date such as 2026-05-01, which without quotes is a subtraction."""
+    """Return a literal's value; the text of a date such as 2026-05-01, which without quotes is a subtraction."""
     if isinstance(value, x.Literal):
         return value.value
     found = re.fullmatch(r"(\d{4}) - (\d{1,2}) - (\d{1,2})", x.format_expression(value))
@@ -335,7 +335,7 @@ def _bare_date(value: x.Value) -> object:
 
 
 def _describe_time(value: object) -> str:
-    """The text and the Python form of the time that a text means; of an example if it means none."""
+    """Return the text and the Python form of the time that a text means; of an example if it means none."""
     try:
         moment = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
@@ -363,7 +363,7 @@ def _is_same_type(one: x.Value, other: x.Value) -> bool:
 
 
 def _computed_type(chosen: x.Value) -> AttributeType:
-    """The type of a value that is chosen among others: numbers have 64 bits."""
+    """Return the type of a value that is chosen among others: numbers have 64 bits."""
     type_ = type_of(chosen)
     return INT if isinstance(type_, IntType) else FLOAT if isinstance(type_, FloatType) else type_
 
@@ -378,7 +378,7 @@ def _as_flag_test(test: x.Compare) -> x.Predicate:
 
 
 def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x.Step, ...]]:
-    """A chain without chains of the same precedence as its first value."""
+    """Return a chain without chains of the same precedence as its first value."""
     signs = x.SUMS if steps and steps[0].op in x.SUMS else x.PRODUCTS
     while True:
         if not steps:
@@ -390,7 +390,7 @@ def _unfold(first: x.Value, steps: tuple[x.Step, ...]) -> tuple[x.Value, tuple[x
 
 
 def _known_operator(op: str, known: tuple[str, ...]) -> str:
-    """An operator; SubscriptionError if a tree that was not made by `this` or from text has another."""
+    """Return an operator; SubscriptionError if a tree that was not made by `this` or from text has another."""
     if op not in known:
         raise SubscriptionError(f"there is no operator {op!r}; use one of {', '.join(known)}")
     return op

@@ -77,7 +77,7 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 def complete(text: str, at: int, types: Iterable[type] | None = None) -> Completion:
-    """What can stand at the cursor of a half-typed subscription text: types, attributes, keywords, values.
+    """Return what can stand at the cursor of a half-typed subscription text: types, attributes, keywords, values.
 
     The word at the cursor is completed: items that begin with what is typed of it come first, then those that contain
     it. Types and attributes that do not fit are left out: after `speed >` there are numbers only. There are no items
@@ -114,7 +114,7 @@ def complete(text: str, at: int, types: Iterable[type] | None = None) -> Complet
 
 
 def _split(text: str) -> tuple[list[Token], int]:
-    """The tokens of a text but for the word at its end, and where that word begins."""
+    """Return the tokens of a text but for the word at its end, and where that word begins."""
     tokens, at, match = list[Token](), 0, token_pattern().match
     while (found := match(text, at)) and (kind := found.lastgroup) and kind != "end":
         word = longest_name(found[kind]) if kind == "name" else found[kind]
@@ -129,7 +129,7 @@ def _split(text: str) -> tuple[list[Token], int]:
 
 
 def _rest_of_word(word: str, after: str) -> int:
-    """How many characters after the cursor belong to the word before it."""
+    """Return how many characters after the cursor belong to the word before it."""
     if not word:
         return 0
     pattern = r"[\w\-]*'?" if word[0] == "'" else r"[0-9T:.+\-]*Z?" if word[0] == "@" else r"[\w.]*"
@@ -138,7 +138,7 @@ def _rest_of_word(word: str, after: str) -> int:
 
 
 def _best(items: Iterable[CompletionItem], word: str) -> tuple[CompletionItem, ...]:
-    """The items that match what is typed of a word, the best first."""
+    """Return the items that match what is typed of a word, the best first."""
     ranked = [(rank, item) for item in items if (rank := _rank(item.text, word)) is not None]
     return tuple(item for _, item in sorted(ranked, key=lambda pair: pair[0]))[:MAX_ITEMS]
 
@@ -168,7 +168,7 @@ class _Head:
         self.named: dict[str, list[str]] = {"typed": [], "exactly typed": [], "having": [], "lacking": []}
 
     def items(self, text: str, tokens: list[Token]) -> list[CompletionItem]:
-        """The items that can follow the tokens of a text."""
+        """Return the items that can follow the tokens of a text."""
         for place, token in enumerate(tokens):
             if self.state == "where":
                 return self._of_test(text, tokens[place:])
@@ -225,12 +225,12 @@ class _Head:
         return _describe(attribute) if attribute else CompletionItem(proposal.text, proposal.kind, proposal.note)
 
     def _scope(self) -> type | None:
-        """The type whose attributes are meant; None if a type is not known."""
+        """Return the type whose attributes are meant; None if a type is not known."""
         found = self._named_types()
         return _first(found) if found else None
 
     def _named_types(self) -> tuple[type, ...] | None:
-        """The types named so far; None if one is not known."""
+        """Return the types named so far; None if one is not known."""
         known = TypesByName(self.known)
         try:
             return tuple(
@@ -253,7 +253,7 @@ def _can_join(above: tuple[type, ...], cls: type) -> bool:
 
 
 def _attributes(scope: type) -> list[Attribute]:
-    """The attributes of a type's family, those that the type has itself first."""
+    """Return the attributes of a type's family, those that the type has itself first."""
     own = {attribute.name for attribute in attributes(scope)}
     return sorted(vector(scope), key=lambda attribute: bool(own) and attribute.name not in own)
 

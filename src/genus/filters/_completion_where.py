@@ -104,7 +104,7 @@ class OpenTest:
         self._accepted: dict[str, bool] = {}
 
     def proposals(self, among: Iterable[Attribute]) -> Iterator[Proposal]:
-        """What can come next, the likeliest first; `among` are the attributes that may be named."""
+        """Yield what can come next, the likeliest first; `among` are the attributes that may be named."""
         if len(self.text) > MAX_TEST or len(self.closing) > x.MAX_VALUE_DEPTH:
             return
         last = self.tokens[-1] if self.tokens else None
@@ -156,13 +156,13 @@ class OpenTest:
                 yield Proposal(value, "value", note)
 
     def _choices(self, attributes: list[Attribute]) -> Iterator[ChoiceType]:
-        """The enumerations among the types of the attributes that the test names."""
+        """Yield the enumerations among the types of the attributes that the test names."""
         named = {token.text for token in self.tokens}
         types: dict[AttributeType, None] = dict.fromkeys(each.type for each in attributes if each.name in named)
         yield from (type_ for type_ in types if isinstance(type_, ChoiceType))
 
     def _properties(self, names: set[str]) -> Iterator[Proposal]:
-        """The properties of the type that stand for an expression."""
+        """Yield the properties of the type that stand for an expression."""
         found = dict.fromkeys(
             name
             for cls in self.scope.__mro__
@@ -214,7 +214,7 @@ class OpenTest:
             yield Proposal("not", "keyword", "none of some constants")
 
     def _after_word(self) -> Iterator[Proposal]:
-        """What follows the first word of an operator that has two."""
+        """Yield what follows the first word of an operator that has two."""
         if self._fits("present"):
             yield Proposal("present", "keyword")
             yield Proposal("absent", "keyword")
@@ -249,7 +249,7 @@ class OpenTest:
         return [f" and {sample}" for sample in fitting]
 
     def _fits(self, more: str, conversion: str = "") -> bool:
-        """Whether the test with more text, with its parentheses closed, is one, or the first value of one."""
+        """Return whether the test with more text, with its parentheses closed, is one, or the first value of one."""
         return any(self._accepts(f"{self.text} {more}{self.closing}{conversion}{end}") for end in self._ends)
 
     def _fits_any(self, more: Iterable[str]) -> bool:
@@ -272,7 +272,7 @@ class OpenTest:
 
 
 def _bind(scope: type, text: str, *, is_test: bool = False) -> x.Expression | None:
-    """The bound predicate or, unless it has to be one, value of a text; None if it is neither."""
+    """Return the bound predicate or, unless it has to be one, value of a text; None if it is neither."""
     try:
         return Binder(scope).predicate(parse_predicate(text))
     except SubscriptionError:
@@ -285,19 +285,19 @@ def _bind(scope: type, text: str, *, is_test: bool = False) -> x.Expression | No
 
 
 def _is_operand(token: Token) -> bool:
-    """Whether a token ends a value or a test, so that no other value can follow."""
+    """Return whether a token ends a value or a test, so that no other value can follow."""
     if token.kind == "name":
         return token.text in _OPERANDS or token.text not in (*RESERVED_WORDS, *_MAY_BE_NAMES, "if", "else")
     return token.kind != "op" or token.text == ")"
 
 
 def _may_end_operand(token: Token) -> bool:
-    """Whether a token can end a value or a test."""
+    """Return whether a token can end a value or a test."""
     return _is_operand(token) or token.text in _MAY_BE_NAMES
 
 
 def _takes_value(token: Token) -> bool:
-    """Whether a token asks for a value that fits what is before it."""
+    """Return whether a token asks for a value that fits what is before it."""
     return token.kind == "op" or token.text == "between"
 
 
@@ -327,5 +327,5 @@ def _read_levels(tokens: Sequence[Token]) -> list[_Opened]:
 
 
 def shortened(text: str) -> str:
-    """The beginning of a note that is too long."""
+    """Return the beginning of a note that is too long."""
     return text if len(text) <= MAX_NOTE else f"{text[: MAX_NOTE - 3]}..."

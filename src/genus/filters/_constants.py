@@ -42,7 +42,7 @@ EXACT_FLOATS = 2**53
 
 
 def type_of(node: x.Value) -> AttributeType:
-    """The type of a bound value; a computed time is a time, though it is held in microseconds."""
+    """Return the type of a bound value; a computed time is a time, though it is held in microseconds."""
     if isinstance(node, x.ToFloat):
         return FLOAT
     while isinstance(node, x.Micros):
@@ -53,7 +53,7 @@ def type_of(node: x.Value) -> AttributeType:
 
 
 def check_text(op: str, part: object) -> str:
-    """The constant of a text test; SubscriptionError if it is no text, or not one that events can carry.
+    """Return the constant of a text test; SubscriptionError if it is no text, or not one that events can carry.
 
     An enum is refused even if its values are texts: it is a value to compare with, not a part of one.
     """
@@ -64,14 +64,14 @@ def check_text(op: str, part: object) -> str:
 
 
 def check_encodable(text: str) -> str:
-    """A text as a plain `str`; SubscriptionError if it holds a lone surrogate."""
+    """Return a text as a plain `str`; SubscriptionError if it holds a lone surrogate."""
     if is_encodable(text):
         return str.__str__(text)
     raise SubscriptionError(f"{text!r} holds half a character (a lone surrogate), which no event can carry")
 
 
 def split_options(options: tuple[x.Literal, ...]) -> list[tuple[x.Literal, ...]]:
-    """The options of an integer: those that are compared exactly, and those that are compared as floats, if any.
+    """Return the options of an integer: those that are compared exactly, and those that are compared as floats, if any.
 
     A float below 2**53 that is an integer equals that integer and no other, so it is among the first.
 

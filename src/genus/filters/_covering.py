@@ -51,7 +51,7 @@ class Selection(Protocol):
 
 
 def covers(wide: Selection, narrow: Selection) -> bool:
-    """Whether every event that matches `narrow` also matches `wide`.
+    """Return whether every event that matches `narrow` also matches `wide`.
 
     >>> from genus import Event, Subscription, this
     >>> class Loop(Event):
@@ -70,7 +70,7 @@ def covers(wide: Selection, narrow: Selection) -> bool:
 
 
 def _means_others(wide: Selection, narrow: Selection) -> bool:
-    """Whether one names an attribute that the other has with another type, and so takes for absent."""
+    """Return whether one names an attribute that the other has with another type, and so takes for absent."""
     hidden = hidden_attributes(narrow.type, wide.type)
     if not hidden:
         return False
@@ -87,19 +87,19 @@ def _types_cover(wide: Selection, narrow: Selection) -> bool:
 
 
 def _exact_type(cls: type) -> type:
-    """The type that an exact subscription to a class selects: the kind of a pure class, else the class."""
+    """Return the type that an exact subscription to a class selects: the kind of a pure class, else the class."""
     return pure_kind(cls) or cls
 
 
 def conjuncts(predicate: x.Predicate | None) -> tuple[x.Predicate, ...]:
-    """The operands of a conjunction, which must all be true; a single predicate is its own, None has none."""
+    """Return the operands of a conjunction, which must all be true; a single predicate is its own, None has none."""
     if predicate is None:
         return ()
     return predicate.operands if isinstance(predicate, x.And) else (predicate,)
 
 
 def required_attributes(subscription: Selection) -> Iterator[str]:
-    """The attributes that every matching event carries: by `has`, or because the predicate needs them.
+    """Yield the attributes that every matching event carries: by `has`, or because the predicate needs them.
 
     One that the type requires may be absent, as a process may be unable to read it.
     """
@@ -109,7 +109,7 @@ def required_attributes(subscription: Selection) -> Iterator[str]:
 
 
 def _attributes_needed(part: x.Predicate) -> Iterator[str]:
-    """The attributes that must be present for a conjunct to be true."""
+    """Yield the attributes that must be present for a conjunct to be true."""
     if isinstance(part, x.Present):
         yield part.attribute.name
     else:
@@ -146,7 +146,7 @@ def _is_implied(part: x.Predicate, narrow: Selection) -> bool:
 
 
 def implies(strong: x.Predicate, weak: x.Predicate) -> bool:
-    """Whether `weak` is true wherever `strong` is; False may mean that it could not be decided."""
+    """Return whether `weak` is true wherever `strong` is; False may mean that it could not be decided."""
     if strong == weak:
         return True
     if isinstance(strong, x.Or):
@@ -161,7 +161,7 @@ def implies(strong: x.Predicate, weak: x.Predicate) -> bool:
 
 
 def as_test(node: x.Predicate) -> tuple[x.Value, str, Any] | None:
-    """A predicate as (expression, operator, constant) if it has that form, else None; negation is resolved.
+    """Return a predicate as (expression, operator, constant) if it has that form, else None; negation is resolved.
 
     The operator is a comparison, a text test or "in", whose constant is a tuple.
     """
@@ -195,7 +195,7 @@ def _holds(point: Any, op: str, constant: Any) -> bool:
 
 
 def _open_set_implies(op: str, bound: Any, weak_op: str, weak_bound: Any) -> bool:
-    """The same for tests without a list of values: ranges, inequality, parts of text."""
+    """Return the same for tests without a list of values: ranges, inequality, parts of text."""
     if op in TEXT:
         return _text_implies(op, bound, weak_op, weak_bound)
     if op in (">", ">="):
@@ -218,7 +218,7 @@ def _text_implies(op: str, part: str, weak_op: str, weak_part: Any) -> bool:
 
 
 def _pattern_implies(pattern: Pattern, weak_op: str, weak_part: Any) -> bool:
-    """Whether all texts like a pattern pass a test, by the letters at its start and end, or within a segment."""
+    """Return whether all texts like a pattern pass a test, by the letters at its start and end, or within a segment."""
     pieces = ["".join(_NO_LETTER if one is None else one for one in segment) for segment in pattern.segments]
     match weak_op:
         case "startswith":

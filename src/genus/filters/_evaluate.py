@@ -59,7 +59,7 @@ TEXT: dict[str, Callable[[str, str], bool]] = {
 
 
 def evaluate(node: x.Predicate, event: Event) -> Truth:
-    """Whether a bound predicate holds: True, False or None for unknown."""
+    """Return whether a bound predicate holds: True, False or None for unknown."""
     match node:
         case x.And(operands):
             answers = [evaluate(operand, event) for operand in operands]
@@ -91,7 +91,7 @@ def raise_event_error(event: Event, problem: Exception) -> NoReturn:
 
 
 def evaluate_value(node: x.Value, event: Event) -> Any:
-    """The value of a bound node on an event; None where it is absent, not a number or has no result."""
+    """Return the value of a bound node on an event; None where it is absent, not a number or has no result."""
     match node:
         case x.AttributeRef(name, type_):
             return _known(normalize(read_attribute(event, name, type_), type_))
@@ -124,7 +124,7 @@ def evaluate_value(node: x.Value, event: Event) -> Any:
 
 
 def compute(op: str, left: Any, right: Any) -> Any:
-    """The result of an operator on two numbers; None where an operand is None or there is no result.
+    """Return the result of an operator on two numbers; None where an operand is None or there is no result.
 
     >>> compute("%", -7, 3), compute("//", -7, 3), compute("//", 1, 0)
     (2, -3, None)
@@ -135,7 +135,7 @@ def compute(op: str, left: Any, right: Any) -> Any:
 
 
 def read_attribute(event: Event, name: str, type_: AttributeType | None) -> Any:
-    """The value of an event's attribute; None if it is absent, or its class does not have it with this type.
+    """Return the value of an event's attribute; None if it is absent, or its class does not have it with this type.
 
     Only `source` may have another type in the event's family than in `Event`, an integer instead of text.
     """
@@ -144,7 +144,7 @@ def read_attribute(event: Event, name: str, type_: AttributeType | None) -> Any:
 
 
 def is_hidden(event: Event, name: str, type_: AttributeType | None) -> bool:
-    """Whether an event's class has an attribute, but not the one of `Event` that is meant."""
+    """Return whether an event's class has an attribute, but not the one of `Event` that is meant."""
     return name in event.__genus_retyped__ and isinstance(type_, TextType)  # type: ignore[attr-defined]
 
 
@@ -165,7 +165,7 @@ def normalize(found: Any, type_: object) -> Any:
 
 
 def exactly(found: Any, cls: type) -> Any:
-    """A value as a plain value of a class; TypeError if it is none, such as a time with nanoseconds."""
+    """Return a value as a plain value of a class; TypeError if it is none, such as a time with nanoseconds."""
     plain = plain_value(found)
     if type(plain) is not cls:
         raise TypeError(f"{found!r} is no {cls.__name__}")
@@ -173,7 +173,7 @@ def exactly(found: Any, cls: type) -> Any:
 
 
 def round_to_float32(number: float) -> float:
-    """The nearest number that 32 bits can hold.
+    """Return the nearest number that 32 bits can hold.
 
     >>> round_to_float32(0.1)
     0.10000000149011612

@@ -47,7 +47,7 @@ class Expression(msgspec.Struct, frozen=True, gc=False):
     """A node of an expression tree: a value or a predicate. Trees have no cycles, so they need no garbage collector."""
 
     def children(self) -> Iterator["Expression"]:
-        """The nodes directly below, left to right."""
+        """Yield the nodes directly below, left to right."""
         for value in msgspec.structs.astuple(self):
             values = value if isinstance(value, tuple) else (value,)
             yield from (child for child in values if isinstance(child, Expression))
@@ -304,7 +304,7 @@ def precedence(node: Expression) -> int:
 
 
 def as_predicate(thing: object) -> Predicate:
-    """The predicate itself, or that of a bool term: `this.moving` is `this.moving == True`.
+    """Return the predicate itself, or that of a bool term: `this.moving` is `this.moving == True`.
 
     SubscriptionError for anything else.
     """
@@ -320,7 +320,7 @@ USE_PARENTHESES = "put each comparison in parentheses: (this.lane > 1) & (this.s
 
 
 def _describe_no_predicate(thing: object) -> str:
-    """What something is instead of a predicate, and how to write one."""
+    """Return what something is instead of a predicate, and how to write one."""
     example = "write it with `this`, such as this.speed > 30"
     match thing:
         case bool():
@@ -340,7 +340,7 @@ def _describe_no_predicate(thing: object) -> str:
 
 
 def format_expression(node: Expression) -> str:
-    """The text form of an expression; parsing it gives an equal expression.
+    """Return the text form of an expression; parsing it gives an equal expression.
 
     >>> from genus import this
     >>> format_expression(~((this.speed > 30) | this.place.startswith("A8")) & this.lane.isin([1, 2]))
@@ -390,7 +390,7 @@ def _format_operand(node: Expression, loose: tuple[type, ...]) -> str:
 
 
 def _format_inside(node: Value, level: int) -> str:
-    """A value within an operation that binds at a level; looser ones get parentheses."""
+    """Return a value within an operation that binds at a level; looser ones get parentheses."""
     inner = node
     while isinstance(inner, ToFloat | Micros):
         inner = inner.operand
@@ -399,7 +399,7 @@ def _format_inside(node: Value, level: int) -> str:
 
 
 def format_literal(value: object) -> str:
-    """The text form of a constant."""
+    """Return the text form of a constant."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -417,7 +417,7 @@ def format_literal(value: object) -> str:
 
 
 def python_time(moment: date) -> str:
-    """The Python expression of a date or time, in UTC if it has no time zone.
+    """Return the Python expression of a date or time, in UTC if it has no time zone.
 
     >>> python_time(date(2026, 5, 1)), python_time(datetime(2026, 5, 1, 9, 30))
     ('datetime(2026, 5, 1, tzinfo=UTC)', 'datetime(2026, 5, 1, 9, 30, tzinfo=UTC)')

@@ -29,7 +29,7 @@ METHODS = {
 
 
 def describe_method(name: str, known: Iterable[str]) -> str:
-    """What to write instead of a method that a term does not have."""
+    """Return what to write instead of a method that a term does not have."""
     if name in METHODS:
         return f"a term has no method {name}: write {METHODS[name]}"
     methods = sorted(each for each in known if not each.startswith("_") and each != "node")

@@ -25,7 +25,7 @@ class NoSource(Exception):
 
 @lru_cache(maxsize=1024)
 def source_of(code: CodeType) -> Source:
-    """The source of a function; NoSource if there is none, or not the right one."""
+    """Return the source of a function; NoSource if there is none, or not the right one."""
     if not code.co_argcount:
         raise NoSource("it has no parameter for the event")
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
@@ -87,7 +87,7 @@ def _without_decorators(node: ast.FunctionDef | ast.Lambda) -> ast.stmt:
 
 
 def _codes_in(code: CodeType) -> list[CodeType]:
-    """The codes of the functions and classes directly within one."""
+    """Return the codes of the functions and classes directly within one."""
     return [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 

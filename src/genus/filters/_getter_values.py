@@ -72,14 +72,14 @@ def none_of(meaning: Meaning) -> Truth:
 
 
 def plain_enum(meaning: Meaning) -> type[Enum] | None:
-    """The enum of a member that equals no plain value."""
+    """Return the enum of a member that equals no plain value."""
     enum = meaning.enum if isinstance(meaning, Computed) else type(meaning.value)
     is_plain = enum is not None and issubclass(enum, Enum) and not issubclass(enum, str | int)
     return enum if is_plain else None
 
 
 def has_truth(enum: type[Enum]) -> bool:
-    """Whether members of an enum can be false; EnumMeta itself has these methods for the class."""
+    """Return whether members of an enum can be false; EnumMeta itself has these methods for the class."""
     return any(method in vars(cls) for cls in enum.__mro__ for method in ("__bool__", "__len__"))
 
 

@@ -34,7 +34,7 @@ class Pattern(msgspec.Struct, frozen=True):
         return ANY.join("".join(map(_write, segment)) for segment in self.segments)
 
     def as_plain_test(self) -> tuple[str, str] | None:
-        """The operator and the constant of an equal test without wildcards, else None.
+        """Return the operator and the constant of an equal test without wildcards, else None.
 
         >>> read_pattern("A8%").as_plain_test()
         ('startswith', 'A8')
@@ -69,7 +69,7 @@ class Pattern(msgspec.Struct, frozen=True):
         return True
 
     def regex(self, *, backtracks: bool = True) -> str:
-        """A regular expression for the whole text, without anchors; `.` must match a newline too.
+        """Return a regular expression for the whole text, without anchors; `.` must match a newline too.
 
         For an engine that backtracks, as those of Python and Java do, each segment is an atomic group: the leftmost
         place of a segment is never worse than a later one, so no time is spent on others.
@@ -125,7 +125,7 @@ def _add_one(segments: list[list[str | None]]) -> None:
 
 
 def _letters(text: str, escape: str) -> Iterator[tuple[str, str]]:
-    """The wildcards of a pattern, and its other letters with "" for the wildcard."""
+    """Yield the wildcards of a pattern, and its other letters with "" for the wildcard."""
     letters = iter(text)
     for letter in letters:
         if letter != escape:
@@ -155,5 +155,5 @@ def matcher(pattern: str) -> Callable[[str], object]:
 
 
 def is_like(text: str, pattern: str) -> bool:
-    """Whether a text is like a pattern, by the definition."""
+    """Return whether a text is like a pattern, by the definition."""
     return read_pattern(pattern).matches(text)

@@ -25,7 +25,7 @@ class MergedSubscription(msgspec.Struct, frozen=True):
 
 
 def merge(subscriptions: Iterable[Subscription], *, excess: int = 0) -> list[MergedSubscription]:
-    """The fewest subscriptions that together cover all, each accepting at most `excess` classes in addition.
+    """Return the fewest subscriptions that together cover all, each accepting at most `excess` classes in addition.
 
     The number is minimal on a tree of types; where kinds overlap, the largest gain is taken first. Only classes that
     are declared are counted: one declared later below a merged type is accepted, as below any type.
@@ -36,7 +36,7 @@ def merge(subscriptions: Iterable[Subscription], *, excess: int = 0) -> list[Mer
 
 
 def _drop_covered(merged: list[MergedSubscription]) -> list[MergedSubscription]:
-    """Those that no other one covers, each with the members of those it covers."""
+    """Return those that no other one covers, each with the members of those it covers."""
     kept: list[MergedSubscription] = []
     for one in merged:
         host = next(
@@ -103,7 +103,7 @@ def _ancestors(types: Iterable[type]) -> list[type]:
 
 
 def _with_type(subscription: Subscription, cls: type) -> Subscription | None:
-    """The same subscription to another type; None if that type does not have the attributes."""
+    """Return the same subscription to another type; None if that type does not have the attributes."""
     try:
         return rebuild(cls, has=subscription.has, lacks=subscription.lacks, where=subscription.where)
     except SubscriptionError:
@@ -130,7 +130,7 @@ def _join(group: list[MergedSubscription]) -> MergedSubscription:
 
 
 def _rest(subscription: Subscription, has: set[str], lacks: set[str]) -> Predicate | None:
-    """What a subscription requires beyond the common attributes, as one predicate."""
+    """Return what a subscription requires beyond the common attributes, as one predicate."""
     present = [Present(AttributeRef(name)) for name in subscription.has if name not in has]
     absent = [Not(Present(AttributeRef(name))) for name in subscription.lacks if name not in lacks]
     parts = (*present, *absent, *conjuncts(subscription.where))

@@ -53,7 +53,7 @@ _TOKENS = r"""\s*(?:(?P<end>\Z)
 
 @cache
 def token_pattern() -> re.Pattern[str]:
-    """The pattern of all tokens, compiled when the first text is parsed: `import genus` stays quick."""
+    """Return the pattern of all tokens, compiled when the first text is parsed: `import genus` stays quick."""
     return re.compile(_TOKENS, re.VERBOSE | re.DOTALL)
 
 
@@ -102,7 +102,7 @@ def parse_value(text: str) -> x.Value:
 
 
 def describe_null(attribute: str, *, absent: bool) -> str:
-    """A message for a comparison of an attribute with null."""
+    """Return a message for a comparison of an attribute with null."""
     return f"there is no null: use {attribute} is {'absent' if absent else 'present'}"
 
 
@@ -152,7 +152,7 @@ class _Parser:
         return f"a text is written in single quotes: use {x.format_literal(quoted)}"
 
     def _describe_unit(self, word: str, at: int) -> str:
-        """What is wrong with a number that is followed by letters."""
+        """Return what is wrong with a number that is followed by letters."""
         if re.search(r"\d{4}-\d{2}-$", self.text[:at]):
             return f"a time begins with @: write it like {EXAMPLE_TIME}"
         if re.fullmatch(r"0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+", word):
@@ -189,7 +189,7 @@ class _Parser:
             raise problem_at(self.text, column, advise_chain(first, op, self.sum()))
 
     def take(self, *texts: str) -> str | None:
-        """The next token's text if it is one of these words or signs."""
+        """Return the next token's text if it is one of these words or signs."""
         token = self.tokens[self.at]
         if token.text in texts and token.kind in ("name", "op"):
             self.at += 1
@@ -265,7 +265,7 @@ class _Parser:
         return ~self.deeper(self.negation) if self.take("not") else self.test()
 
     def test(self) -> x.Predicate:
-        """A comparison, or a predicate in parentheses; which of the two they hold shows what follows them."""
+        """Return a comparison, or a predicate in parentheses; which of the two they hold shows what follows them."""
         if self.token.kind != "op" or self.token.text != "(" or self._is_value_group():
             return self.comparison()
         self.at += 1
@@ -274,7 +274,7 @@ class _Parser:
         return inner
 
     def _is_value_group(self) -> bool:
-        """Whether an operator that takes a value follows the parentheses that begin here."""
+        """Return whether an operator that takes a value follows the parentheses that begin here."""
         opened = 0
         for place in range(self.at, len(self.tokens) - 1):
             token = self.tokens[place]
@@ -291,7 +291,7 @@ class _Parser:
         return token.text in _AFTER_VALUE and token.kind in ("op", "name")
 
     def comparison(self) -> x.Predicate:
-        """A test, stored with the column where it begins."""
+        """Return a test, stored with the column where it begins."""
         column = self.token.column
         found = self._comparison()
         self.refuse_chain(found)
@@ -379,14 +379,14 @@ class _Parser:
         return self.conditional(self.alternative) if self.take("if") else self.sum()
 
     def grouped(self) -> x.Value:
-        """A value in parentheses; a conditional and its parentheses are one level, as in the tree."""
+        """Return a value in parentheses; a conditional and its parentheses are one level, as in the tree."""
         return self.conditional(self.value) if self.take("if") else self.sum()
 
     def alternative(self) -> x.Value:
         return self.deeper_value(self.value)
 
     def conditional(self, rule: Callable[[], x.Value]) -> x.Value:
-        """The rest of `if condition then value [else value]`; `else` belongs to the nearest `if`."""
+        """Return the rest of `if condition then value [else value]`; `else` belongs to the nearest `if`."""
         condition = self.condition()
         self.expect("then")
         then = rule()
@@ -452,7 +452,7 @@ class _Parser:
         self.fail("a value")
 
     def call(self, function: str) -> x.Value:
-        """The arguments of a function, and its closing parenthesis."""
+        """Return the arguments of a function, and its closing parenthesis."""
         arguments = [self.alternative()]
         while function == "coalesce" and self.take(","):
             arguments.append(self.alternative())
@@ -473,7 +473,7 @@ def _joined(kind: type[x.And | x.Or], operands: list[x.Predicate]) -> x.Predicat
 
 
 def longest_name(word: str) -> str:
-    """The longest beginning of a word that is a name: identifiers of Python, joined by dots.
+    """Return the longest beginning of a word that is a name: identifiers of Python, joined by dots.
 
     `\\w` does not know all letters of identifiers: U+00B7 and the vowel signs of many scripts are missing.
 

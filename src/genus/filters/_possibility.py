@@ -64,7 +64,7 @@ class Test(NamedTuple):
     wanted: bool = True
 
     def passes(self, point: Any) -> bool:
-        """Whether a value gives the wanted result."""
+        """Return whether a value gives the wanted result."""
         if self.op == "in":
             return any(point == option.value for option in self.constant) is self.wanted
         return (TEXT.get(self.op) or COMPARE[self.op])(point, self.constant) is self.wanted
@@ -78,7 +78,7 @@ class Tests(NamedTuple):
 
 
 def why_never(subscription: "Selection") -> Reason | None:
-    """The reason why no event can match a subscription; None if there is none, or none was found.
+    """Return the reason why no event can match a subscription; None if there is none, or none was found.
 
     >>> from genus import Event, Subscription, this
     >>> class Loop(Event):
@@ -92,7 +92,7 @@ def why_never(subscription: "Selection") -> Reason | None:
 
 
 def _is_plain(where: x.Predicate | None, cls: type) -> bool:
-    """Whether a predicate compares attributes of a type with constants, each once, or from below and from above.
+    """Return whether a predicate compares attributes of a type with constants, each once, or from below and from above.
 
     Most do, and this is quicker than to look for a reason. False may mean that it has another form.
     """
@@ -113,7 +113,7 @@ def _is_plain(where: x.Predicate | None, cls: type) -> bool:
 
 
 def _have_room(one: x.Compare | None, other: x.Compare) -> bool:
-    """Whether values pass two comparisons with constants, one from below and one from above."""
+    """Return whether values pass two comparisons with constants, one from below and one from above."""
     if one is None:
         return False
     low, high = (one, other) if one.op in (">", ">=") else (other, one)
@@ -124,7 +124,7 @@ def _have_room(one: x.Compare | None, other: x.Compare) -> bool:
 
 
 def _is_inside(constant: object, type_: AttributeType | None) -> bool:
-    """Whether a constant is no bound of the values of its type; for a float of 32 bits, that is not tested."""
+    """Return whether a constant is no bound of the values of its type; for a float of 32 bits, that is not tested."""
     if type(type_) is IntType:
         low, high = int_range(type_.bits, type_.signed)
         return type(constant) is int and low < constant < high
@@ -208,7 +208,7 @@ class _Finder:
         return Reason(f"no {describe_types(self._asked)} declared so far has the attribute {name!r} ({among})", name)
 
     def _is_carried_below(self, name: str) -> bool:
-        """Whether a type below has an attribute; what is known of one type stays true as others are declared."""
+        """Return whether a type below has an attribute; what is known of one type stays true as others are declared."""
         if self._asked.exact:
             return pure_kind(self._type) is not None  # which accepts other classes of its kind
         if len(self._asked.types) > 1:
@@ -303,7 +303,7 @@ class _Conjunction(NamedTuple):
 
 
 def _why_not_alone(node: x.Predicate, wanted: bool) -> Reason | None:
-    """The reason why a condition that is no test against a constant cannot hold."""
+    """Return the reason why a condition that is no test against a constant cannot hold."""
     if type(node) is x.Compare and node.left == node.right and _operator(node, wanted) in ("!=", "<", ">"):
         return Reason("a value is never different from itself")
     if not _has_attributes(node) and evaluate(node, None) is not wanted:  # type: ignore[arg-type]
@@ -327,7 +327,7 @@ def _has_attributes(node: x.Expression) -> bool:
 
 
 def attributes_in(node: x.Expression) -> Iterator[str]:
-    """The names of the attributes in an expression."""
+    """Return the names of the attributes in an expression."""
     return (each.name for each in node.walk() if type(each) is x.AttributeRef)
 
 
@@ -336,7 +336,7 @@ def _operator(node: x.Compare, wanted: bool) -> str:
 
 
 def _as_test(node: x.Predicate, wanted: bool) -> tuple[x.Value, Test] | None:
-    """The value that a predicate tests against a constant, and the test; None if it has another form."""
+    """Return the value that a predicate tests against a constant, and the test; None if it has another form."""
     if type(node) is x.Compare:
         left, right = node.left, node.right
         if type(right) is x.Literal:
@@ -350,7 +350,7 @@ def _as_test(node: x.Predicate, wanted: bool) -> tuple[x.Value, Test] | None:
 
 
 def _of_integer(test: Test) -> Iterator[Test]:
-    """What a test of the nearest float of an integer says of the integer itself, at least.
+    """Yield what a test of the nearest float of an integer says of the integer itself, at least.
 
     Rounding keeps the order: an integer whose float lies above a float lies above it too. `>=` is `>` of the next float
     below.
@@ -381,7 +381,7 @@ def _below(bound: float) -> Iterator[Test]:
 
 
 def _why_no_value(values: Iterable[Tests]) -> Reason | None:
-    """The reason why a value cannot pass all its tests."""
+    """Return the reason why a value cannot pass all its tests."""
     for subject, tests in values:
         type_ = type_of(subject)
         if _is_empty(type_, [*tests, Test(">=", 0)] if _is_never_negative(subject) else tests):
@@ -394,7 +394,7 @@ def _is_never_negative(subject: x.Value) -> bool:
 
 
 def _describe_empty(subject: x.Value, type_: AttributeType) -> Reason:
-    """The reason, without constants: subscriptions that are made in a loop then warn once."""
+    """Return the reason, without constants: subscriptions that are made in a loop then warn once."""
     name = next(attributes_in(subject))
     known = type_.describe()
     kind = f" ({known})" if isinstance(known, str) else ""
@@ -404,7 +404,7 @@ def _describe_empty(subject: x.Value, type_: AttributeType) -> Reason:
 
 
 def _is_empty(type_: AttributeType, tests: list[Test]) -> bool:
-    """Whether no value of a type passes all tests."""
+    """Return whether no value of a type passes all tests."""
     low, high = int_range(type_.bits, type_.signed) if type(type_) is IntType else _open_range(type_)
     for test in tests:
         op, constant, wanted = test
@@ -428,7 +428,7 @@ def _points(test: Test) -> Iterable[Any]:
 
 
 def _passes_one(points: Iterable[Any], type_: AttributeType, tests: list[Test]) -> bool:
-    """Whether one of some values passes all tests; also if there are too many to try."""
+    """Return whether one of some values passes all tests; also if there are too many to try."""
     for tried, point in enumerate(points):
         if tried == MAX_POINTS or (_fits(point, type_) and all(test.passes(point) for test in tests)):
             return True
@@ -436,7 +436,7 @@ def _passes_one(points: Iterable[Any], type_: AttributeType, tests: list[Test]) 
 
 
 def _fits(point: Any, type_: AttributeType) -> bool:
-    """Whether an attribute of a type can have a value that a constant equals."""
+    """Return whether an attribute of a type can have a value that a constant equals."""
     if isinstance(type_, IntType):
         low, high = int_range(type_.bits, type_.signed)
         return bool(low <= point <= high)

@@ -85,7 +85,7 @@ class _Uses:
         self.has_constants = False
 
     def are_same(self, cls: type) -> bool:
-        """Whether the getters are still those of the class."""
+        """Return whether the getters are still those of the class."""
         found = [(getattr(cls, name, None), getter()) for name, getter in self.getters.items()]
         return all(type(each) is property and each.fget is getter is not None for each, getter in found)
 
@@ -100,10 +100,10 @@ class Checker(Protocol):
     types: dict[str, AttributeType]
 
     def value(self, node: x.Value) -> x.Value:
-        """A bound value; SubscriptionError if it is wrong."""
+        """Return a bound value; SubscriptionError if it is wrong."""
 
     def predicate(self, node: x.Predicate) -> x.Predicate:
-        """A bound predicate; SubscriptionError if it is wrong."""
+        """Return a bound predicate; SubscriptionError if it is wrong."""
 
 
 def translate(cls: type, name: str, checker: Callable[[type], Checker]) -> x.Value | x.Predicate:
@@ -134,11 +134,11 @@ class _Reader:
             self._refuse(str(problem))
 
     def result(self) -> Meaning:
-        """What the getter returns."""
+        """Return what the getter returns."""
         return self._run(self._source.statements)
 
     def expression(self) -> x.Value | x.Predicate:
-        """What the getter returns, as an expression."""
+        """Return what the getter returns, as an expression."""
         match self.result():
             case Known(None):
                 self._refuse("it is always None")
@@ -173,7 +173,7 @@ class _Reader:
     # -- statements ----------------------------------------------------------------------------------------------------
 
     def _run(self, statements: list[ast.stmt]) -> Meaning:
-        """What is returned after some statements; None if nothing is."""
+        """Return what is returned after some statements; None if nothing is."""
         for place, statement in enumerate(statements):
             self._statements += 1
             if self._statements > MAX_STATEMENTS:
@@ -208,7 +208,7 @@ class _Reader:
     # -- conditions ----------------------------------------------------------------------------------------------------
 
     def _truth(self, node: ast.expr) -> Truth:
-        """Whether a condition holds."""
+        """Return whether a condition holds."""
         match node:
             case ast.BoolOp(ast.And(), values):
                 return reduce(both, map(self._truth, values))
@@ -231,7 +231,7 @@ class _Reader:
         raise AssertionError(meaning)
 
     def _is_true(self, value: x.Value, enum: type[Enum] | None, node: ast.AST) -> x.Predicate:
-        """Whether a value that is not None is true."""
+        """Return whether a value that is not None is true."""
         type_ = self._type(value, node)
         if isinstance(type_, BoolType):
             return x.Compare("==", value, x.Literal(True))
@@ -244,7 +244,7 @@ class _Reader:
     # -- values --------------------------------------------------------------------------------------------------------
 
     def _value(self, node: ast.expr) -> Meaning:
-        """What an expression stands for."""
+        """Return what an expression stands for."""
         match node:
             case ast.Constant(value) if isinstance(value, _PLAIN):
                 return Known(value)
@@ -284,7 +284,7 @@ class _Reader:
         self._refuse(f"{_text(node)} is not a constant; write a comparison for each value, joined by or", node)
 
     def _member(self, name: str, node: ast.AST) -> Meaning:
-        """An attribute, another property, or a constant of the class."""
+        """Return an attribute, another property, or a constant of the class."""
         found = getattr(self._cls, name, None)
         if isinstance(found, property | cached_property):
             if name in self._within:
@@ -301,7 +301,7 @@ class _Reader:
         self._refuse(f"{name_of(self._cls)} has no attribute {name!r} that predicates can test", node)
 
     def _is_inside(self, node: ast.expr) -> bool:
-        """Whether a name, or what it belongs to, is the event or a local variable."""
+        """Return whether a name, or what it belongs to, is the event or a local variable."""
         root = _root(node)
         return isinstance(root, ast.Name) and root.id in self._getter.__code__.co_varnames
 
@@ -312,7 +312,7 @@ class _Reader:
         self._refuse(f"{_text(node)} is no attribute or property of the event; {_ALLOWED}", node)
 
     def _outside(self, node: ast.expr) -> Meaning:
-        """A constant by its name: of the module, of a function around the class, of a module or class."""
+        """Return a constant by its name: of the module, of a function around the class, of a module or class."""
         found = plain_value(self._object(node))
         if isinstance(found, tuple | frozenset):
             elements = tuple(map(plain_value, found))
@@ -323,7 +323,7 @@ class _Reader:
         self._refuse(f"{_text(node)} is a {type(found).__name__}, no constant or enum member", node)
 
     def _object(self, node: ast.expr) -> Any:
-        """The object that a name means, at the time at which the subscription is made."""
+        """Return the object that a name means, at the time at which the subscription is made."""
         self._uses.has_constants = True
         match node:
             case ast.Name(name) if name == self._source.parameter:
@@ -528,7 +528,7 @@ class _Reader:
         return self._made_by(function, node)
 
     def _made_by(self, function: ast.expr, node: ast.Call | ast.expr) -> Meaning:
-        """A constant time or duration."""
+        """Return a constant time or duration."""
         assert isinstance(node, ast.Call)
         maker = (
             self._object(function) if isinstance(_root(function), ast.Name) and not self._is_inside(function) else None
@@ -553,7 +553,7 @@ class _Reader:
     # -- parts of an expression ----------------------------------------------------------------------------------------
 
     def _operand(self, meaning: Meaning, node: ast.AST) -> x.Value:
-        """A value to compute or compare with, which is unknown where it is None."""
+        """Return a value to compute or compare with, which is unknown where it is None."""
         if isinstance(meaning, Known) and isinstance(meaning.value, tuple):
             self._refuse(f"{_text(node)} takes a tuple for one value; write x in (1, 2) to test its contents", node)
         if meaning == Known(None):
@@ -561,7 +561,7 @@ class _Reader:
         return as_value(meaning)
 
     def _fold(self, compute: Callable[..., Any], operands: tuple[Any, ...], node: ast.AST) -> Known:
-        """What Python computes of constants."""
+        """Return what Python computes of constants."""
         try:
             found = compute(*operands)
         except Exception as problem:
@@ -571,7 +571,7 @@ class _Reader:
         return Known(found)
 
     def _made(self, meaning: Meaning, node: ast.AST) -> Meaning:
-        """What was made, if it is not too large."""
+        """Return what was made, if it is not too large."""
         parts = [part for part in meaning if isinstance(part, x.Expression)]
         if any(sum(1 for _ in islice(part.walk(), MAX_NODES)) == MAX_NODES for part in parts):
             self._refuse(
@@ -594,7 +594,7 @@ class _Reader:
 
 
 def _is_single(meaning: Meaning) -> bool:
-    """Whether a constant is the only object of its value."""
+    """Return whether a constant is the only object of its value."""
     return isinstance(meaning, Known) and isinstance(meaning.value, bool | Enum | None)
 
 

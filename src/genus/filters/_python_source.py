@@ -85,7 +85,7 @@ def python_source(subscription: Subscription[Any], form: Literal["subscription",
 
 
 def class_names(classes: tuple[type, ...]) -> dict[type, str]:
-    """The name that each class has in the code, all different.
+    """Return the name that each class has in the code, all different.
 
     >>> from genus import Event, Kind
     >>> class Door(Event): ...
@@ -130,7 +130,7 @@ def _names(names: tuple[str, ...]) -> str:
 
 
 def _call(function: str, arguments: list[str]) -> str:
-    """A call in one line, or with a line for each argument."""
+    """Return a call in one line, or with a line for each argument."""
     line = f"{function}({', '.join(arguments)})"
     if len(line) <= MAX_LINE or len(arguments) < 2:
         return line
@@ -200,7 +200,7 @@ def _predicate(node: x.Predicate) -> str:
 
 
 def _conjuncts(operands: tuple[x.Predicate, ...]) -> Iterator[str]:
-    """The operands of a conjunction; two that are the ends of a range are one call of `between`."""
+    """Yield the operands of a conjunction; two that are the ends of a range are one call of `between`."""
     waiting = list(operands)
     while waiting:
         match waiting:
@@ -212,7 +212,7 @@ def _conjuncts(operands: tuple[x.Predicate, ...]) -> Iterator[str]:
 
 
 def _operand(node: x.Predicate) -> str:
-    """A predicate as an operand of & | ~, which bind more tightly than comparisons."""
+    """Return a predicate as an operand of & | ~, which bind more tightly than comparisons."""
     text = _predicate(node)
     is_call = isinstance(node, x.OneOf | x.TextTest | x.Present | x.Not)
     is_flag = isinstance(node, x.Compare) and text == _value(node.left)
@@ -248,14 +248,14 @@ def _value(node: x.Value) -> str:
 
 
 def _plain(node: x.Value) -> x.Value:
-    """A value without the conversions that `bind` inserts."""
+    """Return a value without the conversions that `bind` inserts."""
     while isinstance(node, x.ToFloat | x.Micros):
         node = node.operand
     return node
 
 
 def _inside(node: x.Value, level: int) -> str:
-    """A value within an operation that binds at a level; looser ones get parentheses."""
+    """Return a value within an operation that binds at a level; looser ones get parentheses."""
     text, plain = _value(node), _plain(node)
     return f"({text})" if x.precedence(plain) < level and not isinstance(plain, x.Conditional) else text
 
@@ -284,6 +284,6 @@ def _duration(micros: int) -> str:
 
 
 def _quoted(value: str | bytes) -> str:
-    """A text or bytes in double quotes, unless single ones save escapes."""
+    """Return a text or bytes in double quotes, unless single ones save escapes."""
     text = repr(value)
     return text if '"' in text else text.replace("'", '"')

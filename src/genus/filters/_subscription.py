@@ -46,7 +46,7 @@ class AllOf(msgspec.Struct, Generic[T], frozen=True):
 
 
 def all_of(first: type[T], *others: type) -> AllOf[T]:
-    """The events of classes that conform to every one of these types, for a subscription or a collection.
+    """Return the events of classes that conform to every one of these types, for a subscription or a collection.
 
     >>> from genus import Event, Kind, Subscription, all_of
     >>> class Roadside(Kind): ...
@@ -142,16 +142,16 @@ class Subscription(Generic[E]):
         return vector(self.types[0])
 
     def accepts(self, cls: "builtins.type") -> bool:
-        """Whether events of a class can match, by their type alone."""
+        """Return whether events of a class can match, by their type alone."""
         return all(conforms(cls, wanted, exact=self.exact) for wanted in self.types)
 
     def classes(self) -> "tuple[builtins.type, ...]":
-        """The event types declared so far whose events can match."""
+        """Return the event types declared so far whose events can match."""
         root = self.types[0] if not self.exact else Event
         return tuple(cls for cls in subtypes(root) if is_event_type(cls) and self.accepts(cls))
 
     def matches(self, event: Event) -> bool:
-        """Whether an event matches. This is the reference that every target must agree with; targets are faster.
+        """Return whether an event matches. This is the reference that every target must agree with; targets are faster.
 
         Raises EventError if a value that is tested does not have its declared type.
         """
@@ -169,7 +169,7 @@ class Subscription(Generic[E]):
         return read_attribute(event, name, self.vector.find(name).type)
 
     def why_not(self, event: Event) -> "tuple[Unmet, ...]":
-        """Which parts an event does not meet; empty exactly if it matches.
+        """Return which parts an event does not meet; empty exactly if it matches.
 
         If its type does not match, only the types are told. Otherwise each attribute of `has` and `lacks` is a part of
         its own, and each operand of the `and` that `where` is; an `or` is one part. Raises EventError where `matches`
@@ -205,7 +205,7 @@ class Subscription(Generic[E]):
         return None if reason is None else reason.text
 
     def covers(self, other: "Subscription") -> bool:
-        """Whether every event that matches the other also matches this one.
+        """Return whether every event that matches the other also matches this one.
 
         True is always right; False may mean that it could not be decided.
 
@@ -272,12 +272,12 @@ def rebuild(
     lacks: AttributeNames = (),
     where: Predicate | Term | str | None = None,
 ) -> Subscription[Any]:
-    """The subscription that the constructor makes, without a warning if it can never match."""
+    """Return the subscription that the constructor makes, without a warning if it can never match."""
     return _restore(*_bind_fields(type, exact, has, lacks, where))
 
 
 def parse_again(text: str, types: Iterable[type] | None = None) -> Subscription[Any]:
-    """The subscription that `Subscription.parse` reads, without a warning if it can never match."""
+    """Return the subscription that `Subscription.parse` reads, without a warning if it can never match."""
     return _read_text(text, types)[1]
 
 
@@ -299,7 +299,7 @@ def _bind_fields(
     lacks: AttributeNames,
     where: Predicate | Term | str | None,
 ) -> tuple[object, ...]:
-    """The fields of a subscription in the order of its slots, checked against its type."""
+    """Return the fields of a subscription in the order of its slots, checked against its type."""
     types = drop_implied(type.types if isinstance(type, AllOf) else (type,))
     if exact and len(types) > 1:
         raise SubscriptionError("exact takes one type, not all_of several")
@@ -312,7 +312,7 @@ def _bind_fields(
 
 
 def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
-    """The types without those above others, the event type first, then kinds by name.
+    """Return the types without those above others, the event type first, then kinds by name.
 
     SubscriptionError if one is not a type, or no event can conform to all.
     """
@@ -330,7 +330,7 @@ def drop_implied(types: tuple[type, ...]) -> tuple[type, ...]:
 
 
 def _names(option: str, given: AttributeNames, cls: type) -> tuple[str, ...]:
-    """The attribute names given as `has` or `lacks`, in vector order."""
+    """Return the attribute names given as `has` or `lacks`, in vector order."""
     if isinstance(given, tuple) and not given:
         return ()
     scope = vector(cls)
@@ -354,7 +354,7 @@ def _listed_names(option: str, given: str | Iterable[str]) -> list[str]:
 
 
 def _signature_names(scope: Vector, signature: type) -> list[str]:
-    """The required fields of a class; each field must have the type that the vector has for it."""
+    """Return the required fields of a class; each field must have the type that the vector has for it."""
     wanted = []
     context = set(Event.__annotations__) if issubclass(signature, Event) else set()
     try:
@@ -381,7 +381,7 @@ def _signature_names(scope: Vector, signature: type) -> list[str]:
 
 
 def _read_text(text: str, types: Iterable[type] | None) -> tuple[ParsedSubscription, Subscription[Any]]:
-    """A subscription of a text, and the parts of the text that it was made of."""
+    """Return a subscription of a text, and the parts of the text that it was made of."""
     parsed = parse_parts(text)
     known = types if isinstance(types, TypesByName) else TypesByName(types)
     found: AllOf[Any] = AllOf(tuple(find_type(token, known, text) for token in parsed.types))
@@ -440,7 +440,7 @@ def _advise_name(name: str, parsed: ParsedSubscription, scope: type) -> str | No
 
 
 def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:
-    """The column of the first test that cannot be bound, or of a name that is both in `has` and `lacks`."""
+    """Return the column of the first test that cannot be bound, or of a name that is both in `has` and `lacks`."""
     for test, column in parsed.tests:
         try:
             Binder(scope).predicate(test)
@@ -450,7 +450,7 @@ def _column_of_error(parsed: ParsedSubscription, scope: type) -> int:
 
 
 def _column_of_reason(parsed: ParsedSubscription, reason: Reason) -> int:
-    """The column of the first mention of the attribute that a reason is about; else of the first test."""
+    """Return the column of the first mention of the attribute that a reason is about; else of the first test."""
     named = (
         token.column for token in (*parsed.has, *parsed.lacks, *parsed.attributes) if token.text == reason.attribute
     )

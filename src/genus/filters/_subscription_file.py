@@ -96,7 +96,7 @@ def _read_publisher(line: str, parse: Parse) -> tuple[str, list[type]]:
 
 
 def _published(one: Subscription) -> tuple[type, ...]:
-    """The classes of a type; a publisher has no conditions."""
+    """Return the classes of a type; a publisher has no conditions."""
     if one.has or one.lacks or one.where is not None:
         raise SubscriptionError(f"{str(one)!r} is no type; a component publishes types, without has, lacks and where")
     if not one.classes():
@@ -110,7 +110,7 @@ def _check_text(line: str) -> None:
 
 
 def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterable[str]]:
-    """What lines are called in messages, and the lines."""
+    """Return what lines are called in messages, and the lines."""
     if not isinstance(source, str | os.PathLike):
         return "line", source
     path = os.fspath(source)
@@ -121,7 +121,7 @@ def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterabl
 
 
 def _significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """The lines that are neither empty nor comments, with their numbers."""
+    """Return the lines that are neither empty nor comments, with their numbers."""
     stripped = ((number, line.strip()) for number, line in enumerate(lines, 1))
     return ((number, line) for number, line in stripped if line and not line.startswith("#"))
 

@@ -139,7 +139,7 @@ class Term:
         raise SubscriptionError(f"{self!r} has no text: a predicate cannot convert values to text")
 
     def isin(self, options: Iterable[Constant], *others: Never) -> Predicate:
-        """Whether the value equals one of some constants, which are given as one list, set or tuple."""
+        """Return whether the value equals one of some constants, which are given as one list, set or tuple."""
         if others or isinstance(options, str | bytes) or not (isinstance(options, Term) or _is_iterable(options)):
             given = map(repr, map(plain_value, (options, *others)))
             raise SubscriptionError(f"isin takes a list: write .isin([{', '.join(given)}])")
@@ -147,23 +147,23 @@ class Term:
         return OneOf(self.node, tuple(_literal(option) for option in listed))
 
     def between(self, low: "Term | Constant", high: "Term | Constant") -> Predicate:
-        """Whether the value lies between two others, both included."""
+        """Return whether the value lies between two others, both included."""
         return (self >= low) & (self <= high)
 
     def startswith(self, part: str) -> Predicate:
-        """Whether the text begins with a part."""
+        """Return whether the text begins with a part."""
         return TextTest("startswith", self.node, _text_literal("startswith", part))
 
     def endswith(self, part: str) -> Predicate:
-        """Whether the text ends with a part."""
+        """Return whether the text ends with a part."""
         return TextTest("endswith", self.node, _text_literal("endswith", part))
 
     def contains(self, part: str) -> Predicate:
-        """Whether the text contains a part."""
+        """Return whether the text contains a part."""
         return TextTest("contains", self.node, _text_literal("contains", part))
 
     def like(self, pattern: str, escape: str = "\\") -> Predicate:
-        """Whether the text is like a pattern: `%` stands for any text, `_` for one character.
+        """Return whether the text is like a pattern: `%` stands for any text, `_` for one character.
 
         The escape character, any but these two, before one of them or before itself stands for that character;
         SubscriptionError if it is anywhere else.
@@ -175,7 +175,7 @@ class Term:
         return TextTest("like", self.node, Literal(read_pattern(pattern, escape).text))
 
     def length(self) -> "Term":
-        """The number of characters (Unicode code points) of the text, or of bytes.
+        """Return the number of characters (Unicode code points) of the text, or of bytes.
 
         >>> print(this.label.length() > 8)
         length(label) > 8
@@ -183,13 +183,13 @@ class Term:
         return Term(Function("length", self.node))
 
     def is_present(self) -> Predicate:
-        """Whether the event carries this attribute; SubscriptionError if the term is not an attribute."""
+        """Return whether the event carries this attribute; SubscriptionError if the term is not an attribute."""
         if not isinstance(self.node, AttributeRef):
             raise SubscriptionError("only an attribute can be present or absent, not an expression")
         return Present(self.node)
 
     def is_absent(self) -> Predicate:
-        """Whether the event lacks this attribute; SubscriptionError if the term is not an attribute."""
+        """Return whether the event lacks this attribute; SubscriptionError if the term is not an attribute."""
         return ~self.is_present()
 
 
@@ -317,7 +317,7 @@ def _predicate_or_bool(thing: object) -> Predicate:
 
 
 def as_value(thing: object) -> Value:
-    """The value of a term or constant; SubscriptionError for anything else."""
+    """Return the value of a term or constant; SubscriptionError for anything else."""
     return thing.node if isinstance(thing, Term) else _literal(thing)
 
 
@@ -347,7 +347,7 @@ def _describe_no_constant(value: object) -> str:
 
 
 def _is_iterable(thing: object) -> bool:
-    """Whether something can be iterated; an array of numpy without dimensions only has the method."""
+    """Return whether something can be iterated; an array of numpy without dimensions only has the method."""
     try:
         iter(thing)  # type: ignore[call-overload]
     except TypeError:
@@ -356,5 +356,5 @@ def _is_iterable(thing: object) -> bool:
 
 
 def _text_literal(op: str, part: object) -> Literal:
-    """The constant of a text test, which must be a text: not an enum, even if its values are texts."""
+    """Return the constant of a text test, which must be a text: not an enum, even if its values are texts."""
     return Literal(check_text(op, part))

@@ -16,6 +16,6 @@ class Token(msgspec.Struct, frozen=True, gc=False):
 
 
 def problem_at(text: str, column: int, what: str) -> SyntaxProblem:
-    """An error that shows the text with a mark under the column (counted from 1)."""
+    """Return an error that shows the text with a mark under the column (counted from 1)."""
     line = text.replace("\n", " ").replace("\t", " ")
     return SyntaxProblem(f"{what} (column {column})\n  {line}\n  {' ' * (column - 1)}^", column, what)

@@ -68,7 +68,7 @@ def meant_by_name(named: Iterable[type]) -> list[type]:
 
 
 def find_type(token: Token, known: TypesByName, text: str) -> type:
-    """The type of a name; SyntaxProblem if there is none, or several."""
+    """Return the type of a name; SyntaxProblem if there is none, or several."""
     found = known.named(token.text)
     if len(found) == 1:
         return found[0]

@@ -73,7 +73,7 @@ def count_bindings(
     *,
     excess: int = 0,
 ) -> BindingCounts:
-    """The entries and bindings that subscriptions need without super-types, with them, and merged.
+    """Return the entries and bindings that subscriptions need without super-types, with them, and merged.
 
     Args:
         subscriptions: Subscriptions, or pairs of a subscriber and a subscription as `read_subscriptions` gives them.
@@ -113,7 +113,7 @@ Offers = Mapping[str, frozenset[type]]
 
 
 def _wire(asked: Iterable[tuple[str, Subscription]], offered: Offers | None, *, per_class: bool = False) -> Wiring:
-    """The bindings of subscribers to the publishers of what they want, by type or one for each class."""
+    """Return the bindings of subscribers to the publishers of what they want, by type or one for each class."""
     total = Wiring()
     for subscriber, one in asked:
         for publisher, common in _sources(one, offered):
@@ -124,7 +124,7 @@ def _wire(asked: Iterable[tuple[str, Subscription]], offered: Offers | None, *, 
 
 
 def _sources(one: Subscription, offered: Offers | None) -> list[tuple[str, frozenset[type]]]:
-    """The publishers of what a subscription wants, with the classes it gets from each."""
+    """Return the publishers of what a subscription wants, with the classes it gets from each."""
     classes = frozenset(one.classes())
     if offered is None:
         return [("", classes)] if classes else []
@@ -136,7 +136,7 @@ def _is_published(one: Subscription, offered: Offers | None) -> bool:
 
 
 def _merge_each(asked: Sequence[tuple[str, Subscription]], excess: int) -> list[tuple[str, Subscription]]:
-    """What each subscriber wants, in as few subscriptions as cover it."""
+    """Return what each subscriber wants, in as few subscriptions as cover it."""
     by_subscriber: dict[str, list[Subscription]] = {}
     for subscriber, one in asked:
         by_subscriber.setdefault(subscriber, []).append(one)
@@ -144,7 +144,7 @@ def _merge_each(asked: Sequence[tuple[str, Subscription]], excess: int) -> list[
 
 
 def node_of(component: str) -> str:
-    """The node of a component.
+    """Return the node of a component.
 
     >>> node_of("desk/averages"), node_of("phone")
     ('desk', 'phone')

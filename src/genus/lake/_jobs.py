@@ -92,12 +92,12 @@ def _worker_advice(text: str) -> str:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect, without a Spark context in this process."""
+    """Return whether a session is one of Spark Connect, without a Spark context in this process."""
     return type(getattr(spark, "session", spark)).__module__.startswith("pyspark.sql.connect")
 
 
 def parallelism(spark: SparkSession) -> int:
-    """The number of tasks that a session runs at once, as far as it is known."""
+    """Return the number of tasks that a session runs at once, as far as it is known."""
     if is_connect(spark):
         return _CONNECT_TASKS
     check_running(spark)
@@ -111,7 +111,7 @@ def check_running(spark: SparkSession) -> None:
 
 
 def folder_name(path: str) -> str:
-    """The last part of a path, by which a description names a lake or inboxes.
+    """Return the last part of a path, by which a description names a lake or inboxes.
 
     >>> folder_name("s3a://city/events/")
     'events'
@@ -120,7 +120,7 @@ def folder_name(path: str) -> str:
 
 
 def count_words(number: int, thing: str) -> str:
-    """A number of things in words.
+    """Return a number of things in words.
 
     >>> count_words(1, "file"), count_words(3, "file")
     ('1 file', '3 files')

@@ -112,7 +112,7 @@ class Lake(LakeTables):
 
     @staticmethod
     def exists(spark: SparkSession, path: PathLike) -> bool:
-        """Whether there is a lake at a path."""
+        """Return whether there is a lake at a path."""
         return SparkStore.exists(spark, path)
 
     @classmethod
@@ -201,7 +201,7 @@ class Lake(LakeTables):
         dbc: "PathLike | Dbc | None" = None,
         columns: str | None = None,
     ) -> dict[str, int]:
-        """The files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
+        """Return the files that `ingest` would read with these arguments, and their sizes; raises the same errors."""
         return find_sources(self, sources, FormatChooser(format, mapping, dbc, columns=columns))
 
     def append(
@@ -252,7 +252,7 @@ class Lake(LakeTables):
         version: int | None = None,
         as_of: datetime | None = None,
     ) -> DataFrame:
-        """The events that match a subscription; a frame without rows if no type conforms.
+        """Return the events that match a subscription; a frame without rows if no type conforms.
 
         The frame has the attributes of the type and the columns that Genus adds; for a kind, which several families may
         have, the attributes that every event has. Attributes that only subtypes have are added by `subtypes`. Type,
@@ -281,7 +281,7 @@ class Lake(LakeTables):
         return read_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
 
     def explain(self, what: type | AllOf[Any] | Subscription | str) -> ReadPlan:
-        """What `read` would open and test for a subscription; no events are read."""
+        """Return what `read` would open and test for a subscription; no events are read."""
         return plan_read(self, self.subscription(what))
 
     def views(self, prefix: str = "", *, subtypes: bool = False) -> list[str]:
@@ -351,7 +351,7 @@ class Lake(LakeTables):
         dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
     ) -> Stream:
-        """A stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
+        """Return a stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
 
         Args:
             landing: An existing folder, in which complete files appear, such as `genus record --landing` writes.
@@ -433,7 +433,7 @@ class Lake(LakeTables):
         return IcebergTables(self.store).update(progress)
 
     def iceberg_path(self, table: type | str) -> str:
-        """The path of the metadata file of a family's Iceberg table, as the last call of `iceberg` has made it.
+        """Return the path of the metadata file of a family's Iceberg table, as the last call of `iceberg` has made it.
 
         For `StaticTable.from_metadata` of pyiceberg and others; it has the columns of `delta_path`, without `_commit`
         and `_day`.

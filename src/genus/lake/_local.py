@@ -118,7 +118,7 @@ class LocalEvents:
         return pa.schema([EVENT_FIELDS.get(name) or pa.field(name, stored_type(types[name])) for name in self.columns])
 
     def select(self, columns: Iterable[str]) -> "LocalEvents":
-        """The same events with some of the columns, in this order; LakeError if one is not there."""
+        """Return the same events with some of the columns, in this order; LakeError if one is not there."""
         names = list(columns)
         if unknown := [name for name in names if name not in self.columns]:
             raise LakeError(f"there is no column {unknown[0]!r}; there are {', '.join(self.columns)}")
@@ -127,7 +127,7 @@ class LocalEvents:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def count(self) -> int:
-        """The number of events.
+        """Return the number of events.
 
         For parts where types and attributes decide, or whole days, the ledger has the number and no file is opened. Of
         the others only the columns that the predicate tests are read.
@@ -138,7 +138,7 @@ class LocalEvents:
         return counted + sum(self._run(lambda scan, group: scan.count(group), only_undecided=True))
 
     def batches(self) -> "Generator[pa.RecordBatch, None, None]":
-        """The events in batches, one for each row group; a few are in memory at a time.
+        """Return the events in batches, one for each row group; a few are in memory at a time.
 
         Rows are in the order of families, commits and files, which is the same in every call.
         """
@@ -146,17 +146,17 @@ class LocalEvents:
         return (batch for batch in found if batch is not None)
 
     def to_arrow(self) -> "pa.Table":
-        """All events as an Arrow table."""
+        """Return all events as an Arrow table."""
         import pyarrow as pa
 
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All events as a pandas frame."""
+        """Return all events as a pandas frame."""
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> "pl.DataFrame":
-        """All events as a Polars frame."""
+        """Return all events as a Polars frame."""
         import polars as pl
 
         frame = pl.from_arrow(self.to_arrow())
@@ -164,7 +164,7 @@ class LocalEvents:
         return frame
 
     def to_duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
-        """All events as a relation of DuckDB, to be queried further.
+        """Return all events as a relation of DuckDB, to be queried further.
 
         Args:
             connection: A connection of DuckDB; by default a new one in memory.
@@ -186,7 +186,7 @@ class LocalEvents:
         return count_bytes(part for part, rows in self._parts() if rows is None)
 
     def explain(self) -> LocalPlan:
-        """What is opened and tested; the footers of files are read, no events."""
+        """Return what is opened and tested; the footers of files are read, no events."""
         from genus.lake._query.scan import read_footer
         from genus.targets import arrow
 
@@ -214,7 +214,7 @@ class LocalEvents:
         return [found for counted in self._counted.values() for found in counted]
 
     def _scans(self, only_undecided: bool = False) -> "Iterator[tuple[TableScan, list[DataFile]]]":
-        """How each family is read, and its files."""
+        """Return how each family is read, and its files."""
         from genus.lake._query.scan import DataFile, TableScan
 
         for family, table in self._tables.items():
@@ -228,7 +228,7 @@ class LocalEvents:
     def _run(
         self, work: "Callable[[TableScan, RowGroup], Result]", *, only_undecided: bool = False
     ) -> Iterator[Result]:
-        """The results of work on the row groups that can have matches, in order, made by several threads."""
+        """Yield the results of work on the row groups that can have matches, in order, made by several threads."""
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         with ThreadPoolExecutor(threads) as pool:
             for scan, files in self._scans(only_undecided):
@@ -316,7 +316,7 @@ class LakeReader(LakeFolder):
         version: int | None = None,
         as_of: datetime | None = None,
     ) -> LocalEvents:
-        """The events that match a subscription; nothing is read until the result is asked for.
+        """Return the events that match a subscription; nothing is read until the result is asked for.
 
         Args:
             what: A type, `all_of` types, or a whole subscription, also as text.
@@ -344,14 +344,14 @@ class LakeReader(LakeFolder):
         return found if columns is None else found.select(columns)
 
     def refresh(self) -> LakeSummary:
-        """The present version in short; LakeDamaged if the lake was removed or replaced since it was opened."""
+        """Return the present version in short; LakeDamaged if the lake was removed or replaced since it was opened."""
         state = self.store.ledger.present()
         return LakeSummary(
             state.version, state.commit, _time(state.at_us), {name: _time(at) for name, at in state.newest.items()}
         )
 
     def time_bounds(self) -> Mapping[str, Bounds]:
-        """The first and the last time of the events of each table, by the footers of some of its files.
+        """Return the first and the last time of the events of each table, by the footers of some of its files.
 
         Tables of which that is not known are left out: those of lakes that are not in a local folder, those with
         thousands of files on their first and last day, and those with files without statistics. `stats` has their days.
@@ -405,7 +405,7 @@ def _time_bounds(path: str, state: LedgerState) -> dict[str, Bounds]:
 
 @lru_cache(1 << 14)
 def _file_bounds(path: str) -> Bounds | None:
-    """The bounds of a file, which never changes; None if they are not known."""
+    """Return the bounds of a file, which never changes; None if they are not known."""
     try:
         from genus.lake._query import scan  # without pyarrow, the days have to do
 

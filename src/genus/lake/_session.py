@@ -115,7 +115,7 @@ def check_java() -> None:
 
 
 def _make_folder() -> Path:
-    """A temporary folder for files of Spark, removed when the process ends."""
+    """Return a temporary folder for files of Spark, removed when the process ends."""
     try:
         kept = tempfile.TemporaryDirectory(prefix="genus-spark-", ignore_cleanup_errors=True)
     except OSError as problem:
@@ -126,7 +126,7 @@ def _make_folder() -> Path:
 
 
 def _configuration(master: str, memory: str | None, folder: Path, given: Mapping[str, str], level: str) -> SparkConf:
-    """The settings, given ones first; options for Java are a list, so both are kept."""
+    """Return the settings, given ones first; options for Java are a list, so both are kept."""
     logging_file = folder / "log4j2.properties"
     logging_file.write_text(_LOGGING.format(level=level))
     options = "spark.driver.extraJavaOptions"

@@ -55,7 +55,7 @@ class Declaration(msgspec.Struct, frozen=True, eq=False):
 
 
 def _describe_note(name: str, before: object, now: object) -> str:
-    """What is another about an annotation, which may look the same if a class in it was defined again."""
+    """Return what is another about an annotation, which may look the same if a class in it was defined again."""
     parts = set(get_args(before))
     again = [each.__name__ for each in (now, *get_args(now)) if isinstance(each, type) and each not in parts]
     if repr(before) != repr(now) or not again:
@@ -130,7 +130,7 @@ def _is_same_default(one: Any, other: Any) -> bool:
 
 
 def _is_same_factory(one: Any, other: Any) -> bool:
-    """Whether two functions are the same or, apart from their place, have the same code."""
+    """Return whether two functions are the same or, apart from their place, have the same code."""
     codes = [each.__code__ for each in (one, other) if isinstance(each, types.FunctionType) and not each.__closure__]
     bodies = [(code.co_code, code.co_consts, code.co_names) for code in codes]
     return one is other or (len(bodies) == 2 and bodies[0] == bodies[1])

@@ -141,7 +141,7 @@ def _is_unread(event: Event, name: str) -> bool:
 
 
 def _is_left_out(cls: type, attribute: Attribute) -> bool:
-    """Whether msgspec accepts values that the attribute may not have, when it decodes."""
+    """Return whether msgspec accepts values that the attribute may not have, when it decodes."""
     match attribute.type:
         case TimeType() | DurationType():
             return True
@@ -156,5 +156,5 @@ def _annotation(cls: type, attribute: Attribute) -> object:
 
 @lru_cache(maxsize=8)
 def _annotations(cls: type) -> dict[str, object]:
-    """The annotations of a class, kept while its attributes are looked at one after the other."""
+    """Return the annotations of a class, kept while its attributes are looked at one after the other."""
     return {field.name: field.type for field in msgspec.structs.fields(cls)}

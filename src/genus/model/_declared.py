@@ -21,7 +21,7 @@ def hide_declared(name: str, cls: type) -> None:
 
 
 def is_hidden(cls: type) -> bool:
-    """Whether a class is not to be found."""
+    """Return whether a class is not to be found."""
     return cls in _hidden
 
 

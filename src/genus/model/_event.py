@@ -143,7 +143,7 @@ def _check_former(owner: str, name: str, former: tuple[str, ...]) -> tuple[str, 
 
 
 def decoder_annotation(attribute: Attribute, note: object) -> object:
-    """The annotation that msgspec decodes by: a plain int has 64 bits, a time has a time zone."""
+    """Return the annotation that msgspec decodes by: a plain int has 64 bits, a time has a time zone."""
     strict = {IntType(): Annotated[int, INT64], TimeType(): Annotated[datetime, msgspec.Meta(tz=True)]}
     found: Any = strict.get(attribute.type)
     if found is None or is_bounded(note):
@@ -163,14 +163,14 @@ def _family(label: str, base: type | None, declared: Sequence[Attribute]) -> Fam
 
 
 def _retyped(family: Family | None) -> frozenset[str]:
-    """The attributes of `Event` that have another type in a family."""
+    """Return the attributes of `Event` that have another type in a family."""
     if family is None:
         return frozenset()
     return frozenset(each.name for each in family.vector if each.name in RETYPABLE and isinstance(each.type, IntType))
 
 
 def _check_tagged(name: str, names: object, base: type | None, attributes: Sequence[Attribute]) -> tuple[str, ...]:
-    """The tagged attributes as names: optional attributes of a family's root, at most MAX_TAGGED, each once."""
+    """Return the tagged attributes as names: optional attributes of a family's root, at most MAX_TAGGED, each once."""
     tagged = tuple(names) if isinstance(names, list | tuple) else (names,)
     if not tagged:
         return ()
@@ -254,7 +254,7 @@ def _set_required(name: str, base: type | None, own: Mapping[str, object], names
 
 
 def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[], NoReturn]:
-    """A function that raises MissingAttribute for an attribute."""
+    """Return a function that raises MissingAttribute for an attribute."""
     message = f"{name} requires {', '.join(required)}, but {field!r} was not given"
 
     def fail() -> NoReturn:
@@ -264,7 +264,7 @@ def _raise_missing(name: str, field: str, required: Iterable[str]) -> Callable[[
 
 
 def _describe_misuse(cls: type, args: tuple[object, ...], given: Iterable[str]) -> str | None:
-    """What is wrong with a call: attributes that are not given by name, or one that the class does not have."""
+    """Return what is wrong with a call: attributes that are not given by name, or one that the class does not have."""
     names = own_first(each.name for each in vars(cls)["__genus_attributes__"])
     if args:
         example = ", ".join(f"{name}={value!r}" for name, value in zip(names, args, strict=False))

@@ -79,7 +79,7 @@ def explain_unplain(value: object) -> str:
 
 
 def _converter(cls: type) -> Convert | None:
-    """The function that converts values of a class; None if they stay as they are."""
+    """Return the function that converts values of a class; None if they stay as they are."""
     if issubclass(cls, Enum):
         return None
     for base, convert in _OF_SUBCLASSES.items():

@@ -40,7 +40,7 @@ class ReadBack:
 
 
 def is_same(value: Any, back: Any) -> bool:
-    """Whether a value that was read is the one that was written: an equal value of the same kind.
+    """Return whether a value that was read is the one that was written: an equal value of the same kind.
 
     NaN is the same as NaN, an integer is the same as the nearest float, and times are the same if they are the same
     instant. A tuple, a list and a set are of different kinds, and so are bytes and a bytearray.
@@ -81,7 +81,7 @@ def _are_same(values: Iterable[Any], backs: Iterable[Any]) -> bool:
 
 
 def _encoded(values: Iterable[Any]) -> list[bytes]:
-    """The values of a set in an order, by which one with NaN can be compared."""
+    """Return the values of a set in an order, by which one with NaN can be compared."""
     return sorted(map(_encode, values))
 
 

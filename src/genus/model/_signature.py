@@ -34,7 +34,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def signature(cls: type) -> Signature:
-    """The signature of an event type or kind.
+    """Return the signature of an event type or kind.
 
     >>> from genus import Event, Maybe
     >>> class Loop(Event):
@@ -50,23 +50,23 @@ def signature(cls: type) -> Signature:
 
 
 def family_of(cls: type) -> Family | None:
-    """The family of an event type; None for `Event` and kinds."""
+    """Return the family of an event type; None for `Event` and kinds."""
     family: Family | None = getattr(cls, "__genus_family__", None)
     return family
 
 
 def is_type(cls: object) -> bool:
-    """Whether an object is an event type or a kind, that is, a class derived from `Event` or `Kind`."""
+    """Return whether an object is an event type or a kind, that is, a class derived from `Event` or `Kind`."""
     return isinstance(cls, type) and "__genus_name__" in vars(cls)
 
 
 def is_generated(cls: type) -> bool:
-    """Whether a class was generated from a catalog."""
+    """Return whether a class was generated from a catalog."""
     return cls.__module__ == GENERATED
 
 
 def is_event_type(cls: type) -> bool:
-    """Whether a class is an event type, as opposed to a kind."""
+    """Return whether a class is an event type, as opposed to a kind."""
     return "__genus_attributes__" in vars(cls)
 
 
@@ -77,13 +77,13 @@ def name_of(cls: type) -> str:
 
 
 def attributes(cls: type) -> tuple[Attribute, ...]:
-    """The attributes of an event type in vector order, inherited ones included; a kind has none."""
+    """Return the attributes of an event type in vector order, inherited ones included; a kind has none."""
     found: tuple[Attribute, ...] = vars(cls).get("__genus_attributes__", ())
     return found
 
 
 def retyped_attributes(cls: type) -> frozenset[str]:
-    """The attributes of `Event` that a type's family has with another type; subscriptions to `Event` lack them.
+    """Return the attributes of `Event` that a type's family has with another type; subscriptions to `Event` lack them.
 
     >>> from genus import Event, UInt8
     >>> class Torque(Event):
@@ -116,7 +116,7 @@ def vector(cls: type) -> Vector:
 
 
 def tagged_attributes(cls: type) -> tuple[str, ...]:
-    """The tagged attributes of a type's family: those whose presence bits are part of the event tag on CAN.
+    """Return the tagged attributes of a type's family: those whose presence bits are part of the event tag on CAN.
 
     `Event` and kinds have none.
 
@@ -132,7 +132,7 @@ def tagged_attributes(cls: type) -> tuple[str, ...]:
 
 
 def subtypes(cls: C) -> Iterator[C]:
-    """A type and every type declared below it so far, each once, depth first.
+    """Return a type and every type declared below it so far, each once, depth first.
 
     >>> from genus import Event
     >>> class Loop(Event): ...
@@ -151,7 +151,7 @@ def subtypes(cls: C) -> Iterator[C]:
 
 
 def pure_kind(cls: type) -> type | None:
-    """The kind of a pure class; None for every other class.
+    """Return the kind of a pure class; None for every other class.
 
     A class is pure if it derives from `Event` and one kind and adds no public member to that kind. An exact
     subscription to a pure class equals the exact subscription to its kind.
@@ -164,7 +164,7 @@ def pure_kind(cls: type) -> type | None:
 
 
 def conforms(cls: type, wanted: type, *, exact: bool = False) -> bool:
-    """Whether events of a class are delivered to subscribers of the type `wanted`.
+    """Return whether events of a class are delivered to subscribers of the type `wanted`.
 
     With `exact`, only direct conformance counts: types declared below `wanted` are left out.
 

@@ -81,7 +81,7 @@ def _int_annotation(bits: int, signed: bool) -> Any:
 
 
 def int_range(bits: int, signed: bool) -> tuple[int, int]:
-    """The smallest and largest integer of a width.
+    """Return the smallest and largest integer of a width.
 
     >>> int_range(8, True)
     (-128, 127)
@@ -116,7 +116,7 @@ class BoolType(msgspec.Struct, frozen=True):
     """The type of `bool`: true or false, without order."""
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return "bool"
 
 
@@ -127,7 +127,7 @@ class IntType(msgspec.Struct, frozen=True):
     signed: bool = True
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return f"{'int' if self.signed else 'uint'}{self.bits}"
 
 
@@ -137,7 +137,7 @@ class FloatType(msgspec.Struct, frozen=True):
     bits: int = 64
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return f"float{self.bits}"
 
 
@@ -145,7 +145,7 @@ class TextType(msgspec.Struct, frozen=True):
     """The type of `str`: Unicode text, ordered by code point."""
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return "str"
 
 
@@ -153,7 +153,7 @@ class BytesType(msgspec.Struct, frozen=True):
     """The type of `bytes`, ordered as unsigned numbers."""
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return "bytes"
 
 
@@ -161,7 +161,7 @@ class TimeType(msgspec.Struct, frozen=True):
     """The type of `datetime`: an instant with a time zone, in microseconds of UTC."""
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return "time"
 
 
@@ -169,7 +169,7 @@ class DurationType(msgspec.Struct, frozen=True):
     """The type of `timedelta`: a signed duration in microseconds."""
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return "duration"
 
 
@@ -193,7 +193,7 @@ class ChoiceType(msgspec.Struct, frozen=True, eq=False):
         return hash(self.values)
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return {"enum": list(self.values)}
 
 
@@ -203,7 +203,7 @@ class OpaqueType(msgspec.Struct, frozen=True):
     text: str
 
     def describe(self) -> Description:
-        """The form stored in a catalog."""
+        """Return the form stored in a catalog."""
         return {"opaque": self.text}
 
 
@@ -214,7 +214,7 @@ AttributeType: TypeAlias = (
 
 
 def type_text(type_: AttributeType) -> str:
-    """An attribute type in words, for messages.
+    """Return an attribute type in words, for messages.
 
     >>> type_text(IntType()), type_text(ChoiceType(("car", "truck"))), type_text(OpaqueType("list[int]"))
     ('int64', "one of 'car', 'truck'", 'list[int]')
@@ -233,7 +233,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def micros_of_time(moment: datetime) -> int:
-    """A time as microseconds since 1970-01-01 UTC: its form in predicates, in columns and on the wire.
+    """Return a time as microseconds since 1970-01-01 UTC: its form in predicates, in columns and on the wire.
 
     `moment` must have a time zone; TypeError if it has none.
     """
@@ -241,17 +241,17 @@ def micros_of_time(moment: datetime) -> int:
 
 
 def time_of_micros(micros: int) -> datetime:
-    """The time, in UTC, that is so many microseconds after 1970-01-01 UTC."""
+    """Return the time, in UTC, that is so many microseconds after 1970-01-01 UTC."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def micros_of_duration(span: timedelta) -> int:
-    """A duration in microseconds: its form in predicates, in columns and on the wire."""
+    """Return a duration in microseconds: its form in predicates, in columns and on the wire."""
     return span // MICROSECOND
 
 
 def is_encodable(text: str) -> bool:
-    """Whether a text can be encoded in UTF-8; one with a lone surrogate (half a character) cannot."""
+    """Return whether a text can be encoded in UTF-8; one with a lone surrogate (half a character) cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -280,7 +280,7 @@ _WIDTHS: Mapping[str, AttributeType] = {
 
 
 def parse_type(description: object) -> AttributeType:
-    """The attribute type of a description, the opposite of `describe()`; ValueError if there is none.
+    """Return the attribute type of a description, the opposite of `describe()`; ValueError if there is none.
 
     >>> parse_type("uint8")
     IntType(bits=8, signed=False)
@@ -300,7 +300,7 @@ def _are_choices(values: list[Any]) -> bool:
 
 
 def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None]:
-    """What an annotation declares: its type, whether it may be absent, and its unit.
+    """Return what an annotation declares: its type, whether it may be absent, and its unit.
 
     DeclarationError if it declares no attribute type; its message begins with a verb, to follow the attribute's name.
 
@@ -315,7 +315,7 @@ def read_annotation(annotation: object) -> tuple[AttributeType, bool, str | None
 
 
 def former_names(annotation: object) -> tuple[str, ...]:
-    """The names in the `Renamed` of an annotation.
+    """Return the names in the `Renamed` of an annotation.
 
     >>> former_names(Annotated[float, Unit("m/s"), Renamed("speed", "v")] | None)
     ('speed', 'v')
@@ -325,12 +325,12 @@ def former_names(annotation: object) -> tuple[str, ...]:
 
 
 def is_bounded(annotation: object) -> bool:
-    """Whether an annotation has constraints of its own (msgspec.Meta), which decoding must check."""
+    """Return whether an annotation has constraints of its own (msgspec.Meta), which decoding must check."""
     return any(isinstance(note, msgspec.Meta) for note in _unwrap(annotation)[2])
 
 
 def with_one_bound(annotation: object) -> object:
-    """The annotation of an integer with all its bounds in one `msgspec.Meta`, as msgspec refuses several.
+    """Return the annotation of an integer with all its bounds in one `msgspec.Meta`, as msgspec refuses several.
 
     A sized integer has the bounds of its width, and may be given narrower ones.
 
@@ -352,21 +352,21 @@ def with_one_bound(annotation: object) -> object:
 
 
 def _low(meta: msgspec.Meta) -> int | None:
-    """The smallest integer that a bound allows."""
+    """Return the smallest integer that a bound allows."""
     if meta.gt is not None:
         return math.floor(meta.gt) + 1
     return None if meta.ge is None else math.ceil(meta.ge)
 
 
 def _high(meta: msgspec.Meta) -> int | None:
-    """The largest integer that a bound allows."""
+    """Return the largest integer that a bound allows."""
     if meta.lt is not None:
         return math.ceil(meta.lt) - 1
     return None if meta.le is None else math.floor(meta.le)
 
 
 def metas(annotation: object) -> Iterator[msgspec.Meta]:
-    """The bounds in an annotation, those of the members of a list or the like included."""
+    """Yield the bounds in an annotation, those of the members of a list or the like included."""
     for part in typing.get_args(annotation):
         if isinstance(part, msgspec.Meta):
             yield part

@@ -83,7 +83,7 @@ class UnitConversion(NamedTuple):
 
 @lru_cache(maxsize=256)
 def unit_conversion(old: str, new: str) -> UnitConversion | None:
-    """The conversion from one unit to another; None if one is not known or they measure different things.
+    """Return the conversion from one unit to another; None if one is not known or they measure different things.
 
     >>> unit_conversion("km/h", "m/s").convert(36.0), unit_conversion("°F", "°C").convert(212.0)
     (10.0, 100.0)

@@ -37,7 +37,7 @@ def keep_unread(event: UnreadSlot, values: Mapping[str, msgspec.Raw]) -> None:
 
 
 def unread_values(event: UnreadSlot) -> Mapping[str, msgspec.Raw]:
-    """The values of an event that could not be read, in msgpack, by the names of their attributes.
+    """Return the values of an event that could not be read, in msgpack, by the names of their attributes.
 
     >>> from genus import Event
     >>> unread_values(Event(place="A8"))
@@ -50,7 +50,7 @@ def unread_values(event: UnreadSlot) -> Mapping[str, msgspec.Raw]:
 
 
 def with_unread(event: UnreadSlot) -> Any:
-    """What an encoder of msgpack writes for an event: the event itself, or a map with the values not read."""
+    """Return what an encoder of msgpack writes for an event: the event itself, or a map with the values not read."""
     unread = unread_values(event)
     if not unread:
         return event

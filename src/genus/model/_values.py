@@ -83,7 +83,7 @@ def _describe_type(attribute: Attribute) -> str:
 
 
 def is_valid(attribute: Attribute, annotation: object, value: object) -> bool:
-    """Whether an attribute may have a value; the annotation is that of the class, as msgspec decodes by it."""
+    """Return whether an attribute may have a value; the annotation is that of the class, as msgspec decodes by it."""
     test = value_test(attribute, annotation)
     names = {**NAMES, **{f"{name}0": one for name, one in test.names.items()}, "v": plain_value(value)}
     return bool(eval(_compile(test.code.format(n=0)), names))
@@ -95,7 +95,7 @@ def _compile(code: str) -> CodeType:
 
 
 def value_test(attribute: Attribute, annotation: object) -> ValueTest:
-    """The test of all values of an attribute."""
+    """Return the test of all values of an attribute."""
     reads = ReadBack(annotation)
     match attribute.type:
         case OpaqueType():
@@ -111,7 +111,7 @@ def value_test(attribute: Attribute, annotation: object) -> ValueTest:
 
 
 def usual_test(attribute: Attribute) -> str:
-    """The test of a value that has the class of its attribute type, to follow that of its class."""
+    """Return the test of a value that has the class of its attribute type, to follow that of its class."""
     match attribute.type:
         case IntType(bits, signed):
             low, high = int_range(bits, signed)
@@ -136,7 +136,7 @@ class _IsMember(NamedTuple):
 
 
 def own_bounds(annotation: object, attribute: Attribute) -> list[msgspec.Meta]:
-    """The bounds that an annotation has besides those of its attribute type."""
+    """Return the bounds that an annotation has besides those of its attribute type."""
     implied = [msgspec.Meta(tz=True)]
     if isinstance(attribute.type, IntType):
         low, high = int_range(attribute.type.bits, attribute.type.signed)
@@ -145,7 +145,7 @@ def own_bounds(annotation: object, attribute: Attribute) -> list[msgspec.Meta]:
 
 
 def _is_time(value: datetime) -> bool:
-    """Whether a datetime is an instant in the years 1 to 9999 of UTC."""
+    """Return whether a datetime is an instant in the years 1 to 9999 of UTC."""
     try:
         if value.utcoffset() is None:
             return False

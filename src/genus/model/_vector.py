@@ -53,7 +53,7 @@ class Attribute(msgspec.Struct, frozen=True):
         return self if merged in (self.names, (self.name,)) else msgspec.structs.replace(self, names=merged)
 
     def without_names(self, others: Collection[str]) -> "Attribute":
-        """The attribute without these among its names."""
+        """Return the attribute without these among its names."""
         if not any(name in others for name in self.names):
             return self
         names = tuple(name for name in self.names if name not in others)
@@ -90,7 +90,7 @@ class Vector(msgspec.Struct, frozen=True):
         return ", ".join(map(str, self.attributes))
 
     def get(self, name: str) -> Attribute | None:
-        """The attribute of a name, or None."""
+        """Return the attribute of a name, or None."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
     def match(self, attribute: Attribute) -> Attribute | None:
@@ -101,11 +101,11 @@ class Vector(msgspec.Struct, frozen=True):
         return next((each for each in self.attributes if each.name in either or attribute.name in each.names), None)
 
     def pair(self, attributes: Iterable[Attribute]) -> dict[str, Attribute]:
-        """The attributes of a class by the names that they have in this vector."""
+        """Return the attributes of a class by the names that they have in this vector."""
         return {found.name: attribute for attribute in attributes if (found := self.match(attribute)) is not None}
 
     def find(self, name: str, owner: type | None = None) -> Attribute:
-        """The attribute of a name; SubscriptionError with some attributes in its message if there is none.
+        """Return the attribute of a name; SubscriptionError with some attributes in its message if there is none.
 
         `owner` is the type to name in the message, if it is not the family's root.
         """
@@ -128,12 +128,12 @@ class Vector(msgspec.Struct, frozen=True):
         return f"{label} has no attribute {name!r}; {hint}{whose} are {some_names(own_first(names))}"
 
     def presence_of(self, names: Iterable[str]) -> int:
-        """The presence bits of some attributes; SubscriptionError if one is not in the vector."""
+        """Return the presence bits of some attributes; SubscriptionError if one is not in the vector."""
         position = {attribute.name: bit for bit, attribute in enumerate(self.attributes)}
         return sum(1 << position[self.find(name).name] for name in set(names))
 
     def names_of(self, tag: int) -> tuple[str, ...]:
-        """The attributes of some presence bits; SubscriptionError if a bit lies outside the vector."""
+        """Return the attributes of some presence bits; SubscriptionError if a bit lies outside the vector."""
         if tag < 0 or tag >> len(self.attributes):
             raise SubscriptionError(f"bit vector {tag:#b} reaches outside the {len(self)} attributes of {self.scope}")
         return tuple(attribute.name for bit, attribute in enumerate(self.attributes) if tag >> bit & 1)
@@ -233,7 +233,7 @@ class Family(msgspec.Struct, eq=False):
                     )
 
     def complete(self, attribute: Attribute) -> Attribute:
-        """The attribute with the former names that the family knows."""
+        """Return the attribute with the former names that the family knows."""
         known = self.vector.get(attribute.name)
         return attribute if known is None else attribute.with_names(known.names)
 

@@ -36,7 +36,7 @@ class UserKeys(msgspec.Struct, frozen=True):
 
 
 def kept_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
-    """The pattern of the keys under which events that match a pattern are kept.
+    """Return the pattern of the keys under which events that match a pattern are kept.
 
     >>> kept_pattern(ZENOH, "city", "city/Edge/*/Loop"), kept_pattern(MQTT, "city", "city/#")
     ('@genus/city/last/Edge/*/Loop/*', '@genus/city/last/#')
@@ -47,7 +47,7 @@ def kept_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
 
 
 def new_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
-    """The pattern of the keys of copies of events that match a pattern, as long as their class is new.
+    """Return the pattern of the keys of copies of events that match a pattern, as long as their class is new.
 
     >>> new_pattern(ZENOH, "city", "city/Edge/*/Loop")
     '@genus/city/new/Edge/*/Loop'
@@ -56,7 +56,7 @@ def new_pattern(dialect: Dialect, realm: str, pattern: str) -> str:
 
 
 def queue_pattern(realm: str, pattern: str) -> str:
-    """The pattern of the events of a zenoh pattern that are sent to one of those who share a queue.
+    """Return the pattern of the events of a zenoh pattern that are sent to one of those who share a queue.
 
     >>> queue_pattern("city", "city/Edge/*/Loop")
     '@genus/city/queue/*/*/Edge/*/Loop'
@@ -65,7 +65,7 @@ def queue_pattern(realm: str, pattern: str) -> str:
 
 
 def control_patterns(dialect: Dialect, realm: str) -> tuple[str, ...]:
-    """The patterns of the control keys that every participant needs."""
+    """Return the patterns of the control keys that every participant needs."""
     return tuple(_control_pattern(dialect, realm, what) for what in CONTROL)
 
 
@@ -84,7 +84,7 @@ _ASKED = ("declare_subscriber", "query", "declare_liveliness_subscriber", "livel
 
 
 def zenoh_config(realm: str, users: Mapping[str, UserKeys], by: Identity = "certificate") -> dict[str, Any]:
-    """The `access_control` section of a zenoh router's configuration; what no rule allows is denied."""
+    """Return the `access_control` section of a zenoh router's configuration; what no rule allows is denied."""
     rules = list(_common_rules(realm))
     common = [rule["id"] for rule in rules]
     policies: list[dict[str, Any]] = []
@@ -102,7 +102,7 @@ def zenoh_config(realm: str, users: Mapping[str, UserKeys], by: Identity = "cert
 
 
 def _common_rules(realm: str) -> Iterator[dict[str, Any]]:
-    """What every participant may do: control messages, and saying that it keeps events, not what they are."""
+    """Yield what every participant may do: control messages, and saying that it keeps events, not what they are."""
     control = control_patterns(ZENOH, realm)
     caches = (ZENOH.join([pattern, "@adv", ZENOH.rest]) for pattern in control)
     keepers = ZENOH.join([ROOT, realm, ZENOH.one, "@keeper", ZENOH.rest])
@@ -153,7 +153,7 @@ def _rule(name: str, messages: Iterable[str], flows: list[str], keys: Iterable[s
 
 
 def mosquitto_text(realm: str, users: Mapping[str, UserKeys]) -> str:
-    """The text of a mosquitto `acl_file`; what no line allows is denied."""
+    """Return the text of a mosquitto `acl_file`; what no line allows is denied."""
     return "\n\n".join("\n".join(_user_lines(user, realm, keys)) for user, keys in users.items()) + "\n"
 
 

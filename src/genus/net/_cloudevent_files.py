@@ -41,7 +41,7 @@ def write_cloudevents(
 def read_cloudevents(
     path: str | os.PathLike[str], types: Iterable[type] | None = None
 ) -> Iterator[CloudEvent | Rejected]:
-    """The events of a file of CloudEvents, and why other lines are none.
+    """Return the events of a file of CloudEvents, and why other lines are none.
 
     `types` are the event types to read, with their subtypes; all that are declared, if not given. RecordingError if the
     file cannot be opened; damage within it is a `Rejected`.
@@ -82,7 +82,7 @@ def _read(stream: IO[bytes], types: Iterable[type] | None) -> Iterator[CloudEven
 
 
 def _next_line(stream: IO[bytes]) -> bytes:
-    """The next line, or its beginning if it is too long; empty at the end."""
+    """Return the next line, or its beginning if it is too long; empty at the end."""
     return stream.readline(MAX_SIZE + 1)
 
 

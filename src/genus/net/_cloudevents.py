@@ -107,7 +107,7 @@ class CloudEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 def event_id(origin: Origin, key: str = "") -> str:
-    """The id of an event: the same whenever it is sent again, and another for every other event.
+    """Return the id of an event: the same whenever it is sent again, and another for every other event.
 
     Give the key if origins number the events of each key by themselves, as links do.
 
@@ -176,11 +176,11 @@ class CloudEventWriter:
         self._plans: dict[type, _WritePlan] = {}
 
     def write_structured(self, event: Event, origin: Origin, key: str = "") -> bytes:
-        """The JSON text of an event; EventError names the attribute that could not be read back."""
+        """Return the JSON text of an event; EventError names the attribute that could not be read back."""
         return _encode(self._envelope(event, origin, key))
 
     def write_binary(self, event: Event, origin: Origin, key: str = "") -> tuple[dict[str, str], bytes]:
-        """The attributes, as text, and the data of an event; EventError as for `write_structured`.
+        """Return the attributes, as text, and the data of an event; EventError as for `write_structured`.
 
         MQTT has the attributes as user properties, except for `datacontenttype`, which is the content type.
         """
@@ -203,7 +203,7 @@ class CloudEventWriter:
         return texts, _encode(made.data)
 
     def write_batch(self, events: Iterable[tuple[Event, Origin]], key: str = "") -> bytes:
-        """The JSON array of some events; EventError as for `write_structured`."""
+        """Return the JSON array of some events; EventError as for `write_structured`."""
         return _encode([self._envelope(event, origin, key) for event, origin in events])
 
     def _envelope(self, event: Event, origin: Origin, key: str) -> _Envelope:
@@ -243,7 +243,7 @@ class _WritePlan:
         self._write = RecordWriter(RecordMapping(naming=TypeNaming((), self.name)), cls).write
 
     def data_of(self, event: Event) -> dict[str, Any]:
-        """The data of an event with an unusual value; EventError if a value is not one of its attribute."""
+        """Return the data of an event with an unusual value; EventError if a value is not one of its attribute."""
         if (invalid := self._find_invalid(event)) is not None:
             raise EventError(describe_invalid(event, invalid).message)
         return {**plain_unread(event), **self._write(event)}
@@ -270,7 +270,7 @@ def _usual_tester(cls: type[Event]) -> Callable[[Event], bool]:
 
 
 def _usual_test(type_: AttributeType, number: int) -> str:
-    """The code that tests a value `v`."""
+    """Return the code that tests a value `v`."""
     match type_:
         case BoolType():
             return "v.__class__ is bool"
@@ -341,7 +341,7 @@ class CloudEventReader:
         self._by_rules = MappedReader(RecordMapping(), self._types, True)
 
     def read_structured(self, payload: bytes) -> CloudEvent | Rejected:
-        """The event of a JSON text, or why there is none."""
+        """Return the event of a JSON text, or why there is none."""
         if len(payload) > _SMALL and (problem := limit_problem(payload, self._largest)):
             return Rejected(problem)
         try:
@@ -356,7 +356,7 @@ class CloudEventReader:
         return self._read_record(decode_json(payload, self._largest, last_counts=True))
 
     def read_binary(self, attributes: Mapping[str, str], data: bytes) -> CloudEvent | Rejected:
-        """The event of a CloudEvent in binary mode, or why there is none.
+        """Return the event of a CloudEvent in binary mode, or why there is none.
 
         `attributes` has `datacontenttype`, if it was said. Names that CloudEvents does not have are ignored.
         """
@@ -388,7 +388,7 @@ class CloudEventReader:
     def read_message(
         self, content_type: str, attributes: Mapping[str, str], payload: bytes
     ) -> list[CloudEvent | Rejected]:
-        """The events of a message by its content type: structured, a batch, or binary with these attributes."""
+        """Return the events of a message by its content type: structured, a batch, or binary with these attributes."""
         kind = content_type.partition(";")[0].strip().lower()
         if kind == STRUCTURED:
             return [self.read_structured(payload)]
@@ -404,7 +404,7 @@ class CloudEventReader:
     def _decode(
         self, name: str, source: str, time: bytes | msgspec.Raw, subject: str | None, data: bytes | msgspec.Raw
     ) -> Event | None:
-        """The event by msgspec; None, or one of `_UNREADABLE`, if it must be read by the rules."""
+        """Return the event by msgspec; None, or one of `_UNREADABLE`, if it must be read by the rules."""
         decoder = self._decoders.get(name) or self._decoder(name)
         if decoder is None or not source:
             return None
@@ -482,7 +482,7 @@ class _Decoder(NamedTuple):
 
 
 def _is_plain(cls: type[Event]) -> bool:
-    """Whether absent attributes are None: for msgspec a default takes their place, for the lake nothing does."""
+    """Return whether absent attributes are None: for msgspec a default takes their place, for the lake nothing does."""
     required = cls.__genus_required__  # type: ignore[attr-defined]
     fields = msgspec.structs.fields(cls)
     return all(field.default is None or field.name in required for field in fields)

@@ -36,7 +36,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
 
 
 def new_uid() -> bytes:
-    """A uid for a participant: random, so that one that restarts is another one."""
+    """Return a uid for a participant: random, so that one that restarts is another one."""
     return os.urandom(8)
 
 
@@ -68,12 +68,12 @@ def join_attributes(attributes: Mapping[str, str], envelope: bytes = b"") -> byt
 
 
 def attributes_in(envelope: bytes) -> dict[str, str]:
-    """The attributes that `join_attributes` has put into an envelope, that of its packet among them."""
+    """Return the attributes that `join_attributes` has put into an envelope, that of its packet among them."""
     return _decode_attributes(envelope[len(ATTRIBUTES) :])
 
 
 def split_attributes(envelope: bytes) -> tuple[dict[str, str], bytes] | None:
-    """The attributes of a CloudEvent, and the envelope of its packet if it has one; None if they cannot be read.
+    """Return the attributes of a CloudEvent, and the envelope of its packet if it has one; None if they cannot be read.
 
     >>> split_attributes(join_attributes({"type": "Loop"}, b"x" * 25))
     ({'type': 'Loop'}, b'xxxxxxxxxxxxxxxxxxxxxxxxx')

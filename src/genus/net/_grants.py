@@ -39,19 +39,19 @@ class Grant(msgspec.Struct, frozen=True):
         return f"{'exact ' if self.exact else ''}{' & '.join(self.names)}"
 
     def is_in(self, realm: str) -> bool:
-        """Whether it holds in a realm."""
+        """Return whether it holds in a realm."""
         return all(any(fnmatchcase(realm, pattern) for pattern in patterns) for patterns in self.realms)
 
     def accepts(self, cls: type) -> bool:
-        """Whether events of a class are granted."""
+        """Return whether events of a class are granted."""
         return any(conforms(cls, wanted, exact=True) for wanted in self._named(cls)) if self.exact else self.covers(cls)
 
     def covers(self, cls: type) -> bool:
-        """Whether events of a class, and of all that may be declared below it, are granted."""
+        """Return whether events of a class, and of all that may be declared below it, are granted."""
         return not self.exact and set(self.names) <= _names_above(cls)
 
     def _named(self, cls: type) -> list[type]:
-        """The classes with the name of an exact grant that events of this class can be delivered for."""
+        """Return the classes with the name of an exact grant that events of this class can be delivered for."""
         return [one for one in subtypes(pure_kind(cls) or cls) if name_of(one) == self.names[0]]
 
 
@@ -87,12 +87,12 @@ class Grants(msgspec.Struct, frozen=True):
     types: Mapping[str, type] | None = None
 
     def within(self, realm: str) -> "Grants":
-        """The grants that hold in a realm."""
+        """Return the grants that hold in a realm."""
         users = {user: tuple(one for one in grants if one.is_in(realm)) for user, grants in self.users.items()}
         return msgspec.structs.replace(self, users=users)
 
     def may_publish(self, who: str, cls: type) -> Allowed | Refusal:
-        """Whether a user may publish events of a class; those of classes below it are another question."""
+        """Return whether a user may publish events of a class; those of classes below it are another question."""
         grants = self._of(who, "publish")
         if isinstance(grants, Refusal):
             return grants
@@ -101,7 +101,7 @@ class Grants(msgspec.Struct, frozen=True):
         return Allowed(by) if by else Refusal(f"{who} may not publish {name}: {self._shown(grants)}", (name,))
 
     def may_be_gateway(self, who: str) -> Allowed | Refusal:
-        """Whether a user may be one of several gateways of a name, of which one is active."""
+        """Return whether a user may be one of several gateways of a name, of which one is active."""
         grants = self._of(who, "gateway")
         if isinstance(grants, Refusal):
             return grants
@@ -151,7 +151,7 @@ class Grants(msgspec.Struct, frozen=True):
     # -- for links ----------------------------------------------------------------------------------------------------
 
     def permit(self, who: str, realm: str) -> "Permit":
-        """What one user may do in a realm; GrantsError if there is no such user."""
+        """Return what one user may do in a realm; GrantsError if there is no such user."""
         if who not in self.users:
             raise GrantsError(f"{self.source}: no user {who!r}; {did_you_mean(who, self.users)}{_known(self.users)}")
         return Permit(self.within(realm), who)
@@ -182,7 +182,7 @@ class Grants(msgspec.Struct, frozen=True):
         return rebuild(AllOf(tuple(self.types[name] for name in grant.names)), exact=grant.exact)
 
     def zenoh_acl(self, realm: str, by: Identity = "certificate") -> dict[str, Any]:
-        """The section `access_control` of a zenoh router's configuration.
+        """Return the section `access_control` of a zenoh router's configuration.
 
         Args:
             realm: The realm of the buses, the first part of all keys.
@@ -191,7 +191,7 @@ class Grants(msgspec.Struct, frozen=True):
         return zenoh_config(realm, self.patterns(ZENOH, realm), by)
 
     def mosquitto_acl(self, realm: str) -> str:
-        """The text of an `acl_file` of mosquitto; with mutual TLS it needs `use_identity_as_username true`."""
+        """Return the text of an `acl_file` of mosquitto; with mutual TLS it needs `use_identity_as_username true`."""
         return mosquitto_text(realm, self.patterns(MQTT, realm))
 
 
@@ -227,12 +227,12 @@ def _known(names: Iterable[str]) -> str:
 
 
 def _names_above(cls: type) -> set[str]:
-    """The names of a class and of all types above it."""
+    """Return the names of a class and of all types above it."""
     return {name_of(base) for base in cls.__mro__ if is_type(base)}
 
 
 def _covers(grant: Grant, subscription: Subscription) -> bool:
-    """Whether all classes that can match, declared or not, are granted.
+    """Return whether all classes that can match, declared or not, are granted.
 
     An exact subscription to a pure class also matches the other pure classes of its kind.
     """
@@ -241,7 +241,7 @@ def _covers(grant: Grant, subscription: Subscription) -> bool:
 
 
 def _highest(subscription: Subscription) -> list[type]:
-    """The classes that can match and are below no other such class; all of them if it is exact."""
+    """Return the classes that can match and are below no other such class; all of them if it is exact."""
     classes = subscription.classes()
     if subscription.exact:
         return list(classes)
@@ -261,7 +261,7 @@ def _allowed(subscription: Subscription, grants: list[Grant]) -> tuple[str, ...]
 
 
 def _type_text(subscription: Subscription) -> str:
-    """The types that a subscription names."""
+    """Return the types that a subscription names."""
     return f"{'exact ' if subscription.exact else ''}{' & '.join(map(name_of, subscription.types))}"
 
 

@@ -68,7 +68,7 @@ def read_grants(path: str | os.PathLike[str], types: Iterable[type] | Catalog | 
 
 
 def take_permit(path: str | None, user: str | None, realm: str) -> Permit | None:
-    """What the options `grants` and `user` of an address permit in a realm.
+    """Return what the options `grants` and `user` of an address permit in a realm.
 
     None if the address has neither: the link then allows all, and a broker may refuse in silence. BusError if one of
     them is missing, or the file cannot be used.
@@ -86,7 +86,7 @@ def take_permit(path: str | None, user: str | None, realm: str) -> Permit | None
 
 
 def parse_grants(tables: Mapping[str, Any], source: str, types: Iterable[type] | Catalog | None = None) -> Grants:
-    """The grants of a file that was read; GrantsError if it is wrong."""
+    """Return the grants of a file that was read; GrantsError if it is wrong."""
     known = None if types is None else types_by_name(_classes(types))
     _check_keys(source, tables, ("roles", "users"))
     roles = {
@@ -120,7 +120,7 @@ def _classes(types: Iterable[type] | Catalog) -> Iterable[type]:
 def _read_user(
     where: str, name: str, table: object, roles: Mapping[str, _Role], known: Mapping[str, type] | None
 ) -> tuple[Grant, ...]:
-    """The grants of a user, with those of its roles; its realms limit all of them."""
+    """Return the grants of a user, with those of its roles; its realms limit all of them."""
     if name != name.strip() or not name.isprintable() or not name:
         raise GrantsError(f"{where}: {name!r} cannot be the name of a user")
     own = _read_role(where, table, _USER_KEYS, known)

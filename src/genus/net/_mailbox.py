@@ -152,7 +152,7 @@ class Mailbox(Generic[P]):
         return taken
 
     def may_read_on(self) -> bool:
-        """Whether reading was paused, and half of what waited is handled; True once."""
+        """Return whether reading was paused, and half of what waited is handled; True once."""
         with self._lock:
             is_time = self.is_paused and len(self._items) <= self._capacity // 2 and self._size <= MAX_BYTES // 2
             self.is_paused = self.is_paused and not is_time

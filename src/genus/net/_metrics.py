@@ -59,7 +59,7 @@ class _Closing(Protocol):
 
 
 def bus_metrics(bus: Bus) -> list[Metric]:
-    """The metrics of a bus: what was published, what became of it, and the counters of the link.
+    """Return the metrics of a bus: what was published, what became of it, and the counters of the link.
 
     >>> from genus import Event, open_bus
     >>> with open_bus() as bus:
@@ -88,7 +88,7 @@ _OF_SUBSCRIPTIONS: tuple[tuple[str, str, str, Literal["counter", "gauge"]], ...]
 
 
 def _largest(values: Mapping[str, int]) -> dict[str, int]:
-    """The largest numbers; the others are added up."""
+    """Return the largest numbers; the others are added up."""
     ordered = sorted(values.items(), key=lambda item: -item[1])
     found: dict[str, int] = {}
     for number, (name, value) in enumerate(ordered):
@@ -98,7 +98,7 @@ def _largest(values: Mapping[str, int]) -> dict[str, int]:
 
 
 def _largest_counters(counted: Mapping[str, Counters]) -> dict[str, Counters]:
-    """The counters of the subscriptions with the most events; the others are added up.
+    """Return the counters of the subscriptions with the most events; the others are added up.
 
     Only those that are shown get a text: of a million subscriptions, making them takes seconds.
     """
@@ -175,7 +175,7 @@ def serve_metrics(source: Bus | Measured, at: int | str = 0) -> MetricsServer:
 
 
 def read_place(at: int | str) -> tuple[str, int]:
-    """The host and port of `PORT` or `HOST:PORT`; BusError if it is neither.
+    """Return the host and port of `PORT` or `HOST:PORT`; BusError if it is neither.
 
     >>> read_place(9100), read_place("[::1]:9100")
     (('127.0.0.1', 9100), ('::1', 9100))
@@ -197,7 +197,7 @@ class _Collector:
         return []
 
     def collect(self) -> "Iterator[Family]":
-        """The metrics in the form of prometheus-client."""
+        """Return the metrics in the form of prometheus-client."""
         source = self._source
         found = source.metrics() if isinstance(source, Measured) else bus_metrics(source)
         return (_family(metric) for metric in found)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_ipc(rest: str) -> NetLink:
-    """The link of `ipc:NAME?option=value&...`, of which `rest` is all behind the colon; see docs/ipc.md.
+    """Return the link of `ipc:NAME?option=value&...`, of which `rest` is all behind the colon; see docs/ipc.md.
 
     Raises:
         BusError: The name or an option is wrong.
@@ -33,7 +33,7 @@ def open_ipc(rest: str) -> NetLink:
 
 
 def open_zenoh(rest: str) -> NetLink:
-    """The link of `zenoh:REALM?option=value&...`, of which `rest` is all behind the colon; see docs/networks.md.
+    """Return the link of `zenoh:REALM?option=value&...`, of which `rest` is all behind the colon; see docs/networks.md.
 
     Raises:
         BusError: The realm or an option is wrong, or zenoh is not installed.
@@ -46,7 +46,7 @@ def open_zenoh(rest: str) -> NetLink:
 
 
 def open_mqtt(rest: str) -> NetLink:
-    """The link of `mqtt://HOST[:PORT]/REALM?option=value&...`, of which `rest` is all behind the colon.
+    """Return the link of `mqtt://HOST[:PORT]/REALM?option=value&...`, of which `rest` is all behind the colon.
 
     Raises:
         BusError: The address is wrong, or the codec of MQTT is not installed.
@@ -55,7 +55,7 @@ def open_mqtt(rest: str) -> NetLink:
 
 
 def open_mqtts(rest: str) -> NetLink:
-    """The link of `mqtts://HOST[:PORT]/REALM?...`: as `open_mqtt`, with TLS."""
+    """Return the link of `mqtts://HOST[:PORT]/REALM?...`: as `open_mqtt`, with TLS."""
     return _open_mqtt(rest, tls=True)
 
 
@@ -72,7 +72,7 @@ def _open_mqtt(rest: str, tls: bool) -> NetLink:
 
 
 def _foreign_sources(options: "MqttOptions") -> list[ForeignSource]:
-    """The systems that the mappings of an address are about, and Sparkplug, if it names a group."""
+    """Return the systems that the mappings of an address are about, and Sparkplug, if it names a group."""
     try:
         mappings = [read_mapping(path) for path in options.map]
         if not options.sparkplug:
@@ -88,7 +88,7 @@ def _foreign_sources(options: "MqttOptions") -> list[ForeignSource]:
 
 
 def open_coap(rest: str) -> "CoapLink":
-    """The link of `coap://HOST[:PORT]?option=value&...` or `coap:?listen=HOST:PORT&...`; see docs/coap.md.
+    """Return the link of `coap://HOST[:PORT]?option=value&...` or `coap:?listen=HOST:PORT&...`; see docs/coap.md.
 
     Raises:
         BusError: The address is wrong, or aiocoap is not installed.
@@ -97,7 +97,7 @@ def open_coap(rest: str) -> "CoapLink":
 
 
 def open_coaps(rest: str) -> "CoapLink":
-    """The link of `coaps://HOST[:PORT]?...`: as `open_coap`, with DTLS."""
+    """Return the link of `coaps://HOST[:PORT]?...`: as `open_coap`, with DTLS."""
     return _open_coap(rest, secure=True)
 
 
@@ -138,7 +138,7 @@ def _link(
 
 
 def _cloud_encoder(format: str) -> EncodeCloud | None:
-    """What makes CloudEvents of events, in the mode that an address asks for; None if it asks for none."""
+    """Return what makes CloudEvents of events, in the mode that an address asks for; None if it asks for none."""
     writer = CloudEventWriter()
     if format == "cloudevents":
         return lambda event, origin, key: (None, writer.write_structured(event, origin, key))

@@ -56,7 +56,7 @@ class Several(NamedTuple):
 
 @cache
 def option_table(cls: type) -> Mapping[str, Option]:
-    """The options of a table by name, which is the field's without the unit of spans."""
+    """Return the options of a table by name, which is the field's without the unit of spans."""
     hints = get_type_hints(cls, include_extras=True)
     names = [field.name for field in msgspec.structs.fields(cls)]
     made = [Option(name, *hints[name].__metadata__) for name in names if hasattr(hints[name], "__metadata__")]
@@ -64,7 +64,7 @@ def option_table(cls: type) -> Mapping[str, Option]:
 
 
 def read_options(cls: type, place: str, query: str) -> dict[str, Any]:
-    """The fields of a table that `name=value&name=value` sets; `place` names the address in messages.
+    """Return the fields of a table that `name=value&name=value` sets; `place` names the address in messages.
 
     Raises:
         BusError: An option is unknown, given twice, or has a wrong value.

@@ -19,7 +19,7 @@ class OnceLogger(logging.Logger):
         self._logged = Reasons()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is no warning, or the first of its sort."""
+        """Return whether a record is no warning, or the first of its sort."""
         error = record.exc_info[0] if record.exc_info else None
         return record.levelno < logging.WARNING or self._logged.add(f"{record.msg} {error}")
 

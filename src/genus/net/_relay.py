@@ -39,7 +39,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 
 def passes(test: Callable[[Event], bool], event: Event) -> bool:
-    """Whether an event passes the test of a subscription; one that cannot be tested does."""
+    """Return whether an event passes the test of a subscription; one that cannot be tested does."""
     try:
         return test(event)
     except Exception:  # a value of an undeclared type: the subscriber's own test decides
@@ -81,7 +81,7 @@ class RelayLink(ABC):
 
     @abstractmethod
     def interests(self) -> list[Interest]:
-        """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
 
     @abstractmethod
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:

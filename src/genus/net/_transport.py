@@ -145,7 +145,7 @@ class SharingTransport(Protocol):
         """Whether the network offers it."""
 
     def share_of(self, group: str, pattern: str) -> str:
-        """The name of this participant's part in a group, without `/`, for as long as the transport is open."""
+        """Return the name of this participant's part in a group, without `/`, for as long as the transport is open."""
 
     def share(self, group: str, pattern: str) -> Callable[[], None]:
         """Receive some of the packets of keys that match, under `$share/NAME/KEY`; returns a function to end it."""

@@ -47,7 +47,7 @@ class FieldNode(msgspec.Struct):
     """If not empty, why a value here is a fault."""
 
     def at(self, path: FieldPath) -> "FieldNode":
-        """The node at the end of a path; created if it does not exist."""
+        """Return the node at the end of a path; created if it does not exist."""
         if not path:
             return self
         return self.children.setdefault(path[0], FieldNode(takes_rest=self.takes_rest)).at(path[1:])
@@ -119,11 +119,11 @@ class FieldPlan:
         return self.tree.at((column_name(path),) if self._is_flat else path)
 
     def is_inside(self, column: str) -> bool:
-        """Whether a column of a table is within one that is wanted or ignored, such as a field of a struct."""
+        """Return whether a column of a table is within one that is wanted or ignored, such as a field of a struct."""
         return self._is_flat and column.startswith(tuple(f"{name}." for name in self.tree.children))
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute of a name, if the type has it."""
+        """Return the attribute of a name, if the type has it."""
         return next((each for each in self.type.attributes if each.name == name), None)
 
     def ignore_envelope(self, mapping: Mapping) -> None:
@@ -141,7 +141,7 @@ class FieldPlan:
         return f"{self._subject(number)} is {show_value(value)}, but must be {_must(wanted)}{_hint(wanted, value)}{at}"
 
     def describe_type(self, number: int) -> str:
-        """What the values of a field must be, without the value at fault."""
+        """Return what the values of a field must be, without the value at fault."""
         return f"{self._subject(number)} must be {_must(self.wanted[number])}"
 
     def _subject(self, number: int) -> str:
@@ -150,7 +150,7 @@ class FieldPlan:
 
 
 def column_name(path: FieldPath) -> str:
-    """The name that the column of a table has for a path."""
+    """Return the name that the column of a table has for a path."""
     return ".".join(path)
 
 
@@ -160,7 +160,7 @@ def _is_foreign_source(field: MappedField, attribute: Attribute) -> bool:
 
 
 def cloud_mapping(mapping: Mapping) -> Mapping:
-    """The mapping for CloudEvents: attributes are in `data` unless the mapping says otherwise."""
+    """Return the mapping for CloudEvents: attributes are in `data` unless the mapping says otherwise."""
     return msgspec.structs.replace(mapping, inside=mapping.inside or ("data",))
 
 
@@ -179,7 +179,7 @@ def _hint(wanted: WantedField, value: object) -> str:
 
 
 def show_value(value: object) -> str:
-    """A value as shown in reasons, shortened if it is long."""
+    """Return a value as shown in reasons, shortened if it is long."""
     try:
         text = repr(value) if not isinstance(value, str) else repr(value[: _SHOWN + 1])
     except RecursionError:

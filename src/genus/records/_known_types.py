@@ -22,7 +22,7 @@ class RecordType(Protocol):
 
 
 def own_attributes(type_: RecordType) -> tuple[str, ...]:
-    """The names of the attributes that say what happened: all but those that every event may carry."""
+    """Return the names of the attributes that say what happened: all but those that every event may carry."""
     return tuple(each.name for each in type_.attributes if each.name not in CONTEXT)
 
 
@@ -37,7 +37,7 @@ class KnownTypes(Protocol):
         """The names of all event types."""
 
     def plan(self, name: str) -> RecordType | None:
-        """The type of a name; None if it is not known, or is a kind."""
+        """Return the type of a name; None if it is not known, or is a kind."""
 
 
 class DeclaredType:

@@ -45,7 +45,7 @@ class TypeNaming(msgspec.Struct, frozen=True):
         return tuple(part for part in self.parts if not isinstance(part, str)) if not self.fixed else ()
 
     def type_of(self, name: str) -> str | None:
-        """The type for a name; None if the table has none.
+        """Return the type for a name; None if the table has none.
 
         >>> TypeNaming(strip="city.", table=(("loop", "Loop"), ("lamp*", "Lamp"))).type_of("city.lamp7")
         'Lamp'
@@ -168,11 +168,11 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
         return self.unknown == COUNT if self.unknown else bool(self.topics)
 
     def fields_for(self, type_: str) -> tuple[MappedField, ...]:
-        """The mapped fields for records of a type; those for this type only come first."""
+        """Return the mapped fields for records of a type; those for this type only come first."""
         return (*dict(self.of).get(type_, ()), *self.fields)
 
     def for_topic(self, rule: TopicRule) -> "Mapping":
-        """The mapping for the records of a topic: its fields replace those of the same path or attribute."""
+        """Return the mapping for the records of a topic: its fields replace those of the same path or attribute."""
         stated = {key for field in rule.fields for key in (field.attribute, field.path)}
         is_plain = rule.value is not None
         elsewhere = [each.at for each in self.topics if each.pattern == rule.pattern and each.at not in ((), rule.at)]
@@ -247,7 +247,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
                 ) from None
 
     def _types_of(self, location: str, attribute: str, among: list[RecordType]) -> list[AttributeType]:
-        """The types of an attribute in some event types; MappingError if none of them has it."""
+        """Return the types of an attribute in some event types; MappingError if none of them has it."""
         found = [each.type for plan in among for each in plan.attributes if each.name == attribute]
         if not found:
             vectors = "; ".join(dict.fromkeys(plan.vector.describe_unknown(attribute) for plan in among[:3]))
@@ -256,7 +256,7 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_constant(value: Any, type_: AttributeType) -> Any:
-    """The attribute value that a constant is; raises one of `ERRORS` if it is none."""
+    """Return the attribute value that a constant is; raises one of `ERRORS` if it is none."""
     return value_reader(type_, ValueFormat())(value)
 
 

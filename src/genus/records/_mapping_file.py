@@ -111,7 +111,7 @@ class _MappingParser:
         return parse_path(str(text)) if text else ()
 
     def _ignored(self, location: str, keys: "_TableKeys") -> tuple[tuple[FieldPath, ...], bool]:
-        """The fields to ignore, and whether all that are not known are ignored."""
+        """Return the fields to ignore, and whether all that are not known are ignored."""
         given = keys.take("ignore", (list, str), [])
         if isinstance(given, str) and given != "rest":
             self.fail(location, f'is {given!r}; write a list of fields, or "rest"')

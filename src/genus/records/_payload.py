@@ -24,7 +24,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def decode_json(payload: bytes, largest: int | None = MAX_SIZE, *, last_counts: bool = False) -> Any:
-    """The value of a JSON text; a `Rejected` if it is none, too large or too deep; None stands for no limits.
+    """Return the value of a JSON text; a `Rejected` if it is none, too large or too deep; None stands for no limits.
 
     It is also rejected if a field occurs twice, unless `last_counts`.
 
@@ -54,7 +54,7 @@ def limit_problem(payload: bytes, largest: int = MAX_SIZE) -> str:
 
 
 def depth_of(payload: bytes) -> int:
-    """How many objects and lists are inside one another, also in a text that is not JSON.
+    """Return how many objects and lists are inside one another, also in a text that is not JSON.
 
     >>> depth_of(b'{"a": [[1], "[[["]}')
     3
@@ -67,12 +67,12 @@ def depth_of(payload: bytes) -> int:
 
 
 def count_names(text: bytes) -> int:
-    """The number of names of fields in a JSON text; more if strings have what looks like names."""
+    """Return the number of names of fields in a JSON text; more if strings have what looks like names."""
     return len(_NAME.findall(text))
 
 
 def count_fields(value: Any) -> int:
-    """The number of fields in an object and everything inside it."""
+    """Return the number of fields in an object and everything inside it."""
     size = 0
     waiting = [value]
     while waiting:

@@ -78,7 +78,7 @@ class MappedReader:
         """Functions that get the name of the type of a plain record, and of a CloudEvent."""
 
     def read(self, record: object) -> Event | Rejected:
-        """The event that a record is, or why it is none; never raises. Types must be known by their classes."""
+        """Return the event that a record is, or why it is none; never raises. Types must be known by their classes."""
         try:
             return _event_of(self._read(record))
         except _Fault as fault:
@@ -92,7 +92,7 @@ class MappedReader:
             return fault.rejected
 
     def plan(self, is_cloud: bool, name: str) -> FieldPlan | str:
-        """The plan for records that name their type so; if the type is not known, the reason as text."""
+        """Return the plan for records that name their type so; if the type is not known, the reason as text."""
         mapping = self._cloud_mapping if is_cloud else self._mapping
         type_ = mapping.naming.fixed or mapping.naming.type_of(name)
         known = None if type_ is None else self._types.plan(type_)
@@ -182,7 +182,7 @@ def _name_getter(naming: TypeNaming, is_flat: bool) -> Callable[[Record], Any]:
 
 
 def value_at(record: Any, path: Sequence[str]) -> Any:
-    """The value at a path in a record; None if there is none."""
+    """Return the value at a path in a record; None if there is none."""
     for key in path:
         record = record.get(key) if type(record) is dict else None
     return record
@@ -287,7 +287,7 @@ def _event_of(found: RecordValues) -> Event:
 
 
 def _opaque_reader(annotation: Any, form: ValueFormat) -> ReadValue:
-    """A function that converts JSON values to those of a nested struct or a list."""
+    """Return a function that converts JSON values to those of a nested struct or a list."""
     decode, is_text = msgspec.json.Decoder(annotation).decode, form.format == TEXT
 
     def read(value: Any) -> Any:

@@ -109,7 +109,7 @@ class ForeignTopics:
         return self._rejections.examples
 
     def read(self, topic: str, payload: bytes) -> list[Event | Rejected]:
-        """The events of a message, and why others are none; never raises. What is rejected is counted."""
+        """Return the events of a message, and why others are none; never raises. What is rejected is counted."""
         found = self._read(topic, payload)
         for each in found:
             if isinstance(each, Rejected):
@@ -117,7 +117,7 @@ class ForeignTopics:
         return found
 
     def read_fields(self, topic: str, fields: Fields[str, Any], said: Fields[str, Any]) -> list[Event | Rejected]:
-        """The events of a message that was decoded; `said` are further levels, whatever the topic has."""
+        """Return the events of a message that was decoded; `said` are further levels, whatever the topic has."""
         routes = self._find(topic)
         found = [reader.read_fields(dict(fields), {**levels, **said}) for reader, levels in routes]
         for each in found or [Rejected("unknown topic")]:
@@ -126,11 +126,11 @@ class ForeignTopics:
         return found or [Rejected("unknown topic")]
 
     def reads(self, topic: str) -> bool:
-        """Whether a topic is one of those that are read."""
+        """Return whether a topic is one of those that are read."""
         return bool(self._find(topic))
 
     def attributes(self, topic: str) -> dict[str, Attribute]:
-        """The attributes of the fields that messages of a topic may have."""
+        """Return the attributes of the fields that messages of a topic may have."""
         return {name: each for reader, _ in self._find(topic) for name, each in reader.attributes().items()}
 
     def _find(self, topic: str) -> list[tuple["_RuleReader", Levels]]:
@@ -152,7 +152,7 @@ class ForeignTopics:
         return [Rejected("no record where the mapping says", f"nothing at {places}")]
 
     def _route(self, topic: str) -> list[tuple["_RuleReader", Levels]]:
-        """The rules of the most specific pattern that a topic matches, with its levels."""
+        """Return the rules of the most specific pattern that a topic matches, with its levels."""
         levels = topic.split("/")
         matching = [
             (each, found) for each in self._readers if (found := match_levels(each.rule.levels, levels)) is not None
@@ -177,7 +177,7 @@ class ForeignTopics:
         return f"{type_} is not declared" if known is None else self.refusal(known.cls)
 
     def write(self, event: Event) -> Message | Rejected:
-        """The message of an event; a `Rejected` if the mapping cannot be undone for it."""
+        """Return the message of an event; a `Rejected` if the mapping cannot be undone for it."""
         written = self.write_fields(event)
         if isinstance(written, Rejected):
             return written
@@ -187,7 +187,7 @@ class ForeignTopics:
             return Rejected(f"a {name_of(type(event))} cannot be written", str(problem))
 
     def write_fields(self, event: Event) -> "WrittenFields | Rejected":
-        """The topic and the fields of the message of an event."""
+        """Return the topic and the fields of the message of an event."""
         writer = self._writer(type(event))
         if isinstance(writer, str):
             return Rejected(f"{name_of(type(event))} cannot be published", writer)
@@ -201,7 +201,7 @@ class ForeignTopics:
         return WrittenFields(topic, fields, writer)
 
     def written_attributes(self, topic: str) -> list[tuple[MappedField, Attribute]]:
-        """The fields that messages of a topic may be published with, and their attributes."""
+        """Return the fields that messages of a topic may be published with, and their attributes."""
         found = []
         for rule in self._mapping.topics:
             known = self._types.plan(rule.type) if rule.only != "read" and rule.type else None
@@ -226,12 +226,12 @@ class ForeignTopics:
 
 
 def _specificity(rule: TopicRule) -> list[int]:
-    """A key that sorts patterns: texts come before names and `+`, and these before `#`."""
+    """Return a key that sorts patterns: texts come before names and `+`, and these before `#`."""
     return [2 if level == "#" else 1 if level == "+" or level.startswith("{") else 0 for level in rule.levels]
 
 
 def match_levels(wanted: Sequence[str], levels: list[str]) -> Levels | None:
-    """The named levels of a topic; None if the topic does not match a pattern."""
+    """Return the named levels of a topic; None if the topic does not match a pattern."""
     is_open = wanted[-1] == "#"
     pattern = wanted[:-1] if is_open else wanted
     if len(levels) < len(pattern) or (len(levels) > len(pattern) and not is_open):
@@ -265,7 +265,7 @@ class _RuleReader:
         self._reader, self._read_record = reader, reader.read
 
     def read(self, payload: bytes, levels: Levels, largest: int) -> list[Event | Rejected]:
-        """The events of a payload; none if it has no record where the rule says."""
+        """Return the events of a payload; none if it has no record where the rule says."""
         if self.rule.payload == SPARKPLUG:
             return [Rejected("read by a bus with sparkplug=")]
         if self.rule.payload != JSON:
@@ -277,7 +277,7 @@ class _RuleReader:
         return [self.read_fields(record, levels) for record in self._records(content)]
 
     def attributes(self) -> dict[str, Attribute]:
-        """The attributes of the fields of records, if all have one type."""
+        """Return the attributes of the fields of records, if all have one type."""
         plan = self._reader.plan(False, self.rule.type)
         if isinstance(plan, str):
             return {}
@@ -285,7 +285,7 @@ class _RuleReader:
         return {name: attribute for name, attribute in found if attribute is not None}
 
     def _records(self, content: Any) -> list[Any]:
-        """The records of a payload, each with the fields around it."""
+        """Return the records of a payload, each with the fields around it."""
         at = self.rule.at
         found = value_at(content, at)
         if found is None:
@@ -298,7 +298,7 @@ class _RuleReader:
         return [{**around, **each} if around and type(each) is dict else each for each in records]
 
     def read_fields(self, record: Any, levels: Levels) -> Event | Rejected:
-        """The event of a record."""
+        """Return the event of a record."""
         if isinstance(record, Rejected):
             return record
         if type(record) is dict:
@@ -325,7 +325,7 @@ def _plain_value(kind: str, payload: bytes, largest: int) -> Any:
 
 
 def _with_pairs(record: dict[str, Any], path: FieldPath) -> Any:
-    """The record with an object in place of a list of names and values."""
+    """Return the record with an object in place of a list of names and values."""
     pairs = value_at(record, path)
     if pairs is None:
         return record
@@ -366,7 +366,7 @@ class _RuleWriter:
         return [each for each in self._writer.attributes if not each[0].path[0].startswith(LEVEL)]
 
     def write(self, event: Event) -> tuple[str, dict[str, Any]]:
-        """The topic and the fields of an event; EventError if it cannot be read back."""
+        """Return the topic and the fields of an event; EventError if it cannot be read back."""
         if self._own and all(getattr(event, name) is None for name in self._own):
             raise EventError(f"{self._type}: has none of {', '.join(self._own)}, so that it would be read as no event")
         record = self._writer.write(event)
@@ -380,7 +380,7 @@ class _RuleWriter:
         raise EventError(f"{self._type}: the level {{{name}}} of the topic would be {value!r}, which no level can be")
 
     def payload(self, record: dict[str, Any]) -> bytes:
-        """The payload with the fields of a message; EventError if it cannot hold them."""
+        """Return the payload with the fields of a message; EventError if it cannot hold them."""
         if self.rule.payload != JSON:
             return self._plain_payload(record)
         if self.rule.pairs and (pairs := value_at(record, self.rule.pairs)) is not None:

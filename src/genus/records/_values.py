@@ -89,7 +89,7 @@ def value_reader(type_: AttributeType, form: ValueFormat) -> ReadValue:
 
 
 def is_absent(value: Any, absent: tuple[Any, ...]) -> bool:
-    """Whether a value is one of those that mean absent; true is not 1, and NaN is NaN."""
+    """Return whether a value is one of those that mean absent; true is not 1, and NaN is NaN."""
     if type(value) not in (str, int, float):
         return False
     return value in absent or (value != value and any(each != each for each in absent))
@@ -126,7 +126,7 @@ def _int(value: Any, type_: AttributeType, form: ValueFormat) -> int:
 
 
 def _integer(value: Any, form: ValueFormat) -> int:
-    """A whole number of 64 bits."""
+    """Return a whole number of 64 bits."""
     if type(value) is str and form.format == TEXT:
         value = _number_of_text(value)
     if type(value) is float:
@@ -143,7 +143,7 @@ def _whole(number: float) -> int:
 
 
 def _number_of_text(text: str) -> int | float:
-    """The integer of 64 bits, else the float, that a text is."""
+    """Return the integer of 64 bits, else the float, that a text is."""
     if _WHOLE_TEXT.fullmatch(text) and len(text) <= 20 and INT64_MIN <= int(text) <= INT64_MAX:
         return int(text)
     return _float_of_text(text)
@@ -321,7 +321,7 @@ def value_writer(type_: AttributeType, form: ValueFormat) -> WriteValue:
 
 
 def _is_near(back: Any, value: Any) -> bool:
-    """Whether a float that was divided and multiplied differs in its last digits at most."""
+    """Return whether a float that was divided and multiplied differs in its last digits at most."""
     return isinstance(back, float) and math.isclose(back, value, rel_tol=1e-15)
 
 

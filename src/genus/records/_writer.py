@@ -61,7 +61,7 @@ class RecordWriter:
         return [(field, known[name]) for name, fields in self._fields.items() for field, _ in fields]
 
     def write(self, event: Event) -> dict[str, Any]:
-        """The record of an event; EventError names the attribute of which another value would be read back."""
+        """Return the record of an event; EventError names the attribute of which another value would be read back."""
         if (invalid := invalid_finders[self._cls](event)) is not None:
             raise EventError(describe_invalid(event, invalid).message)
         record: dict[str, Any] = {}
@@ -148,7 +148,7 @@ class _OpaqueWriter:
 
 
 def _naming_fields(mapping: Mapping, name: str) -> list[tuple[FieldPath, str]]:
-    """The field that names the type, with the name to write; none if the type is fixed."""
+    """Return the field that names the type, with the name to write; none if the type is fixed."""
     naming = mapping.naming
     if naming.fixed:
         if naming.fixed == name:
@@ -166,7 +166,7 @@ def _naming_fields(mapping: Mapping, name: str) -> list[tuple[FieldPath, str]]:
 
 
 def _names_for(mapping: Mapping, name: str) -> list[str]:
-    """The names that a record of a type may have, without those of patterns."""
+    """Return the names that a record of a type may have, without those of patterns."""
     naming = mapping.naming
     given = [written for written, type_ in naming.table if type_ == name] if naming.table else [name]
     found = [naming.strip + each for each in given]

@@ -164,13 +164,13 @@ class Alerts:
         return [kept.alert for kept in self._kept.values()]
 
     def waiting(self) -> Iterator[tuple[str, str]]:
-        """The names of alerts that do not run, and why."""
+        """Yield the names of alerts that do not run, and why."""
         for kept in self._kept.values():
             if kept.problem:
                 yield kept.name, kept.problem
 
     def _names(self, alert: Alert) -> tuple[str, ...]:
-        """The sources of an alert: those that it names, or all but those whose events another one has, too."""
+        """Return the sources of an alert: those that it names, or all but those whose events another one has, too."""
         known = {source.name: getattr(source, "part_of", None) for source in self._sources}
         names = self._taps.names()
         return alert.sources or tuple(name for name in names if getattr(known[name], "name", None) not in names)
@@ -234,7 +234,7 @@ class Alerts:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The rows of alerts, and the problems that they are now."""
+        """Return the rows of alerts, and the problems that they are now."""
         self._ask_again()
         now = self._clock()
         for key, kept in self._kept.items():
@@ -340,7 +340,7 @@ def _problem(severity: Literal["warn", "bad"], source: str, what: str, episode: 
 
 
 def _described(asked: Asked | None, seen: Seen | None) -> str:
-    """An event in a sentence: its type, and the values that the subscription is about."""
+    """Return an event in a sentence: its type, and the values that the subscription is about."""
     if seen is None:
         return ""
     subscription = None if asked is None else asked.on(seen.source)
@@ -349,7 +349,7 @@ def _described(asked: Asked | None, seen: Seen | None) -> str:
 
 
 def _named(subscription: Subscription[Any] | None) -> list[str]:
-    """The attributes that tell a reader why and where."""
+    """Return the attributes that tell a reader why and where."""
     where = () if subscription is None or subscription.where is None else subscription.where.walk()
     has = () if subscription is None else subscription.has
     return list(

@@ -201,7 +201,7 @@ class StudioApp:
         return _stream(followed(self.ticker, self._taps, names, stream, b"events", lambda kept: kept[-FIRST_BATCH:]))
 
     async def _events(self, request: Request) -> Any:
-        """The last events that match; where nobody listens yet, those of the next moment."""
+        """Return the last events that match; where nobody listens yet, those of the next moment."""
         asked = self._asked(request)
         most = max(1, min(int(_number(request, "most", 100)), MAX_ASKED))
         names = self._names(request)
@@ -266,7 +266,7 @@ class StudioApp:
         return _stream(followed(self.ticker, self._taps, names, stream, b"points", last_minute))
 
     async def _plot(self, request: Request) -> Any:
-        """The history of a source: the points of a range of time, as many as fit so many columns of pixels."""
+        """Return the history of a source: the points of a range of time, as many as fit so many columns of pixels."""
         source = self._source(request.query_params.get("source", ""))
         if not isinstance(source, StoredSource):
             raise Refused(400, f"{source.name} stores no events; /api/plot/stream has those that come")
@@ -377,7 +377,7 @@ class StudioApp:
         raise Refused(400, "action is add, with text and severity (warn or bad), or remove, with key")
 
     async def _save_layout(self, request: Request) -> Any:
-        """The present layout as a file, with the view and the plots that the page has."""
+        """Return the present layout as a file, with the view and the plots that the page has."""
         body = await _body(request)
         view = body.get("view", self._layout.view)
         if view not in VIEWS:
@@ -408,7 +408,7 @@ class StudioApp:
 
 
 def page_files() -> Iterable[tuple[str, bytes]]:
-    """The files of the page, by their paths."""
+    """Yield the files of the page, by their paths."""
     stack = [("", files("genus.studio").joinpath("page"))]
     while stack:
         path, folder = stack.pop()
@@ -464,7 +464,7 @@ def _number(request: Request, name: str, default: Any) -> Any:
 
 
 def _last_of(kept: Sequence[Seen], is_match: Callable[[Seen], bool], most: int) -> list[dict[str, Any]]:
-    """The last events that match, the oldest first."""
+    """Return the last events that match, the oldest first."""
     found = islice((event_json(seen) for seen in reversed(kept) if is_match(seen)), most)
     return list(found)[::-1]
 

@@ -85,7 +85,7 @@ class BusSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables."""
+        """Return the present rows of tables."""
         now = time.monotonic() if self._own_time_ns is None else self._own_time_ns() / 1e9
         self._measure()
         published = self.bus.published()
@@ -103,13 +103,13 @@ class BusSource:
         return found
 
     def types(self) -> Collection[type]:
-        """The types that were given or that the medium brings; without any, all that are declared by now."""
+        """Return the types that were given or that the medium brings; without any, all that are declared by now."""
         if self._types:
             return (*self._types, *self.bus.types.values())
         return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not _is_own(cls)]
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type there were."""
+        """Return how many events of each type there were."""
         return self.bus.published()
 
     def tap(self, receive: Receive) -> Callable[[], None]:
@@ -216,7 +216,7 @@ class BusSource:
         )
 
     def _note_of(self, link: Mapping[str, int]) -> str:
-        """The counters of the link that tell of losses, largest first, and of what could not be read."""
+        """Return the counters of the link that tell of losses, largest first, and of what could not be read."""
         losses, unread = (
             sorted(((count, name) for name, count in link.items() if count and name.startswith(found)), reverse=True)
             for found in (LOSSES, UNREAD)
@@ -350,7 +350,7 @@ class BusSource:
             yield self._node(each, "gone", round(time.time() - (time.monotonic() - gone_at)) * 1000)
 
     def _gone(self, present: list["Participant"], now: float) -> list[tuple["Participant", float]]:
-        """Those who left in the last minute, and when: whether they wanted to, the medium does not tell."""
+        """Return those who left in the last minute, and when: whether they wanted to, the medium does not tell."""
         uids = {each.uid for each in present}
         for uid, each in self._present.items():
             if uid not in uids:
@@ -383,14 +383,14 @@ def _is_own(cls: type) -> bool:
 
 
 def _busiest(listeners: list[Listener[Any]]) -> list[Listener[Any]]:
-    """All listeners, or those with the most events if they are very many."""
+    """Return all listeners, or those with the most events if they are very many."""
     if len(listeners) <= MAX_ROWS:
         return listeners
     return sorted(listeners, key=lambda one: -one.counters.delivered)[:MAX_ROWS]
 
 
 def _handler(listener: Listener[Any]) -> str:
-    """The name of the function that handles the events of a subscription."""
+    """Return the name of the function that handles the events of a subscription."""
     if type(listener) is Inbox:
         return "inbox"
     handler = listener.handler
@@ -398,7 +398,7 @@ def _handler(listener: Listener[Any]) -> str:
 
 
 def _program(about: Mapping[str, Any], uid: str) -> str:
-    """The name of a participant: its program and process, or the beginning of its uid."""
+    """Return the name of a participant: its program and process, or the beginning of its uid."""
     program, pid = str(about.get("program", ""))[:MAX_LENGTH], about.get("pid", "")
     return f"{program} {pid}".strip() or uid[:8]
 

@@ -79,7 +79,7 @@ class CanSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables."""
+        """Return the present rows of tables."""
         shot = self._snapshot()
         found: dict[str, Mapping[str, Row]] = {}
         if "channels" in wanted:
@@ -93,14 +93,14 @@ class CanSource:
         return found
 
     def types(self) -> Collection[type]:
-        """The types that were given, and those of catalog and databases."""
+        """Return the types that were given, and those of catalog and databases."""
         if self._types is None:
             found = dict.fromkeys((*self._given, *self._live.types.values(), *self._catalog_types()))
             self._types = tuple(found)
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type there were."""
+        """Return how many events of each type there were."""
         found: dict[str, int] = {}
         for each in self._shot.channels:
             found[each.channel] = found.get(each.channel, 0) + each.events
@@ -115,7 +115,7 @@ class CanSource:
         return self._live.on_event(take)
 
     def timeline(self, start_us: float | None, span_us: float) -> Timeline:
-        """The frames from a time on, of the last that are kept; of the last `span_us` without one."""
+        """Return the frames from a time on, of the last that are kept; of the last `span_us` without one."""
         span = min(max(span_us, 1.0), MAX_SPAN_US)
         offset = self._offset_ns
         begin = (self._live.time_ns() + offset) / 1000 - span if start_us is None else start_us
@@ -136,7 +136,7 @@ class CanSource:
     # -- what is known -----------------------------------------------------------------------------------------------
 
     def _snapshot(self) -> "MonitorSnapshot":
-        """What the monitor knows, at most a little ago."""
+        """Return what the monitor knows, at most a little ago."""
         if self._is_closed or self._live.time_ns() - self._shot.time_ns < SNAPSHOT_NS:
             return self._shot
         try:
@@ -237,7 +237,7 @@ class CanSource:
         )
 
     def _planned_rows(self) -> dict[str, Row]:
-        """The channels of the plan, for those that nothing was heard of."""
+        """Return the channels of the plan, for those that nothing was heard of."""
         return {
             f"{self.name}|{slot.event}|{slot.number}": ChannelRow(
                 source=self.name, type=slot.event, publisher=slot.node, qos=_quality(slot)
@@ -282,14 +282,14 @@ class CanSource:
         )
 
     def _deadline_us(self, seen: "MonitoredFrame", offset: int) -> float | None:
-        """The end of the slot that a hard frame was sent in."""
+        """Return the end of the slot that a hard frame was sent in."""
         for slot in self._planned():
             if slot.number == seen.frame.node and slot.event == seen.channel:
                 return slot.next_deadline(seen.end_ns + offset - slot.gap_ns // 2).deadline_ns / 1000
         return None
 
     def _slots(self, start_ns: int, end_ns: int) -> Iterator[SlotSpan]:
-        """The slots of the plan in a span of time."""
+        """Yield the slots of the plan in a span of time."""
         for slot in self._planned():
             begin_ns = slot.next_deadline(start_ns).start_ns
             while begin_ns < end_ns:
@@ -302,7 +302,7 @@ class CanSource:
 
 
 def _numbers(shot: "MonitorSnapshot") -> list[int]:
-    """The numbers of the nodes that are known."""
+    """Return the numbers of the nodes that are known."""
     return sorted({*shot.nodes, *shot.heard_ns} - {FOREIGN_NODE})
 
 
@@ -336,7 +336,7 @@ def _quality(slot: "Slot") -> str:
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:
-    """What changes with a file; None if there is none."""
+    """Return what changes with a file; None if there is none."""
     try:
         found = None if path is None else path.stat()
     except OSError:

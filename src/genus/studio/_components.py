@@ -30,12 +30,12 @@ def bundle(*names: str) -> str:
 
 
 def stylesheet() -> str:
-    """The style of the design and of the components; charts need `vendor("uPlot.min.css")` as well."""
+    """Return the style of the design and of the components; charts need `vendor("uPlot.min.css")` as well."""
     return "\n".join(_read(name) for name in _STYLES)
 
 
 def vendor(name: str) -> str:
-    """A file that others wrote: `uPlot.iife.min.js`, `uPlot.min.css` or its `LICENSE`.
+    """Return a file that others wrote: `uPlot.iife.min.js`, `uPlot.min.css` or its `LICENSE`.
 
     >>> vendor("LICENSE").splitlines()[0]
     'The MIT License (MIT)'

@@ -105,21 +105,21 @@ class Feed:
         return len(self._viewed)
 
     def is_viewed(self, table: str) -> bool:
-        """Whether a page looks at a table."""
+        """Return whether a page looks at a table."""
         return any(table in tables for tables in self._viewed.values())
 
     def _viewed_tables(self) -> frozenset[str]:
         return frozenset[str]().union(*self._viewed.values())
 
     def rows(self, table: str) -> dict[str, Row]:
-        """The present rows of a table, gathered now if no page looks at it."""
+        """Return the present rows of a table, gathered now if no page looks at it."""
         if table not in self._viewed_tables():
             self._due[table] = 0.0
             self.gather([table])
         return self._rows[table]
 
     def snapshot(self, tables: Iterable[str]) -> bytes:
-        """All rows of some tables as JSON: `{"channels": {key: row}, ...}`."""
+        """Return all rows of some tables as JSON: `{"channels": {key: row}, ...}`."""
         return b"{" + b",".join(b'"%s":%s' % (table.encode(), self._snapshot(table)) for table in tables) + b"}"
 
     def _snapshot(self, table: str) -> bytes:
@@ -172,7 +172,7 @@ class Feed:
         self.turns.append(self.turn)
 
     def _gathered(self, due: Collection[str], now: float) -> dict[str, dict[str, Row]]:
-        """The present rows of tables: of each source, and what is made of them."""
+        """Return the present rows of tables: of each source, and what is made of them."""
         asked = frozenset(due) | (JUDGED if "problems" in due else frozenset())
         found: dict[str, dict[str, Row]] = {table: {} for table in asked}
         for source in self.sources:
@@ -194,7 +194,7 @@ class Feed:
         return found
 
     def _completed(self, name: str, row: Row) -> Row:
-        """The row of a source with what Studio knows better: the last minute, and whether there are events."""
+        """Return the row of a source with what Studio knows better: the last minute, and whether there are events."""
         if not isinstance(row, SourceRow):
             return row
         minute, has_events = tuple(self._minutes.get(name, ())), row.has_events and name in self._with_events
@@ -208,7 +208,7 @@ class Feed:
                 self._minutes.setdefault(name, deque(maxlen=MINUTE)).append(row.rate)
 
     def _rows_of(self, source: Source, asked: Collection[str]) -> Tables:
-        """The rows of a source; one that raises is shown as failed, and asked again in the next turn."""
+        """Return the rows of a source; one that raises is shown as failed, and asked again in the next turn."""
         found: Tables = self._failures.ask(source, "rows", lambda: source.rows(asked), {})
         if found or not (problem := self._failures.text(source)):
             return found
@@ -218,7 +218,7 @@ class Feed:
 
 
 def _changes(known: dict[str, Row], after: dict[str, Row]) -> Iterator[tuple[str, Any]]:
-    """The rows that are new, and of the others the cells that changed."""
+    """Yield the rows that are new, and of the others the cells that changed."""
     for key, row in after.items():
         old = known.get(key)
         if old is None:

@@ -55,7 +55,7 @@ class GatewaySource:
         return [(name, side.bus) for name, side in self._gateway.sides.items()]
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables."""
+        """Return the present rows of tables."""
         status, now = self._gateway.status(), self._clock()
         self._rates.note(_ALL, sum(status.events.values()), now)
         for side in status.sides:
@@ -66,11 +66,11 @@ class GatewaySource:
         return found
 
     def types(self) -> Collection[type]:
-        """The types that were given, or that the sides name."""
+        """Return the types that were given, or that the sides name."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type came from any side, each once."""
+        """Return how many events of each type came from any side, each once."""
         return self._gateway.status().events
 
     def close(self) -> None:
@@ -155,7 +155,7 @@ def open_gateway_source(
 
 
 def _types_of(gateway: "Gateway") -> tuple[type, ...]:
-    """The types that the options of the sides name."""
+    """Return the types that the options of the sides name."""
     found: dict[type, None] = {}
     for side in gateway.sides.values():
         for named in (side.export or (), side.imports or (), side.rate, side.quality):

@@ -84,7 +84,7 @@ class _Pulse:
         self.own_ms = None if own_ms is None else own_ms // 1000 * 1000.0
 
     def health(self, at: float, period_s: float | None) -> Health:
-        """How it is at a time, if it promises a period or not."""
+        """Return how it is at a time, if it promises a period or not."""
         if not self.events or self.is_left:
             return "silent"
         age_s = at - self.grew_at
@@ -165,7 +165,7 @@ class Judge:
         return found
 
     def _silence(self, source: str) -> str:
-        """Which channels of a source are silent; empty if none is."""
+        """Return which channels of a source are silent; empty if none is."""
         channels = self._channels.get(source, {})
         silent = [row for health, row in channels.values() if health == "silent"]
         names = [f"{row.type} of {row.publisher}" if row.publisher else row.type for row in silent[:3]]
@@ -196,7 +196,7 @@ class Judge:
         self._pulse(name, name, row.events, wall_ms)
 
     def _pulse(self, source: str, key: str, events: int, wall_ms: float) -> tuple[_Pulse, float]:
-        """The pulse of a source or channel, with its present counter, and the time of the source."""
+        """Return the pulse of a source or channel, with its present counter, and the time of the source."""
         row, at, _ = self._times[source]
         pulses = self._pulses[source]
         pulse = pulses.get(key)
@@ -277,13 +277,13 @@ class Judge:
 
 
 def _is_over(row: SourceRow) -> bool:
-    """Whether nothing is seen of a source any more; a recording that has ended can be looked at."""
+    """Return whether nothing is seen of a source any more; a recording that has ended can be looked at."""
     return row.state == "failed" or (row.state == "ended" and row.speed is None)
 
 
 @lru_cache(1000)
 def period_s(qos: str) -> float | None:
-    """The period that a quality of service promises; None if it promises none.
+    """Return the period that a quality of service promises; None if it promises none.
 
     >>> period_s("hard:10ms"), period_s("none:1s"), period_s("hard:10ms:sporadic"), period_s("soft:1s")
     (0.01, 1.0, None, None)

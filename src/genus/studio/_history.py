@@ -52,7 +52,7 @@ class StoredSource(Source, Protocol):
     """A source that has its events stored, so that they can be plotted as a whole."""
 
     def stored_range(self, start_ms: float | None, end_ms: float | None) -> tuple[float, float] | None:
-        """What is read to plot a range of time, in milliseconds since 1970; None for all."""
+        """Return what is read to plot a range of time, in milliseconds since 1970; None for all."""
 
     def read_points(
         self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
@@ -67,7 +67,7 @@ class RangedSource(StoredSource, Protocol):
     def events_between(
         self, subscription: Subscription, start_ms: float, end_ms: float, most: int
     ) -> tuple[Sequence[Seen | Mapping[str, Any]], int]:
-        """The first events that match, or their values with `type`, and how many do; times as in plots."""
+        """Return the first events that match, or their values with `type`, and how many do; times as in plots."""
 
 
 class _Points:
@@ -125,7 +125,7 @@ class _Points:
             return self._lines
 
     def _by_code(self) -> Iterator[tuple[int, Line]]:
-        """The lines by the numbers of their groups, -1 for the others."""
+        """Yield the lines by the numbers of their groups, -1 for the others."""
         if not self._pieces:
             return
         times, values, codes, runs = (np.concatenate(column) for column in zip(*self._pieces, strict=True))
@@ -192,7 +192,7 @@ class History:
         stretches: int,
         wait_s: float | None = None,
     ) -> dict[str, Any]:
-        """The lines of some series in a range of time, at most two points in each of so many stretches of it.
+        """Return the lines of some series in a range of time, at most two points in each of so many stretches of it.
 
         Args:
             source: Where they are stored.
@@ -241,7 +241,7 @@ class History:
     def _find(
         self, source: StoredSource, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
     ) -> Mapping[str, tuple[_Points, _Reading]]:
-        """What is known of some series; reading begins for those that nobody asked for before."""
+        """Return what is known of some series; reading begins for those that nobody asked for before."""
         with self._lock:
             keys = {each.text: (source.name, each, span_ms) for each in series}
             missing = [each for each in series if self._is_missing(keys[each.text])]
@@ -261,7 +261,7 @@ class History:
             return {text: self._known[key] for text, key in keys.items()}
 
     def _is_missing(self, key: tuple[Any, ...]) -> bool:
-        """Whether a series was not read, or could not be."""
+        """Return whether a series was not read, or could not be."""
         found = self._known.get(key)
         return found is None or (found[1].is_done.is_set() and bool(found[1].problem))
 

@@ -93,7 +93,7 @@ class LakeSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables; nothing is read here."""
+        """Return the present rows of tables; nothing is read here."""
         events = sum(row.events for row in self._tables.values() if row.table != DEAD_LETTERS)
         if self._summary is not None:
             self._rates.note(_ALL, events, self._clock())
@@ -109,11 +109,11 @@ class LakeSource:
         return {table: rows for table, rows in found.items() if table in wanted}
 
     def types(self) -> Collection[type]:
-        """The types of the lake's catalog: classes of this program where they fit, else generated ones."""
+        """Return the types of the lake's catalog: classes of this program where they fit, else generated ones."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type the lake has."""
+        """Return how many events of each type the lake has."""
         return self._counts
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
@@ -126,7 +126,7 @@ class LakeSource:
     def events_between(
         self, subscription: Subscription, start_ms: float, end_ms: float, most: int
     ) -> tuple[Sequence[Mapping[str, Any]], int]:
-        """The first events with a time in a range that match, and how many there are."""
+        """Return the first events with a time in a range that match, and how many there are."""
         is_then = (this.time >= _moment(start_ms)) & (this.time <= _moment(end_ms))
         where = is_then if subscription.where is None else subscription.where & is_then
         first, *others = subscription.types
@@ -141,7 +141,7 @@ class LakeSource:
         return _first(found, most), found.count()
 
     def stored_range(self, start_ms: float | None, end_ms: float | None) -> tuple[float, float]:
-        """The whole days of a range of time; without one, the last day that has events."""
+        """Return the whole days of a range of time; without one, the last day that has events."""
         last_ms = max((row.last_ms for row in self._tables.values() if row.last_ms is not None), default=0.0)
         start, end = last_ms if start_ms is None else start_ms, last_ms if end_ms is None else end_ms
         return DAY_MS * (start // DAY_MS), DAY_MS * (end // DAY_MS + 1)
@@ -149,7 +149,7 @@ class LakeSource:
     def read_points(
         self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
     ) -> Iterator[tuple[float, Piece]]:
-        """The points of some series in a span of time; an event without a time has the one of its recording."""
+        """Yield the points of some series in a span of time; an event without a time has the one of its recording."""
         assert span_ms is not None
         start, end = map(_moment, span_ms)
         for number, each in enumerate(one for one in series if one.types):
@@ -225,7 +225,7 @@ class LakeSource:
     def _last_commits(
         self, reader: "LakeReader", now: "LakeSummary", before: "LakeSummary | None"
     ) -> dict[str, LakeCommitRow]:
-        """The last commits; only those that are new are read, unless the lake was replaced."""
+        """Return the last commits; only those that are new are read, unless the lake was replaced."""
         is_same = before is not None and before.version < now.version and bool(self._commits)
         new = min(LAST_COMMITS, now.version - before.version) if before is not None and is_same else LAST_COMMITS
         read = [self._commit_row(each) for each in reader.history(new)]
@@ -264,7 +264,7 @@ class LakeSource:
         )
 
     def _table_row(self, stats: "TableStats", bounds: tuple[datetime, datetime] | None) -> LakeTableRow:
-        """The row of a table; where the times of its events are not known, those of whole days."""
+        """Return the row of a table; where the times of its events are not known, those of whole days."""
         return LakeTableRow(
             source=self.name,
             table=stats.table,
@@ -298,7 +298,7 @@ class LakeSource:
         )
 
     def _recorder_rows(self, now: "LakeSummary") -> Iterator[LakeFollowerRow]:
-        """What was ingested: the newest event of each recorder, the latest first."""
+        """Yield what was ingested: the newest event of each recorder, the latest first."""
         newest = sorted(now.newest.items(), key=lambda item: item[1], reverse=True)[:MAX_RECORDERS]
         for recorder, at in newest:
             yield LakeFollowerRow(
@@ -320,7 +320,7 @@ def _first(events: "LocalEvents", most: int) -> list[Mapping[str, Any]]:
 
 
 def _moment(ms: float) -> datetime:
-    """A time, or the first or last one that there is."""
+    """Return a time, or the first or last one that there is."""
     try:
         return _EPOCH + timedelta(milliseconds=ms)
     except OverflowError:
@@ -328,14 +328,14 @@ def _moment(ms: float) -> datetime:
 
 
 def _values(row: Mapping[str, Any], narrow: Collection[str]) -> Mapping[str, Any]:
-    """The attributes of an event that are present, and its type; `narrow` are floats of 32 bits."""
+    """Return the attributes of an event that are present, and its type; `narrow` are floats of 32 bits."""
     present = {name: value for name, value in row.items() if value is not None and not name.startswith("_")}
     short = {name: float32(present[name]) for name in narrow if name in present}
     return {**present, **short, "type": row["_type"]}
 
 
 def _floats(column: Any) -> Floats:
-    """A column of an Arrow batch as numbers, NaN for those that are absent or none."""
+    """Return a column of an Arrow batch as numbers, NaN for those that are absent or none."""
     try:
         found: Floats = column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
     except (NotImplementedError, ValueError):  # durations, choices
@@ -353,7 +353,7 @@ def _changes(entry: "HistoryEntry") -> Iterator[str]:
 
 
 def _day_ms(day: date | None, *, after: int = 0) -> float | None:
-    """The beginning of a day, or of one after it, in milliseconds."""
+    """Return the beginning of a day, or of one after it, in milliseconds."""
     if day is None:
         return None
     try:
@@ -364,7 +364,7 @@ def _day_ms(day: date | None, *, after: int = 0) -> float | None:
 
 
 def _shorter(path: str, lake: str) -> str:
-    """A path without that of the lake, or of the folder that it is in."""
+    """Return a path without that of the lake, or of the folder that it is in."""
     here = os.path.abspath(lake)
     for above in (here, os.path.dirname(here)):
         if path.startswith(f"{above}/"):

@@ -77,7 +77,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
 
     def page(self) -> dict[str, Any]:
-        """What the page gets of it."""
+        """Return what the page gets of it."""
         return {"view": self.view, "sound": self.sound, "plots": self.plots}
 
     def text(self) -> str:
@@ -127,7 +127,7 @@ def _checked(table: TomlTable, check: Any, value: str) -> None:
 
 
 def _subscription(table: TomlTable, key: str) -> str | None:
-    """The text of a subscription that is written well; its types are looked up when the sources are open."""
+    """Return the text of a subscription that is written well; its types are looked up when the sources are open."""
     text = table.text(key)
     if text is not None:
         try:
@@ -154,7 +154,7 @@ def _options(path: Path, root: TomlTable) -> dict[str, Any]:
 
 
 def read_plots(root: TomlTable) -> tuple[PlotLayout, ...]:
-    """The plots of a layout."""
+    """Return the plots of a layout."""
     found = tuple(_plot(number, table) for number, table in enumerate(root.tables("plot", PLOT_KEYS), 1))
     _check_number(root, "plot", found, MAX_PLOTS)
     names = [plot.name for plot in found]
@@ -231,7 +231,7 @@ def _check_number(root: TomlTable, key: str, found: tuple[object, ...], most: in
 
 
 def plots_of(content: object) -> tuple[PlotLayout, ...]:
-    """The plots that a page sends; BusError names what is wrong."""
+    """Return the plots that a page sends; BusError names what is wrong."""
     try:
         given = msgspec.convert(content, tuple[PlotLayout, ...], strict=False)
     except msgspec.ValidationError as problem:

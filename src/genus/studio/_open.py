@@ -19,7 +19,7 @@ TRACE = b'{"file":"genus can trace"'
 
 
 def source_of(what: Any) -> list[Source]:
-    """The sources of an object; BusError if it is nothing that can be shown."""
+    """Return the sources of an object; BusError if it is nothing that can be shown."""
     if isinstance(what, Bus):
         return [BusSource(what, name=_bus_name(what), address=_bus_name(what))]
     if isinstance(what, Source):
@@ -101,7 +101,7 @@ def open_source(
 
 
 def is_trace(path: Path) -> bool:
-    """Whether a file is a trace of a simulated CAN bus, by its first bytes."""
+    """Return whether a file is a trace of a simulated CAN bus, by its first bytes."""
     try:
         with open(path, "rb") as file:
             return file.read(len(TRACE)) == TRACE
@@ -127,7 +127,7 @@ def _open_path(path: Path, types: Collection[type], load: LOAD | None, catalog: 
 
 
 def _open_toml(path: Path, load: LOAD | None) -> Iterator[Source]:
-    """A gateway, or a system or city to simulate, by what the file has."""
+    """Yield a gateway, or a system or city to simulate, by what the file has."""
     import tomllib
 
     try:

@@ -68,7 +68,7 @@ class Playback:
     # -- what a driver does ------------------------------------------------------------------------------------------
 
     def take(self, now: float, most: int) -> list[Recorded]:
-        """The next events that are due, at most so many; ends if there are none to come."""
+        """Return the next events that are due, at most so many; ends if there are none to come."""
         found: list[Recorded] = []
         while self.state == "playing" and len(found) < most:
             if self._next is None and not self._advance(now):
@@ -95,7 +95,7 @@ class Playback:
         return None if self._next is None else self._next.at_us
 
     def position_us(self, now: float) -> int | None:
-        """The time on the recording; None before its first event was read."""
+        """Return the time on the recording; None before its first event was read."""
         if self._position_us is None or self._next is None or self.state != "playing":
             return self._position_us
         return max(self._position_us, min(self._due_us(now), self._next.at_us))
@@ -118,7 +118,7 @@ class Playback:
         return True
 
     def _due_us(self, now: float) -> int:
-        """The time up to which events are due."""
+        """Return the time up to which events are due."""
         if self._position_us is None:
             return 0
         return self._position_us + round((now - self._since) * 1e6 * self.speed)

@@ -53,11 +53,11 @@ class PlotSeries(NamedTuple):
         return (self.attribute, "time", *by)
 
     def among(self, types: Container[type]) -> "PlotSeries":
-        """The same with those of its classes that are among others."""
+        """Return the same with those of its classes that are among others."""
         return self._replace(types=tuple(cls for cls in self.types if cls in types))
 
     def group(self, event: Event, publisher: str | None) -> object:
-        """Which line an event is of."""
+        """Return which line an event is of."""
         match self.by:
             case "none":
                 return None
@@ -76,7 +76,7 @@ class Line(NamedTuple):
     segments: Ints
 
     def part(self, start_ms: float, end_ms: float, stretches: int) -> "Line":
-        """The points of a time with one before and one after it, at most two in each of so many stretches."""
+        """Return the points of a time with one before and one after it, at most two in each of so many stretches."""
         low = max(int(np.searchsorted(self.times, start_ms)) - 1, 0)
         high = int(np.searchsorted(self.times, end_ms, "right")) + 1
         found = self.rows(slice(low, high))
@@ -89,13 +89,13 @@ class Line(NamedTuple):
         return Line(self.times[chosen], self.values[chosen], self.segments[chosen])
 
     def json(self) -> list[list[Any]]:
-        """The columns as lists; segments begin with 0."""
+        """Return the columns as lists; segments begin with 0."""
         first = self.segments[0] if len(self.segments) else 0
         return [self.times.round(3).tolist(), self.values.tolist(), (self.segments - first).tolist()]
 
 
 def _extremes(times: Floats, values: Floats, width: float) -> Ints:
-    """The places of the lowest and the highest value of each stretch of time.
+    """Return the places of the lowest and the highest value of each stretch of time.
 
     Stretches lie still while a plot moves, so nothing flickers.
     """
@@ -109,13 +109,13 @@ def _extremes(times: Floats, values: Floats, width: float) -> Ints:
 
 
 def _first_places(values: Floats, wanted: Floats, starts: Ints, sizes: Ints) -> Ints:
-    """The first place in each stretch that has the value that is wanted of it."""
+    """Return the first place in each stretch that has the value that is wanted of it."""
     places = np.flatnonzero(values == np.repeat(wanted, sizes))
     return places[np.searchsorted(places, starts)]
 
 
 def make_line(times: Floats, values: Floats, runs: Ints) -> Line:
-    """The line of some points in the order of time; NaN stands for an absent value.
+    """Return the line of some points in the order of time; NaN stands for an absent value.
 
     Args:
         times: In milliseconds since 1970.
@@ -163,7 +163,7 @@ class _LiveLine:
         self.intervals: deque[float] = deque(maxlen=SAMPLED)
 
     def is_silent(self, passed_ms: float) -> bool:
-        """Whether so long a time is unusual for it."""
+        """Return whether so long a time is unusual for it."""
         return passed_ms > LEAST_SILENCE_MS and passed_ms > longest_silence(self.intervals)
 
 
@@ -230,7 +230,7 @@ class PlotStream:
         return not any(line.waiting for line in self._lines.values())
 
     def data(self) -> dict[str, Any]:
-        """The points that wait; `cut` has the lines that went back, and from which time on they have nothing."""
+        """Return the points that wait; `cut` has the lines that went back, and from which time on they have nothing."""
         found: dict[str, Any] = {
             text: {"unit": each.unit, "lines": {}, "cut": {}} for text, each in self._series.items()
         }

@@ -63,7 +63,7 @@ class Problems:
         self._since: dict[str, float] = {}
 
     def find(self, found: Found, now: float, wall: float) -> dict[str, Row]:
-        """The problems in the present rows, the worst and newest first.
+        """Return the problems in the present rows, the worst and newest first.
 
         A source whose losses are those of its channels or subscriptions is not named beside them.
         """

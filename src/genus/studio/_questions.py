@@ -33,11 +33,11 @@ class Asked:
         self._tests = {name: tester(each) for name, each in by_source.items()}
 
     def on(self, source: str) -> Subscription[Any] | None:
-        """The subscription on a source; None if that has no such types, or they lack what it names."""
+        """Return the subscription on a source; None if that has no such types, or they lack what it names."""
         return self._by_source.get(source)
 
     def is_match(self, seen: Seen) -> bool:
-        """Whether an event of a source matches."""
+        """Return whether an event of a source matches."""
         test = self._tests.get(seen.source)
         return test is not None and test(seen.event)
 
@@ -67,7 +67,7 @@ class Questions:
         self._types, self._catalog = types, catalog
 
     def ask(self, text: str) -> Asked:
-        """A subscription from its text, `Event` for an empty one; SubscriptionError if no source can read it."""
+        """Return a subscription from its text, `Event` for an empty one; SubscriptionError if no source can read it."""
         if len(text) > MAX_TEXT:
             raise SubscriptionError(f"a subscription of {len(text):,} characters is too long")
         asked, types = text.strip() or "Event", self._types()
@@ -80,7 +80,7 @@ class Questions:
         return Asked(found or {"": parse_again(asked, _scope(types))})
 
     def check(self, text: str) -> Json:
-        """Whether a text is right: its form as text and in Python, or what is wrong and where."""
+        """Return whether a text is right: its form as text and in Python, or what is wrong and where."""
         try:
             asked = self.ask(text).subscription
         except GenusError as problem:
@@ -94,13 +94,13 @@ class Questions:
         }
 
     def complete(self, text: str, at: int) -> Json:
-        """How a text may go on at a cursor."""
+        """Return how a text may go on at a cursor."""
         found = complete(text[:MAX_TEXT], max(0, min(at, len(text))), _scope(self._types()))
         items = [{"text": each.text, "kind": each.kind, "note": each.note} for each in found.items]
         return {"from": found.start, "to": found.end, "items": items}
 
     def explain(self, text: str) -> Json:
-        """What a subscription becomes on each target."""
+        """Return what a subscription becomes on each target."""
         asked, catalog = self.ask(text).subscription, self._catalog()
         found = [_attributes(asked)]
         for name, explain in _EXPLAINED.items():
@@ -113,7 +113,7 @@ class Questions:
 
 
 def _scope(types: Mapping[str, Collection[type]], source: str | None = None) -> TypesByName:
-    """What names mean: a class of the source itself, or else of the first source that has one."""
+    """Return what names mean: a class of the source itself, or else of the first source that has one."""
     meant: dict[str, list[type]] = {}
     for known in ([types[source]] if source is not None else []) + list(types.values()):
         named = TypesByName(known).named
@@ -125,7 +125,7 @@ def _scope(types: Mapping[str, Collection[type]], source: str | None = None) -> 
 
 
 def problem_json(problem: GenusError) -> Json:
-    """An error as the page shows it, with the column if it has one."""
+    """Return an error as the page shows it, with the column if it has one."""
     if isinstance(problem, SyntaxProblem):
         return {"ok": False, "message": problem.reason or str(problem), "column": problem.column}
     return {"ok": False, "message": str(problem), "column": None}
@@ -135,7 +135,7 @@ def problem_json(problem: GenusError) -> Json:
 
 
 def _attributes(asked: Subscription[Any]) -> Json:
-    """Which attributes must be present or absent, as bits over the family's vector."""
+    """Return which attributes must be present or absent, as bits over the family's vector."""
     names = [attribute.name for attribute in vector(asked.type)]
     want = sum(1 << bit for bit, name in enumerate(names) if name in asked.has)
     mask = want | sum(1 << bit for bit, name in enumerate(names) if name in asked.lacks)
@@ -202,7 +202,7 @@ _EXPLAINED: dict[str, Callable[[Subscription[Any], Catalog], Json]] = {
 
 
 def event_json(seen: Seen, unmet: tuple[Unmet, ...] | None = None) -> Json:
-    """An event as the page shows it: its values as texts, and as numbers those that can be drawn."""
+    """Return an event as the page shows it: its values as texts, and as numbers those that can be drawn."""
     values = values_of(seen.event)
     numbers = ((name, number_of(value)) for name, value in values.items())
     return {

@@ -180,7 +180,7 @@ class Meters:
         meter.add(at_ns, time_us_of(event))
 
     def _find(self, cls: type, source: object) -> _Meter:
-        """The meter of a class and a value of `source`; found again quickly for the next event."""
+        """Return the meter of a class and a value of `source`; found again quickly for the next event."""
         key = name_of(cls), "" if source is None else cut(str(source))
         meter = self._meters.get(key) or self._new(key)
         if len(self._found) >= 2 * MAX_METERS:
@@ -207,10 +207,10 @@ class Meters:
         return self._meters.setdefault(key, _Meter())
 
     def by_type(self) -> Mapping[str, Mapping[str, int]]:
-        """How many events came, by type and source."""
+        """Return how many events came, by type and source."""
         return {name: {one: self._meters[name, one].events for one in ones} for name, ones in self._sources.items()}
 
     def times(self, type: str, source: str) -> Times:
-        """The times of a channel."""
+        """Return the times of a channel."""
         meter = self._meters.get((type, source))
         return Times() if meter is None else meter.times()

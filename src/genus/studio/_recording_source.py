@@ -107,7 +107,7 @@ class RecordingSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables; those of before while the thread that plays is busy."""
+        """Return the present rows of tables; those of before while the thread that plays is busy."""
         if self._changed.acquire(timeout=PATIENCE_S):
             try:
                 self._shown |= self._present(wanted)
@@ -132,11 +132,11 @@ class RecordingSource:
         return found
 
     def types(self) -> Collection[type]:
-        """The event types that were given."""
+        """Return the event types that were given."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type were played."""
+        """Return how many events of each type were played."""
         if self._changed.acquire(timeout=PATIENCE_S):
             try:
                 found: Counter[str] = Counter()
@@ -174,7 +174,7 @@ class RecordingSource:
     def read_points(
         self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
     ) -> Iterator[tuple[float, Piece]]:
-        """The points of some series of the whole recording, however far it is played."""
+        """Return the points of some series of the whole recording, however far it is played."""
         return Reel(self._reel.path, None).read_points(series)
 
     def events_between(
@@ -366,7 +366,7 @@ class RecordingSource:
         )
 
     def _notes(self) -> Iterator[str]:
-        """What a person should know."""
+        """Yield what a person should know."""
         if self._is_waiting:
             yield "waits for a page"
         if self._problem:

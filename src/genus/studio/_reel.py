@@ -38,7 +38,7 @@ class ReelIndex(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, found: Collection[RecordingIndex]) -> "ReelIndex":
-        """The sums of the indexes of some files."""
+        """Return the sums of the indexes of some files."""
         types: Counter[str] = Counter()
         for each in found:
             types.update(each.types)
@@ -111,14 +111,14 @@ class Reel:
         return ReelIndex.of(found)
 
     def read(self, time_us: int | None = None) -> Iterator[Recorded]:
-        """The events from a time on, or all; reading from a time needs the index."""
+        """Return the events from a time on, or all; reading from a time needs the index."""
         self._rejected_before = self.rejected
         self._reasons, self._open = Reasons(), {}
         series = [self._read_series(number, time_us) for number in range(len(self._series))]
         return series[0] if len(series) == 1 else merge(*series, key=lambda recorded: recorded.at_us)
 
     def read_points(self, series: Sequence[PlotSeries]) -> Iterator[tuple[float, Piece]]:
-        """The points of some series, with the share that is read; counters of `read` change."""
+        """Yield the points of some series, with the share that is read; counters of `read` change."""
         wanted: dict[type[Event], set[str]] = {}
         for each in series:
             for cls in each.types:
@@ -150,7 +150,7 @@ class Reel:
         return sum(len(recording.damage) for recording in self.recordings)
 
     def _read_series(self, number: int, time_us: int | None) -> Iterator[Recorded]:
-        """The events of the files of one recorder."""
+        """Yield the events of the files of one recorder."""
         is_reached = time_us is None
         for recording in self._series[number]:
             if time_us is not None and not is_reached:
@@ -172,7 +172,7 @@ def _reasons(recording: Recording) -> Counter[str]:
 
 
 def _piece(series: PlotSeries, excerpt: Excerpt) -> Piece:
-    """The points of a series of some events."""
+    """Return the points of a series of some events."""
     events, by = excerpt.events, series.by
     groups: Sequence[Any] | None
     if by in ("none", "type"):
@@ -184,7 +184,7 @@ def _piece(series: PlotSeries, excerpt: Excerpt) -> Piece:
 
 
 def _times(excerpt: Excerpt) -> Floats:
-    """The times of events in milliseconds since 1970: those that they carry, else when they were recorded."""
+    """Return the times of events in milliseconds since 1970: those that they carry, else when they were recorded."""
     moments = _values("time", excerpt.events)
     if None not in moments:
         return 1000 * np.fromiter(map(datetime.timestamp, moments), float, len(moments))
@@ -193,7 +193,7 @@ def _times(excerpt: Excerpt) -> Floats:
 
 
 def _numbers(attribute: str, events: Sequence[Any]) -> Floats:
-    """The values of an attribute, NaN for those that are absent or no numbers."""
+    """Return the values of an attribute, NaN for those that are absent or no numbers."""
     values = _values(attribute, events)
     if set(map(type, values)) <= {float, int, bool}:
         with suppress(OverflowError):  # of an integer that is larger than any float

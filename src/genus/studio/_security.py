@@ -42,7 +42,7 @@ LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address.
+    """Return whether only this machine can connect to an address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("gate.example")
     (True, True, False, False)
@@ -64,7 +64,7 @@ class Access(NamedTuple):
 
     @classmethod
     def of(cls, host: str, names: Iterable[str], token: str | None, *, has_tls: bool) -> "Access":
-        """The rules for a server at an address; BusError if others could read along."""
+        """Return the rules for a server at an address; BusError if others could read along."""
         if token is not None and not re.fullmatch(r"[\w.~-]{16,200}", token):
             raise BusError("a token has 16 to 200 letters, digits, and - . _ ~; leave it out and one is made")
         if is_loopback(host):
@@ -127,7 +127,7 @@ class Guard:
         return None
 
     def _admission(self, scope: "Scope", headers: dict[bytes, bytes]) -> "Response | None":
-        """How a request is answered that is not passed on: one with the token in its address, or without any."""
+        """Return how a request is answered that is not passed on: one with the token in its address, or without any."""
         from starlette.responses import JSONResponse
 
         cookie = _cookie_name(scope)
@@ -155,7 +155,7 @@ class Guard:
 
 
 def _cookie_name(scope: "Scope") -> str:
-    """The name of the cookie: browsers send those of all servers of a host, whatever their port."""
+    """Return the name of the cookie: browsers send those of all servers of a host, whatever their port."""
     server = scope.get("server") or ("", 0)
     return f"{COOKIE}_{server[1]}"
 

@@ -100,7 +100,7 @@ line of its docstring is shown to people who look for what can be simulated.
 
 
 def parse_simulation(text: str, options: type[Options]) -> tuple[str, Options]:
-    """The text behind `sim:` as a name and options, `NAME?option=value&...`; BusError names what is wrong.
+    """Return the text behind `sim:` as a name and options, `NAME?option=value&...`; BusError names what is wrong.
 
     >>> class Speed(msgspec.Struct):
     ...     kmh: float = 50.0
@@ -126,7 +126,7 @@ def parse_simulation(text: str, options: type[Options]) -> tuple[str, Options]:
 
 
 def _option(text: str, field: msgspec.structs.FieldInfo, values: list[str]) -> object:
-    """The value of an option: the last one that was given, or all if it is a tuple."""
+    """Return the value of an option: the last one that was given, or all if it is a tuple."""
     given = values if isinstance(field.default, tuple) else values[-1]
     if field.type in (Span, Span | None):
         return seconds(values[-1], f"sim:{text}: {field.name}", error=BusError)
@@ -207,12 +207,12 @@ class ScenarioSystem:
 
 @lru_cache(maxsize=16)
 def _prepare(path: Path, mtime_ns: int, size: int) -> PreparedSystem:
-    """The plan and the types of a file: they stay the same while it does, also when it is played again."""
+    """Return the plan and the types of a file: they stay the same while it does, also when it is played again."""
     return PreparedSystem.of(load_system(path))
 
 
 def make_scenario(text: str) -> SimulatedSystem | None:
-    """A system file, such as `examples/crossing.toml?faults=errors p=0.05`, with synthetic programs."""
+    """Return a system file, such as `examples/crossing.toml?faults=errors p=0.05`, with synthetic programs."""
     path = Path(text.partition("?")[0])
     if path.suffix != ".toml" or not path.is_file():
         return None
@@ -250,7 +250,7 @@ class Pace:
         self._measured_s, self._measured_ns, self.reached = real_s, virtual_ns, None
 
     def due_ns(self, real_s: float) -> int:
-        """The virtual time that it should be."""
+        """Return the virtual time that it should be."""
         return self._virtual_ns + round((real_s - self._real_s) * self.speed * 1e9)
 
     def came(self, real_s: float, virtual_ns: int) -> float:
@@ -367,7 +367,7 @@ class Simulation:
             self._thread.join(CLOSE_S)
 
     def fields(self) -> Mapping[str, Any]:
-        """The fields of the rows of its sources that tell how it runs."""
+        """Return the fields of the rows of its sources that tell how it runs."""
         end_ns, reached = self.system.end_ns, self._pace.reached
         note = self.note
         if not note and reached is not None and self.state == "playing":
@@ -397,7 +397,7 @@ class Simulation:
             self.system.close()
 
     def _attempt(self, step: Callable[[], T]) -> T | None:
-        """What a step returns; what it raises ends the system, which may be played again."""
+        """Return what a step returns; what it raises ends the system, which may be played again."""
         try:
             return step()
         except Exception as problem:
@@ -498,7 +498,7 @@ class SimulatedBusSource(_Played, BusSource):
         _Played.__init__(self, simulation)
 
     def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
-        """How many events of each type there are in a second of the simulation."""
+        """Return how many events of each type there are in a second of the simulation."""
         for name, number in counts.items():
             self._rates.note(f"type {name}", number, self.simulation.system.now_ns / 1e9)
         return {name: self._rate(f"type {name}") for name in counts}
@@ -522,7 +522,7 @@ def open_simulation(text: str) -> list[Source]:
 
 
 def find_system(text: str) -> SimulatedSystem:
-    """The system that a text names; BusError lists what there is."""
+    """Return the system that a text names; BusError lists what there is."""
     known: list[str] = []
     for name, maker in _makers():
         if (system := maker(text)) is not None:

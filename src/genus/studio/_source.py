@@ -26,13 +26,13 @@ class Source(Protocol):
     """Its name in all tables; unique in a Studio."""
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of those of the wanted tables that it has, `sources` among them. Does not block."""
+        """Return the present rows of those of the wanted tables that it has, `sources` among them. Does not block."""
 
     def types(self) -> Collection[type]:
-        """The event types and kinds that it knows, which texts of subscriptions may name."""
+        """Return the event types and kinds that it knows, which texts of subscriptions may name."""
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type there were so far, by the type's name."""
+        """Return how many events of each type there were so far, by the type's name."""
 
     def close(self) -> None:
         """Release what it holds; a bus that the user opened stays open."""
@@ -87,7 +87,7 @@ class TimedSource(Source, Protocol):
     """A source whose rates are of a time of its own, such as a recording: a hundred a second, however fast it plays."""
 
     def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
-        """How many events of each type there are in a second of its time; 0 while that stands still.
+        """Return how many events of each type there are in a second of its time; 0 while that stands still.
 
         Args:
             counts: What `counts` has returned now.
@@ -147,7 +147,7 @@ class TimelineSource(Source, Protocol):
     """A source that has a CAN bus."""
 
     def timeline(self, start_us: float | None, span_us: float) -> Timeline:
-        """The frames from a time on; of the last `span_us` without one."""
+        """Return the frames from a time on; of the last `span_us` without one."""
 
 
 @runtime_checkable
@@ -155,11 +155,11 @@ class AskedSource(Source, Protocol):
     """A source that holds events and is asked for them, such as a lake."""
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
-        """The first events that match, each as its values by name, with `type`; may take seconds."""
+        """Return the first events that match, each as its values by name, with `type`; may take seconds."""
 
 
 def is_part(source: Source) -> bool:
-    """Whether another source has the events of a source as well, which then names it as `part_of`."""
+    """Return whether another source has the events of a source as well, which then names it as `part_of`."""
     return getattr(source, "part_of", None) is not None
 
 
@@ -170,7 +170,7 @@ class Failures:
         self._texts: dict[tuple[str, str], str] = {}
 
     def ask(self, source: Source, what: str, read: Callable[[], T], otherwise: T) -> T:
-        """What a function of a source returns; `otherwise` if it raises, which is logged when it begins to."""
+        """Return what a function of a source returns; `otherwise` if it raises, which is logged when it begins to."""
         try:
             found = read()
         except Exception as problem:  # of a source of a user's own, or of the link of a bus
@@ -182,5 +182,5 @@ class Failures:
         return found
 
     def text(self, source: Source) -> str:
-        """What is wrong with a source now; empty if nothing is."""
+        """Return what is wrong with a source now; empty if nothing is."""
         return "; ".join(text for (name, _), text in self._texts.items() if name == source.name)

@@ -99,7 +99,7 @@ class Ticker:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     async def tables(self, names: tuple[str, ...]) -> AsyncIterator[bytes]:
-        """The stream of some tables."""
+        """Yield the stream of some tables."""
         viewer = object()
         self.join(viewer, names)
         self.feed.gather(names)
@@ -126,7 +126,7 @@ class Ticker:
         )
 
     def _due(self, names: tuple[str, ...], seen: int) -> bytes:
-        """What a page that has seen a turn is to get now: the changes since then, or all if they are gone."""
+        """Return what a page that has seen a turn is to get now: the changes since then, or all if they are gone."""
         if seen == self.feed.turn.number:
             return b""
         turns = self.feed.turns
@@ -135,7 +135,7 @@ class Ticker:
         return b"".join(self._change(turn, names) for turn in turns if turn.number > seen)
 
     def _change(self, turn: Turn, names: tuple[str, ...]) -> bytes:
-        """The message of a turn, made once for all pages that look at the same tables."""
+        """Return the message of a turn, made once for all pages that look at the same tables."""
         key = turn.number, names
         made = self._messages.get(key)
         if made is None:
@@ -180,7 +180,7 @@ class EventStream:
         return not self._waiting
 
     def data(self) -> dict[str, Any]:
-        """What waits, as a message; after it, no event waits, so each that matched was shown or is not."""
+        """Return what waits, as a message; after it, no event waits, so each that matched was shown or is not."""
         waiting, self._waiting = self._waiting, deque(maxlen=BATCH)
         self._shown += sum(is_match for _, is_match in waiting)
         until = time.monotonic() + EXPLAINED_S
@@ -235,7 +235,7 @@ async def followed(
 
 
 async def timelines(ticker: Ticker, source: TimelineSource, span_us: float) -> AsyncIterator[bytes]:
-    """The last stretch of a CAN bus, ten times a second."""
+    """Yield the last stretch of a CAN bus, ten times a second."""
     yield RETRY
     loop = asyncio.get_running_loop()
     while not ticker.is_closed:
@@ -246,7 +246,7 @@ async def timelines(ticker: Ticker, source: TimelineSource, span_us: float) -> A
 
 
 def timeline_json(source: TimelineSource, start_us: float | None, span_us: float, at_ms: int) -> dict[str, Any]:
-    """A stretch of a CAN bus as the page draws it."""
+    """Return a stretch of a CAN bus as the page draws it."""
     found = source.timeline(start_us, span_us)
     return {
         "at": at_ms,

@@ -294,7 +294,7 @@ class Studio:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A socket that listens; BusError says why it cannot."""
+    """Return a socket that listens; BusError says why it cannot."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         made = socket.socket(family, socket.SOCK_STREAM)
@@ -314,7 +314,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _named(sources: Sequence[Source]) -> list[Source]:
-    """The sources, each with a name of its own."""
+    """Return the sources, each with a name of its own."""
     taken: set[str] = set()
     for source in sources:
         source.name = next(name for name in _numbered(source.name) if name not in taken)

@@ -96,7 +96,7 @@ class Tap:
             end()
 
     def turn(self, is_wanted: bool) -> list[Seen]:
-        """The events since the last turn; closes the tap if nobody has wanted it for a while."""
+        """Return the events since the last turn; closes the tap if nobody has wanted it for a while."""
         if self._end is None:
             return []
         found = self._drained()
@@ -161,11 +161,11 @@ class Taps:
         self._taps = {source.name: Tap(source, ids, clock) for source in sources if isinstance(source, EventSource)}
 
     def names(self) -> list[str]:
-        """The sources that have events."""
+        """Return the sources that have events."""
         return list(self._taps)
 
     def are_open(self, names: Iterable[str]) -> bool:
-        """Whether the events of all these sources that have some are being taken."""
+        """Return whether the events of all these sources that have some are being taken."""
         return all(self._taps[name].is_open for name in names if name in self._taps)
 
     def follow(self, names: Iterable[str], take: Take) -> Callable[[], None]:
@@ -182,7 +182,7 @@ class Taps:
         return end
 
     def kept(self, names: Iterable[str]) -> list[Seen]:
-        """The events of some sources that are kept, the oldest first."""
+        """Return the events of some sources that are kept, the oldest first."""
         found = [seen for name in names if name in self._taps for seen in self._taps[name].kept]
         return sorted(found, key=lambda seen: seen.at_ms)
 

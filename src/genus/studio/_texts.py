@@ -25,7 +25,7 @@ _short.maxlong = _short.maxstring = _short.maxother = 2 * MAX_LENGTH
 
 
 def value_text(value: object) -> str:
-    """A value as a person would write it, and not as Python would; long ones are cut.
+    """Return a value as a person would write it, and not as Python would; long ones are cut.
 
     >>> value_text(2**63), value_text(float("nan")), value_text("<b>"), value_text(b"ab"), value_text(True)
     ('9223372036854775808', 'nan', '<b>', '61 62', 'true')
@@ -62,7 +62,7 @@ def _text(value: object) -> str:
 
 
 def float32(value: float) -> float:
-    """The number with the fewest digits that is the same float of 32 bits.
+    """Return the number with the fewest digits that is the same float of 32 bits.
 
     >>> float32(13.797471714019775), float32(0.1), float32(1e300)
     (13.797472, 0.1, 1e+300)
@@ -77,7 +77,7 @@ def float32(value: float) -> float:
 
 @cache
 def _floats32(cls: type[Event]) -> frozenset[str]:
-    """The attributes of a class that are floats of 32 bits."""
+    """Return the attributes of a class that are floats of 32 bits."""
     return frozenset(each.name for each in attributes(cls) if each.type == FloatType(32))
 
 
@@ -108,7 +108,7 @@ def encode(content: Any) -> bytes:
 
 
 def number_of(value: object) -> float | None:
-    """A value as a number to draw; None if it is none, or not finite.
+    """Return a value as a number to draw; None if it is none, or not finite.
 
     >>> number_of(True), number_of(3), number_of(float("inf")), number_of("3")
     (1.0, 3.0, None, None)
@@ -135,7 +135,7 @@ def time_us_of(event: Event) -> int | None:
 
 
 def values_of(event: Event) -> dict[str, Any]:
-    """The attributes that an event carries, by name; floats of 32 bits have no more digits than they need."""
+    """Return the attributes that an event carries, by name; floats of 32 bits have no more digits than they need."""
     found = {name: getattr(event, name) for name in event.__struct_fields__}
     short = {name: float32(found[name]) for name in _floats32(type(event)) if isinstance(found.get(name), float)}
     return {name: value for name, value in (found | short).items() if value is not None}
@@ -155,7 +155,7 @@ def _units(cls: type[Event]) -> dict[str, str | None]:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """Return a number of things.
 
     >>> counted(1, "file"), counted(2000, "file")
     ('1 file', '2,000 files')
@@ -164,7 +164,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def three_digits(number: float) -> float:
-    """A number to three digits: what a person reads, and no change where there is none to see.
+    """Return a number to three digits: what a person reads, and no change where there is none to see.
 
     >>> three_digits(1234.5), three_digits(0.00012345)
     (1230.0, 0.000123)

@@ -144,7 +144,7 @@ class TypeTable:
         return self.failures.ask(source, "rates", lambda: source.rates_of(counts), {})
 
     def _reloaded(self) -> list[Finding]:
-        """What changed in the catalog file; one that cannot be read is told once, and read when it can be."""
+        """Return what changed in the catalog file; one that cannot be read is told once, and read when it can be."""
         if self._path is None or (stamp := _stamp(self._path)) == self._stamp:
             return []
         try:
@@ -189,14 +189,14 @@ def _stamp(path: Path | None) -> tuple[int, int] | None:
 
 
 def describe_types(catalog: Catalog, docs: Mapping[str, str] | None = None) -> dict[str, TypeRow]:
-    """The rows of all types of a catalog, without rates; `docs` has a line about each."""
+    """Return the rows of all types of a catalog, without rates; `docs` has a line about each."""
     factors: dict[str, tuple[int, ...]] = {}
     known = docs or {}
     return {entry.name: _row(catalog, entry, factors, known) for entry in _from_the_root(catalog.entries)}
 
 
 def _from_the_root(entries: Mapping[str, TypeEntry]) -> Iterator[TypeEntry]:
-    """The types, each after those above it."""
+    """Yield the types, each after those above it."""
     done: set[str] = set()
     for first in entries:
         stack = [first]
@@ -235,7 +235,7 @@ def _row(catalog: Catalog, entry: TypeEntry, factors: dict[str, tuple[int, ...]]
 
 
 def _factors(code: int, above: Iterable[Sequence[int]]) -> Iterator[int]:
-    """The primes of a code: first those of the types above, in their order, then those of its own.
+    """Yield the primes of a code: first those of the types above, in their order, then those of its own.
 
     >>> list(_factors(2 * 2 * 3 * 101, [[2, 2], [2, 3]]))
     [2, 2, 3, 101]
@@ -260,5 +260,5 @@ def _factors(code: int, above: Iterable[Sequence[int]]) -> Iterator[int]:
 
 
 def _type_text(attribute: Attribute) -> str:
-    """The type of an attribute as text, such as `float64` or `car|truck`."""
+    """Return the type of an attribute as text, such as `float64` or `car|truck`."""
     return str(attribute).partition(": ")[2].removesuffix("?")

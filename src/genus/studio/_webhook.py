@@ -96,7 +96,7 @@ class Webhook:
             self._pause(self._pauses[min(failures, len(self._pauses)) - 1] if failures else self._spacing)
 
     def _next(self) -> tuple[str, _Waiting] | None:
-        """The message that waits longest; None when it is closed."""
+        """Return the message that waits longest; None when it is closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closed)
             return None if self._is_closed else next(iter(self._waiting.items()))
@@ -145,7 +145,7 @@ def _shut(connection: http.client.HTTPConnection) -> None:
 
 
 def parse_url(url: str) -> SplitResult:
-    """The parts of the address of a webhook; BusError says what is wrong with it, without what may be secret."""
+    """Return the parts of the address of a webhook; BusError says what is wrong with it, without what may be secret."""
     try:
         found = urlsplit(url)
         found.port  # noqa: B018 - raises if it is no number

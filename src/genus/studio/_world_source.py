@@ -59,7 +59,7 @@ class WorldSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows of tables."""
+        """Return the present rows of tables."""
         now_ns = self.world.now_ns
         results = self._results()
         found: dict[str, dict[str, Row]] = {}
@@ -78,21 +78,21 @@ class WorldSource:
         return found
 
     def types(self) -> Collection[type]:
-        """The types that were given, or those of the world's catalog."""
+        """Return the types that were given, or those of the world's catalog."""
         known = self.world.catalog.types
         if not self._is_given and len(self._types) < len(known):
             self._types = tuple(self.world.catalog.declare(name) for name in known)
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """How many events of each type were published."""
+        """Return how many events of each type were published."""
         found: dict[str, int] = {}
         for result in self._results():
             found[result.event] = found.get(result.event, 0) + result.published
         return found
 
     def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
-        """How many events of each type there are in a second of virtual time."""
+        """Return how many events of each type there are in a second of virtual time."""
         for name, count in counts.items():
             self._rates.note(f"type {name}", count, self.world.now_ns / 1e9)
         return {name: self._rate(f"type {name}") for name in counts}
@@ -121,7 +121,7 @@ class WorldSource:
             self._taps = {receive: self._watch(receive) for receive in self._taps}
 
     def timeline(self, start_us: float | None, span_us: float) -> Timeline:
-        """The frames from a time on; of the last `span_us` without one."""
+        """Return the frames from a time on; of the last `span_us` without one."""
         begin_ns, now_ns = self.world.start_ns, self.world.now_ns
         span_ns = round(span_us * 1000)
         start_ns = now_ns - span_ns if start_us is None else round(start_us * 1000) - begin_ns
@@ -134,7 +134,7 @@ class WorldSource:
     # -- rows --------------------------------------------------------------------------------------------------------
 
     def _results(self) -> tuple[ChannelResult, ...]:
-        """The channels now: those of the plan, whether or not something was published, and others."""
+        """Return the channels now: those of the plan, whether or not something was published, and others."""
         found = steady(self.world.channels)
         return (*found, *self._unused({each.channel for each in found}))
 
@@ -235,7 +235,7 @@ def missed_deadlines(result: ChannelResult) -> int:
 
 
 def steady(read: Callable[[], T]) -> T:
-    """What a function reads of a world that runs in another thread, read again if it changed meanwhile."""
+    """Return what a function reads of a world that runs in another thread, read again if it changed meanwhile."""
     for _ in range(TRIES):
         try:
             return read()
@@ -245,7 +245,7 @@ def steady(read: Callable[[], T]) -> T:
 
 
 def _offset_of_bus(states: Iterable[NodeState]) -> int:
-    """How far the time of the bus is off the true time: that of the time master; 0 if there is none."""
+    """Return how far the time of the bus is off the true time: that of the time master; 0 if there is none."""
     return next((state.offset_ns or 0 for state in states if "time master" in state.roles), 0)
 
 
@@ -257,7 +257,7 @@ def _milliseconds(span_ns: int | None) -> float | None:
 
 
 def draw_span(world: World, start_ns: int, end_ns: int) -> Timeline:
-    """The frames that overlap a span of virtual time, and the slots; times are microseconds since 1970."""
+    """Return the frames that overlap a span of virtual time, and the slots; times are microseconds since 1970."""
     passages = _within(list(world.trace.passages), start_ns, end_ns)
     slots = _slots(world, start_ns, end_ns)
     since_1970 = world.start_ns
@@ -273,7 +273,7 @@ def draw_span(world: World, start_ns: int, end_ns: int) -> Timeline:
 
 
 def _within(passages: Sequence[Passage], start_ns: int, end_ns: int) -> list[Passage]:
-    """The frames that overlap a span; they are in the order in which they ended."""
+    """Return the frames that overlap a span; they are in the order in which they ended."""
     first = bisect_right(passages, start_ns, key=_end_of)
     last = bisect_right(passages, end_ns + MAX_FRAME_NS, key=_end_of)
     return [passage for passage in passages[first:last] if passage.start_ns < end_ns]
@@ -284,7 +284,7 @@ def _end_of(passage: Passage) -> int:
 
 
 def _slots(world: World, start_ns: int, end_ns: int) -> list[tuple[int, int, str]]:
-    """The slots that overlap a span, as the first node that is up knows them."""
+    """Return the slots that overlap a span, as the first node that is up knows them."""
     if world.plan is None or not world.stations:
         return []
     longest = max((slot.length_ns for slot in world.plan.calendar.slots), default=0)
@@ -293,7 +293,7 @@ def _slots(world: World, start_ns: int, end_ns: int) -> list[tuple[int, int, str
 
 
 def _load(passages: Iterable[Passage], start_ns: int, end_ns: int) -> float:
-    """The share of a span in which the bus was busy; of a bus that is cut in two, its busier part."""
+    """Return the share of a span in which the bus was busy; of a bus that is cut in two, its busier part."""
     busy = [0, 0]
     for passage in passages:
         busy[passage.segment] += min(passage.end_ns, end_ns) - max(passage.start_ns, start_ns)
@@ -333,7 +333,7 @@ def _frame_span(passage: Passage, node: str, channel: str, since_1970: int = 0) 
 
 
 def _slot_end(slots: Iterable[tuple[int, int, str]], passage: Passage) -> int | None:
-    """The end of the slot that a hard frame is sent in."""
+    """Return the end of the slot that a hard frame is sent in."""
     return next((end for begin, end, _ in slots if passage.end_ns <= end and passage.end_ns > begin), None)
 
 
@@ -359,7 +359,7 @@ class _Contest:
 
 
 def _end(record: EventRecord) -> int:
-    """What is sent first was on the wire; what still waits comes last."""
+    """Return what is sent first was on the wire; what still waits comes last."""
     return record.ended_ns if record.ended_ns is not None else 1 << 62
 
 
@@ -451,7 +451,7 @@ class TraceSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """The present rows: what was on the bus until the time that is shown."""
+        """Return the present rows: what was on the bus until the time that is shown."""
         at_ns = round(self._now_ns())
         found: dict[str, dict[str, Row]] = {"sources": {self.name: self._row(at_ns)}}
         if "channels" in wanted:
@@ -525,7 +525,7 @@ class TraceSource:
     # -- the timeline ------------------------------------------------------------------------------------------------
 
     def timeline(self, start_us: float | None, span_us: float) -> Timeline:
-        """The frames from a time on; of the last `span_us` before the time that is shown without one."""
+        """Return the frames from a time on; of the last `span_us` before the time that is shown without one."""
         now_us = self._now_ns() / 1000
         first_us = max(now_us - span_us, 0.0) if start_us is None else start_us
         start_ns, end_ns = round(first_us * 1000), round((first_us + span_us) * 1000)

@@ -31,7 +31,7 @@ def constants(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
 
 
 def constant(value: Any, type_: pa.DataType) -> pa.Scalar:
-    """A value of a computed type; None for unknown.
+    """Return a value of a computed type; None for unknown.
 
     >>> constant(2.5, pa.float64()).as_py(), constant(None, pa.string()).as_py()
     (2.5, None)

@@ -56,7 +56,7 @@ TARGETS: dict[str, type[Compiler]] = {}
 
 
 def node_name(node: type[Expression] | str) -> str:
-    """The name of a class of expression, or an operator's sign."""
+    """Return the name of a class of expression, or an operator's sign."""
     return node if isinstance(node, str) else node.__name__
 
 

@@ -20,7 +20,7 @@ def registered_types(subscription: Subscription, catalog: Catalog) -> tuple[tupl
 
 
 def _pure_types(subscription: Subscription, kind: type, catalog: Catalog) -> tuple[tuple[str, ...], bool]:
-    """The types that add nothing to a kind; a type without a class here counts if it may be one."""
+    """Return the types that add nothing to a kind; a type without a class here counts if it may be one."""
     shaped = [name for name, entry in catalog.entries.items() if entry.parents == (name_of(Event), name_of(kind))]
     known = {name_of(cls) for cls in subtypes(kind) if is_event_type(cls)}
     accepted = {name_of(cls) for cls in subscription.classes()}
@@ -35,7 +35,7 @@ def registered_tagged(name: str, catalog: Catalog, subscription: Subscription) -
 
 
 def declared_types(subscription: Subscription) -> tuple[type, ...]:
-    """The event types declared so far whose events can match; unless it is exact, none below another."""
+    """Return the event types declared so far whose events can match; unless it is exact, none below another."""
     asked = subscription.type
     if is_event_type(asked) and len(subscription.types) == 1 and not (subscription.exact and pure_kind(asked)):
         return (asked,)
@@ -44,7 +44,7 @@ def declared_types(subscription: Subscription) -> tuple[type, ...]:
 
 
 def declared_tagged(cls: type, subscription: Subscription) -> tuple[str, ...]:
-    """The tagged attributes of a class by the names that the subscription has for them."""
+    """Return the tagged attributes of a class by the names that the subscription has for them."""
     return _as_asked(tagged_attributes(cls), vector(cls), subscription)
 
 

@@ -27,7 +27,7 @@ class Profile:
     lacks: frozenset[str]
 
     def accepts(self, cls: type, present: set[str]) -> bool:
-        """Whether an event of a class, with some of the watched attributes present, passes."""
+        """Return whether an event of a class, with some of the watched attributes present, passes."""
         conforming = all(conforms(cls, wanted, exact=self.exact) for wanted in self.types)
         return conforming and self.has <= present and self.lacks.isdisjoint(present)
 
@@ -43,7 +43,7 @@ class TestedAttribute(Protocol):
     number: int
 
     def spans(self, part: x.Predicate) -> Spans | None:
-        """The keys for which a test of the attribute is true; None if they are not known as intervals."""
+        """Return the keys for which a test of the attribute is true; None if they are not known as intervals."""
 
 
 A = TypeVar("A", bound=TestedAttribute)
@@ -71,7 +71,7 @@ class Parts(NamedTuple, Generic[A]):
 
 
 def take_apart(subscription: Subscription, attribute: Callable[[x.AttributeRef], A]) -> Parts[A]:
-    """The parts of a subscription; `attribute` gives the tested attribute of a reference."""
+    """Return the parts of a subscription; `attribute` gives the tested attribute of a reference."""
     tests: dict[int, AttributeTests[A]] = {}
     rest: list[x.Predicate] = []
     has, lacks = list(subscription.has), list(subscription.lacks)
@@ -105,7 +105,7 @@ def _add_test(part: x.Predicate, attribute: Callable[[x.AttributeRef], A], tests
 
 
 def intersect(first: Spans, second: Spans) -> Iterator[Interval]:
-    """The keys that are in both.
+    """Return the keys that are in both.
 
     >>> list(intersect([(1, 5), (8, 9)], [(4, 8)]))
     [(4, 5), (8, 8)]
@@ -118,7 +118,7 @@ def intersect(first: Spans, second: Spans) -> Iterator[Interval]:
 
 
 def keys_in(spans: Iterable[Interval], most: int) -> list[int] | None:
-    """The keys in some spans; None if there are more than `most`.
+    """Return the keys in some spans; None if there are more than `most`.
 
     >>> keys_in([(1, 3), (7, 7)], 4), keys_in([(1, 3), (7, 7)], 3)
     ([1, 2, 3, 7], None)

@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 def floor_division(op: str, left: Any, right: Any) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """The results of `//` or `%` on arrays or numbers, all int64 or all float64, and which of them are known.
+    """Return the results of `//` or `%` on arrays or numbers, all int64 or all float64, and which of them are known.
 
     >>> values, known = floor_division("%", np.array([7, -7, 7]), np.array([-3, 3, 0]))
     >>> values[known].tolist(), known.tolist()
@@ -29,7 +29,7 @@ def floor_division(op: str, left: Any, right: Any) -> tuple[Array, npt.NDArray[n
 
 
 def _divide_integers(op: str, a: Array, b: Array) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """The smallest integer divided by -1 has no quotient in 64 bits; its remainder is 0."""
+    """Return the smallest integer divided by -1 has no quotient in 64 bits; its remainder is 0."""
     overflows = (a == INT64_MIN) & (b == -1)
     known = (b != 0) & ~overflows if op == "//" else b != 0
     divisor = np.where((b != 0) & ~overflows, b, 1)

@@ -43,7 +43,7 @@ _pack, _unpack = struct.Struct("<d").pack, struct.Struct("<q").unpack
 
 
 def float_key(number: float) -> int:
-    """The key of a float: its bits, changed so that they sort as the numbers do.
+    """Return the key of a float: its bits, changed so that they sort as the numbers do.
 
     >>> float_key(-1.5) < float_key(-0.0) == float_key(0.0) < float_key(5e-324) < float_key(float("inf"))
     True
@@ -53,7 +53,7 @@ def float_key(number: float) -> int:
 
 
 def key_float(key: int) -> float:
-    """The float that has a key.
+    """Return the float that has a key.
 
     >>> key_float(float_key(-2.5))
     -2.5
@@ -70,16 +70,16 @@ class Domain(ABC):
 
     @abstractmethod
     def key(self, value: Any) -> int | None:
-        """The key of an event's value; None if the type does not allow the value."""
+        """Return the key of an event's value; None if the type does not allow the value."""
 
     def place(self, constant: Any) -> Interval:
-        """The largest key below a constant, and the largest key not above it."""
+        """Return the largest key below a constant, and the largest key not above it."""
         key = self.key(constant)
         assert key is not None, "a bound constant has the type of its attribute"
         return key - 1, key
 
     def interval(self, op: str, constant: Any) -> Interval | None:
-        """The keys of the values for which a comparison is true; None if they are not one interval."""
+        """Return the keys of the values for which a comparison is true; None if they are not one interval."""
         below, upto = self.place(constant)
         match op:
             case "<=":
@@ -95,7 +95,7 @@ class Domain(ABC):
         return None
 
     def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:
-        """The keys of all other values; None if they are not known."""
+        """Return the keys of all other values; None if they are not known."""
         return None
 
 
@@ -106,7 +106,7 @@ class Floats(Domain):
     high = float_key(float("inf"))
 
     def key(self, value: Any) -> int | None:
-        """The key of a number that is a float exactly."""
+        """Return the key of a number that is a float exactly."""
         number = value if type(value) is float else _exact_float(value)
         if number is None:
             return None
@@ -125,7 +125,7 @@ class Floats32(Floats):
     """The keys of floats that are rounded to 32 bits."""
 
     def key(self, value: Any) -> int | None:
-        """The key of the rounded number."""
+        """Return the key of the rounded number."""
         number = value if type(value) is float else _exact_float(value)
         return None if number is None else super().key(round_to_float32(number))
 
@@ -142,7 +142,7 @@ class Integers(Domain):
     """The keys of integers; a comparison with a float compares the nearest float of the integer."""
 
     def key(self, value: Any) -> int | None:
-        """The integer itself, if it fits 64 bits and is not the key of unknown."""
+        """Return the integer itself, if it fits 64 bits and is not the key of unknown."""
         if type(value) is not int:
             if value != value:
                 return UNKNOWN
@@ -166,7 +166,7 @@ class Times(Domain):
     """The keys of times, in microseconds of UTC."""
 
     def key(self, value: Any) -> int | None:
-        """The microseconds of an aware datetime."""
+        """Return the microseconds of an aware datetime."""
         if type(value) is not datetime or value.tzinfo is None:
             return None
         return micros_of_time(value)
@@ -176,7 +176,7 @@ class TimeSpans(Domain):
     """The keys of durations, in microseconds."""
 
     def key(self, value: Any) -> int | None:
-        """The microseconds of a timedelta of 64 bits."""
+        """Return the microseconds of a timedelta of 64 bits."""
         if type(value) is not timedelta:
             return None
         micros = micros_of_duration(value)
@@ -199,14 +199,14 @@ class Codes(Domain):
         """The value of each code."""
 
     def key(self, value: Any) -> int | None:
-        """The code of a value; UNKNOWN if no subscription has it."""
+        """Return the code of a value; UNKNOWN if no subscription has it."""
         try:
             return self.codes.get(value, UNKNOWN)
         except TypeError:
             return None
 
     def place(self, constant: Any) -> Interval:
-        """The code of a constant, given now if it is new."""
+        """Return the code of a constant, given now if it is new."""
         code = self.codes.setdefault(constant, len(self.values))
         if code == len(self.values):
             self.values.append(constant)
@@ -226,14 +226,14 @@ class Choices(Domain):
         self.low, self.high = 0, len(self.codes) - 1
 
     def key(self, value: Any) -> int | None:
-        """The position of a value or of a member of the enumeration."""
+        """Return the position of a value or of a member of the enumeration."""
         try:
             return self.codes.get(getattr(value, "value", value))
         except TypeError:
             return None
 
     def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:
-        """The codes that are in none."""
+        """Return the codes that are in none."""
         taken = {key for low, high in intervals for key in range(low, high + 1)}
         return [(key, key) for key in self.codes.values() if key not in taken]
 
@@ -249,12 +249,12 @@ _DOMAINS: Mapping[type, Callable[[Any], Domain]] = {
 
 
 def domain_of(type_: AttributeType) -> Domain:
-    """A new domain for an attribute type; text and bytes have codes."""
+    """Return a new domain for an attribute type; text and bytes have codes."""
     return _DOMAINS.get(type(type_), lambda _: Codes())(type_)
 
 
 def attribute_of(part: x.Predicate) -> x.AttributeRef | None:
-    """The attribute that a conjunct compares with constants; None if it has another form."""
+    """Return the attribute that a conjunct compares with constants; None if it has another form."""
     if type(part) is x.Compare and type(part.left) is x.AttributeRef and type(part.right) is x.Literal:
         return part.left  # as most conjuncts are; several times faster
     match part:
@@ -297,7 +297,7 @@ def _other_intervals(part: x.Predicate, domain: Domain) -> list[Interval] | None
 
 
 def merge_intervals(parts: Iterable[Interval]) -> Iterator[Interval]:
-    """The same keys in as few intervals as possible, in order.
+    """Yield the same keys in as few intervals as possible, in order.
 
     >>> list(merge_intervals([(7, 9), (3, 3), (1, 2)]))
     [(1, 3), (7, 9)]

@@ -17,13 +17,13 @@ Presence: TypeAlias = Mapping[str, bool] | None
 
 
 def required_presence(subscription: Subscription, compiler: Compiler) -> Presence:
-    """The attributes that must be present or absent for a subscription to match."""
+    """Return the attributes that must be present or absent for a subscription to match."""
     where = {} if subscription.where is None else compiler.visit(subscription.where, True)
     return _all_of([dict.fromkeys(subscription.has, True), dict.fromkeys(subscription.lacks, False), where])
 
 
 def residual_of(subscription: Subscription, tested: frozenset[str], decided: bool) -> Subscription | None:
-    """What is left to test when the presence of some attributes is tested; None if nothing.
+    """Return what is left to test when the presence of some attributes is tested; None if nothing.
 
     `decided` says that the type is tested, too.
     """
@@ -39,7 +39,7 @@ def residual_of(subscription: Subscription, tested: frozenset[str], decided: boo
 
 
 def without_values(reason: str) -> Mapping[type[x.Expression] | str, str]:
-    """What a compiler of presence leaves to the receiver, with the reason that values cannot be tested."""
+    """Return what a compiler of presence leaves to the receiver, with the reason that values cannot be tested."""
     return {
         **dict.fromkeys((x.AttributeRef, x.Literal, x.Arithmetic, x.Negation, x.Function), reason),
         **dict.fromkeys((x.Conditional, x.Coalesce, x.ToFloat, x.Micros), reason),
@@ -64,12 +64,12 @@ class PresenceCompiler(Compiler, abstract=True):
         return (_any_of if wanted else _all_of)(self.visit(part, wanted) for part in node.operands)
 
     def visit_Not(self, node: x.Not, wanted: bool) -> Presence:
-        """The operand with the opposite result."""
+        """Return the operand with the opposite result."""
         found: Presence = self.visit(node.operand, not wanted)
         return found
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Presence:
-        """The attribute itself."""
+        """Return the attribute itself."""
         return {node.attribute.name: wanted}
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Presence:
@@ -99,7 +99,7 @@ def _any_of(parts: Iterable[Presence]) -> Presence:
 
 
 def _presence_of(part: x.Predicate) -> str | None:
-    """The attribute whose presence or absence is all that a predicate tests."""
+    """Return the attribute whose presence or absence is all that a predicate tests."""
     match part:
         case x.Present(attribute) | x.Not(x.Present(attribute)):
             return attribute.name

@@ -95,7 +95,7 @@ def compile(subscription: Subscription) -> "ArrowFilter":
 
 
 def arrow_schema(cls: type) -> pa.Schema:
-    """The columns of a type's batches: `_type`, then its family's vector; an enum is stored as its values.
+    """Return the columns of a type's batches: `_type`, then its family's vector; an enum is stored as its values.
 
     A nested struct or a list is stored as JSON. New attributes of the family are appended at the end of the schema.
 
@@ -110,7 +110,7 @@ def arrow_schema(cls: type) -> pa.Schema:
 
 
 def stored_type(type_: AttributeType) -> pa.DataType:
-    """The Arrow type of an attribute's column.
+    """Return the Arrow type of an attribute's column.
 
     >>> stored_type(IntType(16, signed=False))
     DataType(uint16)
@@ -124,7 +124,7 @@ def stored_type(type_: AttributeType) -> pa.DataType:
 
 
 def computed_type(type_: AttributeType) -> pa.DataType:
-    """The Arrow type in which an attribute is compared and computed."""
+    """Return the Arrow type in which an attribute is compared and computed."""
     match type_:
         case IntType() | TimeType() | DurationType():
             return pa.int64()
@@ -137,7 +137,7 @@ def computed_type(type_: AttributeType) -> pa.DataType:
 
 
 def to_batch(events: Iterable[Event], cls: type | None = None) -> pa.RecordBatch:
-    """The events of one family as a record batch.
+    """Return the events of one family as a record batch.
 
     `cls` is any type of the family; without it, the family is that of the events. With `Event` or a kind as `cls`,
     events may be of any family, and only the attributes of `Event` are kept. Raises EventError if an event is of
@@ -227,7 +227,7 @@ class ArrowFilter:
         self._reads = tuple(attribute for attribute in subscription.vector if attribute.name in wanted)
 
     def mask(self, batch: pa.RecordBatch, types: Sequence[str] | None = None) -> pa.BooleanArray:
-        """Whether each row matches: true or false, never null.
+        """Return whether each row matches: true or false, never null.
 
         `types` are the names of the types that match; by default those of the classes in this process.
 
@@ -244,7 +244,7 @@ class ArrowFilter:
         return pc.and_(found, self._match(columns, batch.num_rows))
 
     def match_types(self, batch: pa.RecordBatch, types: Sequence[str]) -> pa.BooleanArray:
-        """Whether the type of each row is one of these; the first of the two tests of `mask`."""
+        """Return whether the type of each row is one of these; the first of the two tests of `mask`."""
         return _fill_unknown(_match_type(batch, constants(types, pa.string())), batch.num_rows)
 
     def match_contents(self, batch: pa.RecordBatch) -> pa.BooleanArray:
@@ -252,7 +252,7 @@ class ArrowFilter:
         return self._match(self._columns(batch), batch.num_rows)
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that match; raises the errors of `mask`."""
+        """Return the rows that match; raises the errors of `mask`."""
         return batch.filter(self.mask(batch))
 
     @property
@@ -261,7 +261,7 @@ class ArrowFilter:
         return tuple(attribute.name for attribute in self._reads)
 
     def explain(self, types: Sequence[str] | None = None) -> str:
-        """The tests in their order, and the columns that are read, as text; `types` are as in `mask`."""
+        """Return the tests in their order, and the columns that are read, as text; `types` are as in `mask`."""
         asked = self.subscription
         names = self._type_names() if types is None else types
         carried = [f"{name} is valid" for name in asked.has] + [f"{name} is null" for name in asked.lacks]
@@ -275,14 +275,14 @@ class ArrowFilter:
         return "\n".join([f"arrow: {asked}", *(f"  {stage}: {text}" for stage, text in lines.items())])
 
     def _type_names(self) -> list[str]:
-        """The names of the matching types; found again for each batch, as types may have been declared since."""
+        """Return the names of the matching types; found again for each batch, as types may have been declared since."""
         return sorted({name_of(cls) for cls in self.subscription.classes()})
 
     def _columns(self, batch: pa.RecordBatch) -> Columns:
         return {attribute.name: _read(batch, attribute) for attribute in self._reads}
 
     def _match(self, columns: Columns, rows: int) -> pa.BooleanArray:
-        """Whether each row has the attributes, and the predicate holds."""
+        """Return whether each row has the attributes, and the predicate holds."""
         tests = [pc.is_valid(columns[name]) for name in self.subscription.has]
         tests += [pc.is_null(columns[name]) for name in self.subscription.lacks]
         tests += [] if self._contents is None else [self._contents(columns)]
@@ -290,7 +290,7 @@ class ArrowFilter:
 
 
 def _match_type(batch: pa.RecordBatch, names: pa.Array) -> Datum:
-    """Whether each row's type is one of these; tested once per name if the column is a dictionary."""
+    """Return whether each row's type is one of these; tested once per name if the column is a dictionary."""
     column = _find(batch, TYPE_COLUMN)
     if column is None:
         raise SubscriptionError(f"the batch has no column {TYPE_COLUMN!r} with the names of the events' types")
@@ -302,7 +302,7 @@ def _match_type(batch: pa.RecordBatch, names: pa.Array) -> Datum:
 
 
 def _match_codes(indices: pa.Array, codes: pa.Array, count: int) -> Datum:
-    """Whether each index is one of some ascending codes of `count`; those of sorted rows are a range."""
+    """Return whether each index is one of some ascending codes of `count`; those of sorted rows are a range."""
     if len(codes) in (0, count):
         return pc.is_valid(indices) if len(codes) else pa.repeat(FALSE, len(indices))
     first, last = codes[0].cast(indices.type), codes[-1].cast(indices.type)
@@ -349,7 +349,7 @@ def _select(column: Datum, rows: pa.BooleanArray) -> Datum:
 
 
 def _fill_unknown(answer: Datum, rows: int) -> pa.BooleanArray:
-    """The answer for each row, with unknown as false."""
+    """Return the answer for each row, with unknown as false."""
     column = pa.repeat(answer, rows) if isinstance(answer, pa.Scalar) else answer
     return pc.fill_null(column, FALSE) if column.null_count else column
 
@@ -399,7 +399,7 @@ class ArrowCompiler(Compiler):
         return lambda columns: pc.is_valid(columns[node.attribute.name])
 
     def visit_Compare(self, node: x.Compare) -> Step:
-        """A comparison; of floats, only where both are numbers."""
+        """Return a comparison; of floats, only where both are numbers."""
         if not isinstance(type_of(node.left), FloatType):
             return self._comparison(node)
         left, right, compare = self.visit(node.left), self.visit(node.right), getattr(pc, self.operators[node.op])
@@ -426,18 +426,18 @@ class ArrowCompiler(Compiler):
         return lambda columns: _one_of(pc.add(item(columns), ZERO), unsigned, _is_number)
 
     def visit_TextTest(self, node: x.TextTest) -> Step:
-        """A literal part, compared byte by byte; a pattern becomes a regular expression of RE2."""
+        """Return a literal part, compared byte by byte; a pattern becomes a regular expression of RE2."""
         item, test, pattern = self.visit(node.item), getattr(pc, self.operators[node.op]), str(node.part.value)
         if node.op == "like":
             pattern = rf"\A(?s:{read_pattern(pattern).regex(backtracks=False)})\z"
         return lambda columns: test(item(columns), pattern=pattern)
 
     def visit_AttributeRef(self, node: x.AttributeRef) -> Step:
-        """A column, which has its computed type already."""
+        """Return a column, which has its computed type already."""
         return lambda columns: columns[node.name]
 
     def visit_Literal(self, node: x.Literal) -> Step:
-        """A scalar."""
+        """Return a scalar."""
         scalar = constant(constant_of(node), computed_type(type_of(node)))
         return lambda columns: scalar
 
@@ -447,7 +447,7 @@ class ArrowCompiler(Compiler):
         return step
 
     def visit_ToFloat(self, node: x.ToFloat) -> Step:
-        """A cast to the nearest double."""
+        """Return a cast to the nearest double."""
         operand: Step = self.visit(node.operand)
         return lambda columns: _to_float(operand(columns))
 
@@ -459,7 +459,7 @@ class ArrowCompiler(Compiler):
         return lambda columns: _exact("subtract", constant(0, pa.int64()), operand(columns))
 
     def visit_Function(self, node: x.Function) -> Step:
-        """The length in code points or bytes; the smallest integer has no absolute value."""
+        """Return the length in code points or bytes; the smallest integer has no absolute value."""
         operand: Step = self.visit(node.operand)
         match node.op, type_of(node.operand):
             case "length", TextType():
@@ -485,7 +485,7 @@ class ArrowCompiler(Compiler):
         return lambda columns: pc.coalesce(*(_only_numbers(operand(columns)) for operand in operands))
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Step:
-        """The steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
+        """Return the steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
         is_float = isinstance(type_of(node), FloatType)
         first: Step = self.visit(node.first)
         rest = [(self._operation(step.op, is_float), self.visit(step.operand)) for step in node.steps]
@@ -554,7 +554,7 @@ def _floor_divide(op: str, left: Datum, right: Datum) -> Datum:
 
 
 def _as_numpy(numbers: Datum) -> Any:
-    """A column as an array of numpy, a scalar as a number; 1 for null."""
+    """Return a column as an array of numpy, a scalar as a number; 1 for null."""
     filled = pc.fill_null(numbers, pa.scalar(1, numbers.type))
     return filled.as_py() if isinstance(filled, pa.Scalar) else filled.to_numpy(zero_copy_only=False)
 
@@ -564,7 +564,7 @@ def _to_float(integers: Datum) -> Datum:
 
 
 def _exact(name: str, left: Datum, right: Datum) -> Datum:
-    """An operation on int64, null where the result does not fit; the slow path runs only on an overflow."""
+    """Return an operation on int64, null where the result does not fit; the slow path runs only on an overflow."""
     try:
         return getattr(pc, f"{name}_checked")(left, right)
     except pa.ArrowInvalid:
@@ -572,7 +572,7 @@ def _exact(name: str, left: Datum, right: Datum) -> Datum:
 
 
 def _within_64_bits(operation: Callable[[Datum, Datum], Datum], left: Datum, right: Datum) -> Datum:
-    """The wrapped result where it is the true one, else null.
+    """Return the wrapped result where it is the true one, else null.
 
     If it is not, the two differ by a multiple of 2**64. The same operation on doubles is off by less than 2**13 if the
     true result fits and by one part in 2**51 if not, which decides exactly.

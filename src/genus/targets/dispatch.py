@@ -142,7 +142,7 @@ class ClassDispatcher:
         return code.replace(co_consts=tuple(counter if one is _COUNTER else one for one in code.co_consts))
 
     def explain(self) -> str:
-        """The generated code as text."""
+        """Return the generated code as text."""
         lines = [f"def deliver(e):  # {name_of(self.cls)}", *(f"    {line}" for line in self._lines)]
         return "\n".join(lines).replace(NAMED, "").replace(BARE, "")
 

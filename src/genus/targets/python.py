@@ -91,11 +91,11 @@ class PythonFilter:
             raise_event_error(event, problem)
 
     def for_class(self, cls: type) -> Callable[[Event], bool]:
-        """The function for events of one class; it raises what a test raises on a value of another type."""
+        """Return the function for events of one class; it raises what a test raises on a value of another type."""
         return self._by_class[cls]
 
     def sources(self) -> tuple[str, ...]:
-        """The generated functions of all classes declared so far that the subscription accepts.
+        """Return the generated functions of all classes declared so far that the subscription accepts.
 
         Classes with equal code share one function, which names them in a comment. Functions that never match are last.
         """
@@ -107,7 +107,7 @@ class PythonFilter:
         return tuple(f"def matches(e):  # {', '.join(classes[body])}\n{body}" for body in ordered)
 
     def explain(self) -> str:
-        """The generated code for every class that the subscription accepts, as text."""
+        """Return the generated code for every class that the subscription accepts, as text."""
         heading = [f"python: {self.subscription}", "  type: one look-up by class; all other tests are in its function"]
         return "\n".join([*heading, *(self.sources() or ["  no event type declared so far can match"])])
 
@@ -126,7 +126,7 @@ class _MatcherCache(dict[type, Callable[[Event], bool]]):
 
 
 def matcher_source(subscription: Subscription, cls: type) -> tuple[str, dict[str, object]]:
-    """The source of a function that tests one subscription on events of one class, and the names it uses."""
+    """Return the source of a function that tests one subscription on events of one class, and the names it uses."""
     compiler = PythonCompiler(cls, [subscription])
     answer = compiler.condition(subscription) if subscription.accepts(cls) else NEVER
     lines = [] if answer == NEVER else [f"    {line}" for line in compiler.prelude()]
@@ -189,7 +189,7 @@ class PythonCompiler(Compiler):
         return all_of_these(parts)
 
     def prelude(self) -> list[str]:
-        """The statements to run before the conditions: they load attributes and compute shared parts."""
+        """Return the statements to run before the conditions: they load attributes and compute shared parts."""
         loads = [line for lines in self._loads.values() for line in lines]
         return [*loads, *(f"{name} = {code}" for name, code in self._shared.values())]
 
@@ -204,16 +204,16 @@ class PythonCompiler(Compiler):
         return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Not(self, node: x.Not, wanted: bool) -> Condition:
-        """The operand with the opposite result."""
+        """Return the operand with the opposite result."""
         answer: Condition = self.visit(node.operand, not wanted)
         return answer
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
-        """A test for None; decided here for attributes that are never carried."""
+        """Return a test for None; decided here for attributes that are never carried."""
         return self._presence(node.attribute.name, wanted, self._is_hidden(node.attribute))
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
-        """A comparison, or its opposite."""
+        """Return a comparison, or its opposite."""
         return self._share(node, wanted, self._comparison)
 
     def visit_OneOf(self, node: x.OneOf, wanted: bool) -> Condition:
@@ -221,7 +221,7 @@ class PythonCompiler(Compiler):
         return self._share(node, wanted, self._membership)
 
     def visit_TextTest(self, node: x.TextTest, wanted: bool) -> Condition:
-        """A method of str."""
+        """Return a method of str."""
         return self._share(node, wanted, self._text_test)
 
     def _comparison(self, node: x.Compare, wanted: bool) -> Condition:
@@ -254,7 +254,7 @@ class PythonCompiler(Compiler):
     # -- values ------------------------------------------------------------------------------------------------------
 
     def visit_AttributeRef(self, node: x.AttributeRef) -> Operand:
-        """A local variable that the prelude loads."""
+        """Return a local variable that the prelude loads."""
         attribute = self._attributes.get(node.name)
         if attribute is None or self._is_hidden(node):
             return Operand("None", NEVER)
@@ -263,7 +263,7 @@ class PythonCompiler(Compiler):
         return Operand(code, (f"{local} is not None",), never_nan=not isinstance(attribute.type, FloatType))
 
     def visit_Literal(self, node: x.Literal) -> Operand:
-        """A constant: numbers and texts as literals, others by name."""
+        """Return a constant: numbers and texts as literals, others by name."""
         value = node.value
         plain = type(value) in (int, str, bool) or (type(value) is float and abs(value) < float("inf"))
         return Operand(repr(value) if plain else self._name("k", value))
@@ -292,14 +292,14 @@ class PythonCompiler(Compiler):
         return self._shared_value(node, self._number(made, node, bounds(node)))
 
     def visit_Function(self, node: x.Function) -> Operand:
-        """A function of Python; the smallest integer has no absolute value."""
+        """Return a function of Python; the smallest integer has no absolute value."""
         inner: Operand = self.visit(node.operand)
         code = self.operators[node.op].format(operand=inner.code)
         made = Operand(code, inner.conditions, inner.never_nan, inner.levels + 1)
         return self._shared_value(node, self._number(made, node, bounds(node)))
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Operand:
-        """The steps from left to right; integers are kept within 64 bits and nothing is divided by zero."""
+        """Return the steps from left to right; integers are kept within 64 bits and nothing is divided by zero."""
         result, span = self.visit(node.first), clip_bounds(bounds(node.first))
         for step in node.steps:
             right = self.visit(step.operand)
@@ -309,7 +309,7 @@ class PythonCompiler(Compiler):
         return self._shared_value(node, result)
 
     def visit_Conditional(self, node: x.Conditional) -> Operand:
-        """A conditional expression; it is unknown where the condition is neither true nor false."""
+        """Return a conditional expression; it is unknown where the condition is neither true nor false."""
         cases = [(self.visit(node.condition, True), self.visit(node.then))]
         if node.otherwise is not None:
             cases.append((self.visit(node.condition, False), self.visit(node.otherwise)))
@@ -321,7 +321,7 @@ class PythonCompiler(Compiler):
         return self._shared_value(node, self._first_of([(is_number(operand), operand) for operand in operands]))
 
     def _first_of(self, cases: list[tuple[Condition, Operand]]) -> Operand:
-        """The first operand that is known and whose condition is true, in a local variable."""
+        """Return the first operand that is known and whose condition is true, in a local variable."""
         tests = [(all_of_these([operand.conditions, condition]), operand) for condition, operand in cases]
         kept = [(test, operand) for test, operand in tests if test != NEVER]
         if not kept:
@@ -414,14 +414,14 @@ class PythonCompiler(Compiler):
         return []
 
     def _name(self, prefix: str, value: object) -> str:
-        """A global of the generated code that holds a constant."""
+        """Return a global of the generated code that holds a constant."""
         name = f"{prefix}{len(self.names)}"
         self.names[name] = value
         return name
 
 
 def bounds(node: x.Value) -> tuple[int, int]:
-    """The smallest and largest integer a bound value can be before the 64-bit rule applies."""
+    """Return the smallest and largest integer a bound value can be before the 64-bit rule applies."""
     match node:
         case x.Literal(int(value)):
             return value, value
@@ -444,12 +444,12 @@ def bounds(node: x.Value) -> tuple[int, int]:
 
 
 def clip_bounds(span: tuple[int, int]) -> tuple[int, int]:
-    """The part of a span that fits in 64 bits; all of them for a value that is no integer."""
+    """Return the part of a span that fits in 64 bits; all of them for a value that is no integer."""
     return max(span[0], INT64_MIN), min(span[1], INT64_MAX)
 
 
 def combine_bounds(op: str, left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    """The smallest and largest result of an operator on integers within two spans.
+    """Return the smallest and largest result of an operator on integers within two spans.
 
     >>> combine_bounds("%", (-100, 100), (3, 8)), combine_bounds("//", (-100, 7), (2, 3))
     ((0, 7), (-100, 100))
@@ -469,14 +469,14 @@ def combine_bounds(op: str, left: tuple[int, int], right: tuple[int, int]) -> tu
 
 
 def _shareable(subscriptions: Iterable[Subscription]) -> Iterator[x.Expression]:
-    """The leaves and computed values of all predicates, each once per subscription."""
+    """Yield the leaves and computed values of all predicates, each once per subscription."""
     for subscription in subscriptions:
         if subscription.where is not None:
             yield from {node for node in subscription.where.walk() if isinstance(node, (*_LEAVES, *_COMPUTED))}
 
 
 def _computed_with(subscriptions: Iterable[Subscription]) -> Iterator[x.AttributeRef]:
-    """The attributes that predicates compute with."""
+    """Yield the attributes that predicates compute with."""
     for subscription in subscriptions:
         if subscription.where is not None:
             computed = (node for node in subscription.where.walk() if isinstance(node, _COMPUTED))
@@ -498,7 +498,7 @@ def any_of_these(conditions: Iterable[Condition]) -> Condition:
 
 
 def join_condition(condition: Condition) -> str:
-    """The code of a condition as one expression."""
+    """Return the code of a condition as one expression."""
     return " and ".join(condition) if condition else "True"
 
 
@@ -508,7 +508,7 @@ def is_number(operand: Operand) -> Condition:
 
 
 def utc(moment: datetime) -> datetime:
-    """The same instant in UTC; TypeError if it has no zone or is no plain time."""
+    """Return the same instant in UTC; TypeError if it has no zone or is no plain time."""
     moment = exactly(moment, datetime)
     if moment.tzinfo is None:
         raise TypeError(f"{moment!r} has no time zone")

@@ -25,7 +25,7 @@ class VirtualClock:
         return self._now_ns
 
     def seconds(self) -> float:
-        """The time in seconds."""
+        """Return the time in seconds."""
         return self._now_ns / 1e9
 
     def advance(self, by: Span) -> int:

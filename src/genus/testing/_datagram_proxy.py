@@ -97,7 +97,7 @@ class DatagramProxy:
             self._pass(data, lambda: self._front.sendto(data, client))
 
     def _back(self, client: Any) -> socket.socket:
-        """The socket that stands for a client at the server."""
+        """Return the socket that stands for a client at the server."""
         if client not in self._backs:
             self._backs[client] = made = _bound()
             self._selector.register(made, selectors.EVENT_READ, client)

@@ -55,7 +55,7 @@ class Evolution:
         self.new = declare(name, base, newer | {each: _note(note, True) for each, note in self.added.items()})
 
     def new_event(self) -> Event:
-        """An event of the newer class."""
+        """Return an event of the newer class."""
         values = {each.name: self._value(each, each.values) for each in self.shared}
         for name, note in self.added.items():
             if self._random.random() < 0.7:
@@ -63,7 +63,7 @@ class Evolution:
         return create_event(self.new, **values, place=self._random.choice((None, "A8")))  # type: ignore[no-any-return]
 
     def old_event(self) -> Event:
-        """An event of the older class."""
+        """Return an event of the older class."""
         values = {each.name: self._value(each, each.common) for each in self.shared}
         return create_event(self.old, **{name: self.narrow(name, value) for name, value in values.items()})  # type: ignore[no-any-return]
 
@@ -73,22 +73,22 @@ class Evolution:
         return self._random.choice(values)
 
     def narrow(self, name: str, value: Any) -> Any:
-        """The value of a shared attribute in the older class; None if it cannot have it."""
+        """Return the value of a shared attribute in the older class; None if it cannot have it."""
         return None if value is None else next(each for each in self.shared if each.name == name).narrow(value)
 
     def as_old(self, event: Event) -> Event:
-        """What the older program sees of an event of the newer one; attributes that it cannot read are None."""
+        """Return what the older program sees of an event of the newer one; attributes that it cannot read are None."""
         values = {each.name: self.narrow(each.name, getattr(event, each.name)) for each in self.shared}
         return create_event(self.old, **values, place=event.place)  # type: ignore[no-any-return]
 
     def as_new(self, event: Event) -> Event:
-        """What the newer program sees of an event of the older one."""
+        """Return what the newer program sees of an event of the older one."""
         values = {each.name: getattr(event, each.name) for each in self.shared}
         widened = {each.name: _widened(each, values[each.name]) for each in self.shared}
         return create_event(self.new, **widened, place=event.place)  # type: ignore[no-any-return]
 
     def unread(self, event: Event) -> set[str]:
-        """The attributes of an event of the newer class that the older one cannot read."""
+        """Return the attributes of an event of the newer class that the older one cannot read."""
         lost = {each.name for each in self.shared if self.narrow(each.name, getattr(event, each.name)) is None}
         return {name for name in (*lost, *self.added) if getattr(event, name) is not None}
 

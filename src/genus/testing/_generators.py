@@ -184,7 +184,7 @@ SPANS = (
 
 
 def pool(type_: AttributeType) -> Sequence[Any]:
-    """The edge values of a type."""
+    """Return the edge values of a type."""
     match type_:
         case BoolType():
             return (True, False)
@@ -217,7 +217,7 @@ class Generator:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def event(self, cls: type[Event] | None = None) -> Event:
-        """An event of the given or a random type, with edge values and some attributes absent."""
+        """Return an event of the given or a random type, with edge values and some attributes absent."""
         chosen: type[Event] = cls or self.random.choice(self.types)
         return chosen(**{a.name: self._value(a) for a in attributes(chosen) if self._is_present(a)})
 
@@ -260,7 +260,7 @@ class Generator:
     # -- subscriptions -----------------------------------------------------------------------------------------------
 
     def subscription(self, depth: int = 3) -> Subscription:
-        """A subscription to one of the types, kinds or several at once; about half have a predicate.
+        """Return a subscription to one of the types, kinds or several at once; about half have a predicate.
 
         Some can never match; they give no warning.
         """
@@ -279,7 +279,7 @@ class Generator:
         return [self.subscription(depth) for _ in range(count)]
 
     def predicate(self, cls: type, depth: int) -> Predicate:
-        """A valid predicate over the attributes of a type."""
+        """Return a valid predicate over the attributes of a type."""
         while True:
             try:
                 found = self._predicate(list(vector(cls)), depth)
@@ -317,7 +317,7 @@ class Generator:
         return self._comparison(self._compute(term, attribute, among), self._operand(attribute, among))
 
     def _choice(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
-        """A choice between the attribute and other values of its type, or between two constants."""
+        """Return a choice between the attribute and other values of its type, or between two constants."""
         other, constants = self._operand(attribute, among), self.random.choices(pool(attribute.type), k=2)
         if self.random.random() < 0.4:
             return self._choose(coalesce(term, other), coalesce(other, term, constants[0]))
@@ -337,7 +337,7 @@ class Generator:
         return options
 
     def _compute(self, term: Term, attribute: Attribute, among: list[Attribute]) -> Term:
-        """The term, or arithmetic on it, in one or a few steps."""
+        """Return the term, or arithmetic on it, in one or a few steps."""
         roll = self.random.random()
         numeric = isinstance(attribute.type, IntType | FloatType)
         if roll < 0.45 or not (numeric or isinstance(attribute.type, TimeType | DurationType)):
@@ -352,7 +352,7 @@ class Generator:
         return self._choose(term - other, term + self.random.choice(SPANS))
 
     def _compute_number(self, term: Term) -> Term:
-        """A number, or more steps of arithmetic on it."""
+        """Return a number, or more steps of arithmetic on it."""
         while self.random.random() < 0.3:
             term = self._calculate(term, self.random.choice([*SMALL, *REALS]))
         return abs(term) if self.random.random() < 0.1 else term
@@ -364,7 +364,7 @@ class Generator:
         return self.random.choice(terms)
 
     def _operand(self, attribute: Attribute, among: list[Attribute]) -> Any:
-        """A value to compare with: a constant, or sometimes another attribute of a similar type."""
+        """Return a value to compare with: a constant, or sometimes another attribute of a similar type."""
         alike = [this[other.name] for other in among if _alike(other.type, attribute.type)]
         if alike and self.random.random() < 0.25:
             return self.random.choice(alike)
@@ -372,7 +372,7 @@ class Generator:
 
 
 def declare(name: str, base: type[Event], fields: Mapping[str, object], **options: Any) -> type[Event]:
-    """A new event type with some fields."""
+    """Return a new event type with some fields."""
     metaclass: Any = type(Event)
     namespace = {"__annotations__": dict(fields), "__module__": __name__}
     made: type[Event] = metaclass(name, (base,), namespace, **options)
@@ -449,5 +449,5 @@ def _edge_predicates(term: Term, type_: AttributeType) -> Iterator[Predicate]:
 
 
 def _escaped(text: str) -> str:
-    """A pattern of `like` for a text itself."""
+    """Return a pattern of `like` for a text itself."""
     return "".join(f"\\{letter}" if letter in "%_\\" else letter for letter in text)

@@ -92,7 +92,7 @@ class MqttBroker:
     # -- for the broker's thread ---------------------------------------------------------------------------------------
 
     def allows(self, client_id: str, action: str, topic: str) -> bool:
-        """Whether a client may do something with a topic."""
+        """Return whether a client may do something with a topic."""
         return self.acl is None or self.acl(client_id, action, topic)
 
     def publish(self, packet: mqtt5.PublishPacket, sender: str) -> bool:
@@ -187,7 +187,7 @@ class _Kept:
         return self.expires_at is not None and time.monotonic() >= self.expires_at
 
     def numbered(self, number: int | None) -> "_Kept":
-        """The message for a subscription with an identifier."""
+        """Return the message for a subscription with an identifier."""
         if number is None:
             return self
         made = _Kept(self.packet, self.sender, number)
@@ -375,7 +375,7 @@ class _Peer:
         session.send_queue()
 
     def _take_session(self, client_id: str, clean_start: bool) -> _Session | None:
-        """The session that goes on, if there is one; another connection of it is ended."""
+        """Return the session that goes on, if there is one; another connection of it is ended."""
         session = self._broker.sessions.pop(client_id, None)
         if session is None:
             return None
@@ -506,7 +506,7 @@ class _Loop:
 
 
 def _split_share(pattern: str) -> tuple[str, str]:
-    """The group of a shared subscription, or an empty text, and the pattern."""
+    """Return the group of a shared subscription, or an empty text, and the pattern."""
     if not pattern.startswith("$share/"):
         return "", pattern
     _, group, plain = [*pattern.split("/", 2), "", ""][:3]

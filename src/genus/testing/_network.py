@@ -37,7 +37,7 @@ class MemoryNetwork:
         self._lock = threading.RLock()
 
     def transport(self) -> "MemoryTransport":
-        """A new participant."""
+        """Return a new participant."""
         return MemoryTransport(self)
 
     def deliver(self, most: int = 1_000_000) -> int:
@@ -175,7 +175,7 @@ class MemoryTransport:
         function()
 
     def counters(self) -> Mapping[str, int]:
-        """The number of packets that were sent."""
+        """Return the number of packets that were sent."""
         return {"sent": self.sent}
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 @cache
 def spark_session(cores: int = 1) -> SparkSession:
-    """A local Spark session for tests: the same one at every call; it is stopped when the process ends.
+    """Return a local Spark session for tests: the same one at every call; it is stopped when the process ends.
 
     It has no user interface, two partitions by default and its files in a temporary folder. Expressions are
     interpreted unless a test asks for `compiled_expressions`: on little data, compiling takes longer than computing.

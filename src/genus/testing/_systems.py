@@ -18,7 +18,7 @@ _MAX_SOFT = 24
 def random_system(
     seed: int, *, load: float | None = None, bitrate: int | None = None, data_bitrate: int | None = None
 ) -> System:
-    """A random system, the same for the same arguments.
+    """Return a random system, the same for the same arguments.
 
     `load` is the share of the bus that soft events take, 0 to 1; it and the bit rates are random unless given.
 
@@ -36,7 +36,7 @@ def random_system(
 
 
 def _random_channel(rng: random.Random, number: int, fields: dict[str, Any], nodes: dict[str, int]) -> ChannelSpec:
-    """A channel with a random publisher and random subscribers."""
+    """Return a channel with a random publisher and random subscribers."""
     node, *subscribers = rng.sample(list(nodes), min(len(nodes), rng.randint(2, 4)))
     name = f"{fields['qos_class']}-{number}"
     return ChannelSpec(

@@ -79,7 +79,7 @@ class Nowhere(tzinfo):
         """No summer time."""
 
     def tzname(self, moment: datetime | None) -> str:
-        """A name."""
+        """Return a name."""
         return "nowhere"
 
 
@@ -146,7 +146,7 @@ ANNOTATIONS: tuple[Any, ...] = (
 
 
 def wild_type(chance: random.Random, name: str = "Wild") -> type[Event]:
-    """An event type with up to six attributes of random types, required or optional."""
+    """Return an event type with up to six attributes of random types, required or optional."""
     count = chance.randrange(1, 7)
     notes = {f"a{number}": chance.choice(ANNOTATIONS) for number in range(count)}
     return declare(name, Event, {each: note | None if chance.random() < 0.5 else note for each, note in notes.items()})

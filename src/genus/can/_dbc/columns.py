@@ -72,7 +72,7 @@ class ColumnDecoder:
     def decode(
         self, frames: FrameColumns, *, are_whole: bool = False
     ) -> Iterator[DecodedFrames | RefusedFrames | PartFrames]:
-        """The events of frames, message by message, and the frames that are no events; each frame is in one part.
+        """Yield the events of frames, message by message, and the frames that are no events; each frame is in one part.
 
         `are_whole` says that they are messages already, made of several frames, so none of them is a part.
         """
@@ -89,7 +89,7 @@ class ColumnDecoder:
                 yield from self._message_columns(number).decode(frames, rows)
 
     def _message_columns(self, number: int) -> "MessageColumns":
-        """The decoder of a message, made when the first of its frames is decoded."""
+        """Return the decoder of a message, made when the first of its frames is decoded."""
         if number not in self._columns:
             self._columns[number] = MessageColumns(self.messages[number])
         return self._columns[number]
@@ -149,7 +149,7 @@ class _SparseIndex:
         return len(self._keys) > 0
 
     def find(self, keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-        """The number of each key; -1 if it has none."""
+        """Return the number of each key; -1 if it has none."""
         if not self:
             return np.full(len(keys), _NO_MESSAGE, np.int32)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -157,7 +157,7 @@ class _SparseIndex:
 
 
 def _group_rows(numbers: npt.NDArray[np.int32], count: int) -> Iterator[tuple[int, Rows]]:
-    """The rows of each number from -1 to `count` - 1 that occurs."""
+    """Yield the rows of each number from -1 to `count` - 1 that occurs."""
     narrow = numbers.astype(np.int16) if count < 1 << 15 else numbers  # numpy sorts 16 bits by counting
     order = np.argsort(narrow, kind="stable")
     ends = np.cumsum(np.bincount(numbers + 1, minlength=count + 1))
@@ -182,7 +182,7 @@ class MessageColumns:
         return [*context, *(field for signal in self._signals for field in signal.fields)]
 
     def decode(self, frames: FrameColumns, rows: Rows) -> Iterator[DecodedFrames | RefusedFrames]:
-        """The events of some frames, all of this message, which may be longer, and shorter if that is allowed."""
+        """Yield the events of some frames, all of this message, which may be longer, and shorter if that is allowed."""
         refused = list(self._refuse(frames, rows))
         yield from refused
         if refused:
@@ -191,7 +191,7 @@ class MessageColumns:
             yield DecodedFrames(self.message, self._batch(frames, rows), rows)
 
     def _refuse(self, frames: FrameColumns, rows: Rows) -> Iterator[RefusedFrames]:
-        """The frames that are too short, or have a multiplexer with an invalid value."""
+        """Yield the frames that are too short, or have a multiplexer with an invalid value."""
         name, needed = self.message.type_name, self.message.length
         if not self.message.truncated:
             lengths = frames.length[rows]
@@ -204,12 +204,12 @@ class MessageColumns:
                 yield RefusedFrames(f"{name}: multiplexer {multiplexer.name} selects nothing", rows[invalid])
 
     def _reach(self, frames: FrameColumns, rows: Rows) -> Reach:
-        """The lengths of frames; None if all have the whole message."""
+        """Return the lengths of frames; None if all have the whole message."""
         lengths = frames.length[rows]
         return lengths if (lengths < self.message.length).any() else None
 
     def _words(self, frames: FrameColumns, rows: Rows) -> Words:
-        """The data of some frames, in as many words as the bytes of the message need."""
+        """Return the data of some frames, in as many words as the bytes of the message need."""
         count = (self.message.length + 7) // 8
         words: Bits = frames.data.view("<u8")[:, :count][rows]
         if words.shape[1] < count:  # all frames are truncated
@@ -229,7 +229,7 @@ class MessageColumns:
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _context(self, frames: FrameColumns, rows: Rows) -> dict[str, pa.Array]:
-        """The columns `time`, `place` and those of the sender; only of what is known."""
+        """Return the columns `time`, `place` and those of the sender; only of what is known."""
         columns = {"time": pa.Array.from_buffers(INSTANT, len(rows), [None, pa.py_buffer(frames.at_us[rows])])}
         if self.message.j1939:
             columns.update(self._addresses(frames.identifier[rows]))
@@ -240,7 +240,7 @@ class MessageColumns:
         return columns
 
     def _addresses(self, identifier: npt.NDArray[np.uint32]) -> Iterator[tuple[str, pa.Array]]:
-        """The columns of what J1939 identifiers tell; the sender, if the file has one for the address."""
+        """Yield the columns of what J1939 identifiers tell; the sender, if the file has one for the address."""
         source = identifier & 0xFF
         yield "source", pa.array(source.astype(np.int16))
         if is_pdu1(self.message.pgn):
@@ -253,7 +253,7 @@ class MessageColumns:
 
 
 def _dictionary(names: Sequence[str | None], which: npt.NDArray[Any]) -> pa.DictionaryArray:
-    """A text column: for each row the number of its name; a name that is None is null."""
+    """Return a text column: for each row the number of its name; a name that is None is null."""
     mask = np.array([name is None for name in names])[which] if None in names else None
     return pa.DictionaryArray.from_arrays(
         pa.array(which.astype(np.int32, copy=False), mask=mask), pa.array([name or "" for name in names])
@@ -267,7 +267,7 @@ Group: TypeAlias = tuple[str, frozenset[int]] | None
 
 
 def group_of(signal: SignalLayout) -> Group:
-    """The group of signals that are present in the same frames as this one."""
+    """Return the group of signals that are present in the same frames as this one."""
     return None if signal.multiplexer is None else (signal.multiplexer, signal.selected_by)
 
 
@@ -314,7 +314,7 @@ class Multiplexing:
         return bool(self._multiplexers)
 
     def find_invalid(self, words: Words, reach: Reach = None) -> Iterator[tuple[SignalLayout, Mask]]:
-        """The multiplexers with invalid values, each with the frames in which it is the first such."""
+        """Yield the multiplexers with invalid values, each with the frames in which it is the first such."""
         found = np.zeros(len(words), np.bool_)
         for multiplexer, choice, mask in self._choices(words, reach):
             invalid = (choice < 0) & ~found if mask is None else (choice < 0) & mask & ~found
@@ -323,7 +323,7 @@ class Multiplexing:
                 found |= invalid
 
     def find_presences(self, words: Words, reach: Reach = None) -> dict[Group, Presence]:
-        """The frames in which the signals of each group are present."""
+        """Return the frames in which the signals of each group are present."""
         found: dict[Group, Presence] = {None: Presence()}
         for multiplexer, choice, mask in self._choices(words, reach):
             for group, selected in multiplexer.groups.items():

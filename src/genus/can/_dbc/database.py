@@ -71,7 +71,7 @@ class Layouts:
 def read_layouts(
     path: str | os.PathLike[str], *, truncated: bool = False, j1939: bool | None = None, nmea2000: bool = False
 ) -> Layouts:
-    """The layouts of the messages of a file; DbcError if it cannot be read. The same content is parsed once.
+    """Return the layouts of the messages of a file; DbcError if it cannot be read. The same content is parsed once.
 
     `j1939` says whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says
     it. With `nmea2000` they are, and those longer than a frame are sent in fast packets.
@@ -112,13 +112,13 @@ class _Protocol(NamedTuple):
     is_said: bool
 
     def is_j1939(self, message: Message) -> bool:
-        """Whether a message is one; only those with 29-bit identifiers can be."""
+        """Return whether a message is one; only those with 29-bit identifiers can be."""
         said = message.protocol == "j1939" or self.is_said
         return message.is_extended_frame and (said if self.asked is None else self.asked)
 
 
 def says_j1939(file: bytes) -> bool:
-    """Whether a DBC file says that its bus is a J1939 bus, without saying it of single messages.
+    """Return whether a DBC file says that its bus is a J1939 bus, without saying it of single messages.
 
     >>> says_j1939(b'BA_ "ProtocolType" "J1939";')
     True
@@ -138,7 +138,7 @@ def _complete_j1939(found: Layouts, *, is_asked: bool, truncated: bool) -> None:
 
 
 def _without_repeats(found: Layouts, protocol: _Protocol, messages: tuple[Message, ...]) -> Iterator[Message]:
-    """The messages without those that a later one repeats: of the same name and identifier, empty or equal to it.
+    """Yield the messages without those that a later one repeats: of the same name and identifier, empty or equal to it.
 
     J1939 messages are repeated if they have one parameter group: then their identifiers are only examples.
     """
@@ -205,7 +205,7 @@ def _merged(layouts: list[SignalLayout]) -> list[SignalLayout]:
 
 
 def _whenever(layout: SignalLayout) -> SignalLayout:
-    """The signal without the values that select it, and without its comment."""
+    """Return the signal without the values that select it, and without its comment."""
     return msgspec.structs.replace(layout, selected_by=frozenset(), comment=None)
 
 
@@ -223,7 +223,7 @@ def _named(
     layouts: list[SignalLayout],
     words: frozenset[str] = frozenset(),
 ) -> Iterator[SignalLayout]:
-    """The signals that can be decoded, with names of attributes; labels are named after all signals are.
+    """Yield the signals that can be decoded, with names of attributes; labels are named after all signals are.
 
     `words` are attributes that the message has besides.
     """
@@ -241,7 +241,7 @@ def _named(
 
 
 def _add_label(found: Layouts, owner: str, signal: SignalLayout, names: NameAllocator) -> SignalLayout:
-    """A signal with a value table, with the names of its label and its enumeration."""
+    """Return a signal with a value table, with the names of its label and its enumeration."""
     low, high = signal.raw_range
     if beyond := [f"{value} ({label})" for value, label in signal.choices if not low <= value <= high]:
         found.report(f"{owner}.{signal.name}: its value table names {', '.join(beyond)}, beyond {low} to {high}")
@@ -263,7 +263,7 @@ def _signal(found: Layouts, signal: Signal, message: Message) -> SignalLayout:
 
 
 def _layout(found: Layouts, signal: Signal | Data, length: int) -> SignalLayout:
-    """The bits of a signal and their meaning, without multiplexing."""
+    """Return the bits of a signal and their meaning, without multiplexing."""
     big_endian = signal.byte_order == "big_endian"
     scale, offset = _conversion(signal)
     return SignalLayout(
@@ -292,7 +292,7 @@ def _conversion(signal: Signal | Data) -> tuple[Number, Number]:
 
 
 def _selects(signal: Signal, message: Message) -> frozenset[int] | None:
-    """The valid values of a multiplexer: those that select a signal, and those of its value table."""
+    """Return the valid values of a multiplexer: those that select a signal, and those of its value table."""
     if not signal.is_multiplexer:
         return None
     chosen = [other.multiplexer_ids or () for other in message.signals if other.multiplexer_signal == signal.name]

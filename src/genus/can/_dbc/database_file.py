@@ -72,12 +72,12 @@ class DatabaseFile:
         return sum(1 + len(message.signals) for message in self.messages)
 
     def name(self, name: str | None) -> str:
-        """The name in the file for a name that cantools gives; empty if the file has none."""
+        """Return the name in the file for a name that cantools gives; empty if the file has none."""
         return self.placeholders.get(name, name) if name else ""
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a file; DbcError if it cannot be read."""
+    """Return the bytes of a file; DbcError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -85,7 +85,7 @@ def read_content(path: Path) -> bytes:
 
 
 def read_database(path: Path, data: bytes) -> DatabaseFile:
-    """The messages of a file with these bytes; DbcError if they are none."""
+    """Return the messages of a file with these bytes; DbcError if they are none."""
     text = decode_text(data)
     if not text.strip():
         raise DbcError(f"{path}: is empty")
@@ -100,7 +100,7 @@ def read_database(path: Path, data: bytes) -> DatabaseFile:
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a file: UTF-16 or UTF-8, or line by line UTF-8 or Windows code page 1252.
+    """Return the text of a file: UTF-16 or UTF-8, or line by line UTF-8 or Windows code page 1252.
 
     >>> decode_text("°C\\r".encode("utf-16")), decode_text(b"\\xc2\\xb0C\\r\\n\\xb0C")
     ('°C\\n', '°C\\n°C')
@@ -116,7 +116,7 @@ def decode_text(data: bytes) -> str:
 
 
 def _decode_utf16(data: bytes) -> str | None:
-    """The text, if the file begins as UTF-16 does: with a byte order mark, or a character of two bytes."""
+    """Return the text, if the file begins as UTF-16 does: with a byte order mark, or a character of two bytes."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
     for start, encoding in ((data[1:4:2], "utf-16-le"), (data[0:4:2], "utf-16-be")):
@@ -133,7 +133,7 @@ def _decode_line(line: bytes) -> str:
 
 
 def detect_format(text: str, path: Path) -> str:
-    """The format of a file: one of `ENDINGS`, by its content, or else by its ending; DbcError for other XML.
+    """Return the format of a file: one of `ENDINGS`, by its content, or else by its ending; DbcError for other XML.
 
     >>> detect_format('<?xml version="1.0"?><NetworkDefinition/>', Path("bus.xml"))
     'kcd'
@@ -158,7 +158,7 @@ class _Refused(Exception):
 
 
 def _load(text: str, format: str) -> DatabaseFile:
-    """What cantools makes of a text."""
+    """Return what cantools makes of a text."""
     if huge := _find_huge(text):
         raise _Refused(f"no message or signal is as large as {shown(huge)!r}")
     with suppress_warnings("cantools"), warnings.catch_warnings():
@@ -181,7 +181,7 @@ def _find_huge(text: str) -> str | None:
 
 
 def _reason(problem: Exception) -> str:
-    """The cause that cantools gives, on one line and without the name of the format."""
+    """Return the cause that cantools gives, on one line and without the name of the format."""
     cause = problem.__cause__ or problem
     if isinstance(cause, KeyError):
         return f"{cause} is missing"
@@ -191,7 +191,7 @@ def _reason(problem: Exception) -> str:
 
 
 def _read_other(text: str, format: str) -> DatabaseFile:
-    """What cantools reads of a file, if need be without the messages that it refuses."""
+    """Return what cantools reads of a file, if need be without the messages that it refuses."""
     try:
         return _load(text, format)
     except _Refused:
@@ -232,7 +232,7 @@ class _MessageChoice:
 
 
 def _messages_of(text: str, format: str) -> _MessageChoice | None:
-    """The messages of a KCD or SYM file; None if it is another format, or damaged as a whole."""
+    """Return the messages of a KCD or SYM file; None if it is another format, or damaged as a whole."""
     if format == "kcd":
         return _kcd(text)
     return _sym(text) if format == "sym" else None
@@ -296,7 +296,7 @@ def _blank(text: str) -> str:
 
 
 def _read_dbc(text: str) -> DatabaseFile:
-    """What cantools reads of a DBC file, if need be of a repaired one."""
+    """Return what cantools reads of a DBC file, if need be of a repaired one."""
     try:
         found = _load(text, "dbc")
     except _Refused as refused:
@@ -327,7 +327,7 @@ def _leave_out_refused(repaired: Repaired) -> None:
 
 
 def _accepted(repaired: Repaired, message: MessageParts) -> Iterator[MessageParts]:
-    """The message without what cantools refuses of it; nothing if it refuses the message itself."""
+    """Yield the message without what cantools refuses of it; nothing if it refuses the message itself."""
     if not _why_refused(dbc_text(repaired.attributes, [message])):
         yield message
         return

@@ -75,7 +75,7 @@ class AttributeRepair:
             self._formats = (*named, *FRAME_FORMATS[len(named) :])
 
     def read(self, statement: Statement) -> Attribute | None:
-        """A value; None if it is left out."""
+        """Return a value; None if it is left out."""
         found = _VALUE.match(statement.body)
         if found is None or found[1] not in TYPES:
             return None
@@ -87,7 +87,7 @@ class AttributeRepair:
         return Attribute(found[1], kind, number, owner.strip(), accepted)
 
     def _accepted(self, statement: Statement, name: str, text: str) -> str | None:
-        """A value as cantools accepts it; None, and a note, if it cannot be one."""
+        """Return a value as cantools accepts it; None, and a note, if it cannot be one."""
         plain = text.strip().strip('"')
         if name == "VFrameFormat":
             number = integer(plain)
@@ -103,7 +103,7 @@ class AttributeRepair:
         return value
 
     def definitions(self) -> Iterator[Part]:
-        """The statements that define all attributes."""
+        """Yield the statements that define all attributes."""
         for name, type_ in TYPES.items():
             yield Part(0, f"BA_DEF_ {type_ % quoted(name)};")
         yield from self._defaults.values()

@@ -48,7 +48,7 @@ def load_dbc(
     nmea2000: bool = False,
     reuse: bool = False,
 ) -> "Dbc":
-    """The messages of a DBC, ARXML, KCD or SYM file as event types, or the diagnostic data of a CDD file.
+    """Return the messages of a DBC, ARXML, KCD or SYM file as event types, or the diagnostic data of a CDD file.
 
     The format is recognised by the content. Loading a file again declares its types again, without `reuse`.
 
@@ -70,7 +70,7 @@ def load_dbc(
 
 @lru_cache(maxsize=8)
 def _reused(layouts: Layouts, types: tuple[type, ...]) -> "Dbc":
-    """The same object for the same content and classes: its decoders are made once."""
+    """Return the same object for the same content and classes: its decoders are made once."""
     return Dbc(layouts, types)
 
 
@@ -112,11 +112,11 @@ class Dbc:
         return (self.kind, *self.types.values())
 
     def using(self, types: Iterable[type]) -> "Dbc":
-        """The same messages with other classes for some of them; DbcError if one differs from its message."""
+        """Return the same messages with other classes for some of them; DbcError if one differs from its message."""
         return Dbc(self._read, [*self.all_types, *types])
 
     def message_of(self, frame_id: int, extended: bool = False) -> MessageLayout | None:
-        """The message that frames with an identifier belong to; None if there is none.
+        """Return the message that frames with an identifier belong to; None if there is none.
 
         A J1939 frame belongs to a message by its parameter group too, whatever its priority and addresses are.
         """
@@ -124,7 +124,7 @@ class Dbc:
         return decoder.layout if isinstance(decoder, MessageDecoder) else None
 
     def type_of(self, frame_id: int, extended: bool = False) -> type[Event] | None:
-        """The event type of frames with an identifier; None if there is none."""
+        """Return the event type of frames with an identifier; None if there is none."""
         decoder = self._find(frame_id, extended)
         return decoder.cls if isinstance(decoder, MessageDecoder) else None
 
@@ -137,7 +137,7 @@ class Dbc:
         time: datetime | None = None,
         place: str | None = None,
     ) -> Event | Rejected:
-        """The event of a frame, or the reason why there is none; never raises.
+        """Return the event of a frame, or the reason why there is none; never raises.
 
         The event's `source` is the message's sender if there is only one; of a J1939 frame, the address of its sender.
         A J1939 message may have more data than a frame, as `long_messages` puts it together.
@@ -157,7 +157,7 @@ class Dbc:
         return decoder.compiled if decoder.is_plain else partial(decoder.event, frame_id)
 
     def encode(self, event: Event) -> Frame:
-        """The frame of an event of one of its types, or of a class with the name and attributes of one.
+        """Return the frame of an event of one of its types, or of a class with the name and attributes of one.
 
         A J1939 event says priority, source and destination of the identifier; its data may be longer than a frame.
 
@@ -173,7 +173,7 @@ class Dbc:
         return Frame(identifier, padded, layout.fd, layout.extended)
 
     def knows(self, frame_id: int, extended: bool = False) -> bool:
-        """Whether frames with an identifier belong to a message, or could belong to several."""
+        """Return whether frames with an identifier belong to a message, or could belong to several."""
         return self._find(frame_id, extended) is not None
 
     def layout_of(self, cls: type) -> MessageLayout | None:
@@ -201,7 +201,7 @@ class Dbc:
         source: str | None = None,
         place: str | None = None,
     ) -> Event | Rejected:
-        """The event of diagnostic data that a node gave for an identifier, or why there is none; never raises.
+        """Return the event of diagnostic data that a node gave for an identifier, or why there is none; never raises.
 
         Args:
             did: The identifier in a CDD file.
@@ -234,7 +234,7 @@ class Dbc:
 
 
 def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Event] | None:
-    """The class that was given for a message, if there is one; it must have the attributes of the message."""
+    """Return the class that was given for a message, if there is one; it must have the attributes of the message."""
     cls = given.get(message.type_name)
     if cls is None:
         return None
@@ -247,14 +247,14 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
 
 
 def _declared(message: MessageLayout, kind: type[Kind]) -> type[Event]:
-    """A new class for a message."""
+    """Return a new class for a message."""
     cls = declare_type(message, kind)
     _LAYOUTS[cls] = message
     return cls
 
 
 def _declared_before(layouts: Layouts) -> list[type]:
-    """The classes of this process for the messages of a file, the latest if there are several; all or none."""
+    """Return the classes of this process for the messages of a file, the latest if there are several; all or none."""
     found: list[type] = []
     messages = (*layouts.messages, *layouts.standard, *layouts.dids)
     for kind in subtypes(Kind):
@@ -283,13 +283,13 @@ def _is_alike(cls: type | None, message: MessageLayout) -> bool:
 
 
 def python_source(dbc: Dbc) -> str:
-    """The text of a Python module that declares the types of a DBC file."""
+    """Return the text of a Python module that declares the types of a DBC file."""
     about = _docstring(f"The messages of {dbc.path.name} as event types.", "")
     return "\n\n\n".join([f"{about}\n\n{_imports(dbc)}", *_classes(dbc)]) + "\n"
 
 
 def _imports(dbc: Dbc) -> str:
-    """The imports that are needed; annotations are evaluated late, so that an attribute cannot hide a type."""
+    """Return the imports that are needed; annotations are evaluated late, so that an attribute cannot hide a type."""
     messages = (*dbc.all_messages, *dbc.dids)
     signals = [signal for message in messages for signal in message.signals]
     has_optional = any(message.is_optional(signal) for message in messages for signal in message.signals)
@@ -338,7 +338,7 @@ def _body(message: MessageLayout) -> Iterator[str]:
 
 
 def _j1939_attributes(message: MessageLayout) -> Iterator[str]:
-    """The attributes of every J1939 message, with the values of the file's identifier."""
+    """Yield the attributes of every J1939 message, with the values of the file's identifier."""
     known = j1939_defaults(message)
     yield f"    source: UInt8 = {known['source']}  # type: ignore[assignment]"
     yield "    destination: Maybe[UInt8] = None"

@@ -72,7 +72,7 @@ class MessageParts:
         self.extras.append(Part(statement.line, text))
 
     def parts(self) -> Iterator[Part]:
-        """All statements, those that cantools needs first before the others."""
+        """Yield all statements, those that cantools needs first before the others."""
         yield self.head
         yield from self.signals
         yield from self.extras
@@ -120,19 +120,19 @@ class Repaired:
 
 
 def dbc_text(attributes: list[Part], messages: list[MessageParts]) -> str:
-    """The text of a DBC file with some messages."""
+    """Return the text of a DBC file with some messages."""
     parts = [*attributes, *(part for message in messages for part in message.parts())]
     return "\n".join(['VERSION ""', *(part.text for part in parts), ""])
 
 
 def shown(text: str) -> str:
-    """The beginning of a text, on one line."""
+    """Return the beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
 
 def repair_dbc(text: str) -> Repaired:
-    """What can be read of a DBC file.
+    """Return what can be read of a DBC file.
 
     >>> repaired = repair_dbc('BO_ 2147485000 M: 8 A\\n SG_ 2nd : 0|8@1+ (1,0) [0|0] ""\\nVAL_ 7 s 0 "off" ;\\n')
     >>> for each in repaired.repairs: print(each)
@@ -273,7 +273,7 @@ class _Repair:
                 self.done.leave_out(statement, str(problem))
 
     def _find(self, statement: Statement, number: str) -> MessageParts:
-        """The message that a number in a statement means."""
+        """Return the message that a number in a statement means."""
         found = integer(number)
         if found is not None:
             for meant in (found, found ^ EXTENDED_FLAG):
@@ -284,7 +284,7 @@ class _Repair:
         raise _Unusable(f"the file has no message {number}")
 
     def _find_signal(self, statement: Statement, number: str, name: str) -> tuple[MessageParts, str]:
-        """The message, and the name that was given to cantools for a signal of it."""
+        """Return the message, and the name that was given to cantools for a signal of it."""
         message = self._find(statement, number)
         given = message.names.get(" ".join(name.split()))
         if given is None:
@@ -389,7 +389,7 @@ def _matching(pattern: re.Pattern[str], statement: Statement) -> re.Match[str]:
 
 
 def _name_and_marker(head: str) -> tuple[str, str]:
-    """The name of a signal, and how it is multiplexed as cantools wants that to be written."""
+    """Return the name of a signal, and how it is multiplexed as cantools wants that to be written."""
     found = _MARKED.fullmatch(head)
     if found is None:
         return head, ""
@@ -398,7 +398,7 @@ def _name_and_marker(head: str) -> tuple[str, str]:
 
 
 def _unit_and_receivers(rest: str) -> tuple[str, str]:
-    """The unit, between the first and the last quote, and what is behind it."""
+    """Return the unit, between the first and the last quote, and what is behind it."""
     before, quote, after = rest.partition('"')
     if not quote:
         return "", before
@@ -410,13 +410,13 @@ def _unit_and_receivers(rest: str) -> tuple[str, str]:
 
 
 def _limits(text: str | None) -> tuple[str, str] | None:
-    """The least and the greatest value of a signal; None if they cannot be read."""
+    """Return the least and the greatest value of a signal; None if they cannot be read."""
     low, high, *more = [*map(decimal, (text or "").split("|")), None]
     return None if low is None or high is None or len(more) != 1 else (low, high)
 
 
 def _oddities(found: re.Match[str], factors: tuple[str, str]) -> Iterator[str]:
-    """What is not as it should be in a signal that can be read."""
+    """Yield what is not as it should be in a signal that can be read."""
     if not found["sign"]:
         yield "has no sign and is taken as unsigned"
     if ",".join(factors) != "".join(found["factors"].split()):
@@ -431,7 +431,7 @@ def _oddities(found: re.Match[str], factors: tuple[str, str]) -> Iterator[str]:
 
 
 def _pairs(text: str) -> tuple[dict[int, str], str]:
-    """The entries of a value table, and the text that is none."""
+    """Return the entries of a value table, and the text that is none."""
     table: dict[int, str] = {}
     rest, end = "", 0
     for found in _PAIR.finditer(text):

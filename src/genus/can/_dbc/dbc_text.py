@@ -62,7 +62,7 @@ class Part(NamedTuple):
 
 
 def split_statements(text: str) -> Iterator[Statement]:
-    """The statements of a file in their order; comments and the section of new symbols are left out.
+    """Yield the statements of a file in their order; comments and the section of new symbols are left out.
 
     >>> [tuple(each)[:3] for each in split_statements('BO_ 1 M: 8 A\\n SG_ s : 0|8@1+ (1,0) [0|0] "" B\\nCM_ "open;')]
     [(1, 'BO_', 'BO_ 1 M: 8 A'), (2, 'SG_', 'SG_ s : 0|8@1+ (1,0) [0|0] "" B'), (3, 'CM_', 'CM_ "open')]
@@ -88,7 +88,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _end_of(text: str, at: int, keyword: str, most: int) -> tuple[int, bool]:
-    """Where the statement at a position ends, and whether that is its own end."""
+    """Return where the statement at a position ends, and whether that is its own end."""
     if keyword == "NS_" and (symbols := _SYMBOLS.match(text, at)):
         return symbols.end(), True
     if keyword in ONE_LINE or keyword == UNKNOWN:
@@ -100,7 +100,7 @@ def _end_of(text: str, at: int, keyword: str, most: int) -> tuple[int, bool]:
 
 
 def _end_of_line(text: str, at: int, most: int) -> int:
-    """The end of the line, or of the first statement on it; signals that are broken into lines are joined."""
+    """Return the end of the line, or of the first statement on it; signals that are broken into lines are joined."""
     following = _NEXT_ON_LINE.search(text, at + 1, most)
     line = text.find("\n", at, most)
     end = most if line < 0 else line
@@ -110,7 +110,7 @@ def _end_of_line(text: str, at: int, most: int) -> int:
 
 
 def _stripped(text: str, keyword: str) -> str:
-    """A statement without its `;` and, if it is a line, without a comment at its end."""
+    """Return a statement without its `;` and, if it is a line, without a comment at its end."""
     if keyword in ONE_LINE and (found := _LINE_COMMENT.match(text)):
         text = found.group(1)
     return text.strip().removesuffix(";").rstrip() if keyword != UNKNOWN else text.strip()
@@ -129,7 +129,7 @@ _MAX_DIGITS = 400
 
 
 def is_name(text: str) -> bool:
-    """Whether a DBC file may use this as a name."""
+    """Return whether a DBC file may use this as a name."""
     return _NAME.match(text) is not None and text not in KEYWORDS
 
 
@@ -148,7 +148,7 @@ def decimal(text: str) -> str | None:
 
 
 def integer(text: str) -> int | None:
-    """A whole number, also hexadecimal or with zeros behind a point; None if it is none.
+    """Return a whole number, also hexadecimal or with zeros behind a point; None if it is none.
 
     >>> [integer(each) for each in ("12", "0x7FF", "-3", "4.0", "4.5", "x")]
     [12, 2047, -3, 4, None, None]
@@ -158,7 +158,7 @@ def integer(text: str) -> int | None:
 
 
 def value_ranges(text: str) -> list[tuple[int, int]] | None:
-    """The ranges of a multiplexer's values, each with its first and last value; None if one has too many.
+    """Return the ranges of a multiplexer's values, each with its first and last value; None if one has too many.
 
     >>> value_ranges("2-2, 529920-529923"), value_ranges("0-100000")
     ([(2, 2), (529920, 529923)], None)
@@ -171,7 +171,7 @@ def value_ranges(text: str) -> list[tuple[int, int]] | None:
 
 
 def scale_and_offset(text: str) -> tuple[str, str] | None:
-    """The two numbers between the brackets of a signal; None if they cannot be told.
+    """Return the two numbers between the brackets of a signal; None if they cannot be told.
 
     Some tools write a decimal comma. Then the numbers are those that can be meant: the scale is not 0, and zeros at the
     end of fractions are written in both numbers or in none.
@@ -198,7 +198,7 @@ def _is_plausible(scale: str, offset: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """A text as a string of a DBC file; a `\\` at its end would escape the quote, and gets a blank after it.
+    """Return a text as a string of a DBC file; a `\\` at its end would escape the quote, and gets a blank after it.
 
     >>> quoted('5" pipe'), quoted("C:\\\\")
     ('"5\\\\" pipe"', '"C:\\\\ "')

@@ -54,7 +54,7 @@ class GroupIndex:
         return bool(self._groups)
 
     def find(self, frame_id: int) -> int | AmbiguousGroup | None:
-        """The message of frames with an identifier of 29 bits; None if there is none."""
+        """Return the message of frames with an identifier of 29 bits; None if there is none."""
         pgn = pgn_of(frame_id)
         found = self._groups.get(pgn)
         if found is None:
@@ -67,7 +67,7 @@ class GroupIndex:
         return left[0] if all(_has_same_signals(first, each) for each in others) else AmbiguousGroup(pgn)
 
     def problems(self) -> Iterator[str]:
-        """What is to be said of groups with several messages: which one frames from other addresses become."""
+        """Yield what is to be said of groups with several messages: which one frames from other addresses become."""
         for pgn, numbers in self._groups.items():
             if len(numbers) < 2:
                 continue
@@ -87,7 +87,7 @@ class GroupIndex:
 
 
 def _prefer(numbers: list[int], addresses: Sequence[int | None], wanted: int | None, general: int) -> list[int]:
-    """Those with the wanted address; else those with the general one; else all."""
+    """Return those with the wanted address; else those with the general one; else all."""
     for address in (wanted, general):
         if found := [number for number, each in zip(numbers, addresses, strict=True) if each == address]:
             return found
@@ -95,7 +95,7 @@ def _prefer(numbers: list[int], addresses: Sequence[int | None], wanted: int | N
 
 
 def _has_same_signals(one: MessageLayout, other: MessageLayout) -> bool:
-    """Whether frames of two messages have the same values, whatever the types are called."""
+    """Return whether frames of two messages have the same values, whatever the types are called."""
     return one.length == other.length and _bits(one) == _bits(other)
 
 
@@ -107,7 +107,7 @@ def _bits(message: MessageLayout) -> list[SignalLayout]:
 
 
 def standard_messages(known: Iterable[MessageLayout], types: NameAllocator) -> Iterator[MessageLayout]:
-    """The messages that every J1939 bus has, if the file does not have them: address claims and requests."""
+    """Yield the messages that every J1939 bus has, if the file does not have them: address claims and requests."""
     groups = {message.pgn for message in known if message.j1939}
     for message in (_address_claimed(), _pgn_requested()):
         if message.pgn not in groups:
@@ -149,7 +149,7 @@ _WELL_KNOWN: Final = frozenset(
 
 
 def j1939_hint(messages: Sequence[MessageLayout]) -> str | None:
-    """What to say of a file with 29-bit identifiers that looks like one of a J1939 bus; None if it does not.
+    """Return what to say of a file with 29-bit identifiers that looks like one of a J1939 bus; None if it does not.
 
     The highest priority, 0, is left out: no usual group has it, and other systems have small identifiers.
     """

@@ -55,7 +55,7 @@ class NameAllocator:
         self._given: set[str] = set()
 
     def allocate(self, wanted: str) -> str:
-        """A name as close to the wanted one as the rule allows."""
+        """Return a name as close to the wanted one as the rule allows."""
         name = self._free(_usable(wanted, self._words))
         self._given.add(name)
         return name
@@ -130,7 +130,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         return (1 << self.length) - 1
 
     def bits(self, message_length: int) -> int:
-        """Its bits in the bytes of a message, read as one integer in little-endian order."""
+        """Return its bits in the bytes of a message, read as one integer in little-endian order."""
         size = max(message_length, self.bytes_needed(message_length), 0)
         mask = (self.mask << self.shift).to_bytes(size, "big" if self.big_endian else "little")
         return int.from_bytes(mask, "little")
@@ -151,7 +151,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(label for _, label in self.choices))
 
     def scaled(self, raw: Number) -> Number:
-        """The value that a raw value stands for: raw * scale + offset.
+        """Return the value that a raw value stands for: raw * scale + offset.
 
         >>> SignalLayout("t", "t", 0, 8, 0, False, False, False, scale=0.5, offset=-40).scaled(200)
         60.0
@@ -177,7 +177,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         return next(fitting, "float" if self.is_scaled else "bytes")
 
     def bytes_needed(self, message_length: int) -> int:
-        """How many bytes a frame must have so that all bits of the signal are in it.
+        """Return how many bytes a frame must have so that all bits of the signal are in it.
 
         >>> SignalLayout("n", "n", 7, 12, 52, True, False, False).bytes_needed(8)
         2
@@ -244,18 +244,18 @@ class MessageLayout(msgspec.Struct, frozen=True):
         return pgn_of(self.frame_id)
 
     def is_optional(self, signal: SignalLayout) -> bool:
-        """Whether a frame may lack a signal."""
+        """Return whether a frame may lack a signal."""
         return self.truncated or signal.multiplexer is not None
 
     def overlapping(self) -> Iterator[tuple[SignalLayout, SignalLayout]]:
-        """The pairs of signals that share bits in some frame."""
+        """Yield the pairs of signals that share bits in some frame."""
         placed = [(each, each.bits(self.length), dict(self._conditions(each))) for each in self.signals]
         for (one, bits, when), (other, other_bits, other_when) in combinations(placed, 2):
             if bits & other_bits and _can_meet(when, other_when):
                 yield one, other
 
     def _conditions(self, signal: SignalLayout) -> Iterator[tuple[str, frozenset[int]]]:
-        """The multiplexers above a signal, with the values that select it."""
+        """Yield the multiplexers above a signal, with the values that select it."""
         by_name = {each.name: each for each in self.signals}
         above: SignalLayout | None = signal
         while above is not None and above.multiplexer is not None:
@@ -263,7 +263,7 @@ class MessageLayout(msgspec.Struct, frozen=True):
             above = by_name.pop(above.multiplexer, None)
 
     def reachable(self) -> Iterator[SignalLayout]:
-        """The signals that a frame can have, each multiplexer before the signals that it selects."""
+        """Yield the signals that a frame can have, each multiplexer before the signals that it selects."""
         chosen_by: dict[str | None, list[SignalLayout]] = {}
         for signal in self.signals:
             chosen_by.setdefault(signal.multiplexer, []).append(signal)
@@ -274,12 +274,12 @@ class MessageLayout(msgspec.Struct, frozen=True):
 
 
 def _can_meet(one: dict[str, frozenset[int]], other: dict[str, frozenset[int]]) -> bool:
-    """Whether two signals with these conditions can be in one frame."""
+    """Return whether two signals with these conditions can be in one frame."""
     return all(one[name] & other[name] for name in one.keys() & other.keys())
 
 
 def shift_of(start: int, length: int, big_endian: bool, message_length: int) -> int:
-    """The `shift` of a signal with the start bit of a DBC file.
+    """Return the `shift` of a signal with the start bit of a DBC file.
 
     >>> shift_of(7, 16, True, 8), shift_of(8, 16, False, 8)
     (48, 8)
@@ -291,7 +291,7 @@ def shift_of(start: int, length: int, big_endian: bool, message_length: int) -> 
 
 
 def same_bits(value: int, length: int, signed: bool) -> int:
-    """The raw value of an entry of a value table; many tables have the unsigned form of negative values.
+    """Return the raw value of an entry of a value table; many tables have the unsigned form of negative values.
 
     >>> same_bits(255, 8, signed=True), same_bits(255, 8, signed=False), same_bits(-3, 8, signed=True)
     (-1, 255, -3)

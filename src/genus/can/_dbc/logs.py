@@ -97,7 +97,7 @@ class Decoding:
             bus.close()
 
     def _decode_j1939(self, bus: LongMessages, logged: LoggedFrame) -> Iterator[Recorded]:
-        """The event of a frame, unless it is only a part, and then that of the message that it completes."""
+        """Yield the event of a frame, unless it is only a part, and then that of the message that it completes."""
         at_us, channel, frame, _ = logged
         bus.claim(channel, frame.id, frame.data)
         if bus.is_fast(frame.id) or (bus.is_part(frame.id) and self.dbc.message_of(frame.id, True) is None):

@@ -46,11 +46,11 @@ class LongMessages:
         return frozenset(self._pgns)
 
     def is_part(self, frame_id: int) -> bool:
-        """Whether frames with an identifier of 29 bits are parts of messages."""
+        """Return whether frames with an identifier of 29 bits are parts of messages."""
         return pgn_of(frame_id) in self._pgns
 
     def is_fast(self, frame_id: int) -> bool:
-        """Whether frames with an identifier of 29 bits are fast packets, which are no messages by themselves."""
+        """Return whether frames with an identifier of 29 bits are fast packets, which are no messages by themselves."""
         return pgn_of(frame_id) in self._fast_pgns
 
     def receive(

@@ -53,13 +53,13 @@ ANNOTATIONS: MappingProxyType[str, Any] = MappingProxyType(
 
 
 def declare_kind(name: str) -> type[Kind]:
-    """The kind of all messages of a file."""
+    """Return the kind of all messages of a file."""
     kind: type[Kind] = KindMeta(name, (Kind,), {"__module__": name, "__doc__": f"A message of {name}."})
     return kind
 
 
 def declare_type(message: MessageLayout, kind: type[Kind]) -> type[Event]:
-    """The event type of a message.
+    """Return the event type of a message.
 
     >>> from genus.model import vector
     >>> lamp = SignalLayout("watts", "watts", 0, 8, 0, False, False, False, unit="W", scale=0.5)
@@ -75,13 +75,13 @@ def declare_type(message: MessageLayout, kind: type[Kind]) -> type[Event]:
 
 
 def attributes_of(message: MessageLayout) -> tuple[Attribute, ...]:
-    """The attributes of a message's type, without declaring the type."""
+    """Return the attributes of a message's type, without declaring the type."""
     notes = _annotations(message, message.type_name)
     return tuple(Attribute(name, *read_annotation(note)) for name, note in notes.items())
 
 
 def _annotations(message: MessageLayout, module: str) -> dict[str, object]:
-    """The annotations of a message's type by attribute."""
+    """Return the annotations of a message's type by attribute."""
     notes: dict[str, object] = dict(_J1939_ANNOTATIONS) if message.j1939 else {}
     for signal in message.signals:
         notes[signal.attribute] = _annotation(signal, message)
@@ -91,7 +91,7 @@ def _annotations(message: MessageLayout, module: str) -> dict[str, object]:
 
 
 def j1939_defaults(message: MessageLayout) -> dict[str, int]:
-    """The values that the identifier of a J1939 message has in the file, for events that state no others."""
+    """Return the values that the identifier of a J1939 message has in the file, for events that state no others."""
     if not message.j1939:
         return {}
     known = J1939Id.unpack(message.frame_id)
@@ -99,7 +99,7 @@ def j1939_defaults(message: MessageLayout) -> dict[str, int]:
 
 
 def _declare_labels(signal: SignalLayout, module: str) -> type[Enum]:
-    """The enumeration of a signal's labels, in the order of their raw values."""
+    """Return the enumeration of a signal's labels, in the order of their raw values."""
     assert signal.enumeration is not None
     make: Any = Enum  # mypy does not know that this call makes a class
     labels: type[Enum] = make(signal.enumeration, list(member_names(signal.labels)), module=module)
@@ -117,7 +117,7 @@ def member_names(labels: Iterable[str]) -> Iterable[tuple[str, str]]:
 
 
 def describe(message: MessageLayout) -> str:
-    """The docstring of a message's type: its comment or name, identifier, length, senders and cycle time."""
+    """Return the docstring of a message's type: its comment or name, identifier, length, senders and cycle time."""
     kind = "diagnostic data" if message.diagnostic else "FD frame" if message.fd else "frame"
     about = f"{kind} {message.frame_id:#0{10 if message.extended else 5}x}, {message.length} bytes"
     sent = f" from {', '.join(message.senders)}" if message.senders else ""
@@ -187,7 +187,7 @@ class MessageDecoder:
         return self._compiled
 
     def event(self, frame_id: int, data: bytes, time: datetime | None, place: str | None = None) -> Event | Rejected:
-        """The event of a frame, or the reason why there is none."""
+        """Return the event of a frame, or the reason why there is none."""
         values = self.values(data)
         if isinstance(values, Rejected):
             return values
@@ -227,7 +227,7 @@ class MessageDecoder:
         return values
 
     def _selected_by(self, multiplexer: str, value: Any) -> list[SignalDecoder]:
-        """The signals that a value of a multiplexer selects; `selects` bounds how many values are remembered."""
+        """Return the signals that a value of a multiplexer selects; `selects` bounds how many values are remembered."""
         selected = self._selected.get((multiplexer, value))
         if selected is None:
             below = self._signals.get(multiplexer, [])

@@ -62,7 +62,7 @@ class BitField(NamedTuple):
 
     @classmethod
     def of(cls, signal: SignalLayout, length: int, skip: int = 0) -> "BitField":
-        """The bits of a signal in a message of `length` bytes, without the lowest `skip`; 64 bits at most."""
+        """Return the bits of a signal in a message of `length` bytes, without the lowest `skip`; 64 bits at most."""
         size = min(signal.length - skip, WORD)
         if signal.big_endian:
             end = 8 * length - signal.shift - skip
@@ -75,7 +75,7 @@ class BitField(NamedTuple):
         return cls(signal.big_endian, word, np.uint64(shift), mask, neighbour, rest)
 
     def bits(self, words: Words) -> Bits:
-        """The bits as unsigned integers, in a new array."""
+        """Return the bits as unsigned integers, in a new array."""
         source = words.big if self.big_endian else words.little
         found: Bits = source[:, self.word] >> self.shift
         if self.neighbour is not None:
@@ -103,7 +103,7 @@ class RawSignal:
         return np.uint64 if self.signal.length == WORD and not self.signal.signed else np.int64
 
     def raw(self, words: Words) -> Numbers:
-        """The raw values, as multiplexers and value tables use them."""
+        """Return the raw values, as multiplexers and value tables use them."""
         if self.signal.length > WORD:
             return np.array(
                 [int.from_bytes(row, "big", signed=self.signal.signed) for row in self._rows(words)], object
@@ -122,13 +122,13 @@ class RawSignal:
         return bits.view(self.type)
 
     def raw_bytes(self, words: Words) -> npt.NDArray[np.uint8]:
-        """The bits as one row of bytes for each frame, the highest first."""
+        """Return the bits as one row of bytes for each frame, the highest first."""
         pieces = [field.bits(words) for field in reversed(self._fields)]
         joined = np.stack(pieces, axis=1).astype(">u8").view(np.uint8)
         return np.ascontiguousarray(joined[:, joined.shape[1] - (self.signal.length + 7) // 8 :])
 
     def _rows(self, words: Words) -> list[bytes]:
-        """The bytes of a long signal, extended by its sign."""
+        """Return the bytes of a long signal, extended by its sign."""
         found = self.raw_bytes(words)
         if self.signal.signed and self.signal.length % 8:
             unused = 8 - self.signal.length % 8
@@ -137,7 +137,7 @@ class RawSignal:
 
 
 def scaling_of(signal: SignalLayout) -> Scaling | None:
-    """The function that gives what `SignalLayout.scaled` gives; None if values are the raw values."""
+    """Return the function that gives what `SignalLayout.scaled` gives; None if values are the raw values."""
     scale, offset = signal.scale, signal.offset
     if not signal.is_scaled:
         return None
@@ -208,7 +208,7 @@ class Presence:
 
     @classmethod
     def of(cls, mask: npt.NDArray[np.bool_]) -> "Presence":
-        """The presence of a mask."""
+        """Return the presence of a mask."""
         count = np.count_nonzero(mask)
         if count == len(mask):
             return cls()
@@ -217,7 +217,7 @@ class Presence:
         return found
 
     def where(self, mask: npt.NDArray[np.bool_]) -> "Presence":
-        """The presence in those of its frames that a mask has too."""
+        """Return the presence in those of its frames that a mask has too."""
         return Presence.of(mask if self.mask is None else mask & self.mask)
 
 
@@ -237,7 +237,7 @@ class ValueTable:
             self._all[[value - self._low for value, _ in known]] = self._numbers[1:]
 
     def find(self, raw: Numbers) -> npt.NDArray[np.int32]:
-        """The number of each raw value; -1 if it is not in the table."""
+        """Return the number of each raw value; -1 if it is not in the table."""
         if self._all is not None:
             found: npt.NDArray[np.int32] = self._all[raw - self._low if self._low else raw]
             return found
@@ -248,7 +248,7 @@ class ValueTable:
 
 
 def _can_be(value: int, signal: SignalLayout) -> bool:
-    """Whether a raw value can be this integer: it fits the bits, or is exactly a float."""
+    """Return whether a raw value can be this integer: it fits the bits, or is exactly a float."""
     if signal.is_float:
         return _nearest_float(value) == value
     low, high = signal.raw_range
@@ -271,7 +271,7 @@ class LabelColumn:
         self._table = ValueTable(source, [(value, labels.index(label)) for value, label in source.signal.choices])
 
     def column(self, raw: Numbers, presence: Presence) -> pa.DictionaryArray | None:
-        """The labels of raw values; None if no frame has one."""
+        """Return the labels of raw values; None if no frame has one."""
         which = self._table.find(raw)
         labelled = Presence.of(which >= 0 if presence.mask is None else (which >= 0) & presence.mask)
         if labelled.is_empty:

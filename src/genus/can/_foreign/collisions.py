@@ -57,7 +57,7 @@ class LiveCollision(msgspec.Struct, frozen=True):
 def find_live_collisions(
     messages: Iterable[MessageLayout], number: int | None, catalog: Catalog | None
 ) -> Iterator[LiveCollision]:
-    """The messages whose identifiers nodes of Genus may send, those of J1939 with other nodes as one.
+    """Yield the messages whose identifiers nodes of Genus may send, those of J1939 with other nodes as one.
 
     A message with one identifier is compared with the event tags that a catalog has given by now; one with many, of
     J1939, with all that there may be.
@@ -80,7 +80,7 @@ def find_live_collisions(
 
 
 def _first_use(pair: Pair, node: int, catalog: Catalog | None) -> tuple[Identifier, str] | None:
-    """The first identifier that a pair accepts and a node may send, and what for; None if there is none."""
+    """Return the first identifier that a pair accepts and a node may send, and what for; None if there is none."""
     priority = next(_matching(pair, _MIDDLEWARE, PRIORITY_SHIFT), None)
     etag = next(_matching(pair, range(RESERVED_ETAGS), 0), None)
     if priority is not None and etag is not None:
@@ -97,7 +97,7 @@ def _first_use(pair: Pair, node: int, catalog: Catalog | None) -> tuple[Identifi
 
 
 def _matching(pair: Pair, values: Iterable[int], shift: int) -> Iterator[int]:
-    """The values of a part of identifiers that a pair accepts."""
+    """Return the values of a part of identifiers that a pair accepts."""
     field = {PRIORITY_SHIFT: ID_MASK >> PRIORITY_SHIFT, NODE_SHIFT: NODE_MASK >> NODE_SHIFT, 0: ETAG_MASK}[shift]
     mask = pair.mask >> shift & field
     return (value for value in values if (pair.value >> shift ^ value) & mask == 0)

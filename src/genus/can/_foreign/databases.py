@@ -72,7 +72,7 @@ class Databases:
                 self._use(cls)
 
     def owns(self, cls: type) -> bool:
-        """Whether a class, or another one of its name, is a type of a database."""
+        """Return whether a class, or another one of its name, is a type of a database."""
         return name_of(cls) in self.types
 
     def _use(self, cls: type) -> None:
@@ -93,17 +93,17 @@ class Databases:
         self._named[name_of(cls)] = cls
 
     def _is_complete(self, kind: type, family: Mapping[str, type]) -> bool:
-        """Whether classes below a kind stand for all types of the database that has its name."""
+        """Return whether classes below a kind stand for all types of the database that has its name."""
         database = next(each for each in self._databases if _has(each, kind))
         return all(name_of(cls) in family for cls in database.all_types)
 
     def layout_of(self, cls: type) -> MessageLayout | None:
-        """The message of an event type, None if it is of no database; DbcError if the class differs from it."""
+        """Return the message of an event type, None if it is of no database; DbcError if the class differs from it."""
         found = (database.layout_of(cls) for database in self._databases)
         return next((layout for layout in found if layout is not None), None)
 
     def accepted_by(self, subscription: Subscription) -> Iterator[MessageLayout]:
-        """The messages whose events a subscription can match."""
+        """Yield the messages whose events a subscription can match."""
         for database in self._databases:
             for message in database.all_messages:
                 if subscription.accepts(database.types[message.type_name]):
@@ -112,11 +112,11 @@ class Databases:
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def knows(self, frame: Frame) -> bool:
-        """Whether a frame is of a database: a message, or part of a long one."""
+        """Return whether a frame is of a database: a message, or part of a long one."""
         return self.is_part(frame) or any(each.knows(frame.id, frame.extended) for each in self._databases)
 
     def is_part(self, frame: Frame) -> bool:
-        """Whether a frame is part of a message that is longer than a frame."""
+        """Return whether a frame is part of a message that is longer than a frame."""
         return bool(self._long) and frame.extended and any(each.is_part(frame.id) for each in self._long)
 
     def receive_part(self, frame: Frame, now_us: int) -> Frame | None:
@@ -137,7 +137,7 @@ class Databases:
         return counts
 
     def message_of(self, frame: Frame) -> MessageLayout | None:
-        """The message that a frame belongs to; None if it is of no database."""
+        """Return the message that a frame belongs to; None if it is of no database."""
         for database in self._databases:
             message = database.message_of(frame.id, frame.extended)
             if message is not None:
@@ -150,7 +150,7 @@ class Databases:
         return next((decode for decode in found if decode is not None), None)
 
     def decode(self, frame: Frame, time: datetime) -> Event | Rejected:
-        """The event of a frame, or the reason why there is none; never raises."""
+        """Return the event of a frame, or the reason why there is none; never raises."""
         for database in self._databases:
             found = database.decode(frame.id, frame.data, frame.extended, time=time)
             if not isinstance(found, Rejected) or found.reason != UNKNOWN_ID:
@@ -158,7 +158,7 @@ class Databases:
         return Rejected(UNKNOWN_ID)
 
     def encode(self, event: Event) -> Frame:
-        """The frame of an event; EventError names the signal that cannot be encoded."""
+        """Return the frame of an event; EventError names the signal that cannot be encoded."""
         for database in self._databases:
             if database.layout_of(type(event)) is not None:
                 return database.encode(event)
@@ -170,7 +170,7 @@ def _has(database: Dbc, cls: type) -> bool:
 
 
 def _family(cls: type) -> Iterator[type]:
-    """The kinds of a class, and what was declared below these: one module has the classes of all messages."""
+    """Yield the kinds of a class, and what was declared below these: one module has the classes of all messages."""
     kinds = [cls] if not is_event_type(cls) else [each for each in parents(cls) if not is_event_type(each)]
     for kind in kinds:
         yield from subtypes(kind)

@@ -35,7 +35,7 @@ class Filters(NamedTuple):
     standard: tuple[Pair, ...] = ()
 
     def accepts(self, identifier: int, extended: bool) -> bool:
-        """Whether a frame passes."""
+        """Return whether a frame passes."""
         return any(pair.accepts(identifier) for pair in (self.extended if extended else self.standard))
 
 
@@ -53,7 +53,7 @@ class Traffic(NamedTuple):
 
 
 def pair_of(message: MessageLayout) -> Pair:
-    """The filter of a message.
+    """Return the filter of a message.
 
     >>> pair_of(MessageLayout("EEC1", "EEC1", 0x0CF00421, True, 8, (), j1939=True))
     Pair(value=15729664, mask=67108608)
@@ -67,7 +67,7 @@ def pair_of(message: MessageLayout) -> Pair:
 
 
 def traffic_of(messages: Iterable[MessageLayout]) -> list[Traffic]:
-    """The frames of messages, with the rates of their cycle times."""
+    """Return the frames of messages, with the rates of their cycle times."""
     return [
         Traffic(each.frame_id, each.extended, 1000 / each.cycle_time_ms if each.cycle_time_ms else 1.0)
         for each in messages
@@ -110,7 +110,7 @@ def fit_filters(needed: Filters, banks: int | None, unwanted: Sequence[Traffic] 
 
 
 def _best_join(pairs: Sequence[Pair], unwanted: Sequence[Traffic]) -> tuple[float, int, Pair]:
-    """The join with the least unwanted traffic; of those, the narrowest."""
+    """Return the join with the least unwanted traffic; of those, the narrowest."""
     candidates = combinations(pairs, 2) if len(pairs) <= FEW else pairwise(pairs)
     joins = {one.join(other) for one, other in candidates}
     return min((_cost(joined, unwanted), -joined.mask.bit_count(), joined) for joined in joins)

@@ -33,11 +33,11 @@ class DatabaseLink:
         return self.machine.databases.types
 
     def owns(self, cls: type) -> bool:
-        """Whether a class is a type of a database, by its name."""
+        """Return whether a class is a type of a database, by its name."""
         return self.machine.databases.owns(cls)
 
     def matches(self, subscription: Subscription) -> bool:
-        """Whether events of a database can match a subscription."""
+        """Return whether events of a database can match a subscription."""
         databases = self.machine.databases
         return any(map(databases.owns, subscription.types)) or any(databases.accepted_by(subscription))
 

@@ -76,7 +76,7 @@ class ForeignReceiver:
         self._wanted = {each.type_name for one in asked for each in self.databases.accepted_by(one)}
 
     def wanted_messages(self) -> Iterator[MessageLayout]:
-        """The messages that somebody subscribed to."""
+        """Return the messages that somebody subscribed to."""
         return (message for message in self.databases.messages if message.type_name in self._wanted)
 
     @property
@@ -85,7 +85,7 @@ class ForeignReceiver:
         return traffic_of(each for each in self.databases.messages if each.type_name not in self._wanted)
 
     def knows(self, frame: Frame) -> bool:
-        """Whether a frame belongs to a message of a database."""
+        """Return whether a frame belongs to a message of a database."""
         return self.databases.knows(frame)
 
     def receive(self, frame: Frame, now: int) -> None:
@@ -112,7 +112,7 @@ class ForeignReceiver:
             self._call(self._on_event, event)
 
     def _find_decoder(self, frame: Frame) -> Decoder | None:
-        """The decoder of a frame; None, and counted, if it is of no message or of one that nobody wants."""
+        """Return the decoder of a frame; None, and counted, if it is of no message or of one that nobody wants."""
         message = self.databases.message_of(frame)
         if message is None:
             rejected = self.databases.decode(frame, _EPOCH)

@@ -166,7 +166,7 @@ class ForeignChannel:
         self.next_at: int | None = None
 
     def load(self) -> Frame:
-        """The frame of the last event, which gets into the mailbox."""
+        """Return the frame of the last event, which gets into the mailbox."""
         assert self.latest is not None, "a frame is queued when there is an event"
         self.loaded = self.latest
         return self.latest.frame

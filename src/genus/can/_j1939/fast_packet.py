@@ -45,7 +45,7 @@ class _Session:
         return 1 + -(-max(self.size - FIRST_BYTES, 0) // OTHER_BYTES)
 
     def needs(self, number: int) -> int:
-        """The bytes of the message that a frame must have."""
+        """Return the bytes of the message that a frame must have."""
         return min(OTHER_BYTES, self.size - FIRST_BYTES - OTHER_BYTES * (number - 1))
 
 
@@ -68,7 +68,7 @@ class FastPackets:
         """By identifier without priority, and sequence counter."""
 
     def is_part(self, frame_id: int) -> bool:
-        """Whether frames with an identifier of 29 bits are fast packets."""
+        """Return whether frames with an identifier of 29 bits are fast packets."""
         return pgn_of(frame_id) in self._pgns
 
     def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:

@@ -44,7 +44,7 @@ class J1939Id(NamedTuple):
 
     @classmethod
     def unpack(cls, frame_id: int) -> "J1939Id":
-        """The fields of an identifier of 29 bits."""
+        """Return the fields of an identifier of 29 bits."""
         pgn = pgn_of(frame_id)
         return cls(frame_id >> PRIORITY_SHIFT & 7, pgn, frame_id & 0xFF, destination_of(frame_id))
 
@@ -62,12 +62,12 @@ class J1939Id(NamedTuple):
 
 
 def is_pdu1(pgn: int) -> bool:
-    """Whether frames of a parameter group name their destination."""
+    """Return whether frames of a parameter group name their destination."""
     return pgn >> 8 & 0xFF < FIRST_PDU2
 
 
 def pgn_of(frame_id: int) -> int:
-    """The parameter group number in a 29-bit identifier.
+    """Return the parameter group number in a 29-bit identifier.
 
     >>> pgn_of(0x18EA_FF21), pgn_of(0x18FE_CA00)
     (59904, 65226)
@@ -77,10 +77,10 @@ def pgn_of(frame_id: int) -> int:
 
 
 def destination_of(frame_id: int) -> int | None:
-    """The destination in a 29-bit identifier; None if its parameter group has none."""
+    """Return the destination in a 29-bit identifier; None if its parameter group has none."""
     return frame_id >> 8 & 0xFF if is_pdu1(frame_id >> 8 & _PGN_MASK) else None
 
 
 def without_priority(frame_id: int) -> int:
-    """An identifier without its priority, which says nothing about its meaning."""
+    """Return an identifier without its priority, which says nothing about its meaning."""
     return frame_id & ((1 << PRIORITY_SHIFT) - 1) & ID_MASK

@@ -45,7 +45,7 @@ class J1939Name(NamedTuple):
 
     @classmethod
     def unpack(cls, number: int) -> "J1939Name":
-        """The fields of a NAME as an integer of 64 bits."""
+        """Return the fields of a NAME as an integer of 64 bits."""
         values = []
         for _, bits in NAME_FIELDS:
             values.append(number & (1 << bits) - 1)
@@ -53,7 +53,7 @@ class J1939Name(NamedTuple):
         return cls(*values)
 
     def pack(self) -> int:
-        """The NAME as an integer of 64 bits; ValueError if a field does not fit."""
+        """Return the NAME as an integer of 64 bits; ValueError if a field does not fit."""
         number, shift = 0, 0
         for value, (field, bits) in zip(self, NAME_FIELDS, strict=True):
             if value >> bits:

@@ -97,7 +97,7 @@ class _Session:
     is_given: bool = False
 
     def needs(self, number: int) -> int:
-        """The bytes that a packet must have."""
+        """Return the bytes that a packet must have."""
         return min(PACKET_BYTES, self.size - PACKET_BYTES * (number - 1))
 
     def data(self) -> bytes:
@@ -127,7 +127,7 @@ class J1939Reassembler:
         """By source and destination."""
 
     def is_part(self, frame_id: int) -> bool:
-        """Whether frames with an identifier of 29 bits belong to the transport protocol."""
+        """Return whether frames with an identifier of 29 bits belong to the transport protocol."""
         return pgn_of(frame_id) in (TRANSFER_CONTROL, TRANSFER_DATA)
 
     def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:
@@ -260,7 +260,7 @@ def _is_late(key: tuple[int, int], session: _Session, now_us: int) -> bool:
 
 
 def _read_announcement(frame_id: int, destination: int, data: bytes) -> tuple[int, int, int] | None:
-    """The identifier, size and number of packets that a frame announces; None if it is not valid.
+    """Return the identifier, size and number of packets that a frame announces; None if it is not valid.
 
     Messages of up to 8 bytes need no transport, but some nodes send them so.
     """

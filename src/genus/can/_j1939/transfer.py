@@ -55,7 +55,7 @@ class J1939Frame(NamedTuple):
 
 
 def count_packets(size: int) -> int:
-    """The number of packets of a message."""
+    """Return the number of packets of a message."""
     return -(-size // PACKET_BYTES)
 
 
@@ -86,7 +86,7 @@ class J1939Broadcast:
         self._packets = J1939Id(priority, TRANSFER_DATA, source, GLOBAL_ADDRESS).pack()
 
     def frames(self, now_us: int, pace_us: int = BROADCAST_PACE_US) -> Iterator[tuple[int, J1939Frame]]:
-        """The frames, each with the time at which to send it."""
+        """Yield the frames, each with the time at which to send it."""
         count = count_packets(len(self.data))
         head = bytes([BAM]) + len(self.data).to_bytes(2, "little") + bytes([count, 255])
         yield now_us, J1939Frame(self._control, head + self.pgn.to_bytes(3, "little"))
@@ -114,7 +114,7 @@ class J1939Transfer:
         _check(self.pgn, self.data)
 
     def start(self, now_us: int) -> list[J1939Frame]:
-        """The announcement."""
+        """Return the announcement."""
         self.wakes_us = now_us + ANSWER_GAP_US
         return [self._control(RTS, len(self.data).to_bytes(2, "little") + bytes([self._count, self.window]))]
 

@@ -34,7 +34,7 @@ _DRAIN_S = 0.5
 
 
 def utc_clock() -> Callable[[], int]:
-    """A monotonic clock of nanoseconds since 1970, which changes of the system's clock do not affect."""
+    """Return a monotonic clock of nanoseconds since 1970, which changes of the system's clock do not affect."""
     offset = time.time_ns() - time.monotonic_ns()
     return lambda: offset + time.monotonic_ns()
 
@@ -84,7 +84,7 @@ class BusDriver:
         log.warning("%s: %s", self.bus.channel_info, message)
 
     def poll(self) -> str:
-        """The state of the interface; most interfaces are always active until nothing can be read from them."""
+        """Return the state of the interface; most interfaces are always active until nothing can be read from them."""
         if self._is_dead:
             return "error"
         try:
@@ -184,7 +184,7 @@ class LiveHost:
                 self._programs_waiting -= 1
 
     def counters(self) -> Mapping[str, int]:
-        """The numbers of frames sent and received, of echoes ignored, and of failures by reason."""
+        """Return the numbers of frames sent and received, of echoes ignored, and of failures by reason."""
         with self._lock:
             more = {"dropped: handlers too slow": self._driver.dropped_calls}
             if self._lost_frames is not None and self._running:
@@ -271,7 +271,7 @@ class LiveHost:
 
 
 def describe_failure(problem: Exception) -> str:
-    """What an interface raised, with its kind unless it is python-can's or the system's."""
+    """Return what an interface raised, with its kind unless it is python-can's or the system's."""
     return str(problem) if isinstance(problem, can.CanError | OSError) else f"{type(problem).__name__}: {problem}"
 
 
@@ -291,7 +291,7 @@ def read_message(port: DriverPort, message: "can.Message", now: int, linux_error
 
 
 def to_message(frame: Frame) -> "can.Message":
-    """The message of python-can that sends a frame."""
+    """Return the message of python-can that sends a frame."""
     return can.Message(
         arbitration_id=frame.id, data=frame.data, is_extended_id=frame.extended, is_fd=frame.fd, bitrate_switch=frame.fd
     )

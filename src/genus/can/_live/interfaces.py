@@ -156,7 +156,7 @@ _TIMING = frozenset(
 
 
 def known_options(interface: str) -> frozenset[str] | None:
-    """The options that an interface of python-can knows; None if that cannot be told.
+    """Return the options that an interface of python-can knows; None if that cannot be told.
 
     >>> sorted(known_options("virtual"))  # doctest: +NORMALIZE_WHITESPACE
     ['can_filters', 'channel', 'preserve_timestamps', 'protocol', 'receive_own_messages', 'rx_queue_size']
@@ -172,7 +172,7 @@ def known_options(interface: str) -> frozenset[str] | None:
 
 
 def _parameters(cls: type) -> set[str]:
-    """The parameters that the constructor of one class has or describes."""
+    """Return the parameters that the constructor of one class has or describes."""
     constructor = vars(cls).get("__init__")
     if constructor is None:
         return set()
@@ -230,7 +230,7 @@ def enlarge_buffer(descriptor: int) -> int:
 
 
 def lost_datagrams(descriptor: int) -> int:
-    """How many datagrams a socket has dropped; 0 where the system does not count them.
+    """Return how many datagrams a socket has dropped; 0 where the system does not count them.
 
     >>> with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
     ...     made.bind(("127.0.0.1", 0))

@@ -99,7 +99,7 @@ def open_host(machine: Machine, address: CanAddress) -> LiveHost:
 
 
 def calendar_of(address: CanAddress, path: Path) -> Calendar:
-    """The calendar in a file, or the one planned from a system file (`.toml`), if it fits the address."""
+    """Return the calendar in a file, or the one planned from a system file (`.toml`), if it fits the address."""
     if path.suffix != ".toml":
         calendar = Calendar.load(path)
     else:
@@ -178,7 +178,7 @@ class CanLink(NodeLink):
         return publisher
 
     def repeats(self, cls: type) -> bool:
-        """Whether the last event of a type is sent again every period: a type of a database."""
+        """Return whether the last event of a type is sent again every period: a type of a database."""
         return self._foreign is not None and self._foreign.owns(cls)
 
     def pass_on(self, event: Event) -> None:
@@ -285,7 +285,7 @@ def _make_node(address: CanAddress, deliver: Callable[[Event], None]) -> Node:
 
 
 def load_databases(address: CanAddress) -> "Databases | None":
-    """The databases of an address; None if it has none. DbcError if a file cannot be used."""
+    """Return the databases of an address; None if it has none. DbcError if a file cannot be used."""
     if not address.databases:
         return None
     from genus.can._dbc import load_dbc
@@ -331,6 +331,6 @@ def _confirms_by_echo(address: CanAddress) -> bool:
 
 
 def _banks_for_events(address: CanAddress) -> int | None:
-    """How many acceptance filters the node may use: one is for the echoes of its own frames."""
+    """Return how many acceptance filters the node may use: one is for the echoes of its own frames."""
     by_echo = _confirms_by_echo(address)
     return address.banks if address.banks is None or not by_echo else max(1, address.banks - 1)

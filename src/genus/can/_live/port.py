@@ -315,7 +315,7 @@ class DriverPort:
             self._set_filters()
 
     def _is_accepted(self, frame: Frame) -> bool:
-        """Whether the machine wants a frame: not all interfaces filter, and some pass only for echoes."""
+        """Return whether the machine wants a frame: not all interfaces filter, and some pass only for echoes."""
         key = frame.id if frame.extended else ~frame.id
         verdict = self._verdicts.get(key)
         if verdict is None:
@@ -334,14 +334,14 @@ class DriverPort:
     # -- what came back ------------------------------------------------------------------------------------------------
 
     def _find_in_driver(self, frame: Frame) -> int | None:
-        """The mailbox whose frame in the driver equals a received one."""
+        """Return the mailbox whose frame in the driver equals a received one."""
         for mailbox, entry in enumerate(self._in_driver):
             if entry is not None and entry.frame.id == frame.id and entry.frame == frame:
                 return mailbox
         return None
 
     def _is_stray_echo(self) -> bool:
-        """Whether an own frame came back that nobody waits for: its confirmation came too late."""
+        """Return whether an own frame came back that nobody waits for: its confirmation came too late."""
         return self._marks_own and not self._profile.marks_local
 
     def _confirm(self, mailbox: int, at: int, now: int) -> None:
@@ -457,7 +457,7 @@ class DriverPort:
         self.machine.unconfirmed(entry.frame, now, gone=True, maybe_sent=maybe_sent)
 
     def _oldest(self) -> _InDriver | None:
-        """The frame that was given to the driver first."""
+        """Return the frame that was given to the driver first."""
         entries = [entry for entry in self._in_driver if entry is not None]
         return min(entries, key=lambda entry: entry.since, default=None)
 

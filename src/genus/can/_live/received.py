@@ -95,7 +95,7 @@ class EchoFilter:
         self._expected[key] = self._expected.get(key, 0) + 1
 
     def recognise(self, frame: Frame, now: int) -> bool:
-        """Whether a received frame is the echo of one that was sent."""
+        """Return whether a received frame is the echo of one that was sent."""
         if not self._sent:
             return False
         self._drop_old(now)

@@ -196,7 +196,7 @@ class LiveMonitor:
             self._monitor.on_event = None
 
     def frames(self, start_ns: int, end_ns: int) -> tuple[MonitoredFrame, ...]:
-        """The frames that were on the bus between two times, of the last 20,000; the oldest first.
+        """Return the frames that were on the bus between two times, of the last 20,000; the oldest first.
 
         Args:
             start_ns: Nanoseconds since 1970, by the clock of this computer, as `time_ns` has it.
@@ -205,7 +205,7 @@ class LiveMonitor:
         return self._host.call(lambda now: tuple(self._monitor.recent(start_ns, end_ns)))
 
     def time_ns(self) -> int:
-        """The time of this computer's clock that frames get, in nanoseconds since 1970."""
+        """Return the time of this computer's clock that frames get, in nanoseconds since 1970."""
         return self._host.clock()
 
     def reload(self) -> Catalog | None:
@@ -216,7 +216,7 @@ class LiveMonitor:
         return self.catalog
 
     def snapshot(self) -> MonitorSnapshot:
-        """What is known now."""
+        """Return what is known now."""
         return self._host.call(self._take)
 
     def _take(self, now: int) -> MonitorSnapshot:
@@ -248,7 +248,7 @@ class LiveMonitor:
 
 
 def address_types(address: str) -> Mapping[str, type]:
-    """The kinds and event types of the databases that an address names, by name; empty if it names none.
+    """Return the kinds and event types of the databases that an address names, by name; empty if it names none.
 
     A bus that is opened with the address uses these classes, so that subscriptions can be made before.
 
@@ -265,7 +265,7 @@ def _ignore(notice: object) -> None:
 
 
 def parse_can_address(address: str) -> CanAddress:
-    """The parts of an address of a live CAN bus; BusError if it is another."""
+    """Return the parts of an address of a live CAN bus; BusError if it is another."""
     if not address.startswith("can:"):
         raise BusError(f"{address!r} is no CAN bus; write for example can:udp_multicast")
     return parse_address(address.removeprefix("can:"))

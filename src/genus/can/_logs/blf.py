@@ -62,7 +62,7 @@ _CAN_BUS = 1
 
 
 def _fields(width: int, /, **fields: tuple[Any, int]) -> np.dtype[Any]:
-    """A structure of so many bytes, with the type of each field and the byte at which it is."""
+    """Return a structure of so many bytes, with the type of each field and the byte at which it is."""
     formats, offsets = zip(*fields.values(), strict=True)
     return np.dtype({"names": list(fields), "formats": formats, "offsets": offsets, "itemsize": width})
 
@@ -111,7 +111,7 @@ _FD_64_REMOTE, _FD_64_FD = 0x10, 0x1000
 
 
 def read_blf(file: LogFile) -> Iterator[LogBlock]:
-    """The frames of a BLF file; positions count them."""
+    """Yield the frames of a BLF file; positions count them."""
     data = file.read_all()
     start_us, at = _file_header(data, file.skipped)
     yield from blocks(_frames(file, data, at, start_us))
@@ -180,7 +180,7 @@ class _ChannelNames:
                     self._names[int(values["number"])] = values["network"]
 
     def of(self, numbers: list[int]) -> tuple[str, ...]:
-        """The name of each channel; its number if it has none of its own."""
+        """Return the name of each channel; its number if it has none of its own."""
         names = list(self._names.values())
         return tuple(
             self._names[each] if names.count(self._names.get(each, "")) == 1 else str(each) for each in numbers
@@ -188,7 +188,7 @@ class _ChannelNames:
 
 
 def _frames(file: LogFile, data: Buffer, at: int, start_us: int) -> Iterator[list[FrameColumns]]:
-    """The frames of one container after the other."""
+    """Yield the frames of one container after the other."""
     names, done = _ChannelNames(), 0
     for objects in _objects(file, data, at):
         header = fields_at(objects.buffer, objects.begin, _HEADER)
@@ -216,7 +216,7 @@ def _frames(file: LogFile, data: Buffer, at: int, start_us: int) -> Iterator[lis
 
 
 def _whole_frames(header: npt.NDArray[Any], types: Numbers) -> tuple[Mask, Mask]:
-    """Which objects hold frames, and which of these are as long as they must be."""
+    """Return which objects hold frames, and which of these are as long as they must be."""
     header_size, version, least = header["header_size"], header["version"], _LEAST[types]
     is_known = least >= 0
     is_header = (version == 1) & (header_size == 32) | (version == 2) & (header_size == 40)
@@ -266,7 +266,7 @@ class _Payloads(NamedTuple):
     def frames(
         self, skipped: SkippedRecords, objects: _Objects, at_us: Numbers, position: Numbers, names: _ChannelNames
     ) -> list[FrameColumns]:
-        """The data frames among them."""
+        """Return the data frames among them."""
         _count(skipped, REMOTE_FRAME, self.is_remote)
         kept = np.flatnonzero(~self.is_remote)
         identifier = self.columns["id"][kept].astype(np.int64)
@@ -295,7 +295,7 @@ def _count(skipped: SkippedRecords, reason: str, which: Mask) -> None:
 
 
 def _objects(file: LogFile, data: Buffer, start: int) -> Iterator[_Objects]:
-    """The objects of all containers, including those that begin in one and end in the next."""
+    """Yield the objects of all containers, including those that begin in one and end in the next."""
     rest, at = b"", start
     for at, content in _contents(file, data, start):
         stream = rest + (content or b"")
@@ -309,7 +309,7 @@ def _objects(file: LogFile, data: Buffer, start: int) -> Iterator[_Objects]:
 
 
 def _split(stream: bytes, at: int, skipped: SkippedRecords, carried: int) -> tuple[Numbers, int]:
-    """Where the objects of a stream begin, and its rest, which may be one that ends in the next container.
+    """Return where the objects of a stream begin, and its rest, which may be one that ends in the next container.
 
     The first `carried` bytes are such a rest of the last container. An object that begins there must end in this
     container; otherwise its size is wrong.
@@ -335,7 +335,7 @@ def _split(stream: bytes, at: int, skipped: SkippedRecords, carried: int) -> tup
 
 
 def _split_regular(stream: bytes, carried: int) -> tuple[Numbers, int] | None:
-    """The same of a stream where all objects follow one another; None if any does not."""
+    """Return the same of a stream where all objects follow one another; None if any does not."""
     words = np.frombuffer(stream, np.uint8)
     is_begin = words[: max(len(words) - _OBJECT.size + 1, 0)] == SIGNATURE[0]
     for offset in range(1, len(SIGNATURE)):
@@ -367,7 +367,7 @@ def _is_plausible(stream: bytes, begin: int, end: int, type_: int) -> bool:
 
 
 def _contents(file: LogFile, data: Buffer, start: int) -> Iterator[tuple[int, bytes | None]]:
-    """The content of each container with the byte at which it begins; None where something in between is lost."""
+    """Yield the content of each container with the byte at which it begins; None where something in between is lost."""
     position = start
     while (begin := data.find(SIGNATURE, position)) != -1 and begin + _OBJECT.size <= len(data):
         file.set_progress(begin / len(data))
@@ -407,7 +407,7 @@ def _end_of(data: Buffer, begin: int, size: int) -> int:
 
 
 def _decompress(container: bytes) -> tuple[bytes | None, bool]:
-    """The decompressed content of a container, and whether it is complete; None if its checksum is wrong."""
+    """Return the decompressed content of a container, and whether it is complete; None if its checksum is wrong."""
     if len(container) < _CONTAINER.size:
         return None, False
     method, size = _CONTAINER.unpack_from(container)

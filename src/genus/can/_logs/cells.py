@@ -77,7 +77,7 @@ Columns = tuple[Column, ...]
 
 
 def parse_columns(text: str) -> Columns:
-    """The columns of a description.
+    """Return the columns of a description.
 
     Raises:
         RecordingError: A column is not known, or there is no identifier or no data.
@@ -106,7 +106,7 @@ def parse_columns(text: str) -> Columns:
 
 
 def find_delimiter(columns: Columns, head: Sequence[str]) -> str:
-    """What separates the columns of a description in the first lines; empty for blanks."""
+    """Return what separates the columns of a description in the first lines; empty for blanks."""
     least = len(columns) - 1
     for delimiter in DELIMITERS:
         if head and sum(line.count(delimiter) >= least for line in head) * 2 > len(head):
@@ -123,7 +123,7 @@ _NO_TAB = r"[^\S\t]"
 
 
 def row_of(name: str, columns: Columns, delimiter: str, *, hint: Unit | None = None) -> Row:
-    """The row of a format with these columns."""
+    """Return the row of a format with these columns."""
     at = re.escape(delimiter)
     cell = rf'(?:"[^"]*"(?=\s*(?:{at}|$))|[^{at}]*)' if delimiter else r"[^\s]+"
     value = rf'[^{at}"]' if delimiter else r"[^\s]"
@@ -207,7 +207,7 @@ def _trimmed(text: str) -> str:
 
 
 def plain_name(text: str) -> str:
-    """The name of a column in small letters and digits only.
+    """Return the name of a column in small letters and digits only.
 
     >>> plain_name("Abs Time(Sec)")
     'abstimesec'
@@ -217,7 +217,7 @@ def plain_name(text: str) -> str:
 
 
 def columns_of_header(cells: Sequence[str]) -> Columns | None:
-    """The columns of a header; None if it has no identifier and no data, and so is none."""
+    """Return the columns of a header; None if it has no identifier and no data, and so is none."""
     names = [plain_name(_UNIT.sub("", decode_cell(cell))) for cell in cells]
     roles: dict[str, int] = {}
     for number, name in enumerate(names):
@@ -258,7 +258,7 @@ def _in_order(roles: Mapping[str, int], details: Mapping[str, str], width: int, 
 
 
 def _byte_columns(names: Sequence[str]) -> tuple[int, int]:
-    """The first of successive columns with numbered names, and how many there are."""
+    """Return the first of successive columns with numbered names, and how many there are."""
     numbered = [(number, int(found[1])) for number, name in enumerate(names) if (found := _BYTE.fullmatch(name))]
     if not numbered:
         return -1, 0
@@ -270,7 +270,7 @@ def _byte_columns(names: Sequence[str]) -> tuple[int, int]:
 
 
 def _unit_in(name: str) -> str:
-    """The unit in the name of a column of times."""
+    """Return the unit in the name of a column of times."""
     name = name.removeprefix("timestamps").removeprefix("timestamp").removeprefix("time")
     return next(
         (unit for word, unit in _UNIT_NAMES if name.startswith(word) or name.endswith(word)),
@@ -290,7 +290,7 @@ _DIRECTION = {"rx", "tx", "r", "t"}
 
 
 def refine(columns: Columns, rows: Sequence[Sequence[str]]) -> Columns:
-    """The columns with what the values show: number bases, and how data is written."""
+    """Return the columns with what the values show: number bases, and how data is written."""
     at = {each.role: number for number, each in enumerate(columns)}
     cells_before = {each.role: sum(max(other.cells, 1) for other in columns[: at[each.role]]) for each in columns}
     ids = [row[cells_before["id"]] for row in rows if len(row) > cells_before["id"] and row[cells_before["id"]]]
@@ -322,20 +322,20 @@ def refine(columns: Columns, rows: Sequence[Sequence[str]]) -> Columns:
 
 
 def _have_dates(rows: Sequence[Sequence[str]], at: int) -> bool:
-    """Whether a column has clocks, and the one before it has their dates."""
+    """Return whether a column has clocks, and the one before it has their dates."""
     values = [row[at - 1 : at + 1] for row in rows if len(row) > at]
     return bool(values) and all(":" in clock and read_date(day) is not None for day, clock in values)
 
 
 def _byte_cells(row: Sequence[str], first: int, count: int, size: int) -> list[str]:
-    """The cells of a row that are bytes: as many as it says, or all that are not empty."""
+    """Return the cells of a row that are bytes: as many as it says, or all that are not empty."""
     text = row[size] if 0 <= size < len(row) else ""
     cells = list(row[first : first + count])
     return cells[: int(text)] if text.isdecimal() else [cell for cell in cells if cell]
 
 
 def _are_decimal_ids(ids: Sequence[str]) -> bool:
-    """Whether identifiers have decimal digits only, and differ in length or are no hexadecimal ones."""
+    """Return whether identifiers have decimal digits only, and differ in length or are no hexadecimal ones."""
     if any(not text.isdecimal() or (len(text) > 1 and text.startswith("0")) for text in ids):
         return False
     if any(len(text) > 8 or (len(text) < 5 and int(text, 16) > 0x7FF) for text in ids):
@@ -345,12 +345,12 @@ def _are_decimal_ids(ids: Sequence[str]) -> bool:
 
 
 def _are_decimal_bytes(cells: Sequence[str]) -> bool:
-    """Whether no byte needs hexadecimal digits, and some have three digits or lack the zero before one digit."""
+    """Return whether no byte needs hexadecimal digits, and some have three digits or lack the zero before one digit."""
     return all(text.isdecimal() for text in cells) and any(len(text) in (1, 3) for text in cells)
 
 
 def columns_of_values(rows: Sequence[Sequence[str]]) -> Columns | None:
-    """The columns of a log without a header, by its first rows; None if they are no frames.
+    """Return the columns of a log without a header, by its first rows; None if they are no frames.
 
     Of all columns that can be the time, the identifier, the length and the data, those are taken that fit best: a
     length that says how many bytes follow, an identifier with `0x` or three digits, clocks before plain numbers. A
@@ -389,13 +389,13 @@ ENOUGH = 6
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Whether a column has the numbers of rows."""
+    """Return whether a column has the numbers of rows."""
     numbers = [int(cell) for cell in cells if cell.isdecimal()]
     return len(numbers) == len(cells) > 2 and {b - a for a, b in pairwise(numbers)} == {1}
 
 
 def _time_score(cells: Sequence[str]) -> int:
-    """How much a column looks like times; 0 if not at all."""
+    """Return how much a column looks like times; 0 if not at all."""
     if not all(map(_is_time, cells)):
         return 0
     if all(":" in cell or "T" in cell for cell in cells):
@@ -452,7 +452,7 @@ def _size(text: str) -> int | None:
 
 
 def _typed(rows: Sequence[Sequence[str]], roles: dict[str, int], cells: int) -> Columns:
-    """The columns with flags, directions and channels among those that have no role yet."""
+    """Return the columns with flags, directions and channels among those that have no role yet."""
     for number in range(min(map(len, rows)) if cells else roles["data"]):
         if number not in roles.values():
             values = {row[number].lower() for row in rows}
@@ -491,7 +491,7 @@ def _are_bytes(cells: Sequence[str], count: int) -> bool:
 
 
 def _is_packed(text: str, count: int | None) -> bool:
-    """Whether a cell has bytes, in one word or apart, and as many as it must."""
+    """Return whether a cell has bytes, in one word or apart, and as many as it must."""
     parts = [part.removeprefix("0x") for part in _SEPARATORS.split(text.lower().removeprefix("x|").strip())]
     if len(parts) == 1:
         return re.fullmatch("(?:[0-9a-f]{2})*", parts[0]) is not None and count in (None, len(parts[0]) // 2)
@@ -518,7 +518,7 @@ class FoundColumns(NamedTuple):
 
 @lru_cache(maxsize=4)
 def find_columns(head: tuple[str, ...]) -> FoundColumns | None:
-    """The columns of a log with these first lines; None if they are no cells of frames."""
+    """Return the columns of a log with these first lines; None if they are no cells of frames."""
     for delimiter in DELIMITERS:
         lines = (line for line in head if delimiter in line and not line.lstrip().startswith("#"))
         rows = [split_text(line, delimiter) for line in islice(lines, ROWS_ENOUGH)]

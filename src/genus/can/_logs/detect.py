@@ -77,7 +77,7 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, start: bytes) -> "Head":
-        """The lines of the first bytes of a log."""
+        """Return the lines of the first bytes of a log."""
         lines = without_colours(start.removeprefix(b"\xef\xbb\xbf")).split(b"\n")
         whole = lines[:-1] if len(lines) > 1 and len(start) >= HEAD_BYTES else lines
         return cls(tuple(line.decode("latin-1") for line in whole[:HEAD_LINES] if line.strip(BLANKS.encode())))
@@ -124,13 +124,13 @@ class _HeadFrame(NamedTuple):
 
 
 def detect(start: bytes) -> Detected:
-    """What a log is taken for that begins with these bytes; see `find`."""
+    """Return what a log is taken for that begins with these bytes; see `find`."""
     found = find(start)
     return found if isinstance(found, Detected) else found.detected
 
 
 def find(start: bytes) -> Opened | Detected:
-    """The format of a log that begins with these bytes (of the unpacked content, text in UTF-8 or Latin-1).
+    """Return the format of a log that begins with these bytes (of the unpacked content, text in UTF-8 or Latin-1).
 
     Opened if it is text whose lines show it.
 
@@ -172,13 +172,13 @@ def _most_frames(head: Head, lines: Sequence[str]) -> str | None:
 
 
 def _is_no_guess(format: LineFormat, lines: Sequence[str]) -> bool:
-    """Whether all frames of a format that reads much are empty, so that it reads something else."""
+    """Return whether all frames of a format that reads much are empty, so that it reads something else."""
     frames = _read_head(format, lines)[0] if format.row.is_loose or format.row.name == CSV else []
     return len(frames) > 1 and not any(each.frame.data for each in frames)
 
 
 def _new(name: str, head: Head, columns: Columns | None = None) -> LineFormat | None:
-    """A format for a log with this head; None if it is no CSV log."""
+    """Return a format for a log with this head; None if it is no CSV log."""
     if columns is not None:
         return CellFormat(row_of("columns", columns, find_delimiter(columns, head.lines)), columns)
     if name != CSV:
@@ -192,7 +192,7 @@ def _new(name: str, head: Head, columns: Columns | None = None) -> LineFormat | 
 
 
 def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -> int:
-    """How many of some lines are frames; counting stops where they cannot be more than `to_beat` any more."""
+    """Return how many of some lines are frames; counting stops where they cannot be more than `to_beat` any more."""
     found = 0
     for number, text in enumerate(lines):
         if found + len(lines) - number <= to_beat:
@@ -205,7 +205,7 @@ def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -
 
 
 def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFrame], int, int]:
-    """The frames of some lines, how many lines are damaged, and how many are something else."""
+    """Return the frames of some lines, how many lines are damaged, and how many are something else."""
     frames, damaged, others = list[_HeadFrame](), 0, 0
     for text in lines:
         if format.read_header(text) is not None:
@@ -222,7 +222,7 @@ def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFram
 
 
 def format_by_ending(ending: str, start: bytes) -> str | None:
-    """The format of a log by the ending of its name; None if that is text and its lines contradict it."""
+    """Return the format of a log by the ending of its name; None if that is text and its lines contradict it."""
     name = ENDINGS.get(ending)
     if name is None or name not in TEXT_FORMATS:
         return name
@@ -235,7 +235,7 @@ def format_by_ending(ending: str, start: bytes) -> str | None:
 
 
 def _by_header(lines: Sequence[str]) -> str | None:
-    """The format of a log without a frame in its head, by a header that only it has."""
+    """Return the format of a log without a frame in its head, by a header that only it has."""
     starts = {";$fileversion": "trc", "***busmaster": "busmaster", "base hex": "asc", "base dec": "asc"}
     starts |= {"begin triggerblock": "asc", "chn identifier": "kvaser"}
     for text in lines:
@@ -250,7 +250,7 @@ def _by_header(lines: Sequence[str]) -> str | None:
 
 
 def open_text(name: str, head: Head, columns: str | None = None, time_unit: Unit | None = None) -> Opened:
-    """A text format for a log with this head: its number bases, its unit of times, and from when they count.
+    """Return a text format for a log with this head: its number bases, its unit of times, and from when they count.
 
     Args:
         name: The name of the format.
@@ -316,7 +316,7 @@ def _is_decimal_kvaser(lines: Sequence[str]) -> bool:
 
 
 def _columns_of(format: LineFormat, frames: Sequence[_HeadFrame]) -> str:
-    """The fields of a line by their names."""
+    """Return the fields of a line by their names."""
     if isinstance(format, CellFormat):
         return ", ".join(map(str, format.columns))
     if not frames:
@@ -412,7 +412,7 @@ CANDUMP = ("log", "candump")
 
 
 def _are_numbers_of_lines(plain: Stamps | None) -> bool:
-    """Whether time stamps are integers that grow by one from line to line."""
+    """Return whether time stamps are integers that grow by one from line to line."""
     return (
         plain is not None
         and len(plain.values) > 2
@@ -422,7 +422,7 @@ def _are_numbers_of_lines(plain: Stamps | None) -> bool:
 
 
 def _are_deltas(stamps: Sequence[int], plain: Stamps | None) -> bool:
-    """Whether a bus can carry the frames only if their times count from the line before."""
+    """Return whether a bus can carry the frames only if their times count from the line before."""
     if plain is None or len(stamps) < 4:
         return False
     steps = [after - before for before, after in pairwise(stamps[1:])]
@@ -431,7 +431,7 @@ def _are_deltas(stamps: Sequence[int], plain: Stamps | None) -> bool:
 
 
 def _kind_of(stamps: Sequence[int], *, may_be_deltas: bool) -> KindOfTimes:
-    """What time stamps count from; deltas are constant, or go back now and then."""
+    """Return what time stamps count from; deltas are constant, or go back now and then."""
     if not stamps:
         return "none"
     if min(stamps) >= FIRST_DATE_US:
@@ -455,7 +455,7 @@ def _judge_base(format: LineFormat, frames: Sequence[_HeadFrame], doubts: list[s
 
 
 def _is_hexadecimal(name: str) -> bool:
-    """Whether an identifier, with what is before it, has digits, zeros or a mark that decimal ones lack."""
+    """Return whether an identifier, with what is before it, has digits, zeros or a mark that decimal ones lack."""
     digits = re.sub(r".*[^0-9a-z]", "", name)
     return name.startswith("0x") or not digits.isdecimal() or digits.startswith("0") or len(digits) == 8
 

@@ -35,19 +35,19 @@ _LAST = np.array([0, *(((1 << 8 * width) - 1) << (64 - 8 * width) for width in r
 
 
 def windows_at(buffer: Bytes, starts: npt.NDArray[np.int64], width: int) -> Bytes:
-    """A row of `width` bytes from each start; the buffer must be long enough."""
+    """Return a row of `width` bytes from each start; the buffer must be long enough."""
     windows: npt.NDArray[np.void] = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer, strides=(1,))
     return windows[starts].view(np.uint8).reshape(len(starts), width)
 
 
 def words_at(buffer: Bytes, starts: Offsets) -> Word:
-    """The eight bytes from each start, as a word."""
+    """Return the eight bytes from each start, as a word."""
     words: Word = windows_at(buffer, starts, 8).view(np.uint64)[:, 0]
     return words
 
 
 def numbers(buffer: Bytes, starts: Offsets, ends: Offsets, base: int) -> tuple[Offsets, Mask]:
-    """The numbers in decimal or hexadecimal digits from starts to ends, of any width, and which are valid.
+    """Return the numbers in decimal or hexadecimal digits from starts to ends, of any width, and which are valid.
 
     A field of no digits, or of more than `WIDEST`, is not valid. The buffer has `FRONT` bytes before the first start.
 
@@ -70,7 +70,7 @@ def numbers(buffer: Bytes, starts: Offsets, ends: Offsets, base: int) -> tuple[O
 
 
 def _last_eight(buffer: Bytes, ends: Offsets, widths: Offsets, base: int) -> tuple[Offsets, Mask]:
-    """The numbers of the `widths` characters before ends, eight at most."""
+    """Return the numbers of the `widths` characters before ends, eight at most."""
     keep = _LAST[widths]
     words = words_at(buffer, ends - 8) & keep | _ZEROS & ~keep
     if base == 10:
@@ -92,12 +92,12 @@ def _eight_digits(words: Word) -> npt.NDArray[np.int64]:
 
 
 def is_hex(text: Bytes) -> npt.NDArray[np.bool_]:
-    """Which characters are hexadecimal digits, in upper or lower case."""
+    """Return which characters are hexadecimal digits, in upper or lower case."""
     return (text - np.uint8(ord("0")) < 10) | ((text | np.uint8(0x20)) - np.uint8(ord("a")) < 6)
 
 
 def hex_bytes(text: Bytes) -> Bytes:
-    """The bytes that the pairs of hexadecimal digits of each row make.
+    """Return the bytes that the pairs of hexadecimal digits of each row make.
 
     >>> hex_bytes(np.frombuffer(b"00fFa9", np.uint8).reshape(1, 6)).tolist()
     [[0, 255, 169]]
@@ -111,7 +111,7 @@ _BASE64[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def base64_bytes(text: Bytes) -> tuple[Bytes, Mask]:
-    """The bytes of each row of base 64, a multiple of 4 characters without padding, and which rows are valid.
+    """Return the bytes of each row of base 64, a multiple of 4 characters without padding, and which rows are valid.
 
     >>> base64_bytes(np.frombuffer(b"ESIz", np.uint8).reshape(1, 4))[0].tolist()
     [[17, 34, 51]]
@@ -124,7 +124,7 @@ def base64_bytes(text: Bytes) -> tuple[Bytes, Mask]:
 
 
 def base64_fields(text: Bytes, length: int) -> tuple[Bytes, Mask]:
-    """The bytes of rows of base 64 with padding, so many in each row, and which rows are valid."""
+    """Return the bytes of rows of base 64 with padding, so many in each row, and which rows are valid."""
     text, padding = text.copy(), -length % 3
     is_padded = np.ones(len(text), np.bool_)
     if padding:
@@ -135,7 +135,7 @@ def base64_fields(text: Bytes, length: int) -> tuple[Bytes, Mask]:
 
 
 def all_zero(words: npt.NDArray[np.uint64]) -> Mask:
-    """The rows of zeros only; tested column by column, because there are few columns and many rows."""
+    """Return the rows of zeros only; tested column by column, because there are few columns and many rows."""
     found: Mask = words[:, 0] == 0
     for column in words.T[1:]:
         found &= column == 0
@@ -143,7 +143,7 @@ def all_zero(words: npt.NDArray[np.uint64]) -> Mask:
 
 
 def distinct(buffer: Bytes, starts: Offsets, width: int) -> Iterator[tuple[bytes, Offsets]]:
-    """The distinct texts of one width, `MAX_DISTINCT` at most, each with its rows."""
+    """Yield the distinct texts of one width, `MAX_DISTINCT` at most, each with its rows."""
     rows = np.arange(len(starts))
     words = np.stack([words_at(buffer, starts + part) for part in range(0, width, 8)], axis=1)
     if width % 8:
@@ -160,7 +160,7 @@ def distinct(buffer: Bytes, starts: Offsets, width: int) -> Iterator[tuple[bytes
 
 
 def number_columns(text: Bytes, span: tuple[int, int], base: int) -> tuple[Offsets, Mask]:
-    """The numbers in some columns of rows of characters, 16 digits at most, and which are valid.
+    """Return the numbers in some columns of rows of characters, 16 digits at most, and which are valid.
 
     The rows have 8 characters or more; hexadecimal numbers have 8 digits at most.
 
@@ -199,7 +199,7 @@ def padded_columns(text: Bytes, span: tuple[int, int]) -> tuple[Offsets, Mask]:
 
 
 def _words_before(text: Bytes, start: int, end: int, filled: np.uint64) -> Word:
-    """The characters of some columns, eight at most, at the end of a word that is filled up before them."""
+    """Return the characters of some columns, eight at most, at the end of a word that is filled up before them."""
     at = max(end - 8, 0)
     words: Word = np.ndarray((len(text),), np.uint64, text, at, (text.shape[1],))
     if end < 8:
@@ -218,7 +218,7 @@ def _unpadded(words: Word) -> tuple[Word, Word]:
 
 
 def _is_first(blank: Word) -> Mask:
-    """Whether no blank is behind another character."""
+    """Return whether no blank is behind another character."""
     found: Mask = blank & (blank + np.uint64(1)) == 0
     return found
 
@@ -227,7 +227,7 @@ _NIBBLES, _NINES = np.uint16(0x0F0F), np.uint16(0x0101)
 
 
 def hex_pairs(text: Bytes, start: int, count: int, step: int) -> tuple[Bytes, Mask]:
-    """The bytes that pairs of hexadecimal digits make, from column `start` on, and which rows are valid.
+    """Return the bytes that pairs of hexadecimal digits make, from column `start` on, and which rows are valid.
 
     >>> hex_pairs(np.frombuffer(b"00 fF a9 ", np.uint8).reshape(1, 9), 0, 3, 3)
     (array([[  0, 255, 169]], dtype=uint8), array([ True]))

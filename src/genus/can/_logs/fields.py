@@ -66,7 +66,7 @@ class NoFrame(NamedTuple):
 
 
 def read_fields(text: str, fields: Fields) -> Frame | str:
-    """The frame of a line (as Latin-1 text), or the reason why there is none."""
+    """Return the frame of a line (as Latin-1 text), or the reason why there is none."""
     identifier = int(text[slice(*fields.id)], fields.base)
     if fields.address is not None:
         identifier = j1939_identifier(identifier, *(int(text[slice(*span)], fields.base) for span in fields.address))
@@ -82,7 +82,7 @@ def read_fields(text: str, fields: Fields) -> Frame | str:
 
 
 def j1939_identifier(pgn: int, priority: int, source: int, destination: int) -> int:
-    """The identifier of a parameter group; more than 29 bits if a number is out of range.
+    """Return the identifier of a parameter group; more than 29 bits if a number is out of range.
 
     >>> hex(j1939_identifier(130311, 5, 4, 255)), hex(j1939_identifier(59904, 6, 1, 2))
     ('0x15fd0704', '0x18ea0201')
@@ -94,7 +94,7 @@ def j1939_identifier(pgn: int, priority: int, source: int, destination: int) -> 
 
 
 def is_extended(fields: Fields, identifier: int, digits: int) -> bool:
-    """Whether an identifier has 29 bits."""
+    """Return whether an identifier has 29 bits."""
     if fields.extended is not None:
         return fields.extended
     return (fields.by_value and identifier > STANDARD_ID_MASK) or digits > fields.standard_digits
@@ -112,12 +112,12 @@ def _data(text: str, fields: Fields) -> bytes | str:
 
 
 def channel_of(text: str, span: Span | None) -> str | None:
-    """The name of a line's channel."""
+    """Return the name of a line's channel."""
     return None if span is None else decode_text(text[slice(*span)].encode("latin-1"))
 
 
 def frame_length(code: int, *, fd: bool) -> int | None:
-    """The number of data bytes of a data length code; None if it is none."""
+    """Return the number of data bytes of a data length code; None if it is none."""
     if not 0 <= code < len(FD_LENGTHS):
         return None
     return FD_LENGTHS[code] if fd else min(code, CLASSIC_BYTES)
@@ -149,7 +149,7 @@ class FoundBytes(NamedTuple):
 def find_bytes(
     text: str, span: Span, count: int | None, base: int = 16, packing: Packing | None = None
 ) -> FoundBytes | str:
-    """The fields of so many bytes (None: of all in `span`), or why there are none.
+    """Return the fields of so many bytes (None: of all in `span`), or why there are none.
 
     They are apart (`11 22`, `11:22`, `0x11, 0x22`), or one word of hexadecimal digits, which may be longer if the rest
     is zeros. What is in `span` behind the bytes is not looked at if their number is given.
@@ -183,5 +183,5 @@ def find_bytes(
 
 
 def has_more_bytes(text: str, start: int, end: int) -> bool:
-    """Whether another byte follows the data, so that the length of a line contradicts it."""
+    """Return whether another byte follows the data, so that the length of a line contradicts it."""
     return _MORE.match(text, start, end) is not None

@@ -211,7 +211,7 @@ TRC_COLUMNS = {
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """The regular expression of a pattern."""
+    """Return the regular expression of a pattern."""
     for name, field in _FIELDS.items():
         pattern = pattern.replace(name, field)
     return re.compile(r"\s*" + pattern.replace(" ", r"\s+"), re.ASCII | re.IGNORECASE)
@@ -276,7 +276,7 @@ def decode_cell(text: str) -> str:
 
 
 def flag(value: str | None) -> bool | None:
-    """Whether a word says yes; None if it says nothing."""
+    """Return whether a word says yes; None if it says nothing."""
     if value is None:
         return None
     word = _WORDS.sub("", decode_cell(value).lower())
@@ -311,7 +311,7 @@ class LineFormat:
         self._others: Sequence[tuple[re.Pattern[str], str]] = [(compiled(text), reason) for text, reason in row.others]
 
     def again(self) -> Self:
-        """The same format before it saw a line."""
+        """Return the same format before it saw a line."""
         fresh = copy(self)
         fresh.times = LineTimes(self.times.kind, self.times.start_us, self.times.period_us)
         return fresh
@@ -323,7 +323,7 @@ class LineFormat:
         return HeaderLine() if is_title or is_header or _COMMENT.match(text) else None
 
     def match(self, text: str) -> Fields | NoFrame:
-        """The fields of a line, as Latin-1 text; never raises."""
+        """Return the fields of a line, as Latin-1 text; never raises."""
         found = next((found for each in self.patterns if (found := each.match(text))), None)
         if found is None:
             other = next(((each, reason) for pattern, reason in self._others if (each := pattern.match(text))), None)
@@ -408,7 +408,7 @@ class LineFormat:
 
 
 def _digits_of_clock(found: re.Match[str]) -> TimeFields:
-    """The time in hours, minutes, seconds and their fraction without colons; hours do not begin again."""
+    """Return the time in hours, minutes, seconds and their fraction without colons; hours do not begin again."""
     start, dot, end = found.start("hhmmss"), found.string.index(".", found.start("hhmmss")), found.end("hhmmss")
     spans = ((start, dot - 4), (dot - 4, dot - 2), (dot - 2, dot), (dot + 1, end))
     parts = [TimePart(span, each * 1_000_000) for span, each in zip(spans, (3600, 60, 1), strict=False)]
@@ -439,7 +439,7 @@ def _direction(groups: dict[str, str]) -> int:
 
 
 def _length(groups: dict[str, str], *, fd: bool) -> int | str | None:
-    """The number of bytes by a length or a data length code; None if the line does not say it."""
+    """Return the number of bytes by a length or a data length code; None if the line does not say it."""
     size = groups.get("length") or groups.get("fd_length")
     if size is not None:
         count = int(size, 16) if size.lower().startswith("0x") else int(size)

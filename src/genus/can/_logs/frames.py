@@ -81,7 +81,7 @@ class FrameColumns(NamedTuple):
 
     @classmethod
     def concat(cls, parts: "Sequence[FrameColumns]") -> "FrameColumns":
-        """The frames of several parts, which must have data of one width."""
+        """Return the frames of several parts, which must have data of one width."""
         if len(parts) == 1:
             return parts[0]
         channels = _numbered(name for part in parts for name in part.channels)
@@ -98,12 +98,12 @@ class FrameColumns(NamedTuple):
         )
 
     def rows(self) -> Iterator[tuple[int, LoggedFrame]]:
-        """The frames one by one, each with its position; those with room for 64 bytes are CAN FD frames."""
+        """Yield the frames one by one, each with its position; those with room for 64 bytes are CAN FD frames."""
         for start in range(0, len(self.at_us), _ROWS_AT_ONCE):
             yield from self._some_rows(slice(start, start + _ROWS_AT_ONCE))
 
     def _some_rows(self, rows: slice) -> Iterator[tuple[int, LoggedFrame]]:
-        """A few rows, made by `map` and `zip` alone, which takes half the time of a loop."""
+        """Return a few rows, made by `map` and `zip` alone, which takes half the time of a loop."""
         width, names = self.data.shape[1], self.channels
         identifier, data = self.identifier[rows], self.data[rows].tobytes()
         starts = np.arange(0, width * len(identifier), width)
@@ -118,13 +118,13 @@ class FrameColumns(NamedTuple):
         return zip(self.position[rows].tolist(), logged, strict=True)
 
     def take(self, rows: Rows) -> "FrameColumns":
-        """The frames of some rows."""
+        """Return the frames of some rows."""
         taken = (self.at_us[rows], self.identifier[rows], self.length[rows], self.data[rows], self.position[rows])
         return FrameColumns(*taken, self.channel[rows], self.channels, self.direction[rows])
 
 
 def _numbered(names: Iterable[str | None]) -> dict[str | None, int]:
-    """The distinct names, numbered in the order of their first occurrence."""
+    """Return the distinct names, numbered in the order of their first occurrence."""
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
@@ -147,6 +147,6 @@ class LogBlock(NamedTuple):
     """How many lines there are; 0 in binary formats."""
 
     def rows(self) -> Iterable[tuple[int, LoggedFrame]]:
-        """The frames one by one with their positions, in the order of the log."""
+        """Return the frames one by one with their positions, in the order of the log."""
         parts = [part.rows() for part in self.frames]
         return parts[0] if len(parts) == 1 else sorted(chain(*parts), key=itemgetter(0))

@@ -57,7 +57,7 @@ class AscFormat(LineFormat):
     is_divisible = False
 
     def read_header(self, text: str) -> HeaderLine | None:
-        """The number base, whether times are absolute or relative, and the date they count from."""
+        """Return the number base, whether times are absolute or relative, and the date they count from."""
         if not _HEADER.match(text):
             return None
         if base := _BASE.match(text):
@@ -76,7 +76,7 @@ class AscFormat(LineFormat):
 
 
 def read_asc_date(text: str) -> datetime | None:
-    """A date like `Sat Sep 30 03:06:13.191 PM 2017`, with months in several languages; None if it is none.
+    """Return a date like `Sat Sep 30 03:06:13.191 PM 2017`, with months in several languages; None if it is none.
 
     >>> read_asc_date("Sam Sep 30 15:06:13 2017")
     datetime.datetime(2017, 9, 30, 15, 6, 13, tzinfo=datetime.timezone.utc)
@@ -176,7 +176,7 @@ class TrcFormat(LineFormat):
         return HeaderLine(changes=True)
 
     def _read_start(self, text: str) -> HeaderLine:
-        """The start time as text, where the exact one is missing (version 1.0)."""
+        """Return the start time as text, where the exact one is missing (version 1.0)."""
         if self._has_start or not _START.match(text):
             return HeaderLine()
         moment = _read_start(text)
@@ -187,7 +187,7 @@ class TrcFormat(LineFormat):
 
 
 def _trc_pattern(columns: str) -> str | None:
-    """The pattern of lines with these columns; None if there is no time, identifier or length among them."""
+    """Return the pattern of lines with these columns; None if there is no time, identifier or length among them."""
     names = [name.strip() for name in columns.split(",") if name.strip() and name.strip() != "D"]
     if not {"O", "I"} <= set(names) or not {"l", "L"} & set(names) or len(names) != len(set(names)):
         return None
@@ -235,5 +235,5 @@ KINDS: dict[str, type[LineFormat]] = {"asc": AscFormat, "trc": TrcFormat, "busma
 
 
 def format_of(row: Row) -> LineFormat:
-    """The reader of lines of a row, before it saw any."""
+    """Return the reader of lines of a row, before it saw any."""
     return KINDS.get(row.name, LineFormat)(row)

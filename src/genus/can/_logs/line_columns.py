@@ -52,7 +52,7 @@ class Example:
         self._channels: dict[bytes, bool] = {}
 
     def allows_channel(self, name: bytes, format: LineFormat) -> bool:
-        """Whether the format reads the example with this channel in place of its own."""
+        """Return whether the format reads the example with this channel in place of its own."""
         span = self.fields.channel
         if name not in self._channels and span is not None:
             text = f"{self.text[: span[0]]}{name.decode('latin-1')}{self.text[span[1] :]}"
@@ -71,18 +71,18 @@ class LineReader(ABC):
 
     @abstractmethod
     def _bounds(self, span: Span) -> tuple[Offsets, Offsets]:
-        """Where a field begins and ends in the buffer, line by line."""
+        """Return where a field begins and ends in the buffer, line by line."""
 
     @abstractmethod
     def _number(self, span: Span, base: int) -> tuple[Offsets, Mask]:
-        """The numbers of a field, and which are valid."""
+        """Return the numbers of a field, and which are valid."""
 
     @abstractmethod
     def _data(self) -> tuple[Bytes, Mask]:
-        """The bytes of the data, and which lines have them."""
+        """Return the bytes of the data, and which lines have them."""
 
     def read(self) -> ReadLines | None:
-        """The frames of the lines that are like the example and valid."""
+        """Return the frames of the lines that are like the example and valid."""
         if not len(self._rows):
             return None
         fields = self._fields
@@ -159,7 +159,7 @@ class LineReader(ABC):
         return channel, tuple(names), channel >= 0
 
     def _distinct(self, span: Span) -> list[tuple[bytes, Offsets | slice]]:
-        """The different texts of a field with their rows."""
+        """Return the different texts of a field with their rows."""
         start, end = self._bounds(span)
         widths, found = end - start, list[tuple[bytes, Offsets | slice]]()
         for width in range(max(int(widths.min()), 1), min(int(widths.max()), MAX_CHANNEL) + 1):
@@ -230,7 +230,7 @@ def _padded_numbers(fields: Fields, text: str, delimiter: str) -> list[tuple[Spa
 
 
 def _used(fields: Fields, text: str, delimiter: str) -> int:
-    """How many characters of a line matter: to the end of the last token with a field, or all."""
+    """Return how many characters of a line matter: to the end of the last token with a field, or all."""
     if fields.is_whole:
         return len(text)
     tokens = split_quoted(text, delimiter)
@@ -241,7 +241,7 @@ def _used(fields: Fields, text: str, delimiter: str) -> int:
 
 
 def _step_of(fields: Fields) -> int:
-    """How many characters the bytes are apart; LookupError if they have not all the same width and distance."""
+    """Return how many characters the bytes are apart; LookupError if they have not all the same width and distance."""
     if not fields.data or fields.packing != "bytes":
         return 2
     ends = [end for _, end in fields.data]
@@ -254,7 +254,7 @@ def _step_of(fields: Fields) -> int:
 
 
 def learn_shape(fields: Fields, text: str, delimiter: str) -> Shape | None:
-    """The shape of a line; None if no other line can be read by it."""
+    """Return the shape of a line; None if no other line can be read by it."""
     if fields.packing == "bytes" and fields.data_base == 10 and delimiter:
         return None
     spans = [
@@ -289,7 +289,7 @@ class ShapeReader(LineReader):
         self._rows, self._text = rows, text
 
     def _has_template(self, text: Bytes) -> Mask:
-        """The rows that are like the example, tested eight characters at a time."""
+        """Return the rows that are like the example, tested eight characters at a time."""
         found, words = np.ones(len(text), np.bool_), text.view(np.uint64)
         wanted, masks = self._shape.template.view(np.uint64), self._shape.mask.view(np.uint64)
         for number in np.flatnonzero(masks).tolist():
@@ -478,7 +478,7 @@ class LayoutReader(LineReader):
         return hex_bytes(text), (end - start == 2 * count) & is_hex(text).all(axis=1)
 
     def _byte_bounds(self) -> tuple[Offsets, Offsets]:
-        """Where bytes begin and end: a row for each line, a column for each byte."""
+        """Return where bytes begin and end: a row for each line, a column for each byte."""
         places, tokens = [self._layout.places[span] for span in self._fields.data], self._block.tokens
         first = places[0].token
         if all(place[:3] == (first + number, 0, 0) for number, place in enumerate(places)):  # each is a token

@@ -28,7 +28,7 @@ class ReadLines(NamedTuple):
     direction: int
 
     def valid(self, mask: Mask) -> "ReadLines | None":
-        """The lines of a mask; None if there are none."""
+        """Return the lines of a mask; None if there are none."""
         if mask.all():
             return self
         kept = np.flatnonzero(mask)
@@ -101,12 +101,12 @@ class LineFrames:
             each[start:] = 0
 
     def is_frame(self) -> Mask:
-        """The lines with a frame."""
+        """Return the lines with a frame."""
         found: Mask = self._kind != _NOTHING
         return found
 
     def columns(self, times: Offsets, is_kept: Mask, position: Offsets) -> list[FrameColumns]:
-        """The frames of some lines with their times: classic and CAN FD ones apart."""
+        """Return the frames of some lines with their times: classic and CAN FD ones apart."""
         found = []
         for kind, data in self._data.items():
             wanted = is_kept & (self._kind == kind)

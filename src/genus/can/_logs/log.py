@@ -95,7 +95,7 @@ class CanLog:
                 yield logged
 
     def blocks(self) -> Iterator[LogBlock]:
-        """The data frames in columns, a block at a time, which is the quickest way to read a log.
+        """Yield the data frames in columns, a block at a time, which is the quickest way to read a log.
 
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile(suffix=".log") as file:
@@ -153,7 +153,7 @@ def read_log(
     columns: str | None = None,
     time_unit: str | None = None,
 ) -> CanLog:
-    """The CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
+    """Return the CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
 
     Args:
         path: A log, plain or compressed (gzip, zstd, bzip2, xz), which its content shows.
@@ -205,7 +205,7 @@ def _find(
 
 
 def log_ending(path: str | os.PathLike[str]) -> str:
-    """The ending of a file's name in lower case, before that of a compression.
+    """Return the ending of a file's name in lower case, before that of a compression.
 
     >>> log_ending("Drive.ASC.gz")
     'asc'

@@ -81,7 +81,7 @@ class LogFile:
         return max(self._status.st_mtime_ns // 1000, 0)
 
     def chunks(self, size: int = CHUNK) -> Iterator[bytes]:
-        """The unpacked bytes, a chunk at a time."""
+        """Yield the unpacked bytes, a chunk at a time."""
         source = unpacked(self._file, self.packing, self._member)
         read = getattr(source, "read1", source.read)
         try:
@@ -117,7 +117,7 @@ class LogFile:
             yield at, rest
 
     def read_all(self) -> bytes | mmap.mmap:
-        """All bytes, mapped into memory: of the file itself, or of an unpacked copy."""
+        """Return all bytes, mapped into memory: of the file itself, or of an unpacked copy."""
         if self.packing is None:
             return self._mapped(self._file)
         with tempfile.TemporaryFile() as copy:
@@ -157,14 +157,14 @@ class LogFile:
 
 
 def read_head(path: Path, size: int) -> bytes:
-    """The first unpacked bytes of a log, as `LogFile.lines` gives them if they are text."""
+    """Return the first unpacked bytes of a log, as `LogFile.lines` gives them if they are text."""
     where, member = file_and_member(path)
     with where.open("rb") as file:
         return head_of(file, size, member)
 
 
 def head_of(file: IO[bytes], size: int, member: str | None = None) -> bytes:
-    """The first unpacked bytes of a log that is open at its beginning, or of one in an archive."""
+    """Return the first unpacked bytes of a log that is open at its beginning, or of one in an archive."""
     packing = packing_of(file.read(8))
     file.seek(0)
     source, found = unpacked(file, packing, member), b""

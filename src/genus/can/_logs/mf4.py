@@ -24,7 +24,7 @@ _OTHERS = {"CAN_ErrorFrame": ERROR_FRAME, "CAN_RemoteFrame": REMOTE_FRAME}
 
 
 def read_mf4(file: LogFile) -> Iterator[LogBlock]:
-    """The frames of all groups, group by group; positions count frames."""
+    """Yield the frames of all groups, group by group; positions count frames."""
     try:
         from asammdf import MDF  # an extra
     except ImportError:
@@ -118,7 +118,7 @@ def _directions(values: npt.NDArray[Any] | None, count: int) -> npt.NDArray[np.i
 def _channels(
     values: npt.NDArray[Any] | None, count: int, bus: str | None
 ) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
-    """The number of each frame's channel, or else the name of the bus that its group was recorded from."""
+    """Return the number of each frame's channel, or else the name of the bus that its group was recorded from."""
     if values is None or values.dtype.kind in "SU":
         return np.zeros(count, np.int32), (bus,)
     numbers, which = numbered(values)

@@ -46,7 +46,7 @@ UNPACKING_ERRORS = (
 
 
 def packing_of(start: bytes) -> str | None:
-    """How a file that begins with these bytes is compressed; None if it is not.
+    """Return how a file that begins with these bytes is compressed; None if it is not.
 
     >>> packing_of(b"\\x1f\\x8b\\x08")
     'gzip'
@@ -55,7 +55,7 @@ def packing_of(start: bytes) -> str | None:
 
 
 def file_and_member(path: Path) -> tuple[Path, str | None]:
-    """The file of a path, and what of an archive it names: `logs.zip/drive.log` is `drive.log` in `logs.zip`."""
+    """Return the file of a path, and what of an archive it names: `logs.zip/drive.log` is `drive.log` in `logs.zip`."""
     if not path.exists():
         for parent in path.parents:
             if parent.is_file():
@@ -64,7 +64,7 @@ def file_and_member(path: Path) -> tuple[Path, str | None]:
 
 
 def unpacked(file: IO[bytes], packing: str | None, member: str | None = None) -> IO[bytes]:
-    """The unpacked bytes of a file; of an archive, those of one of its files.
+    """Return the unpacked bytes of a file; of an archive, those of one of its files.
 
     Raises:
         RecordingError: An archive has several files and none is named, has not the one that is, or is encrypted.
@@ -83,7 +83,7 @@ def unpacked(file: IO[bytes], packing: str | None, member: str | None = None) ->
 
 
 def _member(file: IO[bytes], member: str | None) -> IO[bytes]:
-    """A file of a zip archive, which is unpacked while it is read."""
+    """Return a file of a zip archive, which is unpacked while it is read."""
     try:
         archive = zipfile.ZipFile(file)
         chosen = _choose(archive, member)
@@ -99,7 +99,7 @@ def _member(file: IO[bytes], member: str | None) -> IO[bytes]:
 
 
 def _choose(archive: zipfile.ZipFile, member: str | None) -> zipfile.ZipInfo:
-    """The file that is named, or the only one; files that begin with a dot and those of macOS do not count."""
+    """Return the file that is named, or the only one; files that begin with a dot and those of macOS do not count."""
     found = {each.filename: each for each in archive.infolist() if not each.is_dir()}
     if member in found:
         return found[member]
@@ -130,7 +130,7 @@ class _ZstdFile:
         self._made = io.BytesIO()
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at least one; empty at the end."""
+        """Return the next bytes, at least one; empty at the end."""
         while not (found := self._made.read(size)):
             piece, self._packed = self._packed or self._file.read(self._piece), b""
             if not piece:

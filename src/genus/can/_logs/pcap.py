@@ -74,7 +74,7 @@ class _Packets(NamedTuple):
 
 
 def read_pcap(file: LogFile) -> Iterator[LogBlock]:
-    """The frames of a capture; positions count packets."""
+    """Yield the frames of a capture; positions count packets."""
     data = file.read_all()
     packets = _pcapng(file, data) if data[:4] == _SECTION else _pcap(file, data)
     buffer = np.frombuffer(data, np.uint8)
@@ -137,7 +137,7 @@ def _block(
 
 
 def _payloads(buffer: Bytes, start: Numbers, length: Numbers) -> Bytes:
-    """The bytes of each frame and zeros, as wide as the longest needs."""
+    """Return the bytes of each frame and zeros, as wide as the longest needs."""
     width = CLASSIC_BYTES if length.max() <= CLASSIC_BYTES else FD_BYTES
     columns = np.arange(width)
     reach = np.minimum(start[:, np.newaxis] + columns, len(buffer) - 1)
@@ -147,7 +147,7 @@ def _payloads(buffer: Bytes, start: Numbers, length: Numbers) -> Bytes:
 def _origin(
     buffer: Bytes, packets: _Packets, rows: Numbers
 ) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...], Numbers]:
-    """The channel of each packet with the names of all, and the direction."""
+    """Return the channel of each packet with the names of all, and the direction."""
     (link, name, _), start, direction = packets.interface, packets.start[rows], packets.direction[rows]
     channel: npt.NDArray[np.int32] = np.zeros(len(rows), np.int32)
     channels: tuple[str | None, ...] = (name,)
@@ -169,7 +169,7 @@ def _gather(buffer: Bytes, starts: Numbers, kind: str, where: Mask) -> Numbers:
 
 
 def _order(buffer: Bytes, body: Numbers) -> str:
-    """The byte order of identifiers: the one in which more of them are possible, network order if both are."""
+    """Return the byte order of identifiers: the one in which more of them are possible, network order if both are."""
 
     def possible(order: str) -> int:
         identifier = fields_at(buffer, body, np.dtype(f"{order}u4"))
@@ -280,7 +280,7 @@ def _micros(high: Numbers, low: Numbers, units: int) -> Numbers:
 
 
 def _flagged(buffer: Bytes, options: Numbers, end: Numbers, order: str) -> Numbers:
-    """The directions that options of packets tell: 1 for inbound, 2 for outbound, as in columns."""
+    """Return the directions that options of packets tell: 1 for inbound, 2 for outbound, as in columns."""
     found, option = np.zeros(len(options), np.int64), np.dtype((f"{order}u2", 2))
     left = np.flatnonzero(options + 8 <= end)
     while len(left):

@@ -97,13 +97,13 @@ def fields_at(buffer: Bytes, starts: Numbers, fields: np.dtype[Any]) -> npt.NDAr
 
 
 def length_of_code(code: npt.NDArray[Any], fd: Mask) -> Numbers:
-    """The number of bytes that a DLC stands for: 9 to 15 are 8 bytes in a classic frame."""
+    """Return the number of bytes that a DLC stands for: 9 to 15 are 8 bytes in a classic frame."""
     lengths: Numbers = _FD_LENGTHS[np.minimum(code, 15)]
     return np.where(fd, lengths, np.minimum(lengths, CLASSIC_BYTES))
 
 
 def numbered(values: npt.NDArray[Any]) -> tuple[list[int], npt.NDArray[np.int32]]:
-    """The distinct numbers of channels, and the index of each value among them."""
+    """Return the distinct numbers of channels, and the index of each value among them."""
     found, which = np.unique(values, return_inverse=True)
     return [int(each) for each in found], which.astype(np.int32)
 

@@ -20,7 +20,7 @@ _COLUMNS = "ts, arbitration_id, extended, remote, error, data"
 
 
 def read_sqlite(file: LogFile) -> Iterator[LogBlock]:
-    """The frames of the table, in its order; positions count its rows."""
+    """Yield the frames of the table, in its order; positions count its rows."""
     with file.unpacked_path() as path:
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
@@ -31,7 +31,7 @@ def read_sqlite(file: LogFile) -> Iterator[LogBlock]:
 
 
 def _table(database: sqlite3.Connection) -> str:
-    """The table of messages: `messages`, or another one with its columns."""
+    """Return the table of messages: `messages`, or another one with its columns."""
     for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name != 'messages'"):
         quoted: str = '"' + name.replace('"', '""') + '"'
         columns = {row[1] for row in database.execute(f"PRAGMA table_info({quoted})")}
@@ -88,7 +88,7 @@ def _records(
 
 
 def _of_types(values: Sequence[Any], otherwise: Any, *types: type) -> Sequence[Any]:
-    """The values, with another one in place of those of other types."""
+    """Return the values, with another one in place of those of other types."""
     if {*map(type, values)} <= {*types}:
         return values
     return [each if type(each) in types else otherwise for each in values]

@@ -47,7 +47,7 @@ class TextBlock:
         return len(self.start)
 
     def line(self, row: int) -> bytes:
-        """A line without its newline."""
+        """Return a line without its newline."""
         return self.text[self.start[row] - FRONT : self.end[row] - FRONT]
 
     def split(self, is_read: Mask) -> None:
@@ -74,7 +74,7 @@ class TextBlock:
         return Tokens(start, end, first, np.diff(first, append=len(start)))
 
     def is_unquoted(self) -> Mask | None:
-        """The lines without quotes; None if that is all lines."""
+        """Return the lines without quotes; None if that is all lines."""
         quotes = np.flatnonzero(self.buffer == _QUOTE)
         if not len(quotes):
             return None
@@ -92,7 +92,7 @@ class TextBlock:
 
 
 def _blanks(text: Bytes) -> Mask:
-    """Which characters are blanks: by comparing, unless there are control characters that are none."""
+    """Return which characters are blanks: by comparing, unless there are control characters that are none."""
     found: Mask = text <= ord(" ")
     if ((text < ord("\t")) | ((text > ord("\r")) & (text < ord(" ")))).any():
         found = _IS_BLANK[text]
@@ -111,7 +111,7 @@ _TOKEN = re.compile(f"[^{BLANKS}]+")
 
 
 def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
-    """The tokens of one line, as `TextBlock` finds them."""
+    """Return the tokens of one line, as `TextBlock` finds them."""
     if not delimiter:
         return [found.span() for found in _TOKEN.finditer(text)]
     bounds = accumulate((len(cell) + 1 for cell in text.removesuffix("\r").split(delimiter)), initial=0)
@@ -119,7 +119,7 @@ def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
 
 
 def split_quoted(text: str, delimiter: str) -> list[tuple[int, int]]:
-    """The tokens of one line; a delimiter inside of quotes does not separate."""
+    """Return the tokens of one line; a delimiter inside of quotes does not separate."""
     if not delimiter or '"' not in text:
         return split_line(text, delimiter)
     text = text.removesuffix("\r")

@@ -43,7 +43,7 @@ class _Lines:
         self.found = LogBlock([], [], Counter())
 
     def unread(self, start: int) -> Rows:
-        """The lines from one on that were not read yet."""
+        """Return the lines from one on that were not read yet."""
         rows: Rows = np.flatnonzero(~self.is_read[start:]) + start
         return rows
 
@@ -62,13 +62,13 @@ class _Lines:
             self.is_split, self._is_unquoted = True, self.block.is_unquoted()
 
     def with_tokens(self, start: int) -> Rows:
-        """The lines from one on that were not read yet and can be read by their tokens."""
+        """Return the lines from one on that were not read yet and can be read by their tokens."""
         self.split()
         rows = self.unread(start)
         return rows if self._is_unquoted is None else rows[self._is_unquoted[rows]]
 
     def text(self, row: int) -> str:
-        """A line."""
+        """Return a line."""
         return self.block.line(row).decode("latin-1")
 
     def damage(self, row: int, reason: str) -> None:
@@ -114,7 +114,7 @@ class TextReader:
         return self.format.times.kind
 
     def parse(self, text: bytes, at: int = 0) -> LogBlock:
-        """The frames of a block of whole lines; never raises.
+        """Return the frames of a block of whole lines; never raises.
 
         Args:
             text: Whole lines; the last one of a log may lack its newline.
@@ -220,7 +220,7 @@ class TextReader:
         return count
 
     def _fields(self, text: str) -> Fields | None:
-        """The fields of a line as an example, if it is a frame."""
+        """Return the fields of a line as an example, if it is a frame."""
         fields = self.format.match(text)
         is_example = isinstance(fields, Fields) and (fields.time.parts or self.format.times.kind == "none")
         return fields if isinstance(fields, Fields) and is_example else None

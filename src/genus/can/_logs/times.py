@@ -27,7 +27,7 @@ UNITS: dict[Unit, tuple[int, int]] = {
 
 
 def unit_of(name: str) -> Unit:
-    """The unit of a name; RecordingError if it is none."""
+    """Return the unit of a name; RecordingError if it is none."""
     for unit in UNITS:
         if unit == name:
             return unit
@@ -69,7 +69,7 @@ _NANO_DIGITS = 17
 
 
 def find_time(text: str, span: Span, unit: Unit = "s") -> TimeFields | None:
-    """The numbers of a time stamp: `1436509052.249713`, `00:00:01:2345`, `2020-12-19 12:04:45.485261`.
+    """Return the numbers of a time stamp: `1436509052.249713`, `00:00:01:2345`, `2020-12-19 12:04:45.485261`.
 
     Args:
         text: The line.
@@ -118,7 +118,7 @@ def _fraction(found: re.Match[str], group: int | str, micros: int, divisor: int)
 
 
 def read_time(text: str, time: TimeFields) -> int | None:
-    """The time stamp of a line in microseconds; None if it has none, or its date is none."""
+    """Return the time stamp of a line in microseconds; None if it has none, or its date is none."""
     if not time.parts:
         return None
     micros = sum(int(text[slice(*part.span)], part.base) * part.micros // part.divisor for part in time.parts)
@@ -157,7 +157,7 @@ def read_date(text: str) -> int | None:
 
 
 def micros_since_1970(moment: datetime) -> int:
-    """A date and time, taken as UTC, in microseconds since 1970; negative before that."""
+    """Return a date and time, taken as UTC, in microseconds since 1970; negative before that."""
     return (
         (moment.date() - date(1970, 1, 1)).days * DAY_US
         + ((moment.hour * 60 + moment.minute) * 60 + moment.second) * SECOND_US
@@ -190,7 +190,7 @@ class LineTimes:
         self.kind, self.start_us, self._passed, self._last = kind or self.kind, start_us, 0, None
 
     def resolve(self, stamps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The times of successive lines, in microseconds since 1970."""
+        """Return the times of successive lines, in microseconds since 1970."""
         if not len(stamps):
             return stamps
         if self.kind == "none":
@@ -202,7 +202,7 @@ class LineTimes:
         return stamps + self.start_us + (self._wrapped(stamps) if self.kind == "start" else 0)
 
     def _wrapped(self, stamps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | int:
-        """What passed before the counter began again, for each time stamp."""
+        """Return what passed before the counter began again, for each time stamp."""
         steps = np.diff(stamps, prepend=stamps[0] if self._last is None else self._last)
         self._last = int(stamps[-1])
         falls = np.flatnonzero(steps < 0)
@@ -265,7 +265,7 @@ class ChosenUnit(NamedTuple):
 
 
 def choose_unit(stamps: Stamps, hint: Unit | None = None) -> ChosenUnit:
-    """The unit of time stamps by what is possible and usual on a bus; `hint` is what the format suggests.
+    """Return the unit of time stamps by what is possible and usual on a bus; `hint` is what the format suggests.
 
     Impossible are units in which frames come faster than a bus can carry them. Of the others, the least unusual is
     chosen: by the interval at which the most frequent identifier comes (about 20 ms), the rate of all frames, the
@@ -291,7 +291,7 @@ def choose_unit(stamps: Stamps, hint: Unit | None = None) -> ChosenUnit:
 
 
 def fits_a_bus(stamps: Stamps, unit: Unit) -> bool:
-    """Whether a bus can carry the frames in the time that their stamps say."""
+    """Return whether a bus can carry the frames in the time that their stamps say."""
     steps = np.diff(stamps.values)
     micros, divisor = UNITS[unit]
     return len(steps) < FEW_STAMPS or float(steps[steps > 0].sum()) * micros / divisor >= _FAST_US * stamps.bits_us
@@ -303,7 +303,7 @@ def _by_size(stamps: Stamps) -> Unit:
 
 
 def _is_date(stamps: Stamps, unit: Unit) -> bool:
-    """Whether the first time stamp is a date between 1990 and 2038."""
+    """Return whether the first time stamp is a date between 1990 and 2038."""
     micros, divisor = UNITS[unit]
     return bool(FIRST_DATE_US <= float(stamps.values[0]) * micros / divisor <= _LAST_DATE_US)
 
@@ -314,7 +314,7 @@ def _rate(stamps: Stamps, span: float, unit: Unit) -> float:
 
 
 def _unusual(unit: Unit, stamps: Stamps, span: float, hint: Unit | None) -> float | None:
-    """How unusual a log with this unit is; None if it is impossible."""
+    """Return how unusual a log with this unit is; None if it is impossible."""
     micros, divisor = UNITS[unit]
     seconds = span * micros / divisor / SECOND_US
     first = float(stamps.values[0]) * micros / divisor

@@ -179,7 +179,7 @@ class Agreement:
             self._answers.ask(question)
 
     def _channel_of(self, etag: int) -> TxChannel | None:
-        """The channel that is bound to an event tag, and not refused."""
+        """Return the channel that is bound to an event tag, and not refused."""
         channels = self._tx.channels.values()
         return next(
             (each for each in channels if each.etag == etag and each.wire_layout and each.state != "refused"), None

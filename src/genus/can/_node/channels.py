@@ -142,7 +142,7 @@ class TxChannel:
         self.segmented = self.largest is None or self.largest > self.capacity
 
     def layout_signature(self, node: int) -> Signature:
-        """What its events are, as the node with this number says it."""
+        """Return what its events are, as the node with this number says it."""
         assert self.wire_layout is not None, "a channel that is bound has the layout of its catalog"
         return self.wire_layout.sign(node)
 
@@ -154,13 +154,13 @@ class TxChannel:
         )
 
     def frame_sizes(self, size: int) -> Sequence[int]:
-        """The data lengths of the frames that a payload takes."""
+        """Return the data lengths of the frames that a payload takes."""
         if self.segmented:
             return frame_sizes(size, self.capacity)
         return (padded_size(size) if self._fd else size,)
 
     def render(self, payload: bytes) -> Sequence[bytes]:
-        """The data of an event's frames, with the sequence number of the next event."""
+        """Return the data of an event's frames, with the sequence number of the next event."""
         numbered = bytes((payload[0] | self._sequence << 5,)) + payload[1:]
         if self.segmented:
             return split_payload(numbered, self._transfer, self.capacity)
@@ -214,7 +214,7 @@ class SequenceTracker:
         self._explained = 0
 
     def accept(self, sequence: int, data: bytes, now: int, *, counting: bool = True) -> int:
-        """How many events are missing before this one; -1 if it is a retransmission.
+        """Return how many events are missing before this one; -1 if it is a retransmission.
 
         Without `counting`, gaps are no losses: the acceptance filters keep some events out.
         """
@@ -281,5 +281,5 @@ class NodeCounts(msgspec.Struct, frozen=True):
 def problem_calls(
     parties: Sequence[Announcement | Interest], trouble: DeliveryProblem
 ) -> list[tuple[ProblemHandler, DeliveryProblem]]:
-    """The handlers to call with a trouble."""
+    """Return the handlers to call with a trouble."""
     return [(each.on_problem, trouble) for each in parties if each.on_problem is not None]

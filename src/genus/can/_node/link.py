@@ -88,7 +88,7 @@ class NodeLink(Link):
         return publisher
 
     def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
-        """What gets the troubles of a publisher."""
+        """Return what gets the troubles of a publisher."""
         return on_problem or log_refusal
 
     def send(self, event: Event) -> None:
@@ -163,7 +163,7 @@ class NodeLink(Link):
             tap(event, None)
 
     def publisher(self) -> Callable[[Event], None]:
-        """What publishes on an announced channel; without taps nothing is tried for them."""
+        """Return what publishes on an announced channel; without taps nothing is tried for them."""
         return self._publish_tapped if self._taps else self.publish
 
     def _publish_tapped(self, event: Event) -> None:

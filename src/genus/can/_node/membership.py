@@ -402,7 +402,7 @@ def _broker_conflict(own: Catalog, brokers: Catalog, names: Iterable[str]) -> st
 
 
 def class_of(qos: QoS) -> QosClass:
-    """The class of a quality of service.
+    """Return the class of a quality of service.
 
     >>> from genus.bus import BestEffort
     >>> class_of(BestEffort()).name

@@ -185,7 +185,7 @@ class Receiver:
             self.dropped["empty"] += 1
 
     def _agrees_with(self, channel: RxChannel, publisher: SequenceTracker, node: int) -> bool:
-        """Whether a publisher's events may be decoded; counts one that may not."""
+        """Return whether a publisher's events may be decoded; counts one that may not."""
         agreed = True if self.agrees is None else self.agrees(node, channel.etag, self._context.now)
         publisher.agreed = agreed is True
         if agreed is False:
@@ -203,7 +203,7 @@ class Receiver:
                         publisher.agreed = False
 
     def reads(self, name: str) -> bool:
-        """Whether a subscription accepts a type of the catalog."""
+        """Return whether a subscription accepts a type of the catalog."""
         return any(self._may_match(interest, name) for interest in self.interests)
 
     def tell_wrong_catalog(self, names: Iterable[str], node: int, reason: str, to: Interest | None = None) -> None:
@@ -335,7 +335,7 @@ class Receiver:
 
 
 def _of_node(receivers: list[SlotReceiver], node: int) -> list[SlotReceiver]:
-    """The slots of a class that belong to a node; all, where node numbers are not those of the plan.
+    """Return the slots of a class that belong to a node; all, where node numbers are not those of the plan.
 
     Several nodes may publish one class, each in its own slots: an event that is too late for one slot is not for the
     next one.
@@ -344,7 +344,7 @@ def _of_node(receivers: list[SlotReceiver], node: int) -> list[SlotReceiver]:
 
 
 def _is_periodic(channel: RxChannel) -> bool:
-    """Whether a slot of a class without an event is an alarm, so that its losses are told already."""
+    """Return whether a slot of a class without an event is an alarm, so that its losses are told already."""
     return any(not receiver.slot.sporadic for receiver in channel.slot_receivers)
 
 

@@ -17,7 +17,7 @@ from genus.can._wire.frame import NODE_SHIFT, Frame
 
 
 def occurrence_at(slot: Slot, instant: int) -> int | None:
-    """The start of the occurrence of a slot that an instant lies in; half the gap before it is part of it."""
+    """Return the start of the occurrence of a slot that an instant lies in; half the gap before it is part of it."""
     early = slot.gap_ns // 2
     passed = (instant - slot.offset_ns + early) % slot.period_ns
     return instant + early - passed if passed <= slot.length_ns + early else None
@@ -27,24 +27,24 @@ class BusTime(Protocol):
     """The bus's time as a node knows it."""
 
     def global_time(self, local: int) -> int:
-        """The bus's time at a reading of the node's clock."""
+        """Return the bus's time at a reading of the node's clock."""
 
     def local_time(self, global_: int) -> int:
-        """The reading of the node's clock at a time of the bus."""
+        """Return the reading of the node's clock at a time of the bus."""
 
     def precision(self, now: int) -> int:
-        """A bound on the error of `global_time`; very large while there is none."""
+        """Return a bound on the error of `global_time`; very large while there is none."""
 
 
 class OwnTime:
     """The node's clock is the bus's time: a single node, or clocks that are synchronised by other means."""
 
     def global_time(self, local: int) -> int:
-        """The same time."""
+        """Return the same time."""
         return local
 
     def local_time(self, global_: int) -> int:
-        """The same time."""
+        """Return the same time."""
         return global_
 
     def precision(self, now: int) -> int:
@@ -64,7 +64,7 @@ class SlotUser(Protocol):
         """A frame that has not started by now would not end within the slot."""
 
     def abandon(self) -> int | None:
-        """The slot cannot be used any more; returns how long after now to call `settle`, if at all."""
+        """Return the slot cannot be used any more; returns how long after now to call `settle`, if at all."""
 
     def end(self, start: int) -> int | None:
         """The deadline has come; returns how long after now to call `settle`, if at all."""
@@ -323,7 +323,7 @@ class SlotSender:
             self._on_sent(event, deadline if after > 0 else None)
 
     def taken(self, frame: Frame) -> bool:
-        """A driver took a frame; returns whether it is of this slot."""
+        """Return a driver took a frame; returns whether it is of this slot."""
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._in_driver = frame
@@ -342,7 +342,7 @@ class SlotSender:
         return True
 
     def _take_pending(self, frame: Frame) -> "_Pending | None":
-        """The event that a driver had after its slot, if this is its frame."""
+        """Return the event that a driver had after its slot, if this is its frame."""
         pending = self._pending
         if pending is None or pending.frame is not frame:
             return None
@@ -359,7 +359,7 @@ class SlotSender:
         return self.failed(frame)
 
     def failed(self, frame: Frame) -> bool:
-        """An attempt failed: the controller retries, unless that was the last attempt the slot has room for."""
+        """Return an attempt failed: the controller retries, unless that was the last attempt the slot has room for."""
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._attempts += 1

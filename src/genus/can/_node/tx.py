@@ -262,7 +262,7 @@ class Transmitter:
         self._context.queue.add_soft(outgoing)
 
     def _local_time(self, time: datetime) -> int:
-        """The reading of the node's clock at a time of day; the bus's time is the time of day."""
+        """Return the reading of the node's clock at a time of day; the bus's time is the time of day."""
         return self._dispatcher.time.local_time(1000 * micros_of_time(time))
 
     # -- what became of events ---------------------------------------------------------------------------------------
@@ -368,7 +368,7 @@ class Transmitter:
         return all(sender is None or self._errors.allows(sender.slot) for sender in senders)
 
     def _needs_recovery(self) -> bool:
-        """Whether the controller has too many errors for a node with hard channels."""
+        """Return whether the controller has too many errors for a node with hard channels."""
         return self._errors.is_passive and any(channel.slot_sender is not None for channel in self.channels.values())
 
     # -- troubles ----------------------------------------------------------------------------------------------------

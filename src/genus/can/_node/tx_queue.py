@@ -27,7 +27,7 @@ LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1
 
 
 def soft_priority(slack_ns: int, level_ns: int) -> int:
-    """The priority of a soft frame that must start within `slack_ns`; one level per longest frame.
+    """Return the priority of a soft frame that must start within `slack_ns`; one level per longest frame.
 
     >>> soft_priority(-1, 160_000), soft_priority(320_000, 160_000), soft_priority(10**9, 160_000)
     (1, 3, 250)
@@ -73,10 +73,10 @@ class EventSource(Protocol):
     """The event of which some frames are sent and some are not."""
 
     def frame_sizes(self, size: int) -> Sequence[int]:
-        """The data lengths of the frames that a payload takes."""
+        """Return the data lengths of the frames that a payload takes."""
 
     def render(self, payload: bytes) -> Sequence[bytes]:
-        """The data of the frames of the next event."""
+        """Return the data of the frames of the next event."""
 
     def commit(self) -> None:
         """Advance the sequence number after an event was sent."""
@@ -368,7 +368,7 @@ class TxQueue:
         return True
 
     def _most_urgent(self, now: int) -> OutgoingEvent | None:
-        """The soft event that must start first; expired events are dropped."""
+        """Return the soft event that must start first; expired events are dropped."""
         soft = self._soft
         while soft:
             start_by, _, event = soft[0]
@@ -382,7 +382,7 @@ class TxQueue:
         return None
 
     def _is_too_late(self, event: OutgoingEvent, left: int, now: int) -> bool:
-        """Whether an event that has so much time left has expired, or would probably expire in the driver."""
+        """Return whether an event that has so much time left has expired, or would probably expire in the driver."""
         if self._is_in_driver(event):
             return False
         if left <= 0:
@@ -398,7 +398,7 @@ class TxQueue:
         return self._taken is not None and self._taken.owner is event
 
     def _event_frame(self, event: OutgoingEvent, now: int) -> Frame:
-        """The next frame of an event under its present priority."""
+        """Return the next frame of an event under its present priority."""
         if event.position == 0 and event is not self._owner:
             event.pieces = event.channel.render(event.payload)
         priority = event.priority
@@ -466,7 +466,7 @@ class TxQueue:
         self._add_timer(event.expires, next(self._order), event)
 
     def _may_be_on_wire(self, event: OutgoingEvent) -> bool:
-        """Whether the last frame of an event is in the mailbox, or was lately; a driver says what it has."""
+        """Return whether the last frame of an event is in the mailbox, or was lately; a driver says what it has."""
         if self._driver_times is not None or event.position + 1 != len(event.pieces):
             return False
         return event is self._owner or any(owner is event for _, owner in self._replaced)

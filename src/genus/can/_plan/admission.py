@@ -104,7 +104,7 @@ class Plan(msgspec.Struct, frozen=True):
         return (*self.system.warnings, *(text for find in doubts for text in find(self.system)))
 
     def verdict(self, channel: str) -> Verdict:
-        """The verdict of one channel; PlanError if there is no such channel."""
+        """Return the verdict of one channel; PlanError if there is no such channel."""
         name = self.system.channel(channel).name
         return next(verdict for verdict in self.verdicts if verdict.channel == name)
 
@@ -226,7 +226,7 @@ def _doubtful_gap(system: System) -> Iterator[str]:
 
 
 def _doubtful_controllers(system: System) -> Iterator[str]:
-    """Whether classic frames of other makers on a CAN FD bus may come from controllers that know no others."""
+    """Yield whether classic frames of other makers on a CAN FD bus may come from controllers that know no others."""
     classic = next((frame.name for frame in system.foreign if not frame.fd), None) if system.bus.fd else None
     if classic is not None and system.bus.classic_nodes is None:
         yield (
@@ -236,7 +236,7 @@ def _doubtful_controllers(system: System) -> Iterator[str]:
 
 
 def _doubtful_omissions(system: System) -> Iterator[str]:
-    """Whether a slot allows more failures than a station survives."""
+    """Yield whether a slot allows more failures than a station survives."""
     for channel in system.hard:
         if most_errors(channel.omissions, channel.frames) > OFF_ABOVE:
             failures = channel.omissions * channel.frames

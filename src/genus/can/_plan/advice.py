@@ -37,7 +37,7 @@ class Advice(msgspec.Struct, frozen=True):
     attribute: str | None = None
 
     def apply(self, system: System) -> System:
-        """The system with this change."""
+        """Return the system with this change."""
         if self.attribute is not None:
             return _leave_out(system, self.attribute)
         if self.channel is not None:
@@ -68,7 +68,7 @@ def advise_bus(system: System) -> tuple[Advice, ...]:
 
 
 def _fits(name: str, system: System) -> bool:
-    """Whether a channel is admitted under one of the calendars."""
+    """Return whether a channel is admitted under one of the calendars."""
     try:
         return any(
             name not in placement.left
@@ -159,7 +159,7 @@ def _longer_period(system: System, channel: ChannelSpec, period_ns: int) -> Advi
 
 
 def _find_least(attempt: Callable[[int], Advice | None], from_ns: int) -> Advice | None:
-    """The advice for the shortest time that helps, up to sixteen times as long."""
+    """Return the advice for the shortest time that helps, up to sixteen times as long."""
     low = from_ns
     for doublings in range(5):
         high = _round_up(from_ns << doublings)
@@ -180,7 +180,7 @@ def _find_least(attempt: Callable[[int], Advice | None], from_ns: int) -> Advice
 
 
 def _round_up(span_ns: int) -> int:
-    """A time rounded up to two significant digits.
+    """Return a time rounded up to two significant digits.
 
     >>> _round_up(1_234_567), _round_up(1_200_000)
     (1300000, 1200000)

@@ -149,16 +149,16 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.offset_ns + self.length_ns
 
     def next_start(self, after_ns: int) -> Occurrence:
-        """The first occurrence that starts at or after a time of the bus."""
+        """Return the first occurrence that starts at or after a time of the bus."""
         start = self.offset_ns - (self.offset_ns - after_ns) // self.period_ns * self.period_ns
         return Occurrence(start, start + self.length_ns)
 
     def next_deadline(self, after_ns: int) -> Occurrence:
-        """The first occurrence whose deadline is at or after a time of the bus."""
+        """Return the first occurrence whose deadline is at or after a time of the bus."""
         return self.next_start(after_ns - self.length_ns)
 
     def overlaps(self, other: "Slot") -> bool:
-        """Whether two slots overlap at any time."""
+        """Return whether two slots overlap at any time."""
         common = gcd(self.period_ns, other.period_ns)
         apart = (other.offset_ns - self.offset_ns) % common
         return apart < self.length_ns or apart + other.length_ns > common
@@ -192,7 +192,7 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, slots: Iterable[Slot]) -> Self:
-        """A calendar of slots; PlanError if two of them overlap or one does not fit its period."""
+        """Return a calendar of slots; PlanError if two of them overlap or one does not fit its period."""
         calendar = cls(tuple(sorted(slots, key=lambda slot: (slot.offset_ns, slot.channel))))
         calendar._check()
         return calendar
@@ -207,27 +207,27 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
         return {slot.channel: slot for slot in self.slots}
 
     def slot(self, channel: str) -> Slot:
-        """The slot of a channel; PlanError if there is none."""
+        """Return the slot of a channel; PlanError if there is none."""
         found = self._by_channel.get(channel)
         if found is None:
             raise PlanError(f"the calendar has no slot for {channel!r}; plan one with `genus can plan`")
         return found
 
     def starts_in_cycle(self) -> list[tuple[int, Slot]]:
-        """The start and slot of all occurrences within one cycle, in order."""
+        """Return the start and slot of all occurrences within one cycle, in order."""
         starts = (
             (start, slot) for slot in self.slots for start in range(slot.offset_ns, self.cycle_ns, slot.period_ns)
         )
         return sorted(starts, key=lambda each: each[0])
 
     def text(self) -> str:
-        """The calendar as JSON, one line per slot, as nodes read it."""
+        """Return the calendar as JSON, one line per slot, as nodes read it."""
         lines = ",\n".join(f"  {msgspec.json.encode(slot).decode()}" for slot in self.slots)
         return f'{{"format": "{_FORMAT}", "slots": [\n{lines}\n]}}\n'
 
     @classmethod
     def parse(cls, text: str | bytes, source: str = "calendar") -> Self:
-        """The calendar of a JSON text; PlanError if it is none."""
+        """Return the calendar of a JSON text; PlanError if it is none."""
         try:
             found = msgspec.json.decode(text, type=_CalendarFile)
             if found.format != _FORMAT:
@@ -238,7 +238,7 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """The calendar in a file; PlanError if it cannot be read or holds none."""
+        """Return the calendar in a file; PlanError if it cannot be read or holds none."""
         try:
             return cls.parse(Path(path).read_bytes(), str(path))
         except OSError as problem:

@@ -85,7 +85,7 @@ class _Message(NamedTuple):
 
 
 def format_dbc(system: System) -> str:
-    """The text of a DBC file with the channels of a system, one message per channel.
+    """Return the text of a DBC file with the channels of a system, one message per channel.
 
     Messages have signals where the system names a module of event types, and events fit one frame. See
     [foreign frames](../can-foreign.md#a-dbc-file-of-your-own-channels) for what the file can say and what it cannot.
@@ -139,7 +139,7 @@ def _names(wanted: Iterable[str]) -> dict[str, str]:
 
 
 def _form_of(channel: ChannelSpec, codec: PayloadCodec | None) -> _Form | None:
-    """The form of a channel's events; None if their type is not known, or they come in several frames."""
+    """Return the form of a channel's events; None if their type is not known, or they come in several frames."""
     if codec is None or not channel.raw:
         return None
     context = {attribute.name for attribute in attributes(Event)} - set(channel.carries)
@@ -160,7 +160,7 @@ def _form_of(channel: ChannelSpec, codec: PayloadCodec | None) -> _Form | None:
 
 
 def _presence(present: Sequence[PayloadField], header: int) -> tuple[int, int]:
-    """The value and the width of the presence bits: all of the header but the sequence number."""
+    """Return the value and the width of the presence bits: all of the header but the sequence number."""
     header_bytes = [0] * header
     for field in present:
         if field.byte is not None:

@@ -65,7 +65,7 @@ class Rival(msgspec.Struct, frozen=True):
     """The position of its message; -1 if it is not of a soft one."""
 
     def most(self, span: int) -> int:
-        """How many of them can be queued in a span of time, both ends included."""
+        """Return how many of them can be queued in a span of time, both ends included."""
         return (span + self.jitter) // self.period + 1 if span >= 0 else 0
 
 
@@ -83,7 +83,7 @@ class SoftAnalysis:
         self._busy = self._busy_period()
 
     def response_time(self, index: int, limit: int | None = None) -> int | None:
-        """The longest time from an event's queueing to the end of its last frame; None if it has no bound.
+        """Return the longest time from an event's queueing to the end of its last frame; None if it has no bound.
 
         The search stops as soon as it has found more than `limit`.
         """
@@ -117,7 +117,7 @@ class SoftAnalysis:
             rest -= length
 
     def _busy_period(self) -> int | None:
-        """The longest time for which soft and hard events can keep the bus busy; None if without bound."""
+        """Return the longest time for which soft and hard events can keep the bus busy; None if without bound."""
         conditions = self.conditions
         rate = sum(rival.length / rival.period for rival in self._rivals)
         if rate + conditions.hard.rate + conditions.errors.rate(self._longest) >= OVERLOAD:
@@ -153,7 +153,7 @@ class SoftAnalysis:
         yield known, length
 
     def _next_instant(self, message: Message, rivals: Sequence[Rival], chain: int, after: int, end: int) -> int:
-        """The next instant at which the interference increases, at most `end`."""
+        """Return the next instant at which the interference increases, at most `end`."""
         found = after + message.period - (after + message.jitter) % message.period
         for reach in {1, chain + 1}:
             shift = after + message.latest + reach * self.conditions.tolerance
@@ -167,7 +167,7 @@ class SoftAnalysis:
     def _demand(
         self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int, passing: int | None = None
     ) -> "_Demand":
-        """What is sent before the last frame of an event that is queued at an instant from `first` to `last`."""
+        """Return what is sent before the last frame of an event that is queued at an instant from `first` to `last`."""
         conditions = self.conditions
         due = first + message.latest + conditions.tolerance
         further = due + chain * conditions.tolerance
@@ -212,7 +212,7 @@ class SoftAnalysis:
 
 
 def _first_with(count: int, reach: int, offers: Sequence[tuple[int, int, int]]) -> int | None:
-    """The instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
+    """Return the instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
     for urgency, jitter, period in offers:
         count -= (reach + jitter) // period + 1
         if count <= 0:
@@ -239,7 +239,7 @@ class _Demand(msgspec.Struct):
     """Of each rival its jitter, period and length, how many are urgent enough, and how many in a chain."""
 
     def within(self, window: int) -> tuple[int, int]:
-        """The bus time if the last frame starts after a window, and what a chain would take of it."""
+        """Return the bus time if the last frame starts after a window, and what a chain would take of it."""
         work, chained = self.known, 0
         for jitter, period, length, near, most in self.counts:
             events = (window + jitter) // period + 1
@@ -252,11 +252,11 @@ class _Demand(msgspec.Struct):
         return work + min(chained, self.last + self.head_start), chained
 
     def is_met(self, window: int) -> bool:
-        """Whether the last frame starts no later than after a window."""
+        """Return whether the last frame starts no later than after a window."""
         return self.within(window)[0] <= window
 
     def longest_wait(self, floors: dict[int, int]) -> int:
-        """The longest time until the last frame starts.
+        """Return the longest time until the last frame starts.
 
         `floors` are the windows of earlier instants by their passing frame: with no longer one, they were no longer.
         """

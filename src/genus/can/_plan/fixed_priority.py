@@ -33,7 +33,7 @@ def response_time(
     hard: HardInterference = NO_HARD,
     errors: ErrorInterference = NO_ERRORS,
 ) -> int | None:
-    """The longest time from an event's queueing to the end of its last frame; None if it has no bound."""
+    """Return the longest time from an event's queueing to the end of its last frame; None if it has no bound."""
     blocked = max((other.blocking for other in below), default=0)
     competition = _Competition(message, above, blocked, hard, errors)
     busy = competition.busy_period()
@@ -62,13 +62,13 @@ class _Competition(msgspec.Struct, frozen=True, dict=True):
         return max(each.blocking for each in (self.message, *self.above))
 
     def interference(self, window: int) -> int:
-        """The bus time of other traffic while an event waits for `window`."""
+        """Return the bus time of other traffic while an event waits for `window`."""
         more_urgent = sum(other.work(window) for other in self.above)
         errors = self.errors.within(window + self.message.last, self.repeated)
         return self.blocked + more_urgent + self.hard.within(window) + errors
 
     def busy_period(self) -> int | None:
-        """How long the message and those of higher priority keep the bus busy; None if without bound."""
+        """Return how long the message and those of higher priority keep the bus busy; None if without bound."""
         rate = sum(each.length / each.period for each in (self.message, *self.above))
         if rate + self.hard.rate + self.errors.rate(self.repeated) >= OVERLOAD:
             return None
@@ -80,7 +80,7 @@ class _Competition(msgspec.Struct, frozen=True, dict=True):
         return busy
 
     def start_of_last_frame(self, earlier: int, at_least: int) -> int:
-        """The start of the last frame of an event that was queued after `earlier` events of its own."""
+        """Return the start of the last frame of an event that was queued after `earlier` events of its own."""
         own = (earlier + 1) * self.message.length - self.message.last
         waited = max(at_least, self.blocked + own)
         while waited < (longer := own + self.interference(waited)):
@@ -89,7 +89,7 @@ class _Competition(msgspec.Struct, frozen=True, dict=True):
 
 
 def foreign_messages(system: System) -> list[Message]:
-    """The messages of other makers in a system, as far as it is known how often they come."""
+    """Return the messages of other makers in a system, as far as it is known how often they come."""
     return [
         Message(frame.name, frame.rank, (frame.time_ns(system.bus),), frame.period_ns, frame.jitter_ns)
         for frame in system.foreign
@@ -105,7 +105,7 @@ REPORT_NS = 1_000_000_000
 
 
 def middleware_messages(system: System) -> list[Message]:
-    """The messages of the middleware in a system; none if its bus is without middleware."""
+    """Return the messages of the middleware in a system; none if its bus is without middleware."""
     if not system.bus.middleware:
         return []
     length = system.bus.timing.worst_case_ns(CLASSIC_BYTES)

@@ -45,7 +45,7 @@ class _Identifiers(msgspec.Struct, frozen=True):
     advice: str = ""
 
     def common_with(self, frame: ForeignFrame) -> int | None:
-        """The first identifier that a frame may have too."""
+        """Return the first identifier that a frame may have too."""
         if not frame.extended:
             return None
         first = max(self.priorities.start, frame.first >> PRIORITY_SHIFT)
@@ -59,7 +59,7 @@ class _Identifiers(msgspec.Struct, frozen=True):
 
 
 def find_collisions(system: System) -> tuple[Collision, ...]:
-    """The identifiers of a system that frames of others have too, each with what to change."""
+    """Return the identifiers of a system that frames of others have too, each with what to change."""
     return tuple(_collisions(system, _identifiers(system)))
 
 
@@ -118,7 +118,7 @@ def _advise_number(system: System, part: _Identifiers) -> str:
 
 
 def unbounded_winners(system: System) -> list[ForeignFrame]:
-    """The frames of others that win over a hard frame, and of which it is not known how often they come."""
+    """Return the frames of others that win over a hard frame, and of which it is not known how often they come."""
     last = max((channel.id for channel in system.hard), default=-1)
     return [frame for frame in system.foreign if frame.rank < last and frame.period_ns is None]
 

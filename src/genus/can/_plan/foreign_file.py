@@ -21,7 +21,7 @@ _KEYS = ("name", "id", "size", "fd", "period", "jitter")
 
 
 def read_foreign_frames(root: PlanTable, bus: PlanTable, folder: Path, *, fd: bool) -> tuple[ForeignFrame, ...]:
-    """The frames that a system file names; PlanError if one cannot be read, or is CAN FD on a classic bus.
+    """Return the frames that a system file names; PlanError if one cannot be read, or is CAN FD on a classic bus.
 
     Paths of databases are relative to a folder.
     """
@@ -32,7 +32,7 @@ def read_foreign_frames(root: PlanTable, bus: PlanTable, folder: Path, *, fd: bo
 
 
 def foreign_entries(frame: ForeignFrame) -> Iterator[tuple[str, object]]:
-    """The keys and values of the table that describes a frame."""
+    """Yield the keys and values of the table that describes a frame."""
     yield "name", frame.name
     yield "id", frame.text
     yield "size", frame.size
@@ -63,7 +63,7 @@ def _read_databases(table: PlanTable, folder: Path) -> Iterator[ForeignFrame]:
 
 
 def _frame_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
-    """The frames of a message; a J1939 message may come from any source, and some go to any destination."""
+    """Return the frames of a message; a J1939 message may come from any source, and some go to any destination."""
     varies = 0 if not message.j1939 else 0xFF if message.frame_id >> 16 & 0xFF >= 240 else 0xFFFF
     return ForeignFrame(
         name=f"{message.type_name} of {file}",
@@ -77,7 +77,7 @@ def _frame_of(message: "MessageLayout", file: str, interval_ns: int | None) -> F
 
 
 def _parts_of(message: "MessageLayout", file: str, interval_ns: int | None) -> ForeignFrame:
-    """The frames of a J1939 message that is longer than a frame: an announcement, and packets of seven bytes."""
+    """Return the frames of a J1939 message that is longer than a frame: an announcement, and packets of seven bytes."""
     whole = _frame_of(message, file, interval_ns)
     first, last = (J1939Id(TRANSFER_PRIORITY, pgn, 0, 0).pack() for pgn in (TRANSFER_DATA, TRANSFER_CONTROL))
     period_ns = None if whole.period_ns is None else whole.period_ns // (1 + -(-message.length // 7))
@@ -110,7 +110,7 @@ def _identifiers(table: PlanTable, key: str, text: str) -> dict[str, Any]:
 
 
 def parse_identifiers(text: str) -> tuple[int, int, bool]:
-    """The first and last identifier of `0x100` or `0x100-0x1FF`, and whether they have 29 bits.
+    """Return the first and last identifier of `0x100` or `0x100-0x1FF`, and whether they have 29 bits.
 
     Identifiers are hexadecimal. As in logs, those of up to three digits have 11 bits, and those of more have 29.
     PlanError if it is none.

@@ -45,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, dict=True):
         return self.deadline - self.last
 
     def work(self, window: int) -> int:
-        """The most bus time of the events that are queued in a window, both ends included."""
+        """Return the most bus time of the events that are queued in a window, both ends included."""
         return ((window + self.jitter) // self.period + 1) * self.length
 
 
@@ -73,7 +73,7 @@ class HardInterference:
 
     @classmethod
     def of(cls, calendar: Calendar, shift_ns: int, streams: Sequence[Message] = ()) -> "HardInterference":
-        """The interference of a calendar, if clocks differ from the time of the bus by up to `shift_ns`."""
+        """Return the interference of a calendar, if clocks differ from the time of the bus by up to `shift_ns`."""
         starts = [(start, slot.busy_ns) for start, slot in calendar.starts_in_cycle()]
         return cls(starts, calendar.cycle_ns, shift_ns, streams)
 
@@ -84,7 +84,7 @@ class HardInterference:
         return slots + sum(stream.length / stream.period for stream in self._streams)
 
     def within(self, window_ns: int) -> int:
-        """The most bus time in any window of a length, both ends included."""
+        """Return the most bus time in any window of a length, both ends included."""
         others_ns = sum(stream.work(window_ns) for stream in self._streams) if self._streams else 0
         if not self._starts:
             return others_ns
@@ -126,7 +126,7 @@ class ErrorInterference(msgspec.Struct, frozen=True):
     error_ns: int
 
     def within(self, window_ns: int, longest_frame_ns: int) -> int:
-        """The most bus time in any window of a length.
+        """Return the most bus time in any window of a length.
 
         >>> ErrorInterference(1000, 31).within(999, 160), ErrorInterference(1000, 31).within(1000, 160)
         (191, 382)
@@ -136,7 +136,7 @@ class ErrorInterference(msgspec.Struct, frozen=True):
         return (1 + window_ns // self.interval_ns) * (self.error_ns + longest_frame_ns)
 
     def rate(self, longest_frame_ns: int) -> float:
-        """The share of the bus in the long run."""
+        """Return the share of the bus in the long run."""
         return (self.error_ns + longest_frame_ns) / self.interval_ns if self.interval_ns else 0.0
 
 

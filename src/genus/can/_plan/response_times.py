@@ -37,7 +37,7 @@ class ResponseTimes:
         self._positions = {channel.name: position for position, channel in enumerate(system.soft)}
 
     def response_ns(self, channel: ChannelSpec, limit: int | None = None) -> int | None:
-        """The longest time from publishing to the end of the last frame; None if it has no bound.
+        """Return the longest time from publishing to the end of the last frame; None if it has no bound.
 
         For a hard channel it counts from the start of its slot. With `limit` the search stops at a value above it.
         """
@@ -53,7 +53,7 @@ class ResponseTimes:
         return response_time(message, above, below, self._hard, self._errors)
 
     def meets_deadline(self, channel: ChannelSpec) -> bool:
-        """Whether the response time has a bound, and is within the deadline if there is one."""
+        """Return whether the response time has a bound, and is within the deadline if there is one."""
         found = self.response_ns(channel, channel.deadline_ns)
         return found is not None and (channel.deadline_ns is None or found <= channel.deadline_ns)
 
@@ -97,7 +97,7 @@ class ResponseTimes:
         )
 
     def _foreign_rivals(self, blocking: int) -> Iterator[Rival]:
-        """The frames of others between soft events: from which urgency of an event on they win over it."""
+        """Yield the frames of others between soft events: from which urgency of an event on they win over it."""
         among = [message for message in self._foreign if FIRST_SOFT <= message.rank <= LAST_SOFT]
         others = [*self._fixed_soft, *(message for message in self._foreign if message.rank < FIRST_SOFT)]
         below = [*self._middleware, *self._fixed_none, *(m for m in self._foreign if m.rank > LAST_SOFT)]

@@ -41,7 +41,7 @@ def placements(system: System) -> Iterator[Placement]:
 
 
 def first_fit(slot: Slot, placed: Sequence[Slot], start_ns: int = 0) -> int | None:
-    """The first offset from `start_ns` on, modulo the period, at which a slot overlaps none of those placed."""
+    """Return the first offset from `start_ns` on, modulo the period, at which a slot overlaps none of those placed."""
     if slot.length_ns > slot.period_ns:
         return None
     offset, last = start_ns, start_ns + slot.period_ns
@@ -88,7 +88,7 @@ def _retry_failed_first(slots: Sequence[Slot]) -> Iterator[Placement]:
 
 
 def _spread_offsets(slots: Sequence[Slot]) -> Iterator[tuple[str, int]]:
-    """Where to begin the search: slots of one period in equal steps, those of longer periods between them."""
+    """Yield where to begin the search: slots of one period in equal steps, those of longer periods between them."""
     for number, (period, group) in enumerate(groupby(slots, key=lambda slot: slot.period_ns)):
         members = list(group)
         shift = 1 if number else 0

@@ -90,11 +90,11 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.level_ns, self.timing.worst_case_ns(CLASSIC_BYTES))
 
     def frame_ns(self, size: int) -> int:
-        """The longest duration of an event frame with `size` data bytes."""
+        """Return the longest duration of an event frame with `size` data bytes."""
         return self.timing.worst_case_ns(size, fd=self.fd)
 
     def frame_sizes(self, size: int, segmented: bool = False) -> tuple[int, ...]:
-        """The data lengths of the frames of an event, which is segmented if it does not fit one frame."""
+        """Return the data lengths of the frames of an event, which is segmented if it does not fit one frame."""
         if segmented or size > self.capacity:
             return tuple(frame_sizes(size, self.capacity))
         return (padded_size(size) if self.fd else size,)
@@ -125,7 +125,7 @@ class ForeignFrame(msgspec.Struct, frozen=True, kw_only=True):
         return self.first if self.extended else (self.first << 18) - 0.5
 
     def time_ns(self, bus: BusSpec) -> int:
-        """The longest duration of a frame."""
+        """Return the longest duration of a frame."""
         return bus.timing.worst_case_ns(self.size, fd=self.fd, extended=self.extended)
 
     @property
@@ -170,7 +170,7 @@ class ChannelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The longest duration of each of these frames."""
 
     def on_bus(self, bus: BusSpec) -> Self:
-        """The same channel, with the frames it has on a bus."""
+        """Return the same channel, with the frames it has on a bus."""
         sizes = bus.frame_sizes(self.size, self.segmented)
         return msgspec.structs.replace(self, sizes=sizes, times=tuple(bus.frame_ns(size) for size in sizes))
 
@@ -254,11 +254,11 @@ class System(msgspec.Struct, frozen=True):
         return self.of_class("none")
 
     def of_class(self, qos_class: QosName) -> tuple[ChannelSpec, ...]:
-        """The channels of one QoS class."""
+        """Return the channels of one QoS class."""
         return tuple(channel for channel in self.channels if channel.qos_class == qos_class)
 
     def channel(self, name: str) -> ChannelSpec:
-        """The channel with a name; PlanError if there is none."""
+        """Return the channel with a name; PlanError if there is none."""
         found = next((channel for channel in self.channels if channel.name == name), None)
         if found is None:
             raise PlanError(f"{self.source} has no channel {name!r}")
@@ -276,5 +276,5 @@ class System(msgspec.Struct, frozen=True):
         )
 
     def on_bus(self, bus: BusSpec) -> Self:
-        """The same channels on another bus."""
+        """Return the same channels on another bus."""
         return msgspec.structs.replace(self, bus=bus, channels=tuple(channel.on_bus(bus) for channel in self.channels))

@@ -42,7 +42,7 @@ class EventTypes:
 
     @classmethod
     def load(cls, module: str | None, folder: Path, table: PlanTable) -> Self:
-        """The event types of a module, given by its dotted name or the path of its file."""
+        """Return the event types of a module, given by its dotted name or the path of its file."""
         if module is None:
             return cls({}, None)
         try:
@@ -66,12 +66,12 @@ class EventTypes:
         return self._catalog.etag(event)
 
     def tagged(self, event: str) -> int:
-        """How many bits of its event tag say which attributes are present."""
+        """Return how many bits of its event tag say which attributes are present."""
         assert self._catalog is not None
         return len(self._catalog.tagged_attributes(event))
 
     def codec(self, event: str) -> PayloadCodec | None:
-        """How events of a type are written to frames; None if the module does not declare it."""
+        """Return how events of a type are written to frames; None if the module does not declare it."""
         if self._catalog is None or event not in self._classes:
             return None
         return PayloadCodec.of(
@@ -79,11 +79,11 @@ class EventTypes:
         )
 
     def own_size(self, event: str, table: PlanTable) -> int | None:
-        """The most bytes of an event with all attributes of its own; None if it is not bounded."""
+        """Return the most bytes of an event with all attributes of its own; None if it is not bounded."""
         return self._codec(event, table).max_size_carrying()
 
     def size(self, event: str, table: PlanTable) -> int:
-        """The most bytes of an event with all attributes of its own, and those of `Event` that it `carries`."""
+        """Return the most bytes of an event with all attributes of its own, and those of `Event` that it `carries`."""
         codec = self._codec(event, table)
         known = {attribute.name for attribute in attributes(self._classes[event])}
         carries = table.texts("carries")
@@ -95,7 +95,7 @@ class EventTypes:
         return size
 
     def sizes_without(self, event: str, size: int, carries: Iterable[str] = ()) -> Iterator[tuple[str, int]]:
-        """The sizes without each optional attribute that makes an event of this size longer, the newest first."""
+        """Yield the sizes without each optional attribute that makes an event of this size longer, the newest first."""
         codec = self.codec(event)
         if codec is None or codec.max_size_carrying(carries) != size:
             return
@@ -293,7 +293,7 @@ def _check_deadline(table: PlanTable, channel: ChannelSpec) -> None:
 
 
 def _size(table: PlanTable, event: str | None, types: EventTypes) -> int:
-    """The size in the file, or else the size of the event type."""
+    """Return the size in the file, or else the size of the event type."""
     if "size" in table:
         if "carries" in table:
             table.refuse("carries", "cannot be given together with size: both say how large events are; leave out one")
@@ -347,7 +347,7 @@ def _doubtful_subscribers(drafts: list[_ChannelDraft], given: PlanTable) -> Iter
 
 
 def _find_similar(name: str, known: Iterable[str]) -> str | None:
-    """The name that was probably meant; names that differ in numbers only are different nodes."""
+    """Return the name that was probably meant; names that differ in numbers only are different nodes."""
     others = [other for other in known if _DIGITS.sub("", other) != _DIGITS.sub("", name)]
     return next(iter(get_close_matches(name, others, n=1, cutoff=_SIMILAR)), None)
 

@@ -280,7 +280,7 @@ class Broker:
             self._send_heartbeat(now)
 
     def take(self) -> list[Output]:
-        """The outputs for the driver, in order."""
+        """Return the outputs for the driver, in order."""
         outputs, self._outputs[:] = list(self._outputs), []
         return outputs
 

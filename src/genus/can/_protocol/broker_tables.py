@@ -26,7 +26,7 @@ class TableStore(Protocol):
     """Where the text of a broker's tables is kept."""
 
     def load(self) -> str | None:
-        """The text that was saved last; None if there is none."""
+        """Return the text that was saved last; None if there is none."""
 
     def save(self, text: str) -> None:
         """Save a text atomically, so that it survives a crash."""
@@ -42,7 +42,7 @@ class MemoryStore:
         self.text = text
 
     def load(self) -> str | None:
-        """The text that was saved last."""
+        """Return the text that was saved last."""
         return self.text
 
     def save(self, text: str) -> None:
@@ -60,7 +60,7 @@ class FileStore:
         self._path = real_path(path)
 
     def load(self) -> str | None:
-        """The text of the file; None if there is no file, TableDamaged if it is no text."""
+        """Return the text of the file; None if there is no file, TableDamaged if it is no text."""
         try:
             return read_text(self._path)
         except CatalogDamaged as problem:
@@ -148,11 +148,11 @@ class BrokerTables:
         return MappingProxyType(self._channels)
 
     def number_of(self, uid: int) -> int | None:
-        """The number of a uid."""
+        """Return the number of a uid."""
         return self._numbers.get(uid)
 
     def owner_of(self, number: int) -> int | None:
-        """The uid that has a number."""
+        """Return the uid that has a number."""
         return self._owners.get(number)
 
     def assign(self, uid: int, number: int) -> None:
@@ -183,7 +183,7 @@ class BrokerTables:
             self._saved = True
 
     def text(self) -> str:
-        """The tables as JSON, one line per number and per channel."""
+        """Return the tables as JSON, one line per number and per channel."""
         numbers = [f'"{uid:016x}": {number}' for uid, number in sorted(self._numbers.items(), key=lambda item: item[1])]
         channels = [
             f'{json.dumps(name)}: {{"qos": "{it.qos_class.name.lower()}", "segmented": {json.dumps(it.segmented)}}}'
@@ -239,7 +239,7 @@ class NodeRegistry:
             self._last_seen[number] = now
 
     def grant(self, uid: int, now: int) -> int:
-        """The number for a node: the one it had, else an unused one, else the one silent for longest; 0 if none.
+        """Return the number for a node: the one it had, else an unused one, else the one silent for longest; 0 if none.
 
         The tables are changed but not saved.
         """

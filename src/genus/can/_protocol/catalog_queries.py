@@ -84,12 +84,12 @@ class CatalogIndex:
         self._heads = {subject_head(subject): name for subject, name in self._names.items()}
 
     def type_without_etag(self, subject: int) -> str | None:
-        """The name of a subject that is a type and has no event tag yet, else None."""
+        """Return the name of a subject that is a type and has no event tag yet, else None."""
         name = self._names.get(subject)
         return name if name is not None and not self._entries[name].kind and not self._catalog.has_etag(name) else None
 
     def supply(self, subject: int, channels: Mapping[str, AnnouncedChannel]) -> Supply:
-        """The reply to a binding request."""
+        """Return the reply to a binding request."""
         name = self._names.get(subject)
         if name is None or self._entries[name].kind:
             return Supply(subject, 0, reason=RefusalReason.UNKNOWN_SUBJECT if name is None else RefusalReason.KIND)
@@ -106,11 +106,11 @@ class CatalogIndex:
         )
 
     def type_of(self, etag: int) -> str | None:
-        """The name of the type of an event tag, whatever its presence bits are."""
+        """Return the name of the type of an event tag, whatever its presence bits are."""
         return self._catalog.type_of(etag)
 
     def answer(self, question: Question) -> bytes:
-        """The answer to a question."""
+        """Return the answer to a question."""
         match question.kind:
             case QuestionKind.VECTOR:
                 return self._describe_vector(question.argument)
@@ -150,7 +150,7 @@ class CatalogIndex:
         return head + len(vector).to_bytes(2, "big") + b"".join(bits)
 
     def _needs_segments(self, name: str) -> bool:
-        """Whether an event with all attributes of its own can be longer than a frame."""
+        """Return whether an event with all attributes of its own can be longer than a frame."""
         codec = PayloadCodec.of(
             self._catalog.declare(name), self._catalog.vector(name), self._catalog.tagged_attributes(name)
         )
@@ -170,7 +170,7 @@ def pack_bits(flags: Iterable[bool]) -> bytes:
 
 
 def declared_attributes(catalog: Catalog, name: str) -> dict[str, bool]:
-    """The attributes of a type, and whether each is required; a kind has those of `Event`."""
+    """Return the attributes of a type, and whether each is required; a kind has those of `Event`."""
     entry = catalog.entries[name]
     inherited = {} if entry.kind or not entry.parents else declared_attributes(catalog, entry.parents[0])
     return inherited | dict(entry.attributes)

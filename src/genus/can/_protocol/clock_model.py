@@ -28,7 +28,7 @@ _HALF_SPEED = -500_000_000
 
 
 def known_precision(precision_ns: int) -> int | None:
-    """A precision; None if it is no bound.
+    """Return a precision; None if it is no bound.
 
     >>> known_precision(1500), known_precision(UNBOUNDED_PRECISION)
     (1500, None)
@@ -97,11 +97,11 @@ class ClockLine(msgspec.Struct, frozen=True, gc=False):
         return self.global_ + (local - self.local) * (PPB + self.rate_ppb) // PPB
 
     def when(self, global_: int) -> int:
-        """The first local reading at which it is this global time."""
+        """Return the first local reading at which it is this global time."""
         return self.local - (self.global_ - global_) * PPB // (PPB + self.rate_ppb)
 
     def ease(self, local: int, by_ppb: int) -> "ClockLine":
-        """The line that continues from a local reading with a rate nearer to that of the local clock."""
+        """Return the line that continues from a local reading with a rate nearer to that of the local clock."""
         nearer = max(0, abs(self.rate_ppb) - by_ppb)
         return ClockLine(local, self.at(local), nearer if self.rate_ppb > 0 else -nearer)
 
@@ -127,13 +127,13 @@ class ClockEstimate(msgspec.Struct, frozen=True, gc=False):
     rate_error_ppb: int = 0
 
     def bound(self, now: int) -> int:
-        """The largest difference between global time and the line, at a local reading."""
+        """Return the largest difference between global time and the line, at a local reading."""
         age = abs(now - self.line.local)
         stable = min(age, max(0, self.stable_until - self.line.local))
         return self.error_ns - -(stable * self.growth_ppb + (age - stable) * self.later_ppb) // PPB
 
     def line_of_master(self, now: int) -> ClockLine:
-        """The line of a node that defines global time from now on.
+        """Return the line of a node that defines global time from now on.
 
         Its rate is moved towards that of its own clock by the possible error of the rate. So it is between the rates
         of two real clocks, and global time stays as accurate as these, however often masters change.
@@ -142,7 +142,7 @@ class ClockEstimate(msgspec.Struct, frozen=True, gc=False):
 
 
 def estimate_clock(samples: Sequence[ClockSample], assumptions: ClockAssumptions, guess_ppb: int = 0) -> ClockEstimate:
-    """The line through the newest of the samples of one clock, with the rate since the oldest.
+    """Return the line through the newest of the samples of one clock, with the rate since the oldest.
 
     With one sample the rate is `guess_ppb`, as far as the assumptions allow it.
 
@@ -216,7 +216,7 @@ class GlobalClock:
         return self._estimate is not None
 
     def estimate(self, local: int) -> int:
-        """The best estimate of global time, which a new sample may set back."""
+        """Return the best estimate of global time, which a new sample may set back."""
         return local if self._estimate is None else self._estimate.line.at(local)
 
     def at(self, local: int) -> int:
@@ -225,7 +225,7 @@ class GlobalClock:
         return estimate if self._ahead is None else max(estimate, self._ahead.at(local))
 
     def when(self, global_: int) -> int:
-        """The first local reading at which `at` gives this time or a later one."""
+        """Return the first local reading at which `at` gives this time or a later one."""
         if global_ != self._asked:
             self._asked, self._answer = global_, self._when(global_)
         return self._answer
@@ -237,11 +237,11 @@ class GlobalClock:
         return found if self._ahead is None else min(found, self._ahead.when(global_))
 
     def is_held(self, now: int) -> bool:
-        """Whether the last good sample is recent enough."""
+        """Return whether the last good sample is recent enough."""
         return self._estimate is not None and now - self._refreshed_at <= self.hold_over_ns
 
     def precision(self, now: int) -> int:
-        """A bound on the error of `at`, including the error of the reading."""
+        """Return a bound on the error of `at`, including the error of the reading."""
         if not self.is_held(now) or (self.unknown_until is not None and now < self.unknown_until):
             return UNBOUNDED_PRECISION
         bound = self._error(now) + self.assumptions.granularity_ns

@@ -50,7 +50,7 @@ MAX_UID = (1 << 64) - 1
 
 
 def check_uid(uid: int) -> int:
-    """The uid; BusError if it is 0 or has more than 64 bits.
+    """Return the uid; BusError if it is 0 or has more than 64 bits.
 
     >>> check_uid(0)
     Traceback (most recent call last):

@@ -11,22 +11,22 @@ class EtagSource(Protocol):
     """Gives event tags to types that have none yet, the same to everybody on a bus."""
 
     def give(self, catalog: Catalog, name: str) -> Catalog:
-        """The catalog in which a type has an event tag; EtagsExhausted if there is none left for it."""
+        """Return the catalog in which a type has an event tag; EtagsExhausted if there is none left for it."""
 
     def reread(self, catalog: Catalog) -> Catalog:
-        """The catalog with the event tags that others were given meanwhile."""
+        """Return the catalog with the event tags that others were given meanwhile."""
 
 
 class MemoryEtags:
     """Event tags of a catalog in memory, which all who use it share."""
 
     def give(self, catalog: Catalog, name: str) -> Catalog:
-        """The same catalog, in which the type has an event tag."""
+        """Return the same catalog, in which the type has an event tag."""
         catalog.give_etags(name)
         return catalog
 
     def reread(self, catalog: Catalog) -> Catalog:
-        """The same catalog."""
+        """Return the same catalog."""
         return catalog
 
 
@@ -38,11 +38,11 @@ class FileEtags:
         self._seen = self._changed()
 
     def give(self, catalog: Catalog, name: str) -> Catalog:
-        """The catalog of the file, in which the type has an event tag."""
+        """Return the catalog of the file, in which the type has an event tag."""
         return Catalog.update_etags(self._path, name)[0]
 
     def reread(self, catalog: Catalog) -> Catalog:
-        """The catalog of the file, if it was changed since the last time; else the same one."""
+        """Return the catalog of the file, if it was changed since the last time; else the same one."""
         changed = self._changed()
         if changed is None or changed == self._seen:
             return catalog

@@ -46,7 +46,7 @@ class Layout(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, catalog: Catalog, name: str) -> "Layout":
-        """The layout of a type that has an event tag."""
+        """Return the layout of a type that has an event tag."""
         required, vector = declared_attributes(catalog, name), catalog.vector(name)
         rows = (
             LayoutRow(each.names or (each.name,), each.type.describe(), bool(required.get(each.name)), each.unit)
@@ -57,7 +57,7 @@ class Layout(msgspec.Struct, frozen=True):
         return cls(name, catalog.etag(name), tagged, tuple(rows))
 
     def sign(self, node: int) -> Signature:
-        """The signature of a node that publishes such events."""
+        """Return the signature of a node that publishes such events."""
         return Signature(node, self.etag, signed_subject(subject_uid(self.name)), _digest(msgspec.json.encode(self)))
 
     def pack(self) -> bytes:
@@ -86,7 +86,7 @@ def _digest(text: bytes) -> int:
 
 
 def describe_conflict(own: Layout, other: Layout) -> str | None:
-    """How another layout contradicts one's own; None if each can read what the other writes.
+    """Return how another layout contradicts one's own; None if each can read what the other writes.
 
     >>> lane, speed = LayoutRow(("lane",), "uint8", True), LayoutRow(("speed",), "float32", False)
     >>> own = Layout("Loop", 8208, (), (lane,))
@@ -107,7 +107,7 @@ def describe_conflict(own: Layout, other: Layout) -> str | None:
 
 
 def _is_same(one: LayoutRow | None, other: LayoutRow | None) -> bool:
-    """Whether an attribute is the same in two vectors, of which one may have grown."""
+    """Return whether an attribute is the same in two vectors, of which one may have grown."""
     if one is None or other is None:
         return not (one or other or _NOTHING).required
     same = one.required == other.required and one.unit == other.unit

@@ -98,7 +98,7 @@ class Nibble(_Message, frozen=True, gc=False):
     nibble: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolEtag.RSI)
 
 
@@ -113,11 +113,11 @@ class Prefix(_Message, frozen=True, gc=False):
     prefix: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return _reply(BROKER_NODE, ProtocolEtag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
 
     def fits(self, uid: int) -> bool:
-        """Whether a uid has the prefix."""
+        """Return whether a uid has the prefix."""
         return (uid ^ self.prefix) >> NIBBLE_BITS * self.stage == 0
 
 
@@ -129,7 +129,7 @@ class Restart(_Message, frozen=True, gc=False):
     """
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return _reply(BROKER_NODE, ProtocolEtag.SSI, bytes(8))
 
 
@@ -144,7 +144,7 @@ class NumberGrant(_Message, frozen=True, gc=False):
     node: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return _reply(self.node, ProtocolEtag.SSI, self.uid.to_bytes(8, "big"))
 
 
@@ -159,7 +159,7 @@ class Claim(_Message, frozen=True, gc=False):
     uid: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
 
 
@@ -174,7 +174,7 @@ class GetEtag(_Message, frozen=True, gc=False):
     subject: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return _request(self.node, ProtocolEtag.GET_ETAG, self.subject.to_bytes(8, "big"))
 
 
@@ -192,7 +192,7 @@ class SupplyHalf(_Message, frozen=True, gc=False):
     half: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         head = bytes((self.to, self.flags << 1 | self.part))
         data = head + self.etag.to_bytes(2, "big") + self.half.to_bytes(4, "big")
         return _reply(BROKER_NODE, ProtocolEtag.SUPPLY_ETAG_FLAGS, data)
@@ -213,7 +213,7 @@ class Supply(_Message, frozen=True, gc=False):
     reason: RefusalReason | None = None
 
     def frames(self, to: int) -> tuple[Frame, Frame]:
-        """The two frames of the reply to a node.
+        """Return the two frames of the reply to a node.
 
         >>> Supply(0x95623E3A87C20C39, 8208, QosClass.SOFT, width=2).frames(5)
         (Frame(0x1f9fc004, 0544201095623e3a), Frame(0x1f9fc004, 0501201087c20c39))
@@ -225,7 +225,7 @@ class Supply(_Message, frozen=True, gc=False):
 
     @classmethod
     def join(cls, first: SupplyHalf, second: SupplyHalf) -> "Supply | None":
-        """The reply that two halves make; None if they do not belong together."""
+        """Return the reply that two halves make; None if they do not belong together."""
         if (first.part, second.part) != (0, 1) or (first.to, first.etag) != (second.to, second.etag):
             return None
         subject, deprecated = first.half << 32 | second.half, bool(second.flags >> 6)
@@ -258,7 +258,7 @@ class Announce(_Message, frozen=True, gc=False):
     span_us: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         flags = self.qos_class << 6 | self.segmented << 5
         contract = bytes((flags, min(self.size, 0xFF))) + min(self.span_us, 0xFFFF_FFFF).to_bytes(4, "big")
         return _request(self.node, ProtocolEtag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
@@ -276,7 +276,7 @@ class Heartbeat(_Message, frozen=True, gc=False):
     roll_call: bool = False
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         data = bytes((self.roll_call,)) + (self.epoch & 0xFF_FFFF).to_bytes(3, "big") + self.digest.to_bytes(4, "big")
         return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolEtag.BROKER).pack(), data)
 
@@ -294,7 +294,7 @@ class Question(_Message, frozen=True, gc=False):
     argument: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         return _request(
             self.node, ProtocolEtag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
         )
@@ -316,7 +316,7 @@ class Signature(_Message, frozen=True, gc=False):
     digest: int
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         data = self.etag.to_bytes(2, "big") + self.subject.to_bytes(3, "big") + self.digest.to_bytes(3, "big")
         return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.SIGNATURE).pack(), data)
 
@@ -336,7 +336,7 @@ class Objection(_Message, frozen=True, gc=False):
     """The 32 leading bits of the subject that the sender knows; 0 if it knows none."""
 
     def frame(self) -> Frame:
-        """The frame of the message."""
+        """Return the frame of the message."""
         head = bytes((self.publisher, self.reason)) + self.etag.to_bytes(2, "big")
         identifier = Identifier(Priority.SYSTEM, self.node, ProtocolEtag.OBJECTION).pack()
         return Frame(identifier, head + self.subject.to_bytes(4, "big"))
@@ -368,7 +368,7 @@ def subject_head(subject: int) -> int:
 
 
 def signed_subject(subject: int) -> int:
-    """The 24 leading bits of a subject, which a signature carries.
+    """Return the 24 leading bits of a subject, which a signature carries.
 
     >>> f"{signed_subject(0x95623E3A87C20C39):x}"
     '95623e'
@@ -377,7 +377,7 @@ def signed_subject(subject: int) -> int:
 
 
 def catalog_digest(text: str) -> int:
-    """The digest of a catalog in heartbeats: 32 bits of BLAKE2b over the catalog's text.
+    """Return the digest of a catalog in heartbeats: 32 bits of BLAKE2b over the catalog's text.
 
     >>> f"{catalog_digest(''):08x}"
     '1271cf25'
@@ -387,7 +387,7 @@ def catalog_digest(text: str) -> int:
 
 @lru_cache(maxsize=64)  # in a simulation all nodes parse the same frame
 def parse_message(frame: Frame) -> Message | None:
-    """The protocol message in a frame; None if it is none.
+    """Return the protocol message in a frame; None if it is none.
 
     >>> parse_message(Claim(5, 0xABCD).frame())
     Claim(node=5, uid=43981)
@@ -492,7 +492,7 @@ def _parse_objection(frame: Frame) -> Message | None:
 
 
 def _is_request(frame: Frame) -> bool:
-    """Whether a frame has the size and priority of a request, and comes from a node with a number."""
+    """Return whether a frame has the size and priority of a request, and comes from a node with a number."""
     return len(frame.data) == 8 and frame.priority == Priority.PROTOCOL and FIRST_NODE <= frame.node <= LAST_NODE
 
 

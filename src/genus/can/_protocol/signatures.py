@@ -52,7 +52,7 @@ class Conflict(msgspec.Struct, frozen=True):
     """What differs: `there` is the publisher, `here` the catalog."""
 
     def objection(self, node: int) -> Objection:
-        """The message by which a node objects."""
+        """Return the message by which a node objects."""
         subject = subject_uid(self.names[0]) >> 32 if self.names else 0
         return Objection(node, self.node, self.etag, self.reason, subject)
 
@@ -157,7 +157,7 @@ class SignatureWatch:
         self.review(now)
 
     def name_of(self, subject: int, bits: int) -> str | None:
-        """The type of the catalog whose subject begins with these bits."""
+        """Return the type of the catalog whose subject begins with these bits."""
         catalog = self._catalog()
         known = () if catalog is None else catalog.types
         return next((name for name in known if subject_uid(name) >> 64 - bits == subject), None)
@@ -178,7 +178,7 @@ class SignatureWatch:
             self._on_conflict(self._known_conflict(key))
 
     def _compare(self, key: Key, now: int) -> bool | None:
-        """Whether a signature agrees with the catalog; None if it is not known yet."""
+        """Return whether a signature agrees with the catalog; None if it is not known yet."""
         if key not in self._verdicts:
             signature, catalog = self._signatures.get(key), self._catalog()
             if signature is None or catalog is None or not self._judge(key, signature, catalog, now):
@@ -208,7 +208,7 @@ class SignatureWatch:
         return True
 
     def _name_by_subject(self, subject: int, catalog: Catalog) -> str | None:
-        """The type of the catalog with these leading bits of its subject."""
+        """Return the type of the catalog with these leading bits of its subject."""
         size, names = self._names
         if size != len(catalog.types):
             names = {signed_subject(subject_uid(name)): name for name in catalog.types}
@@ -244,7 +244,7 @@ def _other_type(signature: Signature, own: Layout, names: tuple[str, ...], known
 
 
 def _compare_layouts(signature: Signature, layout: Layout, catalog: Catalog) -> Conflict | None:
-    """The conflict of a layout with the catalog's of the same name."""
+    """Return the conflict of a layout with the catalog's of the same name."""
     if layout.name not in catalog or not catalog.has_etag(layout.name):
         return None
     own = Layout.of(catalog, layout.name)

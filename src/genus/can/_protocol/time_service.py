@@ -57,12 +57,12 @@ def _frame(etag: ProtocolEtag, node: int, data: bytes) -> Frame:
 
 
 def era_of(time: int) -> int:
-    """The leading 8 of the 64 bits of a time; they change every 834 days."""
+    """Return the leading 8 of the 64 bits of a time; they change every 834 days."""
     return time >> ERA_SHIFT & 0xFF
 
 
 def is_well_formed(frame: Frame) -> bool:
-    """Whether a SYNC or FOLLOW_UP has the right length and priority, and a sender with a number."""
+    """Return whether a SYNC or FOLLOW_UP has the right length and priority, and a sender with a number."""
     is_genuine = frame.extended and frame.id >> PRIORITY_SHIFT == _PRIORITY and frame.node != UNCONFIGURED_NODE
     return is_genuine and len(frame.data) == _LENGTHS[frame.id & ETAG_MASK]
 
@@ -103,7 +103,7 @@ class MasterCandidate:
         return "duplicate" if twice else None
 
     def pair(self, frame: Frame, now: int, timeout_ns: int) -> ClockSample | None:
-        """The sample of a FOLLOW_UP and its SYNC; None if the last SYNC is not the one it follows."""
+        """Return the sample of a FOLLOW_UP and its SYNC; None if the last SYNC is not the one it follows."""
         sync, self._sync = self._sync, None
         if sync is None or sync.local is None or sync.sequence != frame.data[0] or now - sync.local > timeout_ns:
             return None
@@ -240,7 +240,7 @@ class TimeService:
         return self._clock.when(global_)
 
     def precision(self, now: int) -> int:
-        """A bound in nanoseconds: the global times of two nodes differ by at most the sum of their precisions.
+        """Return a bound in nanoseconds: the global times of two nodes differ by at most the sum of their precisions.
 
         It is `UNBOUNDED_PRECISION` if nothing is known.
         """
@@ -433,7 +433,7 @@ class TimeService:
 
 
 def _earliest(one: int | None, other: int | None) -> int | None:
-    """The earlier of two readings, each of which may be None."""
+    """Return the earlier of two readings, each of which may be None."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)

@@ -72,7 +72,7 @@ class Delivery:
     def split_receivers(
         self, senders: list[Controller], frame: Frame, result: TransmissionResult
     ) -> tuple[list[Controller], tuple[int, ...]]:
-        """The controllers that receive the frame, and the numbers of those that miss it."""
+        """Return the controllers that receive the frame, and the numbers of those that miss it."""
         accepting = self._accepting(senders, frame) if result.is_delivered else []
         receivers = [each for each in accepting if each.number not in result.missed_by]
         return receivers, tuple(each.number for each in accepting if each.number in result.missed_by)
@@ -373,7 +373,7 @@ class SimBus:
         return result
 
     def _find_bus_error(self, bits: int) -> TransmissionResult | None:
-        """A collision, or a missing acknowledgement."""
+        """Return a collision, or a missing acknowledgement."""
         frames = {frame for sender in self._senders if (frame := sender.frames[sender.on_wire]) is not None}
         if len(frames) > 1:
             return TransmissionResult(FrameOutcome.COLLISION, bits_until_difference(frames))

@@ -57,7 +57,7 @@ class BusGuardian:
         self._full_at = 0
 
     def earliest_start(self, frame: Frame, now: int) -> int:
-        """The first instant, now or later, at which a frame may start; NEVER if it may not."""
+        """Return the first instant, now or later, at which a frame may start; NEVER if it may not."""
         if frame.id >> PRIORITY_SHIFT == Priority.HARD:
             return min((self._next_start(window, now) for window in self._windows), default=NEVER)
         return max(now, self._full_at - self._slack)
@@ -255,7 +255,7 @@ class Controller:
         self._clear_receiver_caches()
 
     def accepts(self, frame: Frame) -> bool:
-        """Whether a frame passes the acceptance filters."""
+        """Return whether a frame passes the acceptance filters."""
         if self.filters is None:
             return True
         identifier = frame.id
@@ -349,6 +349,6 @@ class Controller:
 
 
 def _overridden(method: Callable[..., None]) -> Callable[..., None] | None:
-    """The method, or None if it is the empty one of `ControllerListener`."""
+    """Return the method, or None if it is the empty one of `ControllerListener`."""
     own = getattr(method, "__func__", method)
     return None if own is getattr(ControllerListener, method.__name__, None) else method

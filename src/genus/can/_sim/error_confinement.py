@@ -87,7 +87,7 @@ class ErrorConfinement:
                 controller.on_error_passive(self._bus.now, controller.warned)
 
     def suspends_after_failure(self, sender: Controller) -> bool:
-        """Whether a sender will be error passive if the frame that it sends now fails."""
+        """Return whether a sender will be error passive if the frame that it sends now fails."""
         return self._on and (sender.is_passive or sender.tec + TEC_PER_FAILURE > PASSIVE_ABOVE)
 
     def count_good_frame(self, senders: list[Controller], now: int) -> None:

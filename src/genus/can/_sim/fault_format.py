@@ -15,7 +15,7 @@ _UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
 
 
 def format_fault(name: str, fault: msgspec.Struct) -> str:
-    """The text of a fault, without fields that have their default value."""
+    """Return the text of a fault, without fields that have their default value."""
     words = [name]
     for field in msgspec.structs.fields(fault):
         value = getattr(fault, field.name)
@@ -25,7 +25,7 @@ def format_fault(name: str, fault: msgspec.Struct) -> str:
 
 
 def field_key(field: msgspec.structs.FieldInfo) -> str:
-    """The key of a field in the text of a fault."""
+    """Return the key of a field in the text of a fault."""
     return field.name.removesuffix("_ns")
 
 
@@ -43,7 +43,7 @@ def parse_value(field: msgspec.structs.FieldInfo, text: str, where: str) -> Any:
 
 
 def format_exact_span(span_ns: int) -> str:
-    """A length of time in the largest unit that gives a whole number.
+    """Return a length of time in the largest unit that gives a whole number.
 
     The text of a fault is part of the seed of its random generator, so this must not change.
 
@@ -66,7 +66,7 @@ def _format_value(field: msgspec.structs.FieldInfo, value: Any) -> str:
 
 
 def _types_of(annotation: Any) -> set[Any]:
-    """The types of an annotation, those of a union included."""
+    """Return the types of an annotation, those of a union included."""
     return {getattr(part, "__origin__", part) for part in getattr(annotation, "__args__", ())} | {
         getattr(annotation, "__origin__", annotation)
     }

@@ -151,7 +151,7 @@ class FrameDurations:
         return self.timing.worst_case_ns(len(frame.data), fd=frame.fd, extended=frame.extended)
 
     def busy_ns(self, frame_ns: int, result: TransmissionResult, *, suspended: bool = False) -> int:
-        """How long the bus is busy with a frame of this length that ends with this result.
+        """Return how long the bus is busy with a frame of this length that ends with this result.
 
         The longest error includes the suspension of its sender; if the sender is `suspended` the bus is free then.
         """

@@ -62,7 +62,7 @@ def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
 
 
 def _with_units(words: Iterable[str], fields: Mapping[str, msgspec.structs.FieldInfo]) -> list[str]:
-    """The words, each unit that stands alone joined to the time before it: `at=5 min`."""
+    """Return the words, each unit that stands alone joined to the time before it: `at=5 min`."""
     joined: list[str] = []
     for word in words:
         field = fields.get(joined[-1].partition("=")[0]) if joined and "=" not in word else None
@@ -76,7 +76,7 @@ def _with_units(words: Iterable[str], fields: Mapping[str, msgspec.structs.Field
 def _parse_word(
     word: str, fault: str, fields: Mapping[str, msgspec.structs.FieldInfo], nodes: Mapping[str, int]
 ) -> tuple[str, object]:
-    """The name and the value of a field, from `key=value`."""
+    """Return the name and the value of a field, from `key=value`."""
     key, equals, value = word.partition("=")
     if key not in fields or not equals:
         raise BusError(f"{fault} does not take {word!r}; write key=value with one of the keys {', '.join(fields)}")
@@ -86,7 +86,7 @@ def _parse_word(
 
 
 def fault_help() -> list[tuple[str, str]]:
-    """The usage and the description of every fault."""
+    """Return the usage and the description of every fault."""
     return [(_usage(kind), _first_line(kind)) for kind in FAULTS.values()]
 
 
@@ -105,7 +105,7 @@ def _hint(name: str) -> str:
 
 
 def node_names(text: str) -> set[str]:
-    """The names of nodes in the text of a fault, without numbers and ranges of numbers.
+    """Return the names of nodes in the text of a fault, without numbers and ranges of numbers.
 
     >>> node_names("partition nodes=sensor,3,5-8 from=1s")
     {'sensor'}
@@ -115,7 +115,7 @@ def node_names(text: str) -> set[str]:
 
 
 def _number_of(part: str, nodes: Mapping[str, int], fault: str) -> str:
-    """The number of a node name, as text; numbers and ranges of numbers are returned unchanged."""
+    """Return the number of a node name, as text; numbers and ranges of numbers are returned unchanged."""
     if part in nodes:
         return str(nodes[part])
     if nodes and not part.replace("-", "").isdigit():

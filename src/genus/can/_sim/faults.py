@@ -64,7 +64,7 @@ class FaultySystem(Protocol):
         """Virtual time in nanoseconds."""
 
     def host(self, number: int) -> FaultyStation:
-        """The station with a number."""
+        """Return the station with a number."""
 
     def at(self, time_ns: int, callback: Callable[[], object]) -> None:
         """Schedule a callback."""
@@ -102,7 +102,7 @@ class FrameFault(Fault, frozen=True, kw_only=True):
     until_ns: int = NEVER
 
     def matches(self, transmission: Transmission) -> bool:
-        """Whether the fault can affect a transmission."""
+        """Return whether the fault can affect a transmission."""
         return (
             self.from_ns <= transmission.start_ns < self.until_ns
             and (self.band is None or self.band is TrafficClass.of(transmission.frame.id))
@@ -117,7 +117,7 @@ class FrameFault(Fault, frozen=True, kw_only=True):
             bus.add_fault_hook(hook)
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """The effect on a transmission, or None."""
+        """Return the effect on a transmission, or None."""
         raise NotImplementedError
 
 
@@ -131,13 +131,13 @@ class RandomFault(FrameFault, frozen=True, kw_only=True):
             raise BusError(f"{self.name}: p is {self.p}; it must be a probability from 0 to 1")
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """The effect on a transmission that matches, with probability p."""
+        """Return the effect on a transmission that matches, with probability p."""
         if self.matches(transmission) and random.random() < self.p:
             return self.make_effect(transmission, random)
         return None
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """The effect on a transmission that was chosen."""
+        """Return the effect on a transmission that was chosen."""
         raise NotImplementedError
 
 
@@ -147,7 +147,7 @@ class FrameErrors(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "errors"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """An error at a random bit."""
+        """Return an error at a random bit."""
         return corrupt_randomly(transmission, random)
 
 
@@ -157,7 +157,7 @@ class Duplicates(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "duplicates"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """An error at the last bit."""
+        """Return an error at the last bit."""
         return Duplicate()
 
 
@@ -184,7 +184,7 @@ class Losses(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "losses"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """All receivers miss the frame."""
+        """Return all receivers miss the frame."""
         return MissedBy(transmission.receivers)
 
 
@@ -214,7 +214,7 @@ class ExactErrors(FrameFault, frozen=True, kw_only=True):
             raise BusError(f"exactly: p is {self.p}; it must be a probability from 0 to 1")
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """An error in each of the first attempts, or in some of them."""
+        """Return an error in each of the first attempts, or in some of them."""
         fails = transmission.attempt < self.count and self.matches(transmission)
         if fails and (self.p == 1 or random.random() < self.p):
             return corrupt_randomly(transmission, random)
@@ -228,7 +228,7 @@ class TransmitterFault(FrameFault, frozen=True, kw_only=True):
     node: int | None
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """An error in each frame of the station."""
+        """Return an error in each frame of the station."""
         return corrupt_randomly(transmission, random) if self.matches(transmission) else None
 
 
@@ -266,7 +266,7 @@ class SlotStarts(msgspec.Struct, frozen=True):
     starts_ns: tuple[int, ...]
 
     def any_between(self, start_ns: int, end_ns: int) -> bool:
-        """Whether a slot starts at or after `start_ns` and before `end_ns`.
+        """Return whether a slot starts at or after `start_ns` and before `end_ns`.
 
         >>> [SlotStarts(1000, (100,)).any_between(*span) for span in ((1100, 1101), (1101, 2000), (50, 99999))]
         [True, False, True]
@@ -308,7 +308,7 @@ def _blocking_hook(slots: SlotStarts, timing: Timing) -> FaultHook:
 
 
 def corrupt_randomly(transmission: Transmission, random: Random) -> Corrupt:
-    """An error at a random bit up to the acknowledgement, with a random echo of the error flag."""
+    """Return an error at a random bit up to the acknowledgement, with a random echo of the error flag."""
     return Corrupt(random.randint(1, _last_bit(transmission)), random.randint(0, FLAG_ECHO_BITS))
 
 

@@ -29,7 +29,7 @@ class TimelineRow(msgspec.Struct, frozen=True):
 
 
 def timeline_rows(trace: Trace, names: Mapping[int, str] | None = None) -> list[TimelineRow]:
-    """A row for the whole bus, then one for each station that sent; `names` are those of stations by number."""
+    """Return a row for the whole bus, then one for each station that sent; `names` are those of stations by number."""
     numbers = sorted({number for each in trace for number in each.senders})
     rows = [
         TimelineRow(
@@ -41,13 +41,13 @@ def timeline_rows(trace: Trace, names: Mapping[int, str] | None = None) -> list[
 
 
 def shown_span(trace: Trace, start_ns: int | None, end_ns: int | None) -> tuple[int, int]:
-    """The span of time to show: the one given, or from the first start to the last end."""
+    """Return the span of time to show: the one given, or from the first start to the last end."""
     start = trace.first_ns if start_ns is None else start_ns
     return start, max(trace.span_ns if end_ns is None else end_ns, start + 1)
 
 
 def time_unit(span_ns: int) -> tuple[str, float]:
-    """The unit in which to show a span, and its length in nanoseconds.
+    """Return the unit in which to show a span, and its length in nanoseconds.
 
     >>> time_unit(5_000_000), time_unit(60_000_000)
     (('µs', 1000.0), ('ms', 1000000.0))

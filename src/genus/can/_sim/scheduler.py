@@ -172,7 +172,7 @@ class SimClock:
         return self._drift / 1000
 
     def local_time(self, time_ns: int) -> int:
-        """The clock's reading at a virtual time."""
+        """Return the clock's reading at a virtual time."""
         start, end, reading, rate = self._segment
         if not start <= time_ns < end:
             start, _, reading, rate = self._segment_at(time_ns)
@@ -180,7 +180,7 @@ class SimClock:
         return reading + passed + passed * rate // BILLION
 
     def virtual_time(self, reading: int) -> int:
-        """The first virtual time at which the clock shows this reading or more, at or after its last change."""
+        """Return the first virtual time at which the clock shows this reading or more, at or after its last change."""
         while self._wander:
             last = self._starts[-1]
             if self._readings[-1] >= reading:
@@ -241,7 +241,7 @@ class SimClock:
 
 
 def crystal_clock(random: Random, seed: int | str, start_ns: int = 0) -> SimClock:
-    """A clock with a quartz crystal, with offset, drift and wander as the time service assumes them.
+    """Return a clock with a quartz crystal, with offset, drift and wander as the time service assumes them.
 
     >>> clock = crystal_clock(Random(1), seed=1)
     >>> 0 <= clock.local_time(0) < 1_000_000_000, abs(clock.drift_ppm) <= 95

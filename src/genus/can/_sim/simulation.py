@@ -276,7 +276,7 @@ class Simulation:
         self.scheduler.at(time_ns, callback)
 
     def random(self, purpose: str) -> Random:
-        """A random generator seeded by the simulation's seed and the purpose."""
+        """Return a random generator seeded by the simulation's seed and the purpose."""
         return Random(f"{self.seed}/{purpose}")
 
     def run(self, until_ns: int) -> None:
@@ -314,7 +314,7 @@ class Simulation:
         return host
 
     def host(self, number: int) -> Host:
-        """The host with a number; BusError if there is none."""
+        """Return the host with a number; BusError if there is none."""
         if number not in self.hosts:
             known = ", ".join(map(str, sorted(self.hosts))) or "none"
             raise BusError(f"there is no host {number} in the simulation; there are {known}")

@@ -20,7 +20,7 @@ QUEUE_LIMIT = 1000
 
 
 def periodic(period_ns: int) -> Iterator[int]:
-    """A release every period; BusError if it is less than 1 ns."""
+    """Return a release every period; BusError if it is less than 1 ns."""
     return repeat(_positive(period_ns))
 
 
@@ -38,7 +38,7 @@ def poisson(mean_ns: int, random: Random) -> Iterator[int]:
 
 
 def late_by(jitter_ns: int, period_ns: int, random: Random) -> Iterator[int]:
-    """The gaps of a periodic release, each of which is late by up to `jitter_ns`, but not later than the next."""
+    """Yield the gaps of a periodic release, each of which is late by up to `jitter_ns`, but not later than the next."""
     _positive(period_ns)
     before = 0
     for number in count(1):

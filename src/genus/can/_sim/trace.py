@@ -39,7 +39,7 @@ class TrafficClass(StrEnum):
 
     @classmethod
     def of(cls, identifier: int) -> "TrafficClass":
-        """The traffic class of a 29-bit identifier."""
+        """Return the traffic class of a 29-bit identifier."""
         return CLASS_BY_PRIORITY[identifier >> PRIORITY_SHIFT & 0xFF]
 
 
@@ -103,7 +103,7 @@ class TrafficCounts(NamedTuple):
     busy_ns: int
 
     def load(self, span_ns: int) -> float:
-        """The share of a span of time in which they kept the bus busy."""
+        """Return the share of a span of time in which they kept the bus busy."""
         return self.busy_ns / span_ns if span_ns else 0.0
 
 
@@ -160,7 +160,7 @@ class Trace:
         )
 
     def between(self, start_ns: int, end_ns: int) -> "Trace":
-        """A trace of the transmissions that overlap a span of time."""
+        """Return a trace of the transmissions that overlap a span of time."""
         part = Trace(self.header)
         part.passages = [each for each in self.passages if each.start_ns < end_ns and each.end_ns > start_ns]
         return part
@@ -168,16 +168,16 @@ class Trace:
     # Counts
 
     def by_traffic_class(self) -> dict[TrafficClass, TrafficCounts]:
-        """The counts of each traffic class."""
+        """Return the counts of each traffic class."""
         found = self._count_by([passage.traffic_class for passage in self.passages])
         return {each: found[each] for each in TrafficClass if each in found}
 
     def by_id(self) -> dict[int, TrafficCounts]:
-        """The counts of each identifier, in the order of their priority."""
+        """Return the counts of each identifier, in the order of their priority."""
         return dict(sorted(self._count_by([passage.id for passage in self.passages]).items()))
 
     def by_sender(self) -> dict[int, TrafficCounts]:
-        """The counts of each station; a frame that several stations sent together counts for the first."""
+        """Return the counts of each station; a frame that several stations sent together counts for the first."""
         return dict(sorted(self._count_by([passage.senders[0] for passage in self.passages]).items()))
 
     @property
@@ -191,7 +191,7 @@ class Trace:
         return self.total.load(self.span_ns)
 
     def _count_by(self, keys: Sequence[K]) -> dict[K, TrafficCounts]:
-        """The counts by key, where `keys` has the key of each transmission."""
+        """Return the counts by key, where `keys` has the key of each transmission."""
         frames, errors, busy = Counter[K](), Counter[K](), Counter[K]()
         for key, passage in zip(keys, self.passages, strict=True):
             (frames if passage.outcome.is_good else errors)[key] += 1
@@ -201,7 +201,7 @@ class Trace:
     # Files
 
     def to_bytes(self) -> bytes:
-        """The content of the trace file."""
+        """Return the content of the trace file."""
         return msgspec.json.encode(self.header) + b"\n" + _lines(self.passages)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -290,7 +290,7 @@ _INSTANT_WEIGHT = 4
 def choose_stretch(
     trace: Trace, begin_ns: int, end_ns: int, length_ns: int, instants: Iterable[int] = ()
 ) -> tuple[int, int]:
-    """The stretch of a length between two times that shows the most; the first of several that are equal.
+    """Return the stretch of a length between two times that shows the most; the first of several that are equal.
 
     Every class of traffic counts, every kind of fault of a frame counts more, and `instants` of special interest most:
     the first time that something happened. The whole span if it is not longer.

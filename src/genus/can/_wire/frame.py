@@ -89,14 +89,14 @@ class Identifier(NamedTuple):
     etag: int
 
     def pack(self) -> int:
-        """The identifier as an integer of 29 bits; ValueError if a field does not fit."""
+        """Return the identifier as an integer of 29 bits; ValueError if a field does not fit."""
         if self.priority >> 8 or self.node >> 7 or self.etag >> 14:
             raise ValueError(f"{self} does not fit 8, 7 and 14 bits")
         return self.priority << PRIORITY_SHIFT | self.node << NODE_SHIFT | self.etag
 
     @classmethod
     def unpack(cls, identifier: int) -> Self:
-        """The fields of an identifier of 29 bits."""
+        """Return the fields of an identifier of 29 bits."""
         return cls(identifier >> PRIORITY_SHIFT & 0xFF, identifier >> NODE_SHIFT & 0x7F, identifier & ETAG_MASK)
 
 
@@ -135,7 +135,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
 
 def arbitration_key(frame: Frame) -> int:
-    """The bits with which a frame competes for the bus, as one number; the smallest wins.
+    """Return the bits with which a frame competes for the bus, as one number; the smallest wins.
 
     After the 11 leading bits a standard frame has RTR and IDE dominant, an extended one SRR and IDE recessive.
 
@@ -150,7 +150,7 @@ def arbitration_key(frame: Frame) -> int:
 
 
 def subject_uid(name: str) -> int:
-    """The 64-bit number under which nodes ask for the event tag of a type: from its name, never 0.
+    """Return the 64-bit number under which nodes ask for the event tag of a type: from its name, never 0.
 
     It is the first 8 bytes of the name's BLAKE2b digest, so every node can compute it without a catalog. Two names have
     the same number with a probability of 2**-64 for each pair.

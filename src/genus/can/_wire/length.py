@@ -38,7 +38,7 @@ class FdBits(NamedTuple):
 
 
 def padded_size(size: int) -> int:
-    """The shortest CAN FD data length that holds `size` bytes; ValueError for more than 64.
+    """Return the shortest CAN FD data length that holds `size` bytes; ValueError for more than 64.
 
     >>> [padded_size(size) for size in (0, 8, 9, 25, 64)]
     [0, 8, 12, 32, 64]
@@ -59,7 +59,7 @@ def worst_case_bits(size: int, *, extended: bool = True) -> int:
 
 
 def worst_case_fd_bits(size: int, *, extended: bool = True) -> FdBits:
-    """The most bits of a CAN FD frame with `size` data bytes, padded to the next valid length.
+    """Return the most bits of a CAN FD frame with `size` data bytes, padded to the next valid length.
 
     >>> worst_case_fd_bits(64), worst_case_fd_bits(8, extended=False)
     (FdBits(nominal=57, data=679), FdBits(nominal=34, data=113))
@@ -70,7 +70,7 @@ def worst_case_fd_bits(size: int, *, extended: bool = True) -> FdBits:
 
 
 def exact_bits(frame: Frame) -> int:
-    """The bits of a classic frame, including its stuff bits and intermission; ValueError for a CAN FD frame.
+    """Return the bits of a classic frame, including its stuff bits and intermission; ValueError for a CAN FD frame.
 
     >>> exact_bits(Frame(0x0021_6010, b"hello")), worst_case_bits(5)
     (110, 130)
@@ -81,7 +81,7 @@ def exact_bits(frame: Frame) -> int:
 
 
 def exact_fd_bits(frame: Frame, *, switched: bool = True) -> FdBits:
-    """The bits of a CAN FD frame (ISO 11898-1:2015) of an error active sender.
+    """Return the bits of a CAN FD frame (ISO 11898-1:2015) of an error active sender.
 
     The CRC field has stuff bits at fixed positions, so its length does not depend on its value and the counts are
     exact. `switched` says that the data part is sent at the data bit rate. The rate changes at the sample points of the
@@ -135,11 +135,11 @@ class Timing(msgspec.Struct, frozen=True):
         return -(-SECOND_NS // (self.data_bitrate or self.bitrate))
 
     def bits_ns(self, bits: int) -> int:
-        """The duration of so many bits at the nominal rate, rounded up."""
+        """Return the duration of so many bits at the nominal rate, rounded up."""
         return -(-bits * SECOND_NS // self.bitrate)
 
     def bits_in(self, span_ns: int) -> int:
-        """How many whole bits at the nominal rate a time holds; the inverse of `bits_ns`."""
+        """Return how many whole bits at the nominal rate a time holds; the inverse of `bits_ns`."""
         return span_ns * self.bitrate // SECOND_NS
 
     @property
@@ -148,19 +148,19 @@ class Timing(msgspec.Struct, frozen=True):
         return self.bits_ns(WORST_ERROR_BITS)
 
     def worst_case_ns(self, size: int, *, fd: bool = False, extended: bool = True) -> int:
-        """The longest duration of a frame with `size` data bytes."""
+        """Return the longest duration of a frame with `size` data bytes."""
         if not fd:
             return self.bits_ns(worst_case_bits(size, extended=extended))
         return self._fd_ns(worst_case_fd_bits(size, extended=extended))
 
     def exact_ns(self, frame: Frame) -> int:
-        """The duration of a frame."""
+        """Return the duration of a frame."""
         if not frame.fd:
             return -(-_classic_bits(frame.id, frame.data, frame.extended) * SECOND_NS // self.bitrate)
         return self._fd_ns(exact_fd_bits(frame, switched=self.data_bitrate is not None))
 
     def _fd_ns(self, bits: FdBits) -> int:
-        """The duration of a CAN FD frame: the sum of both parts, rounded up once."""
+        """Return the duration of a CAN FD frame: the sum of both parts, rounded up once."""
         data_bitrate = self.data_bitrate or self.bitrate
         scaled = bits.nominal * data_bitrate + bits.data * self.bitrate
         return -(-scaled * SECOND_NS // (self.bitrate * data_bitrate))
@@ -190,7 +190,7 @@ _StuffTable = list[tuple[Any, int]]
 
 
 def _next_state(state: tuple[int, int], bit: int) -> tuple[tuple[int, int], int]:
-    """The state (bit, run) after one more bit, and 1 if a stuff bit is inserted before it."""
+    """Return the state (bit, run) after one more bit, and 1 if a stuff bit is inserted before it."""
     last, run = state
     stuffed = run == 5
     if stuffed:
@@ -207,7 +207,7 @@ def _after_byte(state: tuple[int, int], byte: int) -> tuple[tuple[int, int], int
 
 
 def _stuff_tables() -> _StuffTable:
-    """The table of the state after a single recessive bit; it refers to all others."""
+    """Return the table of the state after a single recessive bit; it refers to all others."""
     tables: dict[tuple[int, int], _StuffTable] = {(bit, run): [] for bit in (0, 1) for run in range(1, 6)}
     for state, table in tables.items():
         for byte in range(256):
@@ -233,7 +233,7 @@ _CRC = _crc_table()
 
 
 def _stuff(bits: int, width: int) -> tuple[_StuffTable, int]:
-    """The table and the number of stuff bits after the first `width` bits of a frame.
+    """Return the table and the number of stuff bits after the first `width` bits of a frame.
 
     Alternating bits are put in front to fill whole bytes; the last of them is recessive, as the idle bus is.
     """
@@ -246,7 +246,7 @@ def _stuff(bits: int, width: int) -> tuple[_StuffTable, int]:
 
 
 def _crc15(bits: int, width: int) -> int:
-    """The CRC-15 of `width` bits; leading zeros do not change it."""
+    """Return the CRC-15 of `width` bits; leading zeros do not change it."""
     register = 0
     for byte in bits.to_bytes(-(-width // 8), "big"):
         register = register << 8 & 0x7FFF ^ _CRC[register >> 7 ^ byte]
@@ -255,7 +255,7 @@ def _crc15(bits: int, width: int) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _classic_header(identifier: int, size: int, extended: bool) -> tuple[int, int, _StuffTable]:
-    """The CRC, the number of stuff bits and the table after the data length code."""
+    """Return the CRC, the number of stuff bits and the table after the data length code."""
     _check_identifier(identifier, extended)
     if extended:  # SOF and 11 bits of identifier; SRR and IDE; 18 bits; RTR, r1, r0; DLC
         bits, width = (identifier >> 18 << 20 | 0b11 << 18 | identifier & 0x3FFFF) << 7 | size, 39
@@ -284,7 +284,7 @@ def _classic_bits(identifier: int, data: bytes, extended: bool) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _fd_header(identifier: int, size: int, extended: bool, switched: bool) -> tuple[int, int, _StuffTable]:
-    """The nominal bits, the data bits so far with their stuff bits, and the table after the data length code."""
+    """Return the nominal bits, the data bits so far with their stuff bits, and the table after the data length code."""
     if size not in FD_SIZES:
         raise ValueError(f"no CAN FD frame has {size} data bytes; padded_size gives the next valid length")
     _check_identifier(identifier, extended)

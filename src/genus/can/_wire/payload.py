@@ -76,7 +76,7 @@ class PayloadCodec(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, event_type: type[Event], vector: Vector, tagged: Sequence[str] = ()) -> Self:
-        """The codec of a class over the vector of its family in a catalog.
+        """Return the codec of a class over the vector of its family in a catalog.
 
         `tagged` are the attributes whose presence bits are in the event tag, the first in the highest bit.
         SubscriptionError if the vector lacks one of them, or an attribute of the class, or has it with another type.
@@ -95,14 +95,14 @@ class PayloadCodec(msgspec.Struct, frozen=True):
         return 1 + sum(field.template.min_size for field in self.fields if field.required)
 
     def max_size_with(self, names: Iterable[str]) -> int | None:
-        """The most bytes of a payload that has, of the optional attributes, only these; None if not bounded."""
+        """Return the most bytes of a payload that has, of the optional attributes, only these; None if not bounded."""
         among = frozenset(names)
         fields = [field for field in self.fields if field.required or (field.declared and field.name in among)]
         sizes = [field.template.max_size for field in fields]
         return None if None in sizes else _header_size(fields) + sum(size for size in sizes if size is not None)
 
     def max_size_carrying(self, context: Iterable[str] = ()) -> int | None:
-        """The most bytes of an event with all attributes of its own, and of those of `Event` only these.
+        """Return the most bytes of an event with all attributes of its own, and of those of `Event` only these.
 
         Every event may have a `place` of any length, but few types use it: so a publisher announces which attributes of
         `Event` its events carry.
@@ -111,7 +111,7 @@ class PayloadCodec(msgspec.Struct, frozen=True):
         return self.max_size_with(field.name for field in self.fields if field.name not in left_out)
 
     def without(self, name: str) -> Self:
-        """The codec of the same class in a family without one of its optional attributes; to compare sizes with.
+        """Return the codec of the same class in a family without one of its optional attributes; to compare sizes with.
 
         Presence bits of attributes after it move up, so events can be shorter though their class lacks the attribute.
         """
@@ -125,7 +125,7 @@ class PayloadCodec(msgspec.Struct, frozen=True):
 
     @staticmethod
     def sequence_of(payload: bytes) -> int:
-        """The sequence number, 0 to 7, in a payload; 0 for an empty one."""
+        """Return the sequence number, 0 to 7, in a payload; 0 for an empty one."""
         return payload[0] >> 5 if payload else 0
 
 
@@ -159,7 +159,7 @@ class PayloadField(msgspec.Struct, frozen=True):
 
 
 def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterator[PayloadField]:
-    """The fields of a class in the order of a vector; SubscriptionError if the vector does not fit the class."""
+    """Yield the fields of a class in the order of a vector; SubscriptionError if the vector does not fit the class."""
     for attribute in attributes(cls):
         _check_attribute(cls, attribute, vector)
     own = vector.pair(attributes(cls))
@@ -184,7 +184,7 @@ def _header_size(fields: Iterable[PayloadField]) -> int:
 
 
 def _presence_bit(number: int) -> tuple[int, int]:
-    """The header byte and the mask of a presence bit."""
+    """Return the header byte and the mask of a presence bit."""
     if number < FIRST_BITS:
         return 0, 8 >> number
     byte, bit = divmod(number - FIRST_BITS, MORE_BITS)
@@ -206,7 +206,7 @@ def _check_attribute(cls: type[Event], attribute: Attribute, vector: Vector) -> 
 
 
 def _group_packed(fields: Iterable[PayloadField]) -> Iterator[list[PayloadField]]:
-    """The fields in order, grouped where they are packed together."""
+    """Yield the fields in order, grouped where they are packed together."""
     group: list[PayloadField] = []
     for field in fields:
         if field.required and field.template.format:
@@ -225,7 +225,7 @@ def _struct(group: Collection[PayloadField]) -> Struct:
 
 
 def _constants(fields: Iterable[PayloadField]) -> dict[str, object]:
-    """The names in the code of the fields."""
+    """Return the names in the code of the fields."""
     names = dict(COMMON_NAMES)
     for field in fields:
         names |= field.template.names
@@ -307,7 +307,7 @@ def _raise_event_error(
 
 
 def _single_encoder(field: PayloadField) -> Callable[[object], object]:
-    """A function that encodes one value, to find the one that cannot be encoded."""
+    """Return a function that encodes one value, to find the one that cannot be encoded."""
     packed = f"pack({_expression(field)})" if field.template.format else _expression(field)
     names = _constants([field]) | {"pack": _struct([field]).pack}
     write: Callable[[object], object] = define(f"def write({field.local}): return {packed}", "write", names)
@@ -358,7 +358,7 @@ def _read_header(last: int) -> list[str]:
 
 
 def _nested_header(last: int, rest: list[str]) -> list[str]:
-    """The quickest form for short headers: nothing more is tested after the last byte."""
+    """Return the quickest form for short headers: nothing more is tested after the last byte."""
     lines = rest
     for byte in range(last, 0, -1):
         lines = [f"b{byte} = payload[{byte}]", f"at = {byte + 1}", f"if b{byte} & 128:", *_indent(lines)]
@@ -366,7 +366,7 @@ def _nested_header(last: int, rest: list[str]) -> list[str]:
 
 
 def _flat_header(last: int, rest: list[str]) -> list[str]:
-    """The same for families with hundreds of attributes, as Python has a limit for nested blocks."""
+    """Return the same for families with hundreds of attributes, as Python has a limit for nested blocks."""
     lines, follows = [], "b0 & 16"
     for byte in range(1, last + 1):
         lines += [f"if {follows}:", *_indent([f"b{byte} = payload[{byte}]", f"at = {byte + 1}"])]

@@ -26,7 +26,7 @@ _PADDING = b"\x80"
 
 
 def split_payload(payload: bytes, transfer_id: int, capacity: int = CLASSIC_BYTES) -> list[bytes]:
-    """The data of the frames that carry a payload; `Reassembler` restores it from them.
+    """Return the data of the frames that carry a payload; `Reassembler` restores it from them.
 
     `capacity` is the most data bytes of a frame: 8, or 64 with CAN FD; ValueError for any other. Of `transfer_id` five
     bits count; it must not be the same twice in a row for the same payload.
@@ -53,7 +53,7 @@ def split_payload(payload: bytes, transfer_id: int, capacity: int = CLASSIC_BYTE
 
 
 def frame_sizes(size: int, capacity: int = CLASSIC_BYTES) -> list[int]:
-    """The data lengths of the frames that carry a payload of `size` bytes.
+    """Return the data lengths of the frames that carry a payload of `size` bytes.
 
     >>> frame_sizes(12), frame_sizes(64, FD_BYTES)
     ([8, 8], [64, 5])
@@ -72,12 +72,12 @@ def _check_capacity(capacity: int) -> None:
 
 
 def _fits_one_frame(size: int, capacity: int) -> bool:
-    """Whether a payload, its tail byte and, beyond 8 bytes, its padding fit one frame."""
+    """Return whether a payload, its tail byte and, beyond 8 bytes, its padding fit one frame."""
     return size < CLASSIC_BYTES or size + 2 <= capacity
 
 
 def _padding(size: int, crc: int, capacity: int) -> bytes:
-    """The bytes between a payload and a CRC of `crc` bytes that give the last frame a valid length."""
+    """Return the bytes between a payload and a CRC of `crc` bytes that give the last frame a valid length."""
     if capacity == CLASSIC_BYTES or size < CLASSIC_BYTES:
         return b""
     last = (size + crc) % (capacity - 1) + 2  # the bytes in the last frame, with 0x80 and the tail byte
@@ -85,7 +85,7 @@ def _padding(size: int, crc: int, capacity: int) -> bytes:
 
 
 def _next_tail(tail: int) -> int:
-    """The tail byte of the next frame, unless it is the last."""
+    """Return the tail byte of the next frame, unless it is the last."""
     return ~tail & TOGGLE | tail + 1 & NUMBER_MASK
 
 
@@ -141,7 +141,7 @@ class Reassembler:
         return sum(transfer.parts is not None for transfer in self._transfers.values())
 
     def receive(self, frame: Frame, now: int) -> bytes | None:
-        """The payload that a frame completes, if any; `now` is a reading of any clock, in nanoseconds."""
+        """Return the payload that a frame completes, if any; `now` is a reading of any clock, in nanoseconds."""
         data = frame.data
         if not data:
             self.counts["empty frame"] += 1

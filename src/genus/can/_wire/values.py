@@ -89,7 +89,7 @@ class ValueTemplate(msgspec.Struct, frozen=True):
 
 
 def template_for(use: AttributeUse) -> ValueTemplate:
-    """The code for one attribute, which also checks the bounds of its annotation."""
+    """Return the code for one attribute, which also checks the bounds of its annotation."""
     if use.own is None:  # read by the type of the vector, and kept for others
         template = _TEMPLATES[type(use.agreed)](use._replace(own=use.agreed, annotation=Any))
         read = (*template.read, f"if {{v}} is not None: kept = keep(kept, {{name}}, {{v}}, unit{use.key})")
@@ -107,7 +107,7 @@ def template_for(use: AttributeUse) -> ValueTemplate:
 
 
 def encode_count(number: int) -> bytes:
-    """A count.
+    """Return a count.
 
     >>> encode_count(254).hex(), encode_count(255).hex()
     ('fe', 'ff00ff')
@@ -116,7 +116,7 @@ def encode_count(number: int) -> bytes:
 
 
 def encode_bytes(raw: bytes, limit: int) -> bytes:
-    """The length and the bytes; ValueError if there are more than `limit`."""
+    """Return the length and the bytes; ValueError if there are more than `limit`."""
     if len(raw) > limit:
         raise ValueError(f"it takes {len(raw)} bytes, but at most {limit} are allowed")
     return encode_count(len(raw)) + raw
@@ -144,7 +144,7 @@ def encode_bool(value: object) -> int:
 
 
 def encode_opaque(value: object) -> bytes:
-    """An opaque value as msgpack; TypeError if it is None."""
+    """Return an opaque value as msgpack; TypeError if it is None."""
     if value is None:
         raise TypeError("it is absent")
     return msgspec.msgpack.encode(value, enc_hook=encodable_value)
@@ -228,7 +228,7 @@ def _opaque(use: AttributeUse) -> ValueTemplate:
 def keep_value(
     kept: Mapping[str, msgspec.Raw] | None, name: str, value: object, unit: str | None = None
 ) -> Mapping[str, msgspec.Raw]:
-    """The values that are kept for others, with one more."""
+    """Return the values that are kept for others, with one more."""
     raw = value if isinstance(value, msgspec.Raw) else msgspec.Raw(msgspec.msgpack.encode(value))
     return {**(kept or {}), name: raw if unit is None else in_unit(raw, unit)}
 

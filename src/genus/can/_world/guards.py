@@ -23,7 +23,7 @@ class BusTimeGuardian(BusGuardian):
         self._station = station
 
     def earliest_start(self, frame: Frame, now: int) -> int:
-        """The first instant at which a frame may start."""
+        """Return the first instant at which a frame may start."""
         if frame.id >> PRIORITY_SHIFT != Priority.HARD:
             return super().earliest_start(frame, now)
         start = super().earliest_start(frame, self._station.bus_time(now))
@@ -54,5 +54,5 @@ def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
 
 
 def _burst(channels: list[ChannelSpec]) -> int:
-    """All events at once, and all signatures, announcements and reports."""
+    """Return all events at once, and all signatures, announcements and reports."""
     return 8 + HEADROOM * sum(channel.frames + 3 for channel in channels)

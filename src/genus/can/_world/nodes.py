@@ -51,7 +51,7 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def state_of(station: Station, now_ns: int, true_ns: int, heard_ns: int | None) -> NodeState:
-    """The state of a station at a virtual time, which is this true time since 1970."""
+    """Return the state of a station at a virtual time, which is this true time since 1970."""
     node = station.node if station.has_node else None
     is_up = station.is_up and node is not None
     return NodeState(
@@ -69,7 +69,7 @@ def state_of(station: Station, now_ns: int, true_ns: int, heard_ns: int | None) 
 
 
 def broker_state(host: Host, uid: int, heard_ns: int | None) -> NodeState:
-    """The state of the broker."""
+    """Return the state of the broker."""
     condition: NodeCondition = _BY_ERRORS.get(host.controller.state, "up") if host.is_up else "down"
     return NodeState(
         name="broker", number=BROKER_NODE, uid=uid, condition=condition, roles=("broker",), heard_ns=heard_ns

@@ -44,7 +44,7 @@ class Receivers:
         self.matching: Matches = {}
 
     def of(self, event: Event) -> list[str]:
-        """The nodes with a subscription that matches an event, which is on the bus now."""
+        """Return the nodes with a subscription that matches an event, which is on the bus now."""
         self.event, self.key, self.matching = event, self.present_key, self._find(event)
         return list(self.matching)
 
@@ -106,7 +106,7 @@ class BusObserver(Trace):
         self._channels.clear()
 
     def channel_of(self, identifier: int) -> ObservedChannel | None:
-        """The channel of an identifier; None if it is not one that a program publishes on."""
+        """Return the channel of an identifier; None if it is not one that a program publishes on."""
         key = identifier & CHANNEL_MASK
         try:
             return self._channels[key]
@@ -300,7 +300,7 @@ class Observation:
         return f"{event} of {station.name}"
 
     def _find_channel(self, identifier: int) -> ObservedChannel | None:
-        """The channel of a node number and an event tag; also one that was withdrawn."""
+        """Return the channel of a node number and an event tag; also one that was withdrawn."""
         name = self._catalog.type_of(identifier & ETAG_MASK)
         for (station_name, cls), tracker in self._trackers.items():
             station = self._stations[station_name]
@@ -313,7 +313,7 @@ class Observation:
         return None
 
     def _matching(self, event: Event) -> Matches:
-        """The stations with subscriptions that match an event, and these."""
+        """Return the stations with subscriptions that match an event, and these."""
         cls = type(event)
         listeners = self._listeners.get(cls)
         if listeners is None:

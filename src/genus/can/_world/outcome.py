@@ -70,7 +70,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def without_events(cls, channel: ChannelSpec, verdict: Verdict) -> "ChannelResult":
-        """The result of a planned channel on which nothing was published."""
+        """Return the result of a planned channel on which nothing was published."""
         counts: dict[str, Any] = {**dict.fromkeys(_COUNTS, 0), **{name: {} for name in _COUNTS_PER_SUBSCRIBER}}
         return cls(
             channel=channel.name,
@@ -86,7 +86,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def for_subscribers(self, names: Sequence[str]) -> "ChannelResult":
-        """The same with the counts of these subscribers only, be they 0."""
+        """Return the same with the counts of these subscribers only, be they 0."""
         counts = {field: getattr(self, field) for field in _COUNTS_PER_SUBSCRIBER}
         return msgspec.structs.replace(
             self, **{field: {name: found.get(name, 0) for name in names} for field, found in counts.items()}
@@ -116,7 +116,7 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
         return sum(max(0, self._undelivered(name) - told.get(name, 0)) for name in self.wanted)
 
     def broken(self) -> Iterator[str]:
-        """The promises that were not kept, each as a sentence."""
+        """Yield the promises that were not kept, each as a sentence."""
         if self.duplicates:
             yield f"{self.duplicates} events were delivered twice"
         if self.sent_expired:
@@ -180,7 +180,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """When the programs began to publish, after power-on."""
 
     def channel(self, name: str) -> ChannelResult:
-        """The result of one channel, such as `Loop of sensor`; of a type if only one node published it.
+        """Return the result of one channel, such as `Loop of sensor`; of a type if only one node published it.
 
         Raises:
             BusError: There is no such channel, or several.
@@ -193,7 +193,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return found[0]
 
     def of_class(self, qos_class: QosName) -> tuple[ChannelResult, ...]:
-        """The results of one class."""
+        """Return the results of one class."""
         return tuple(each for each in self.channels if each.qos_class == qos_class)
 
     @property
@@ -208,7 +208,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> ChannelResult:
-    """The counters of a channel at a virtual time, beside what the plan promised, if it is planned."""
+    """Return the counters of a channel at a virtual time, beside what the plan promised, if it is planned."""
     names = dict.fromkeys((*tracker.wanted, *tracker.delivered, *tracker.alarms, *tracker.reported_lost))
     # In this order, while another thread runs the world: an event between the two is never taken for lost.
     wanted, coming = {name: tracker.wanted[name] for name in names}, dict(tracker.coming(now))

@@ -188,7 +188,7 @@ class ProgramRunner:
         return self._caller
 
     def _check(self, condition: Condition) -> bool:
-        """Whether a condition holds; it cannot wait, because time does not pass meanwhile."""
+        """Return whether a condition holds; it cannot wait, because time does not pass meanwhile."""
         self._local.is_checking = True
         try:
             return condition()
@@ -263,12 +263,12 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """The same from a handler of the simulation."""
+        """Return the same from a handler of the simulation."""
         self._is_woken = True
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def take_woken(self) -> bool:
-        """Whether something is to be done in this loop since the last call."""
+        """Return whether something is to be done in this loop since the last call."""
         woken, self._is_woken = self._is_woken, False
         return woken
 

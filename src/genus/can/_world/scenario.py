@@ -147,7 +147,7 @@ class ScenarioRun:
             yield (self.world.now_ns - self.began_ns) / (self.ends_ns - self.began_ns)
 
     def outcome(self) -> Outcome:
-        """The outcome up to now: programs stop publishing, and what they published is waited for."""
+        """Return the outcome up to now: programs stop publishing, and what they published is waited for."""
         measured_ns = self.world.now_ns - self.began_ns
         window = self.world.observation.window
         window.end_ns = min(window.end_ns, self.world.any_station.bus_time(self.world.now_ns))
@@ -169,7 +169,7 @@ class ScenarioRun:
         )
 
     def stretch(self, length_ns: int | None = None) -> tuple[int, int]:
-        """The span of virtual time within the run that shows the most, for a picture; needs `traced`.
+        """Return the span of virtual time within the run that shows the most, for a picture; needs `traced`.
 
         It has all classes of traffic, faults of frames, and what programs were told for the first time, if possible.
         Without a length it is as long as 125 of the longest frames: 20 ms at 1 Mbit/s.
@@ -179,7 +179,7 @@ class ScenarioRun:
         return choose_stretch(self.world.trace, self.began_ns, self.ends_ns, length_ns, instants)
 
     def _results(self, outcome: Outcome) -> Iterator[ChannelResult]:
-        """The results of all channels of the system, in its order, for the subscribers that it names."""
+        """Yield the results of all channels of the system, in its order, for the subscribers that it names."""
         found = {result.channel: result for result in outcome.channels}
         for channel in self.system.channels:
             verdict = self.scenario.prepared.plan.verdict(channel.name)
@@ -238,7 +238,7 @@ _RUNS = count(1)
 
 
 def _with_observer(system: System) -> System:
-    """The system with a node that subscribes to channels that have no subscriber."""
+    """Return the system with a node that subscribes to channels that have no subscriber."""
     if all(channel.subscribers for channel in system.channels):
         return system
     number = next((n for n in range(FIRST_NODE, LAST_NODE + 1) if n not in system.nodes.values()), None)
@@ -255,5 +255,5 @@ def _with_observer(system: System) -> System:
 
 
 def _blocker(channels: Iterable[ChannelSpec]) -> ChannelSpec | None:
-    """The channel whose frame is to be on the wire when all others publish: the longest of the lowest class."""
+    """Return the channel whose frame is to be on the wire when all others publish: the longest of the lowest class."""
     return max(channels, key=lambda channel: (channel.qos_class == "none", channel.frame_ns), default=None)

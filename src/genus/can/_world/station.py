@@ -37,7 +37,7 @@ class StationWorld(Protocol):
         """Block in virtual time."""
 
     def make_node(self, station: "Station") -> Node:
-        """The node of a station."""
+        """Return the node of a station."""
 
     def add_host(self, station: "Station") -> Host:
         """Put a station on the bus; its `boot` makes the machine."""
@@ -49,7 +49,7 @@ class StationWorld(Protocol):
         """A station went down."""
 
     def down_error(self, station: "Station") -> BaseException:
-        """What is raised if a station is used while it is down."""
+        """Return what is raised if a station is used while it is down."""
 
 
 class StationObserver(Protocol):
@@ -121,7 +121,7 @@ class Station(NodeLink):
         self._start(self.node)
 
     def boot(self) -> Node:
-        """The node, made again; it starts at this instant of virtual time."""
+        """Return the node, made again; it starts at this instant of virtual time."""
         self._node = node = self._world.make_node(self)
         node.rx.observer = self._receive
         self._world.at_ns(self._world.now_ns, lambda: self._start(node))
@@ -176,22 +176,22 @@ class Station(NodeLink):
         return self.node.number is not None and bound and received
 
     def may_publish(self, cls: type) -> bool:
-        """Whether the node is up and a channel is bound."""
+        """Return whether the node is up and a channel is bound."""
         channel = self.node.tx.channels.get(cls) if self.is_up else None
         return channel is not None and channel.state == "ready"
 
     # -- time --------------------------------------------------------------------------------------------------------
 
     def bus_time(self, now_ns: int) -> int:
-        """The bus's time at a virtual time, as the station knows it now."""
+        """Return the bus's time at a virtual time, as the station knows it now."""
         return self.node.time.global_time(self.host.clock.local_time(now_ns))
 
     def virtual_time(self, bus_ns: int) -> int:
-        """The virtual time at which the station takes it for that time of the bus."""
+        """Return the virtual time at which the station takes it for that time of the bus."""
         return self.host.clock.virtual_time(self.node.time.local_time(bus_ns))
 
     def find_virtual_time(self, bus_ns: int, near_ns: int) -> int:
-        """The same to a nanosecond or two, from a guess; for other threads, as it leaves the node as it is."""
+        """Return the same to a nanosecond or two, from a guess; for other threads, as it leaves the node as it is."""
         found = near_ns
         for _ in range(64):  # one or two are enough unless the clock is slowed down
             missing = bus_ns - self.bus_time(found)
@@ -215,7 +215,7 @@ class Station(NodeLink):
     # -- what programs do --------------------------------------------------------------------------------------------
 
     def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
-        """What gets the troubles of a publisher, and observes them."""
+        """Return what gets the troubles of a publisher, and observes them."""
 
         def handle(trouble: DeliveryProblem) -> None:
             self._observer.publisher_informed(self, cls, trouble)
@@ -365,7 +365,7 @@ class StationDriver:
         return self._world.wait_for(condition, timeout)
 
     def counters(self) -> Mapping[str, int]:
-        """The simulated bus counts frames for all stations; see `World.outcome`."""
+        """Return the simulated bus counts frames for all stations; see `World.outcome`."""
         return {}
 
     def close(self) -> None:
@@ -383,11 +383,11 @@ class StationClock:
         self.wait_for: WaitFor | None = world.wait_for
 
     def time_ns(self) -> int:
-        """The bus's time in nanoseconds since 1970."""
+        """Return the bus's time in nanoseconds since 1970."""
         return self._station.bus_time(self._world.now_ns)
 
     def precision_ns(self) -> int | None:
-        """A bound on the error of `time_ns`; None while there is none, or the station is down."""
+        """Return a bound on the error of `time_ns`; None while there is none, or the station is down."""
         return known_precision(self._station.precision_ns) if self._station.is_up else None
 
     def sleep(self, seconds: float) -> None:

@@ -43,7 +43,7 @@ class StandIn(msgspec.Struct, frozen=True):
     filling: Mapping[str, Any]
 
     def make(self, number: int) -> Event:
-        """The event with a number."""
+        """Return the event with a number."""
         made: Event = self.cls(**self.filling, number=number)
         return made
 
@@ -97,7 +97,7 @@ def _size(channels: list[ChannelSpec]) -> int:
 
 @lru_cache(maxsize=4096)
 def stand_in(name: str, size: int, open_ended: bool = False) -> StandIn:
-    """A class whose events take `size` bytes; `open_ended` if they might take more for all a node knows.
+    """Return a class whose events take `size` bytes; `open_ended` if they might take more for all a node knows.
 
     >>> stand_in("Loop", 8).make(7)
     Loop(number=7, filling_0=40167, filling_1=200)
@@ -140,7 +140,7 @@ def _is_whole(note: Any) -> bool:
 
 
 def _names(system: System) -> dict[str, str]:
-    """A type's name for every event: the event's own, with _ for what no name may have."""
+    """Return a type's name for every event: the event's own, with _ for what no name may have."""
     names: dict[str, str] = {}
     for channel in system.channels:
         if channel.event not in names:
@@ -354,7 +354,7 @@ class _Numbered:
         self._numbers = count()
 
     def next_event(self) -> Event:
-        """The event to publish next."""
+        """Return the event to publish next."""
         return self._stand_in.make(next(self._numbers) % self._range * self._step + self._first)
 
 

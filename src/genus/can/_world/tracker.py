@@ -51,7 +51,7 @@ class Window(msgspec.Struct):
     end_ns: int = 1 << 63
 
     def holds(self, start_ns: int, deadline_ns: int) -> bool:
-        """Whether a slot lies within."""
+        """Return whether a slot lies within."""
         return self.begin_ns <= start_ns and deadline_ns <= self.end_ns
 
 
@@ -144,7 +144,7 @@ class ChannelTracker:
         return sum(map(len, list(self._under_way.values())))
 
     def key(self, event: Event) -> Key:
-        """What an event of this channel is recognised by on the bus."""
+        """Return what an event of this channel is recognised by on the bus."""
         bits, payload = self._layout.encode(event, 0)
         return key_of(self.etag | bits, payload)
 
@@ -259,7 +259,7 @@ class ChannelTracker:
     # -- at a subscriber ---------------------------------------------------------------------------------------------
 
     def event_delivered(self, subscriber: str, key: Key, bus_now: int) -> bool:
-        """A node got an event; returns whether it is one of this channel that the node had not got yet.
+        """Return a node got an event; returns whether it is one of this channel that the node had not got yet.
 
         An event may be received before it counts as sent: if its last frame fails at the last bit and is repeated.
         """
@@ -282,7 +282,7 @@ class ChannelTracker:
         self.late += abs(lateness) > self.slot.gap_ns // 2
 
     def knows(self, key: Key) -> bool:
-        """Whether an event like this was sent."""
+        """Return whether an event like this was sent."""
         return key in self._finished
 
     def subscriber_informed(self, subscriber: str, trouble: EventMissing | EventsLost) -> None:
@@ -293,7 +293,7 @@ class ChannelTracker:
             self.reported_lost[subscriber] += trouble.count
 
     def is_due_at(self, deadline_ns: int) -> bool:
-        """Whether a deadline is one of the channel's slot."""
+        """Return whether a deadline is one of the channel's slot."""
         return self.slot is not None and (deadline_ns - self.slot.deadline_ns) % self.slot.period_ns == 0
 
     def coming(self, now: int) -> Counter[str]:
@@ -307,7 +307,7 @@ class ChannelTracker:
         return found
 
     def records_within(self, start_ns: int, end_ns: int) -> list[EventRecord]:
-        """The events that were published before the end of a span, and not sent or given up before its start."""
+        """Return the events that were published before the end of a span, and not sent or given up before its start."""
         found = [record for record in self.unsent_records() if record.published_ns < end_ns]
         for record in reversed(list(self.records)):  # in the order in which they ended
             if record.ended_ns is not None and record.ended_ns <= start_ns:

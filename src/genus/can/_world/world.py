@@ -55,7 +55,7 @@ CLOSING_STEP_NS, CLOSING_STEPS = 10_000_000, 100
 
 
 def uid_of(number: int) -> int:
-    """The uid of the station with a number."""
+    """Return the uid of the station with a number."""
     return number << 32 | 0x47454E
 
 
@@ -348,7 +348,7 @@ class World:
         return sum(band.busy_ns for band in self.observation.bus.bands.values())
 
     def outcome(self) -> Outcome:
-        """What became of the events of every channel, beside what the plan promised; and the load of the bus."""
+        """Return what became of the events of every channel, beside what the plan promised; and the load of the bus."""
         dropped = Counter[str]()
         for station in self.stations.values():
             if station.has_node:
@@ -368,7 +368,7 @@ class World:
         )
 
     def channels(self) -> tuple[ChannelResult, ...]:
-        """What became of the events of every channel up to now: a part of the outcome that is quick to get."""
+        """Return what became of the events of every channel up to now: a part of the outcome that is quick to get."""
         now = self.now_ns
         return tuple(result_of(tracker, self._verdict(tracker), now) for tracker in self._ordered_trackers())
 
@@ -409,7 +409,7 @@ class World:
         return sorted(records, key=lambda record: record.published_ns)
 
     def channel_name(self, passage: Passage) -> str:
-        """The channel that a frame belongs to, or the message of the middleware that it is."""
+        """Return the channel that a frame belongs to, or the message of the middleware that it is."""
         channel = self.observation.bus.channel_of(passage.id)
         if channel is not None:
             return channel.tracker.name
@@ -460,7 +460,7 @@ class World:
         return BandResult(band.frames, band.errors, load, band.missed)
 
     def _ordered_trackers(self) -> list[ChannelTracker]:
-        """The channels on which programs published: those of the plan in its order, then the others."""
+        """Return the channels on which programs published: those of the plan in its order, then the others."""
         planned = [channel.name for channel in self.plan.system.channels] if self.plan is not None else []
         order = {name: place for place, name in enumerate(planned)}
         return sorted(self.observation.trackers, key=lambda tracker: order.get(tracker.name, len(order)))
@@ -473,7 +473,7 @@ class World:
     # -- stations ----------------------------------------------------------------------------------------------------
 
     def join(self, options: dict[str, str]) -> Station:
-        """The station of an address's options; BusError says what is wrong with them."""
+        """Return the station of an address's options; BusError says what is wrong with them."""
         known_options = ("name", "number", "slots", "banks", "catalog")
         if unknown := set(options) - {*known_options}:
             hint = did_you_mean(min(unknown), known_options)
@@ -506,7 +506,7 @@ class World:
         return station
 
     def _number(self, name: str, given: str | None, known: Station | None) -> int:
-        """The given number; else that of the plan, the one a node had before under this name, or a free one."""
+        """Return the given number; else that of the plan, the one a node had before under this name, or a free one."""
         planned = self.plan.system.nodes if self.plan is not None else {}
         if given is not None:
             return self._check_number(given)
@@ -537,7 +537,7 @@ class World:
         )
 
     def make_node(self, station: Station) -> Node:
-        """The node of a station."""
+        """Return the node of a station."""
         bus = self.plan.system.bus if self.plan is not None else None
         return Node(
             uid_of(station.number),
@@ -574,7 +574,7 @@ class World:
             self._runner.abort(station.program, NodeDown(f"node {station.name!r} is down"))
 
     def down_error(self, station: Station) -> BaseException:
-        """What is raised if a station is used while it is down: in its own program, what ends that."""
+        """Return what is raised if a station is used while it is down: in its own program, what ends that."""
         text = f"node {station.name!r} is down"
         own = [each for each in (station.program, station.handlers) if each is not None]
         return NodeDown(text) if self._runner.program in own else BusError(text)
@@ -621,7 +621,7 @@ class World:
         )
 
     def _make_store(self) -> MemoryStore:
-        """Where the broker keeps its tables; it begins with the numbers that the plan gives to nodes."""
+        """Return where the broker keeps its tables; it begins with the numbers that the plan gives to nodes."""
         store = MemoryStore()
         tables = BrokerTables(store)
         for number in self.plan.system.nodes.values() if self.plan is not None else ():
@@ -635,7 +635,7 @@ _WORLDS: dict[str, World] = {}
 
 
 def open_station(rest: str) -> Station:
-    """The link of an address `sim:WORLD?name=NODE`."""
+    """Return the link of an address `sim:WORLD?name=NODE`."""
     name, _, query = rest.partition("?")
     if name not in _WORLDS:
         known = f"known are {', '.join(map(repr, _WORLDS))}" if _WORLDS else f"make one: genus.can.World({name!r}, ...)"

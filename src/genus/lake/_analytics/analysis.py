@@ -54,13 +54,13 @@ class Analysis(Protocol):
         """How long after its time an event may be recorded without being late; None for no limit."""
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The rows that the analysis works on, made from frames of events; late events are left out."""
+        """Return the rows that the analysis works on, made from frames of events; late events are left out."""
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
         """The results that are final because no events before the watermark will come, and the rows that wait."""
 
     def all(self, *events: DataFrame) -> DataFrame:
-        """The results over all events."""
+        """Return the results over all events."""
 
 
 def persist(frame: DataFrame) -> DataFrame:
@@ -91,7 +91,7 @@ def in_one_task(wanted: bool = True) -> Iterator[None]:
 
 
 def group_by_key(rows: DataFrame, by: Iterable[str]) -> DataFrame:
-    """The rows, with all rows of a key in one task."""
+    """Return the rows, with all rows of a key in one task."""
     return rows.coalesce(1) if _ONE_TASK.get() else rows.repartition(*by)
 
 
@@ -111,7 +111,7 @@ def mark(settled: SettleResult) -> DataFrame:
 def split_rows(
     shared: DataFrame, waits: Column, results: Sequence[Column | str], waiting: Sequence[Column | str]
 ) -> SettleResult:
-    """The result of a kernel that gives both sorts of rows, of which a column tells which ones wait."""
+    """Return the result of a kernel that gives both sorts of rows, of which a column tells which ones wait."""
     marked = shared.select(
         F.when(~waits, F.struct(*results)).alias(RESULTS), F.when(waits, F.struct(*waiting)).alias(WAITING)
     )
@@ -119,7 +119,7 @@ def split_rows(
 
 
 def union_waiting(waiting: DataFrame | None, rows: DataFrame) -> DataFrame:
-    """The rows of an increment and those that wait from the previous one.
+    """Return the rows of an increment and those that wait from the previous one.
 
     Args:
         waiting: `SettleResult.waiting` of the previous increment; None for the first one. Columns that were added
@@ -130,7 +130,7 @@ def union_waiting(waiting: DataFrame | None, rows: DataFrame) -> DataFrame:
 
 
 def key_column(field: spark.StructField) -> Column:
-    """A column of a key: NaN becomes NULL, -0.0 becomes 0.0; LakeError for nested types."""
+    """Return a column of a key: NaN becomes NULL, -0.0 becomes 0.0; LakeError for nested types."""
     if isinstance(field.dataType, _NESTED):
         raise LakeError(f"by={field.name!r} is of type {field.dataType.simpleString()}; give columns of plain values")
     column = F.col(field.name)
@@ -190,7 +190,7 @@ def in_blocks(
 
 
 def key_starts(table: pa.Table, by: tuple[str, ...]) -> Marks:
-    """A mask of the rows whose key differs from that of the row before; NULL differs from everything."""
+    """Return a mask of the rows whose key differs from that of the row before; NULL differs from everything."""
     starts = np.ones(table.num_rows, np.bool_)
     starts[1:] = False
     for column in table.select(by).columns:
@@ -213,7 +213,7 @@ _FOREVER = (1 << 63) - 1
 
 
 def event_time() -> Column:
-    """The time of an event, or its time of recording if it has none."""
+    """Return the time of an event, or its time of recording if it has none."""
     return F.coalesce(TIME, RECORDED)
 
 
@@ -238,7 +238,7 @@ def is_overtaken(watermark: datetime) -> Column:
 
 
 def watermark_of(recorded: datetime, lateness: Span | None) -> datetime:
-    """The watermark of a stream: no events before it will come, except late ones.
+    """Return the watermark of a stream: no events before it will come, except late ones.
 
     Args:
         recorded: The latest time of recording so far, with a time zone.
@@ -259,13 +259,13 @@ def watermark_of(recorded: datetime, lateness: Span | None) -> datetime:
 
 
 def drop_late(events: DataFrame, lateness: Span | None, keep_late: bool) -> DataFrame:
-    """The events of a frame without late ones, or all if `keep_late` is set."""
+    """Return the events of a frame without late ones, or all if `keep_late` is set."""
     require_columns(events.columns, CONTEXT)
     return events if keep_late else events.where(~is_late(lateness))
 
 
 def watermark_micros(watermark: datetime) -> int:
-    """A watermark in microseconds since 1970; for `END_OF_STREAM`, a number above all times.
+    """Return a watermark in microseconds since 1970; for `END_OF_STREAM`, a number above all times.
 
     >>> watermark_micros(datetime(1970, 1, 2, tzinfo=UTC))
     86400000000
@@ -283,7 +283,7 @@ def final_before(watermark: datetime, keep_late: bool) -> int:
 
 
 def span_micros(span: Span) -> int:
-    """A length of time in microseconds."""
+    """Return a length of time in microseconds."""
     return micros_of_duration(duration(span))
 
 

@@ -86,7 +86,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
             raise LakeError(f"choose={self.choose!r} is unknown; give 'first' or 'last'")
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The halves of pairs, made from the left and the right frame."""
+        """Return the halves of pairs, made from the left and the right frame."""
         if len(events) != 2:
             raise LakeError(f"pairing takes two frames, the left and the right one, not {len(events)}")
         left, right = (self._half(frame, side) for frame, side in zip(events, (LEFT, RIGHT), strict=True))
@@ -107,7 +107,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         return split_rows(joined, F.col(STATE) == WAITING, results, rows.columns)
 
     def all(self, *events: DataFrame) -> DataFrame:
-        """All pairs of a left and a right frame."""
+        """Return all pairs of a left and a right frame."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _half(self, events: DataFrame, side: str) -> DataFrame:
@@ -159,7 +159,7 @@ def pair(
 
 
 def seconds(interval: str) -> Column:
-    """An interval column, such as `elapsed` of pairs, as seconds."""
+    """Return an interval column, such as `elapsed` of pairs, as seconds."""
     return F.col(interval).cast("interval second").cast("decimal(18,6)").cast("double")
 
 
@@ -236,7 +236,7 @@ def _join(rule: Pairing, limit_us: int, table: pa.Table, ended: bool) -> BlockRe
 
 
 def _match(rule: Pairing, limit_us: int, table: pa.Table, at: Rows, starts: Marks) -> MatchedRows:
-    """The pairs among the rows before the limit, which are the first rows of each key."""
+    """Return the pairs among the rows before the limit, which are the first rows of each key."""
     known = np.flatnonzero(at < limit_us)
     is_right = table.column(RIGHT_TIME).is_valid().to_numpy()
     match = match_first if rule.choose == "first" else match_last
@@ -245,7 +245,7 @@ def _match(rule: Pairing, limit_us: int, table: pa.Table, at: Rows, starts: Mark
 
 
 def _states(limit_us: int, oldest_us: int, at: Rows, matched: MatchedRows) -> npt.NDArray[np.int8]:
-    """The state of each row; a left waits as long as a right that it can be paired with may still come."""
+    """Return the state of each row; a left waits as long as a right that it can be paired with may still come."""
     states = np.where(at < limit_us, ALONE, WAITING).astype(np.int8)
     states[matched.open] = np.where(at[matched.open] >= oldest_us, WAITING, ALONE)
     states[matched.left] = states[matched.right] = PAIRED

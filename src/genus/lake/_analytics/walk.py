@@ -99,7 +99,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The rows that the function sees, made from one or several frames."""
+        """Return the rows that the function sees, made from one or several frames."""
         if not events:
             raise LakeError("a walk takes at least one frame of events")
         rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), map(self._rows, events))
@@ -107,7 +107,7 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         return rows.dropna(subset=list(self.by))
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
-        """The results that are final at the watermark, and the rows that the function has to see again."""
+        """Return the results that are final at the watermark, and the rows that the function has to see again."""
         output = self._output(to_arrow_schema(rows.schema, timezone="UTC"))
         walk = partial(walk_rows, self, output, final_before(watermark, self.keep_late))
         ordered = group_by_key(rows, self.by).sortWithinPartitions(*self.by, AT_US, *EVENT_ID)
@@ -122,11 +122,11 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
         return pa.schema([*key, *self.gives, *kept, pa.field(STATE, pa.int8())])
 
     def all(self, *events: DataFrame) -> DataFrame:
-        """The results over all events of some frames."""
+        """Return the results over all events of some frames."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _rows(self, events: DataFrame) -> DataFrame:
-        """The rows of one frame: the key, the other columns that the function sees, and the time."""
+        """Return the rows of one frame: the key, the other columns that the function sees, and the time."""
         timed = drop_late(events, self.lateness, self.keep_late).withColumn(TIME, event_time())
         require_columns(events.columns, self.by)
         keys = (key_column(events.schema[name]) for name in self.by)

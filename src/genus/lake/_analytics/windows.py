@@ -78,7 +78,7 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
         return duration(self.every if self.slide is None else self.slide)
 
     def take(self, *events: DataFrame) -> DataFrame:
-        """The key, time and values of a frame's events."""
+        """Return the key, time and values of a frame's events."""
         if len(events) != 1:
             raise LakeError(f"windows take one frame, not {len(events)}")
         (frame,) = events
@@ -92,14 +92,14 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
         return timed.where(F.col(_AT).isNotNull())
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
-        """The windows that end at or before the watermark; events that are also in later windows wait."""
+        """Return the windows that end at or before the watermark; events that are also in later windows wait."""
         limit = final_before(watermark, self.keep_late)
         open = _align(F.col(_AT), span_micros(self.step)) > limit - span_micros(self.every)
         waiting = rows.where(open).withColumn(_AFTER, F.lit(limit).cast("bigint"))
         return SettleResult(self._summary(self._assign_windows(rows, limit)), waiting, rows)
 
     def all(self, *events: DataFrame) -> DataFrame:
-        """All windows of a frame's events."""
+        """Return all windows of a frame's events."""
         return self.settle(self.take(*events), END_OF_STREAM).results
 
     def _assign_windows(self, rows: DataFrame, limit: int) -> DataFrame:

@@ -144,7 +144,7 @@ class CanLogs(msgspec.Struct, frozen=True):
         return open_text(self.log, Head.of(_head(path)), self.columns, self.time_unit)
 
     def doubts(self, path: str) -> tuple[str, ...]:
-        """What may be wrong about how a log is read; see `genus.can.read_log`."""
+        """Return what may be wrong about how a log is read; see `genus.can.read_log`."""
         try:
             return self._open(path).detected.doubts if self.log in TEXT_FORMATS else ()
         except RecordingError:
@@ -175,7 +175,7 @@ class CanLogs(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def _messages_of(dbc: Dbc) -> tuple[MessageLayout, ...]:
-    """What tasks need, without comments; the same object for all logs, so that a job sends it once."""
+    """Return what tasks need, without comments; the same object for all logs, so that a job sends it once."""
     replace, found = msgspec.structs.replace, []
     for message in dbc.all_messages:
         signals = tuple(replace(signal, comment=None) for signal in message.signals)
@@ -184,7 +184,7 @@ def _messages_of(dbc: Dbc) -> tuple[MessageLayout, ...]:
 
 
 def find_log_format(path: str) -> str:
-    """The name of a log's format, by its content, or else its ending; LakeError if it is none that is known."""
+    """Return the name of a log's format, by its content, or else its ending; LakeError if it is none that is known."""
     detected = detect(_head(path))
     found = detected.format or ENDINGS.get(log_ending(path))  # damage is no error, but dead letters
     if found is None:
@@ -201,14 +201,14 @@ def _head(path: str) -> bytes:
 
 
 def _packing(path: str) -> str | None:
-    """How a text file is compressed; `utf-16` if its bytes are not those of its lines."""
+    """Return how a text file is compressed; `utf-16` if its bytes are not those of its lines."""
     with open_input(path) as file:
         start = file.read(1024)
     return packing_of(start) or ("utf-16" if looks_like_utf_16(start) or b"\n" not in start else None)
 
 
 def _is_divisible(reader: TextReader | DeadLetter | None, path: str) -> TypeGuard[TextReader]:
-    """Whether ranges of a log can be read on their own."""
+    """Return whether ranges of a log can be read on their own."""
     is_divisible = isinstance(reader, TextReader) and reader.is_divisible and _packing(path) in (None, "gzip")
     return is_divisible and isinstance(reader, TextReader) and not (reader.may_wrap and _wraps(reader, path))
 
@@ -230,7 +230,7 @@ def _wraps(reader: TextReader, path: str) -> bool:
 
 
 def _read_range(split: Split, reader: TextReader) -> Iterator[FrameColumns | list[DeadLetter]]:
-    """The lines of a range that `byte_ranges` made."""
+    """Yield the lines of a range that `byte_ranges` made."""
     if split.start:
         reader.parse(_head(split.path))  # headers say how lines are read
     for block in read_blocks(split, MAX_LINE):
@@ -242,7 +242,7 @@ def _read_range(split: Split, reader: TextReader) -> Iterator[FrameColumns | lis
 
 
 def _read_file(split: Split, reader: TextReader | str) -> Iterator[FrameColumns | list[DeadLetter]]:
-    """A whole file, of text by its reader, or of a binary format by its name."""
+    """Yield a whole file, of text by its reader, or of a binary format by its name."""
     skipped = _SkippedAsDead()
     try:
         with _local_file(split.path) as path, closing(LogFile(path, skipped)) as file:
@@ -292,7 +292,7 @@ def _local_file(path: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=4)
 def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
-    """The decoder of a DBC file, which a task uses for many splits."""
+    """Return the decoder of a DBC file, which a task uses for many splits."""
     return ColumnDecoder(messages)
 
 
@@ -323,7 +323,7 @@ class _ChunkReader:
         yield self._take_incomplete()
 
     def flush(self) -> Iterator[Chunk]:
-        """What is left; long messages in progress are incomplete."""
+        """Yield what is left; long messages in progress are incomplete."""
         if self._long is not None:
             self._long.close()
         for parts in self._waiting.values():
@@ -360,7 +360,7 @@ class _ChunkReader:
 
 @lru_cache(maxsize=1024)
 def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
-    """How a message differs from the catalog's type of its name, for example after the DBC file was changed."""
+    """Return how a message differs from the catalog's type of its name, for example after the DBC file was changed."""
     plan = types.plan(message.type_name)
     if plan is None:
         return f"unknown type {message.type_name}"
@@ -381,7 +381,7 @@ def _find_mismatch(message: MessageLayout, types: Types) -> str | None:
 
 
 def _with_positions(part: DecodedFrames, frames: FrameColumns, has_times: bool) -> pa.RecordBatch:
-    """A batch with the positions of its events, and the times at which they were recorded."""
+    """Return a batch with the positions of its events, and the times at which they were recorded."""
     columns = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     added = {POSITION: pa.array(frames.position[part.rows], pa.int64()), RECORDED: columns["time"]}
     if not has_times:

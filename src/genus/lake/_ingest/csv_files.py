@@ -77,7 +77,7 @@ class Csv(msgspec.Struct, frozen=True):
         )
 
     def _header(self, split: Split) -> list[str] | DeadLetter:
-        """The column names in the first line that is not blank; a dead letter if they cannot be read."""
+        """Return the column names in the first line that is not blank; a dead letter if they cannot be read."""
         for piece in read_lines(msgspec.structs.replace(split, start=0, end=1)):
             for line in filter(bytes.strip, piece.lines):
                 return self._names(line)
@@ -99,7 +99,7 @@ class Csv(msgspec.Struct, frozen=True):
 
 
 def _may_span(path: str, form: CsvFormat) -> bool:
-    """Whether values may contain line ends, by the mapping, or because the file has quotes."""
+    """Return whether values may contain line ends, by the mapping, or because the file has quotes."""
     if not form.quote or form.newlines is not None or is_compressed(path):
         return bool(form.quote) and form.newlines is not False
     with open_input(path) as file:
@@ -139,7 +139,7 @@ class LineJoiner:
         return self._join(self._open.after(0)._replace(letters=[letter]))
 
     def _join(self, piece: Lines) -> Lines:
-        """The rows of lines; those with an odd number of quotes open or close a value."""
+        """Return the rows of lines; those with an odd number of quotes open or close a value."""
         self._open = Lines.of([], [])
         lines, offsets, given = piece
         odd = [row for row, line in enumerate(lines) if line.count(self._quote) % 2]
@@ -166,7 +166,7 @@ class LineJoiner:
         return Lines.of(rows, letters)
 
     def _swallows(self, lines: list[bytes]) -> bool:
-        """Whether lines after an open quote cannot be part of its value."""
+        """Return whether lines after an open quote cannot be part of its value."""
         if self._newlines is not None:
             return not self._newlines
         return any(line.strip() and self._row.fullmatch(line) for line in lines)
@@ -188,7 +188,7 @@ class RowParser:
         )
 
     def parse(self, rows: Lines) -> tuple[dict[str, pa.Array], Any, list[DeadLetter]]:
-        """The columns of rows and the offset of each row; rows that do not fit become dead letters."""
+        """Return the columns of rows and the offset of each row; rows that do not fit become dead letters."""
         letters = [*rows.letters]
         rows = self._well_formed(rows, letters)
         parts = list(self._parts(rows, letters)) if rows.lines else []
@@ -197,7 +197,7 @@ class RowParser:
         return columns, np.concatenate([np.zeros(0, np.int64), *(offsets for _, offsets in parts)]), letters
 
     def _well_formed(self, rows: Lines, letters: list[DeadLetter]) -> Lines:
-        """The rows without blank ones and without those with stray quotes, which become dead letters.
+        """Return the rows without blank ones and without those with stray quotes, which become dead letters.
 
         A stray quote would make Arrow read several rows as one.
         """
@@ -253,7 +253,7 @@ def _problem(line: bytes) -> str:
 
 
 def _row_pattern(more: bytes, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
-    """A pattern for a row with one value and `more` others, in which quotes enclose whole values."""
+    """Return a pattern for a row with one value and `more` others, in which quotes enclose whole values."""
     end, open_ = re.escape(delimiter), re.escape(quote)
     value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)" if quote else b"[^E\\r\\n]*+"
     value = value.replace(b"Q", open_).replace(b"E", end)

@@ -44,7 +44,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, position: int, reason: str, raw: bytes | str) -> "DeadLetter":
-        """A dead letter with the raw text cut to `RAW_LIMIT`; bytes that are not UTF-8 are escaped."""
+        """Return a dead letter with the raw text cut to `RAW_LIMIT`; bytes that are not UTF-8 are escaped."""
         text = raw if isinstance(raw, str) else raw[: 4 * RAW_LIMIT].decode("utf-8", "backslashreplace")
         return cls(position, reason, text.encode("utf-8", "backslashreplace").decode()[:RAW_LIMIT])
 
@@ -75,7 +75,7 @@ class Format(Protocol):
         """
 
     def read(self, split: Split, types: "Types") -> Iterator[Chunk]:
-        """The events and dead letters of a split; 10,000 to 100,000 events per chunk are best."""
+        """Return the events and dead letters of a split; 10,000 to 100,000 events per chunk are best."""
 
 
 class Types:
@@ -91,20 +91,20 @@ class Types:
         return tuple(entry.name for entry in self.entries.values() if not entry.kind)
 
     def plan(self, name: str) -> "TypePlan | None":
-        """The plan of a type; None if the catalog has no such event type."""
+        """Return the plan of a type; None if the catalog has no such event type."""
         if name not in self._plans:
             known = self.entries.get(name)
             self._plans[name] = None if known is None or known.kind else TypePlan(self, known)
         return self._plans[name]
 
     def expected(self, name: str) -> "TypePlan":
-        """The plan of a type that must be in the catalog."""
+        """Return the plan of a type that must be in the catalog."""
         plan = self.plan(name)
         assert plan is not None, f"a format returned events of {name}, which is not in the catalog"
         return plan
 
     def declared(self, name: str) -> dict[str, bool]:
-        """The own and inherited attributes of a type, and whether each is required."""
+        """Return the own and inherited attributes of a type, and whether each is required."""
         entry = self.entries[name]
         inherited = [self.declared(parent) for parent in entry.parents]
         return {attribute: must for each in (*inherited, entry.attributes) for attribute, must in each.items()}
@@ -127,5 +127,5 @@ class TypePlan:
 
 @lru_cache(maxsize=4)
 def types_of(catalog_text: str) -> Types:
-    """The types of a catalog given as text; cached, because a task needs them for every split."""
+    """Return the types of a catalog given as text; cached, because a task needs them for every split."""
     return Types(Catalog.parse(catalog_text))

@@ -64,7 +64,7 @@ class FramePlan(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, lake: LakeFolder, what: type | str | Mapping, columns: Sequence[str]) -> "FramePlan":
-        """The plan for a frame with some columns; NotRegistered or LakeError if they cannot be such events."""
+        """Return the plan for a frame with some columns; NotRegistered or LakeError if they cannot be such events."""
         work = IngestWork.begin(lake.path, lake.catalog_file.text)
         types = types_of(work.catalog)
         mapping = what if isinstance(what, Mapping) else _mapping_for(lake, what, columns, types)
@@ -248,7 +248,7 @@ class _LakeWriter:
         discard_rows(Store(work.root), work, reports[0].source if reports else 0)
 
     def _gathered(self, messages: Messages) -> tuple[IngestWork, list[TaskReport]]:
-        """The work of the tasks, and their reports; the writer that commits has a plan of its own."""
+        """Return the work of the tasks, and their reports; the writer that commits has a plan of its own."""
         found = [each for each in messages if isinstance(each, Written)]
         made = {"commit": found[0].commit, "at_us": found[0].at_us} if found else {}
         return msgspec.structs.replace(self._plan.work, **made), [each.report for each in found]

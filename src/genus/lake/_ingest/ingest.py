@@ -116,13 +116,13 @@ def prepare(lake: LakeTables, choose: FormatChooser) -> None:
 
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> dict[str, int]:
-    """The files of an ingest and their sizes; see `Lake.find_sources`."""
+    """Return the files of an ingest and their sizes; see `Lake.find_sources`."""
     choose.check(types_of(lake.catalog_file.text))
     return {file.path: file.size for file in _named_files(lake, sources, choose)}
 
 
 def _named_files(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> list[FileInfo]:
-    """The files of an ingest; LakeError if one has no known format, or its rows have no type."""
+    """Return the files of an ingest; LakeError if one has no known format, or its rows have no type."""
     found, types = find_files(lake.spark, sources, choose.format is not None), types_of(lake.catalog_file.text)
     for file in found:
         choose.check_named(file.path, types)
@@ -132,7 +132,7 @@ def _named_files(lake: LakeTables, sources: PathLike | Iterable[PathLike], choos
 def _input(
     lake: LakeTables, file: FileInfo, format: Format, state: LedgerState, identity: Identity, retry: bool
 ) -> InputFile | None:
-    """A file to ingest; None if it was ingested before, unless its dead letters are to be tried again."""
+    """Return a file to ingest; None if it was ingested before, unless its dead letters are to be tried again."""
     given = input_of(file, format, state.sources, identity)
     if not given.is_known:
         return given
@@ -231,7 +231,7 @@ def commit_reports(
 
 
 def _find_duplicates(state: LedgerState, reports: Iterable[TaskReport]) -> dict[str, str]:
-    """The files whose content the lake has, or an earlier file in the list, and the path of that one."""
+    """Return the files whose content the lake has, or an earlier file in the list, and the path of that one."""
     first: dict[int, str] = {}
     found: dict[str, str] = {}
     for report in reports:
@@ -244,7 +244,7 @@ def _find_duplicates(state: LedgerState, reports: Iterable[TaskReport]) -> dict[
 
 
 def _with_new_shapes(lake: LakeFolder, draft: CommitDraft, catalog: str) -> CommitDraft:
-    """The draft with those shapes only that are new to the lake, and with the catalog if it has changed."""
+    """Return the draft with those shapes only that are new to the lake, and with the catalog if it has changed."""
     state = lake.state()
     shapes = new_shapes(state.shapes, state.shape_counts, draft.shapes, MAX_SHAPES)
     return msgspec.structs.replace(draft, shapes=shapes, catalog=None if catalog == state.catalog else catalog)

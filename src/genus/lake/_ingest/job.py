@@ -82,7 +82,7 @@ class IngestWork(msgspec.Struct, frozen=True):
 
     @classmethod
     def begin(cls, root: str, catalog: str) -> "IngestWork":
-        """The work of a new commit."""
+        """Return the work of a new commit."""
         return cls(root, uuid.uuid4().hex[:16], time.time_ns() // 1000, catalog, not arrow_opens(root))
 
 
@@ -100,7 +100,7 @@ def fingerprint(path: str, upto: int | None = None) -> int:
 
 
 def input_of(file: FileInfo, format: Format, sources: Sources, identity: Identity) -> InputFile:
-    """A file to ingest, with what a lake knows of it; the content of one that is known is not read again."""
+    """Return a file to ingest, with what a lake knows of it; the content of one that is known is not read again."""
     number = hash_of(f"{file.path}\0{file.size}\0{file.modified_us}") if identity == "path" else None
     before = sources.of_path(file.path) if number is None else sources.get(number)
     given = InputFile(file.path, file.size, format, file.modified_us, number)
@@ -113,7 +113,7 @@ def input_of(file: FileInfo, format: Format, sources: Sources, identity: Identit
 
 
 def _identify(file: InputFile) -> int:
-    """The fingerprint of a file; LakeError if it begins with content that was ingested from the same path."""
+    """Return the fingerprint of a file; LakeError if it begins with content that was ingested from the same path."""
     if file.number is not None:
         return file.number
     size, number = file.before or (file.size, 0)
@@ -126,7 +126,7 @@ def _identify(file: InputFile) -> int:
 
 
 def identify_large(spark: SparkSession, files: Sequence[InputFile]) -> list[InputFile]:
-    """The files, those that several tasks will read with their fingerprints, which a job computes."""
+    """Return the files, those that several tasks will read with their fingerprints, which a job computes."""
     large = [each for each in files if each.size > SPLIT_BYTES and each.number is None]
     if not large:
         return list(files)
@@ -183,7 +183,7 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _select(chunk: Chunk, positions: frozenset[int]) -> Chunk:
-    """The events or dead letters at some positions."""
+    """Return the events or dead letters at some positions."""
     if isinstance(chunk, list):
         return [letter for letter in chunk if letter.position in positions]
     wanted = pc.is_in(chunk.batch.column(POSITION), value_set=pa.array(positions, pa.int64()))
@@ -226,7 +226,7 @@ def _cut(inputs: Iterable[InputFile], target: int) -> Iterator[tuple[InputFile, 
 
 
 def _pack(inputs: Sequence[tuple[InputFile, int]], parallel: int, most: int) -> list[list[InputFile]]:
-    """The files of each task: as many tasks as run at once, or more if they would read over `most` bytes."""
+    """Return the files of each task: as many tasks as run at once, or more if they would read over `most` bytes."""
     target = min(max(sum(size for _, size in inputs) // parallel, MIN_TASK_BYTES), most)
     tasks: list[list[InputFile]] = []
     room = 0
@@ -242,7 +242,7 @@ def _pack(inputs: Sequence[tuple[InputFile, int]], parallel: int, most: int) -> 
 def _task_frame(
     spark: SparkSession, items: Sequence[T], function: Callable[[int, T], Iterator[pa.RecordBatch]], schema: str
 ) -> DataFrame:
-    """The rows that a function gives for each item and its number, in a task of its own."""
+    """Return the rows that a function gives for each item and its number, in a task of its own."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -253,7 +253,7 @@ def _task_frame(
 
 
 def make_draft(work: IngestWork, reports: Sequence[TaskReport], *, is_cut: bool = False) -> CommitDraft:
-    """A draft that names the files that tasks wrote.
+    """Return a draft that names the files that tasks wrote.
 
     If the list of files `is_cut`, others with the same time of change as the newest may follow. So the newest ones do
     not count for watermarks, or analyses would take events of the others for late.
@@ -288,7 +288,7 @@ def _newest(reports: Iterable[TaskReport], at_us: int) -> dict[str, int]:
 
 
 def group_parts(reports: Iterable[TaskReport]) -> tuple[Part, ...]:
-    """The parts that tasks wrote, with their files and the rows of each shape."""
+    """Return the parts that tasks wrote, with their files and the rows of each shape."""
     found: dict[str, list[FileReport]] = {}
     for file in (file for report in reports for file in report.files):
         found.setdefault(file.folder, []).append(file)

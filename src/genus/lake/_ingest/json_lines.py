@@ -31,7 +31,7 @@ class LineReader(RecordsReader):
         self._containers = {path[0] for path in paths if path}
 
     def read(self, piece: Lines) -> Iterator[Chunk]:
-        """The events of some lines, type by type, then the dead letters."""
+        """Yield the events of some lines, type by type, then the dead letters."""
         if not all(piece.lines):
             piece = piece.take([row for row, line in enumerate(piece.lines) if line.strip()])
         lines, offsets, letters = piece
@@ -54,7 +54,7 @@ class LineReader(RecordsReader):
             yield letters
 
     def _groups(self, records: list[Record], good: Mask) -> dict[tuple[bool, str | int], list[int]]:
-        """The rows of each type name, separately for CloudEvents and plain records."""
+        """Return the rows of each type name, separately for CloudEvents and plain records."""
         groups: dict[tuple[bool, str | int], list[int]] = {}
         for row in np.flatnonzero(good).tolist():
             record = records[row]
@@ -68,7 +68,7 @@ class LineReader(RecordsReader):
 
 
 def _events(columns: TypeColumns, records: list[Record], good: Mask, offsets: Positions) -> Columns:
-    """The events of records of one type; rows that are read alone are set not to be good."""
+    """Return the events of records of one type; rows that are read alone are set not to be good."""
     plan = columns.plan
     gathered: list[list[Any]] = [[]] * len(plan.wanted)
     _gather(plan.tree, records, gathered, good)
@@ -208,7 +208,7 @@ def _content(path: str) -> tuple[bytes, str | None]:
 
 
 def _salvage(content: bytes) -> Lines:
-    """The objects in a damaged array; the rest of a line without one is a dead letter."""
+    """Return the objects in a damaged array; the rest of a line without one is a dead letter."""
     text = content.decode("latin-1")  # one character per byte, so that their positions are equal
     scan = json.JSONDecoder(strict=False).raw_decode
     found: list[tuple[bytes, int]] = []

@@ -136,7 +136,7 @@ class _WaitingEvents:
 
 
 def _read_frames(data: Octets, form: FrameFormat, waiting: _WaitingEvents) -> Iterator[Chunk]:
-    """The events of the frames of an older file, and its damaged parts; units hold from where they are stated."""
+    """Yield the events of the frames of an older file, and its damaged parts; units hold from where they are stated."""
     units: dict[str, Mapping[str, str]] = {}
     for found in frames_in(data, form):
         if isinstance(found, Frame):
@@ -155,7 +155,7 @@ def _read_frames(data: Octets, form: FrameFormat, waiting: _WaitingEvents) -> It
 
 
 def _read_blocks(data: Octets, start: int, end: int, waiting: _WaitingEvents) -> Iterator[Chunk]:
-    """The events of the blocks that begin in a range, and its damaged parts."""
+    """Yield the events of the blocks that begin in a range, and its damaged parts."""
     for found in events_in(data, start):
         first = found.block.start if isinstance(found, ReadBlock) else found.start
         if first >= end > start:
@@ -184,7 +184,7 @@ def _damaged(data: Octets, start: int, end: int, position: int, loss: str, is_at
 
 
 def _decode_run(types: Types, name: str, run: StoredRun) -> Iterator[Chunk]:
-    """The events of a run as columns, then dead letters for those that are none."""
+    """Yield the events of a run as columns, then dead letters for those that are none."""
     reader = _type_reader(types, name)
     if reader is None:
         wrong = dict.fromkeys(range(len(run.maps)), f"unknown type {name}")
@@ -215,7 +215,7 @@ class TypeReader:
         self._known = {name: each for each in plan.attributes for name in (each.name, *each.former)}
 
     def read(self, run: StoredRun) -> tuple[pa.RecordBatch, dict[int, str]]:
-        """The columns of a run, and the rows that are not events with the reasons."""
+        """Return the columns of a run, and the rows that are not events with the reasons."""
         decoded, wrong = self._decode_all(run.maps)
         rows = np.flatnonzero([each is not None for each in decoded])
         bodies = decoded if not wrong else [each for each in decoded if each is not None]
@@ -240,7 +240,7 @@ class TypeReader:
         return batch.filter(pa.array(~np.isin(rows, list(wrong)))) if wrong else batch, wrong
 
     def _decode_all(self, maps: Sequence[bytes | msgspec.Raw]) -> tuple[list[Any], dict[int, str]]:
-        """A struct of each event, None for those that cannot be decoded, and the reasons of these."""
+        """Return a struct of each event, None for those that cannot be decoded, and the reasons of these."""
         done: list[Any] = []
         wrong: dict[int, str] = {}
         rest = iter(maps)
@@ -287,7 +287,7 @@ def _annotation(attribute: Attribute) -> Any:
 
 
 def _struct(plan: TypePlan) -> type[msgspec.Struct]:
-    """A struct with the attributes of a type, also by their former names, that accepts no others."""
+    """Return a struct with the attributes of a type, also by their former names, that accepts no others."""
     fields: list[Any] = []
     for attribute in plan.attributes:
         note = _annotation(attribute)
@@ -311,7 +311,7 @@ def _convert(values: list[Any], type_: AttributeType) -> CastColumn:
 def _values_of(
     attribute: Attribute, bodies: Sequence[Any], converters: Mapping[str, Convert]
 ) -> tuple[list[Any], dict[int, str]]:
-    """The values of an attribute, under a former name where it has none otherwise, in the units of the catalog.
+    """Return the values of an attribute, under a former name where it has none otherwise, in the units of the catalog.
 
     Also the rows with a value that cannot be converted, or does not fit after it, with the reasons.
     """

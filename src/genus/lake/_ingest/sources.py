@@ -37,7 +37,7 @@ PathLike = str | os.PathLike[str]
 
 
 def find_files(spark: SparkSession, given: PathLike | Iterable[PathLike], any_ending: bool) -> list[FileInfo]:
-    """The files of paths, folders and patterns, each once.
+    """Return the files of paths, folders and patterns, each once.
 
     In folders, hidden files are skipped, and files without the ending of a known format unless `any_ending` is set.
     """
@@ -111,7 +111,7 @@ class FormatChooser:
         return CanLogs.of(self._dbc, "log", unknown=self.unknown, time_unit=self.time_unit, columns=self.columns)
 
     def doubts(self, format: Format, path: str) -> tuple[str, ...]:
-        """What may be wrong about how a CAN log is read; empty for other files."""
+        """Return what may be wrong about how a CAN log is read; empty for other files."""
         if self._logs is None or not isinstance(format, type(self._logs)):
             return ()
         return format.doubts(path)
@@ -172,7 +172,7 @@ class FormatChooser:
 
 
 def _any_case(text: str) -> str:
-    """A pattern for a text in capitals or small letters.
+    """Return a pattern for a text in capitals or small letters.
 
     >>> _any_case("a.1")
     '[aA].1'
@@ -181,7 +181,7 @@ def _any_case(text: str) -> str:
 
 
 def ending_of(path: str) -> str:
-    """The ending of a file's name in lower case, before any `.gz`.
+    """Return the ending of a file's name in lower case, before any `.gz`.
 
     >>> ending_of("/data/Drive.candump.LOG.gz")
     'log'

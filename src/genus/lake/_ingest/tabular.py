@@ -74,7 +74,7 @@ class TypeColumns:
         return self._batch(columns, positions, stated, good)
 
     def of_values(self, found: Sequence[RecordValues], positions: Sequence[int]) -> Columns:
-        """The events of records that were read one by one."""
+        """Return the events of records that were read one by one."""
         columns = {
             each.name: stored_values([one.values[each.name] for one in found], each.type)
             for each in self.type.attributes
@@ -109,7 +109,7 @@ class RecordsReader:
         self._by_name: dict[tuple[bool, str], TypeColumns] = {}
 
     def type_columns(self, name: str, *, is_cloud: bool = False) -> TypeColumns | None:
-        """What makes events of records that name their type so; None if the catalog has no such type."""
+        """Return what makes events of records that name their type so; None if the catalog has no such type."""
         if (is_cloud, name) not in self._by_name:
             plan = self._single.plan(is_cloud, name)
             if isinstance(plan, str):
@@ -142,7 +142,7 @@ class TableReader(RecordsReader):
         super().__init__(mapping, types, at_us, single)
 
     def read(self, table: Table, positions: Positions) -> Iterator[Chunk]:
-        """The events of a table, type by type, then the dead letters."""
+        """Yield the events of a table, type by type, then the dead letters."""
         table = {name: plain_column(column) for name, column in table.items()}
         alone: list[Row] = []
         for name, rows in self._groups(table, len(positions)):
@@ -158,7 +158,7 @@ class TableReader(RecordsReader):
         yield from self.read_alone(sorted(alone))
 
     def _groups(self, table: Table, rows: int) -> Iterator[tuple[str | None, Positions]]:
-        """The rows of each type name; of those without one too."""
+        """Yield the rows of each type name; of those without one too."""
         if self._mapping.naming.fixed:
             yield self._mapping.naming.fixed, np.arange(rows)
             return
@@ -173,7 +173,7 @@ class TableReader(RecordsReader):
             yield name, np.flatnonzero(indices == index)
 
     def _fields(self, table: Table, columns: TypeColumns | None) -> list[str]:
-        """The columns that are fields of records: not those inside others that are, nor structs that are not."""
+        """Return the columns that are fields of records: not those inside others that are, nor structs that are not."""
         if columns is None:
             return [column_name(path) for path in self._mapping.naming.fields if column_name(path) in table]
         plan = columns.plan
@@ -199,7 +199,7 @@ class TableReader(RecordsReader):
 
 
 def _names(column: pa.Array | None, rows: int) -> pa.Array:
-    """A column of text or integers as text; nulls if there is no such column or it has another type."""
+    """Return a column of text or integers as text; nulls if there is no such column or it has another type."""
     if column is None or not (pa.types.is_string(column.type) or pa.types.is_integer(column.type)):
         return pa.nulls(rows, pa.string())
     return column.cast(pa.string())
@@ -216,7 +216,7 @@ def _rows(table: Table, fields: list[str], which: Positions, positions: Position
 
 
 def flatten_structs(batch: pa.RecordBatch) -> Table:
-    """The columns of a batch and the fields of its structs."""
+    """Return the columns of a batch and the fields of its structs."""
     columns = zip(batch.schema.names, batch.columns, strict=True)
     return {name: column for field, given in columns for name, column in _inside(field, given)}
 
@@ -267,7 +267,7 @@ class ParquetFiles(msgspec.Struct, frozen=True):
 
 
 def _read_group(file: pq.ParquetFile, group: int, reader: TableReader) -> Iterator[Chunk]:
-    """The events of a row group; one dead letter for its rest if it is damaged."""
+    """Yield the events of a row group; one dead letter for its rest if it is damaged."""
     position = sum(file.metadata.row_group(before).num_rows for before in range(group))
     try:
         for batch in file.iter_batches(batch_size=_ROWS, row_groups=[group], use_threads=False):

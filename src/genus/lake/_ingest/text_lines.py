@@ -44,12 +44,12 @@ class Lines(NamedTuple):
         return Lines([self.lines[row] for row in rows], self.offsets[rows], self.letters)
 
     def after(self, row: int) -> "Lines":
-        """The lines after one of them, and all dead letters."""
+        """Return the lines after one of them, and all dead letters."""
         return Lines(self.lines[row + 1 :], self.offsets[row + 1 :], self.letters)
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file is read through gzip."""
+    """Return whether a file is read through gzip."""
     return path.endswith(".gz")
 
 
@@ -101,7 +101,7 @@ def read_blocks(split: Split, limit: int) -> Iterator[TextBlock | list[DeadLette
 def _blocks(
     stream: "IO[bytes] | GzipReader", position: int, end: int | None, rest: bytes, limit: int
 ) -> Iterator[TextBlock | list[DeadLetter]]:
-    """The lines that begin before `end`; `rest` was read from the stream already, and begins at `position`."""
+    """Yield the lines that begin before `end`; `rest` was read from the stream already, and begins at `position`."""
     while end is None or position < end:
         try:
             piece = stream.read(BLOCK)
@@ -158,7 +158,7 @@ class GzipReader:
         self._file.close()
 
     def read(self, size: int, /) -> bytes:
-        """The next bytes, about as many as `_PACKED` compressed ones; empty at the end."""
+        """Return the next bytes, about as many as `_PACKED` compressed ones; empty at the end."""
         return next(self._pieces, b"")
 
 
@@ -182,7 +182,7 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
-    """The output of the bytes before the damaged one."""
+    """Return the output of the bytes before the damaged one."""
     made = []
     for place in range(len(piece)):
         try:

@@ -159,13 +159,13 @@ _STORE: dict[type, Callable[[Any], Any]] = {
 
 
 def stored_values(values: Iterable[Any], type_: AttributeType) -> pa.Array:
-    """The column of attribute values; raises one of `ERRORS` if an opaque one is too deep."""
+    """Return the column of attribute values; raises one of `ERRORS` if an opaque one is too deep."""
     store = _STORE.get(type(type_), _as_it_is)
     return _stored_array([None if value is None else store(value) for value in values], type_)
 
 
 def _stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
-    """The column of values as `_STORE` makes them."""
+    """Return the column of values as `_STORE` makes them."""
     stored = stored_type(type_)
     if isinstance(type_, TimeType | DurationType):
         return pa.array(values, pa.int64()).cast(stored)
@@ -175,7 +175,7 @@ def _stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """The values of a column that `plain_column` made, as JSON or Python has them."""
+    """Return the values of a column that `plain_column` made, as JSON or Python has them."""
     try:
         values: list[Any] = column.to_pylist()
     except (ValueError, OverflowError):
@@ -235,7 +235,7 @@ def _without(column: pa.Array, absent: tuple[Any, ...]) -> pa.Array:
 
 
 def _all(column: pa.Array, good: pa.Array) -> pa.Array:
-    """The column, if `good` is true for all of its values."""
+    """Return the column, if `good` is true for all of its values."""
     if pc.all(good).as_py() is False:
         raise pa.ArrowInvalid("not for Arrow")
     return column

@@ -162,7 +162,7 @@ def dead_letter_table(letters: Sequence[DeadLetter], origin: Origin) -> pa.Table
 
 
 def count_shapes(table: pa.Table) -> dict[int, int] | None:
-    """The number of rows of each shape; None if there are too many shapes, or no column of shapes."""
+    """Return the number of rows of each shape; None if there are too many shapes, or no column of shapes."""
     if SHAPE not in table.schema.names:
         return None
     shapes, rows = np.unique(table.column(SHAPE).to_numpy(), return_counts=True)
@@ -218,7 +218,7 @@ def presence_bits(batch: pa.RecordBatch, plan: TypePlan) -> PresenceBits:
 
 
 def _distinct(words: dict[int, npt.NDArray[np.int64]], rows: int) -> tuple[list[int], npt.NDArray[np.int32]]:
-    """The distinct combinations of words as numbers, and the index of each row's number."""
+    """Return the distinct combinations of words as numbers, and the index of each row's number."""
     if not words:
         return [0], np.zeros(rows, np.int32)
     indexes = sorted(words)
@@ -232,7 +232,7 @@ def _distinct(words: dict[int, npt.NDArray[np.int64]], rows: int) -> tuple[list[
 
 
 def _by_day(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each day of the event's time, or of its recording if it has no time."""
+    """Yield the rows of each day of the event's time, or of its recording if it has no time."""
     at = pc.coalesce(table.column("time"), table.column(RECORDED)).cast(pa.int64()).to_numpy()
     days = at // _MICROS_PER_DAY
     if len(days) and days.min() == days.max():
@@ -243,7 +243,7 @@ def _by_day(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _sort_rows(tables: list[pa.Table]) -> pa.Table:
-    """The rows of tables with one type each, sorted by type, time and position."""
+    """Return the rows of tables with one type each, sorted by type, time and position."""
     by_type: dict[str, list[pa.Table]] = {}
     for table in tables:
         by_type.setdefault(table.column(TYPE)[0].as_py(), []).append(table)

@@ -68,7 +68,7 @@ class IcebergTables:
         self._store.files.delete(self._folder)
 
     def metadata_path(self, table: str) -> str:
-        """The metadata file of a table; LakeError if there is no such table. Nothing is changed."""
+        """Return the metadata file of a table; LakeError if there is no such table. Nothing is changed."""
         missing = LakeError(f"{table} is no Iceberg table yet; call iceberg() or `genus lake mirror --iceberg`")
         if not os.path.exists(f"{self._folder}/{CATALOG}"):
             raise missing
@@ -83,7 +83,7 @@ class IcebergTables:
             return catalog.load_table(_name(table)).metadata_location
 
     def _catalog(self, state: LedgerState) -> "SqlCatalog":
-        """The catalog; one of another lake, or of this one at another place, is replaced."""
+        """Return the catalog; one of another lake, or of this one at another place, is replaced."""
         os.makedirs(self._folder, exist_ok=True)
         catalog = self._open_catalog()
         if catalog.namespace_exists(NAMESPACE) and not self._is_of(catalog, state):

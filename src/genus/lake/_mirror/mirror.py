@@ -146,7 +146,7 @@ class Mirror:
         self._known, self._is_done = now, True
 
     def _mirrored(self, now: LedgerState) -> LedgerState:
-        """The last state that is mirrored in all tables; LakeError if it is not known or not of this ledger."""
+        """Return the last state that is mirrored in all tables; LakeError if it is not known or not of this ledger."""
         if self._is_done:
             return self._known
         note = self._read_note()
@@ -187,7 +187,7 @@ class Mirror:
                 progress(number, len(tables))
 
     def _tables(self, state: LedgerState) -> list[str]:
-        """The tables that have rows, or had some and have a log."""
+        """Return the tables that have rows, or had some and have a log."""
         empty = {*tables_of(state.catalog or "")}.difference(state.tables)
         return sorted([*state.tables, *(table for table in empty if self._log(table).exists)])
 
@@ -245,7 +245,7 @@ def _changes(before: LedgerState, commits: Iterable[Commit]) -> dict[str, list[C
 
 
 def _missing(there: set[str], before: Iterable[str], changes: Sequence[Change]) -> Sequence[Change] | None:
-    """The changes that a table lacks, by the files that it has; None if it never had just these."""
+    """Return the changes that a table lacks, by the files that it has; None if it never had just these."""
     different, found = there.symmetric_difference(before), None
     for number, change in enumerate([None, *changes]):
         if change is not None:

@@ -232,7 +232,7 @@ def _metadata(lake: str, table: str, schema: str) -> Mapping[str, Any]:
 
 
 def _file(path: str, changes_data: bool) -> dict[str, Any]:
-    """What is said of a file that is added or removed; its path has the values of some columns.
+    """Return what is said of a file that is added or removed; its path has the values of some columns.
 
     >>> _file("_commit=4f21/_day=2026-05-01/part-0.parquet", True)["partitionValues"]
     {'_commit': '4f21', '_day': '2026-05-01'}
@@ -254,12 +254,12 @@ def _parse(catalog: str) -> Catalog:
 
 
 def tables_of(catalog: str) -> list[str]:
-    """The tables that a lake with a catalog may have; here and below, `catalog` is its text."""
+    """Return the tables that a lake with a catalog may have; here and below, `catalog` is its text."""
     return [*_parse(catalog).families, DEAD_LETTERS]
 
 
 def file_columns(catalog: str, table: str) -> pa.Schema:
-    """The columns of the files of a table, which may be NULL; LakeDamaged if the catalog lacks its family."""
+    """Return the columns of the files of a table, which may be NULL; LakeDamaged if the catalog lacks its family."""
     families = _parse(catalog).families
     if table != DEAD_LETTERS and table not in families:
         raise LakeDamaged(f"the catalog in the ledger lacks the family {table}, which has events")

@@ -56,11 +56,11 @@ class GenusDataSource(DataSource):
         return "genus"
 
     def schema(self) -> StructType:
-        """The columns of the subscribed type, or of dead letters."""
+        """Return the columns of the subscribed type, or of dead letters."""
         return spark_schema(self._query().columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of all columns, or of those in `.schema(...)`."""
+        """Return a reader of all columns, or of those in `.schema(...)`."""
         query, path = self._query(), self.options.get("path", "")
         columns = select_columns(query.columns, schema)
         if not is_lake(path):
@@ -132,7 +132,7 @@ class LakeBatchReader(DataSourceReader):
         self._bytes = number_option(options, "splitBytes") or SPLIT_BYTES
 
     def partitions(self) -> list[InputPartition]:
-        """The files that can have matches, by the ledger; small files of a family are read by one task."""
+        """Return the files that can have matches, by the ledger; small files of a family are read by one task."""
         lake = LakeFolder(Store(self._path))
         state = lake.state_of(self._version)
         catalog = types_of(self._query.catalog).catalog
@@ -162,7 +162,7 @@ class LakeBatchReader(DataSourceReader):
 
 
 def is_lake(path: str) -> bool:
-    """Whether there is a lake at a path that can be opened without Spark."""
+    """Return whether there is a lake at a path that can be opened without Spark."""
     try:
         store = Store(path) if path else None
     except LakeError:  # a pattern, or another file system
@@ -212,7 +212,7 @@ SourceQuery: TypeAlias = EventQuery | DeadLetterQuery
 
 
 def parse_options(options: Mapping[str, str]) -> SourceQuery:
-    """The query of some options; LakeError names the option that is missing or unknown."""
+    """Return the query of some options; LakeError names the option that is missing or unknown."""
     check_known(options, _OPTIONS)
     if is_on(options, "dead"):
         return DeadLetterQuery(_catalog_text(options))
@@ -229,7 +229,7 @@ def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
 
 
 def number_option(options: Mapping[str, str], name: str) -> int | None:
-    """A number above 0; None if it is not given, LakeError if it is something else."""
+    """Return a number above 0; None if it is not given, LakeError if it is something else."""
     text = {each.lower(): text for each, text in options.items()}.get(name.lower())
     if text is not None and (not text.isdecimal() or int(text) < 1):
         raise LakeError(f"option {name} is {text!r}; give a number above 0")
@@ -237,7 +237,7 @@ def number_option(options: Mapping[str, str], name: str) -> int | None:
 
 
 def is_on(options: Mapping[str, str], name: str) -> bool:
-    """Whether a switch is `true`; LakeError if it is neither that nor `false`."""
+    """Return whether a switch is `true`; LakeError if it is neither that nor `false`."""
     text = options.get(name, "false")
     if text.lower() not in ("true", "false"):
         raise LakeError(f"option {name!r} is {text!r}; it must be true or false")
@@ -245,7 +245,7 @@ def is_on(options: Mapping[str, str], name: str) -> bool:
 
 
 def _catalog_text(options: Mapping[str, str]) -> str:
-    """The text of the catalog; types of a DBC file are added to the text, not to the file."""
+    """Return the text of the catalog; types of a DBC file are added to the text, not to the file."""
     path, dbc = options.get("catalog"), options.get("dbc")
     if path is None and dbc is None:
         raise LakeError("no catalog; give option 'catalog': a catalog file, or the folder of a lake")
@@ -288,7 +288,7 @@ def _filter(query: EventQuery) -> arrow.ArrowFilter:
 
 @lru_cache(maxsize=4)
 def _type_names(query: EventQuery) -> frozenset[str]:
-    """The names of types whose events can match."""
+    """Return the names of types whose events can match."""
     found = matching_types(subscription_of(query), types_of(query.catalog).catalog)
     return frozenset(name for names in found.values() for name in names)
 
@@ -313,7 +313,7 @@ class SourceSplit(NamedTuple):
 
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
-    """The splits of all files given to `load`."""
+    """Yield the splits of all files given to `load`."""
     choose, at_us = chooser_of(options), time.time_ns() // 1000
     target = number_option(options, "splitBytes") or SPLIT_BYTES
     for path in dict.fromkeys(_paths(options)):
@@ -324,7 +324,7 @@ def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
 
 
 def _paths(options: Mapping[str, str]) -> Iterator[str]:
-    """The files of the paths given to `load`, which Spark passes as options."""
+    """Yield the files of the paths given to `load`, which Spark passes as options."""
     several: list[str] = json.loads(options.get("paths", "[]"))
     if not (given := [*several, *([options["path"]] if "path" in options else [])]):
         raise LakeError("no files; name files, folders or patterns in load(...)")
@@ -335,7 +335,7 @@ def _paths(options: Mapping[str, str]) -> Iterator[str]:
 
 
 def select_columns(columns: pa.Schema, wanted: StructType) -> pa.Schema:
-    """The columns of a Spark schema, in its order; LakeError if one does not exist or has another type."""
+    """Return the columns of a Spark schema, in its order; LakeError if one does not exist or has another type."""
     types = {field.name: field.dataType for field in spark_schema(columns).fields}
     for field in wanted.fields:
         if field.name not in types:

@@ -61,12 +61,12 @@ class KeyDimension:
         """The number of different constants in it."""
 
     def spans(self, part: x.Predicate) -> Spans | None:
-        """The intervals where a test of the attribute is true; None if it cannot be written as intervals."""
+        """Return the intervals where a test of the attribute is true; None if it cannot be written as intervals."""
         found = intervals(part, self.domain)
         return _without_minus_zero(found) if found is not None and isinstance(self.domain, Floats) else found
 
     def selectivity(self, key: "Key") -> float:
-        """The estimated fraction of events that a key selects."""
+        """Return the estimated fraction of events that a key selects."""
         if key.method == "equal":
             members = len(self.domain.codes) if isinstance(self.domain, Choices) else 0
             return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self.distinct, 1)
@@ -74,7 +74,7 @@ class KeyDimension:
         return inside / max(len(self.sample), 1)
 
     def constants(self, spans: Spans) -> list[Any]:
-        """The attribute values in some spans."""
+        """Return the attribute values in some spans."""
         keys = keys_in(spans, MAX_POINTS) or []
         if isinstance(self.domain, Codes | Choices):
             members = [self.domain.values[key] for key in keys]
@@ -173,7 +173,7 @@ class DecomposedSubscriptions:
             self.unkeyed.append(number)
 
     def _plain_profile(self, subscription: Subscription) -> int:
-        """The profile of a subscription without a predicate; most of very many are such, and few differ."""
+        """Return the profile of a subscription without a predicate; most of very many are such, and few differ."""
         key = subscription.types, subscription.exact, subscription.has, subscription.lacks
         if key not in self._plain:
             found = take_apart(subscription, self._dimension).profile
@@ -181,7 +181,7 @@ class DecomposedSubscriptions:
         return self._plain[key]
 
     def _choose_key(self, parts: Parts[KeyDimension]) -> Key | None:
-        """The most selective key of a worthwhile kind."""
+        """Return the most selective key of a worthwhile kind."""
         keys = [key for found in parts.tests.values() if (key := _key(found.attribute, found.spans))]
         if self._worthwhile is not None:
             keys = [key for key in keys if key.lookup_kind in self._worthwhile]

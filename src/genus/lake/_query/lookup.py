@@ -60,12 +60,12 @@ def gather(items: Iterable[Item], size_of: Callable[[Item], int], size: int) -> 
 
 
 def join_matches(found: Iterable[Matches], size: int) -> Iterator[Matches]:
-    """The same matches in fewer pieces: each but the last has at least `size`."""
+    """Return the same matches in fewer pieces: each but the last has at least `size`."""
     return map(concat_matches, gather(found, lambda piece: len(piece.rows), size))
 
 
 def concat_matches(pieces: Sequence[Matches]) -> Matches:
-    """All matches of some pieces, at least one."""
+    """Return all matches of some pieces, at least one."""
     if len(pieces) == 1:
         return pieces[0]
     rows, subscriptions = zip(*pieces, strict=True)
@@ -94,7 +94,7 @@ class Cells:
         return self._offset.nbytes + sum(column.nbytes for column in self.columns)
 
     def runs(self, cell: "Ints | Numbers") -> tuple[Ints, Ints]:
-        """Where the subscriptions of some cells begin, and how many there are."""
+        """Return where the subscriptions of some cells begin, and how many there are."""
         if self._table is not None:
             found = self._table.find(cell.astype(np.int64, copy=False))
             cell = np.where(found < 0, 0, found)
@@ -210,7 +210,7 @@ class NumberValues:
         return self._size
 
     def codes(self, events: EventColumns, key: Attribute, rows: Ints) -> Numbers:
-        """The code of each row's value; -1 if no subscription compares with it."""
+        """Return the code of each row's value; -1 if no subscription compares with it."""
         values, known = events.numbers(key)
         whole = len(rows) == len(values)
         values = _number_keys(values if whole else values[rows])
@@ -239,7 +239,7 @@ class TextValues:
         return len(self._values)
 
     def codes(self, events: EventColumns, key: Attribute, rows: Ints) -> Numbers:
-        """The code of each row's value; -1 if no subscription compares with it."""
+        """Return the code of each row's value; -1 if no subscription compares with it."""
         column = events.text(key.name, key.type)
         if column is None:
             return np.full(len(rows), -1, np.int32)
@@ -247,7 +247,7 @@ class TextValues:
 
 
 def find_texts(column: pa.Array, values: pa.Array) -> Numbers:
-    """The position of each text or bytes of a column among some values; -1 if it is null or not there.
+    """Return the position of each text or bytes of a column among some values; -1 if it is null or not there.
 
     >>> find_texts(pa.array(["b", None, "c"]), pa.array(["a", "b"])).tolist()
     [1, -1, -1]

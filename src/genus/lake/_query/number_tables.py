@@ -70,7 +70,7 @@ class IntTable:
         return ((keys.view(np.uint64) * _FACTOR) >> self._shift).view(np.int64)
 
     def find(self, keys: Ints) -> Numbers:
-        """The position of each key; -1 if the table does not have it."""
+        """Return the position of each key; -1 if the table does not have it."""
         found = np.empty(len(keys), np.int32)
         for at in range(0, len(keys), BLOCK):
             found[at : at + BLOCK] = self._find(keys[at : at + BLOCK])
@@ -91,7 +91,7 @@ class IntTable:
 
 
 def expand_runs(starts: Ints, counts: Ints) -> Ints:
-    """The positions start, start + 1, ... of several runs, concatenated.
+    """Return the positions start, start + 1, ... of several runs, concatenated.
 
     >>> expand_runs(np.array([10, 20]), np.array([2, 3])).tolist()
     [10, 11, 20, 21, 22]
@@ -102,7 +102,7 @@ def expand_runs(starts: Ints, counts: Ints) -> Ints:
 
 
 def sort_codes(codes: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The positions of codes below a count, ordered by code, and where the positions of each code end.
+    """Return the positions of codes below a count, ordered by code, and where the positions of each code end.
 
     >>> [part.tolist() for part in sort_codes(np.array([1, 0, 1]), 3)]
     [[1, 0, 2], [1, 3, 3]]
@@ -128,7 +128,7 @@ class Positions:
     """For each cell: where its positions start, positions per unit of value, the first one, and how many follow it."""
 
     def of(self, values: Bounds) -> Ints:
-        """The position of each value; values are numbers."""
+        """Return the position of each value; values are numbers."""
         numbers = values.astype(np.float64, copy=False)
         with np.errstate(over="ignore"):
             cell = _clamp((numbers - self.low) * self.scale, len(self.first) - 1)
@@ -157,7 +157,7 @@ def positions_for(low: Bounds, high: Bounds) -> Positions:
 
 
 def _finite(low: Bounds, high: Bounds) -> Bounds:
-    """The finite bounds; a single 0 if there are none."""
+    """Return the finite bounds; a single 0 if there are none."""
     is_float = np.issubdtype(low.dtype, np.floating)
     least, most = (-np.inf, np.inf) if is_float else (INT64_MIN, INT64_MAX)
     found: Bounds = np.concatenate([low[low > least], high[high < most]])
@@ -174,7 +174,7 @@ def _scale(count: npt.ArrayLike, low: npt.ArrayLike, high: npt.ArrayLike) -> Rea
 
 
 def bins_per_group(first: Ints, last: Ints, group: Ints, groups: int) -> Ints:
-    """The number of bins of each group, for ranges between positions; `group` is the group of each range."""
+    """Return the number of bins of each group, for ranges between positions; `group` is the group of each range."""
     ranges = np.bincount(group, minlength=groups)
     widths = np.bincount(group, (last - first + 1) / (1 << POSITION_BITS), minlength=groups)
     wanted = np.minimum(COVERED * ranges / np.maximum(widths, 1e-9), 2.0 * ranges)
@@ -183,6 +183,6 @@ def bins_per_group(first: Ints, last: Ints, group: Ints, groups: int) -> Ints:
 
 
 def bin_of(position: Ints, bins: Ints) -> Ints:
-    """The bin of each position, for the number of bins of its group."""
+    """Return the bin of each position, for the number of bins of its group."""
     found: Ints = position * bins >> POSITION_BITS
     return found

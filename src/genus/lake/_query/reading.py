@@ -31,7 +31,7 @@ def read_events(
 def read_parts(
     lake: LakeTables, subscription: Subscription, parts: Iterable[Part], *, subtypes: bool = False, after: int = 0
 ) -> DataFrame:
-    """The events in some parts of a lake that match, and that came after a version; none if no type conforms."""
+    """Return the events in some parts of a lake that match, and that came after a version; none if no type conforms."""
     frames = []
     tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes, parts=parts)
     for family, table in tables.items():
@@ -45,7 +45,7 @@ _KNOWN: WeakKeyDictionary[LakeTables, tuple[Catalog, dict[tuple[str, ...], DataF
 
 
 def _known_events(lake: LakeTables, family: str, parts: Sequence[Part]) -> DataFrame:
-    """The events in some parts of a family's table, whose files are checked at every call.
+    """Return the events in some parts of a family's table, whose files are checked at every call.
 
     Spark lists the files of a table, and Python its columns, at every new frame; reading one of them with many
     subscriptions would mostly do that.
@@ -62,7 +62,7 @@ def _known_events(lake: LakeTables, family: str, parts: Sequence[Part]) -> DataF
 
 
 def select_matches(events: DataFrame, subscription: Subscription, table: SelectedTable) -> DataFrame:
-    """The events of a family's table, given with all columns, that match: the columns of the result."""
+    """Return the events of a family's table, given with all columns, that match: the columns of the result."""
     values = table.expressions(lambda attribute: attribute.name) | {name: name for name in ADDED}
     # every column gets a name of its own, or frames of one table could not be joined with each other
     named = [f"{value} AS `{column}`" for column, value in values.items()]
@@ -106,7 +106,7 @@ class ReadPlan(msgspec.Struct, frozen=True):
 
 
 def plan_read(lake: LakeTables, subscription: Subscription) -> ReadPlan:
-    """What reading a subscription would open and test; needs no running session."""
+    """Return what reading a subscription would open and test; needs no running session."""
     state = lake.state()
     tables = {
         family: table for family, table in select_tables(subscription, lake.catalog, state).items() if table.types

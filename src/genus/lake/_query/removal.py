@@ -81,7 +81,7 @@ class RemovalRule(NamedTuple):
         return matches & (F.coalesce(F.col("time"), F.col(RECORDED)) < before)
 
     def parts(self, catalog: Catalog, state: LedgerState) -> Iterator[tuple[Part, bool]]:
-        """The parts that can have such events, by the ledger, and whether all their rows are such events."""
+        """Yield the parts that can have such events, by the ledger, and whether all their rows are such events."""
         can_match = day_test(self.subscription)
         for family, types in self.types.items():
             if parts := [part for part in state.table(family) if can_match(part.day)]:
@@ -92,7 +92,7 @@ class RemovalRule(NamedTuple):
                         yield part, rows == part.rows and self._is_old(first)
 
     def _is_old(self, day: datetime | None) -> bool:
-        """Whether all events of a day happened before the time of the rule."""
+        """Return whether all events of a day happened before the time of the rule."""
         return self.before is None or (day is not None and self.before - day >= timedelta(days=1))
 
 
@@ -109,7 +109,7 @@ def time_before(age: Span, now: datetime | None) -> datetime:
 def policy_rules(
     policy: Mapping[str, timedelta], catalog: Catalog, shapes: Iterable[Shape], now: datetime | None
 ) -> list[RemovalRule]:
-    """What a policy removes; each type is kept as long as the entry of the nearest of its supertypes says.
+    """Return what a policy removes; each type is kept as long as the entry of the nearest of its supertypes says.
 
     Of entries that are equally near, the shortest one counts.
     """
@@ -344,7 +344,7 @@ def _delete_letters(
 
 
 def _recounted(state: LedgerState, found: Mapping[tuple[str, int], int]) -> list[IngestedFile]:
-    """The sources that have fewer dead letters now; a source that was ingested again since has others."""
+    """Return the sources that have fewer dead letters now; a source that was ingested again since has others."""
     known = ((state.sources.get(source), commit, count) for (commit, source), count in found.items())
     return [
         msgspec.structs.replace(source, dead=source.dead - count)

@@ -90,7 +90,7 @@ class RouteJob:
         return self.lake.spark.createDataFrame(pa.table({SUBSCRIBER: names}))
 
     def matches(self, family: str, parts: Sequence[Part], columns: Sequence[str] | None = None) -> DataFrame:
-        """The events in some parts, once for each subscription that they match.
+        """Return the events in some parts, once for each subscription that they match.
 
         The columns are `subscriber`, `subscription` (its number) and then those of the events, or some of them.
         """
@@ -128,7 +128,7 @@ class RouteJob:
         return joined.select(F.explode(ALL_OF_SHAPE).alias(SUBSCRIPTION), *map(quoted, names))
 
     def count(self, family: str, parts: Sequence[Part]) -> int:
-        """The number of matches in some parts; where shapes decide and were counted, without reading events."""
+        """Return the number of matches in some parts; where shapes decide and were counted, without reading events."""
         plan = self.plan.family(family)
         if plan is None:
             return 0
@@ -190,7 +190,7 @@ class RouteJob:
 
 
 def _split_counted(plan: FamilyPlan, parts: Sequence[Part]) -> tuple[Mapping[int, int], list[Part]]:
-    """The rows of each shape in the parts whose matches they decide, and the other parts."""
+    """Return the rows of each shape in the parts whose matches they decide, and the other parts."""
     if not plan.is_plain:
         return {}, list(parts)
     others = [part for part in parts if part.shapes is None]
@@ -315,7 +315,7 @@ def read_shares(shares: Iterable[FileShare], stored: Mapping[str, str]) -> Itera
 
 
 def _read_share(share: FileShare, stored: Mapping[str, str], opened: ExitStack) -> Iterator[FileBatch]:
-    """The row groups of a share; its file stays open until `opened` is closed."""
+    """Yield the row groups of a share; its file stays open until `opened` is closed."""
     with _read_errors(share.path):
         source = opened.enter_context(open_input(share.path))
         file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -360,7 +360,7 @@ def _count_each(number: int, plan: FamilyPlan, batches: Iterator[Batch]) -> Iter
 
 
 def _counts_batch(totals: Ints) -> pa.RecordBatch:
-    """The counts that are not zero."""
+    """Return the counts that are not zero."""
     numbers = np.flatnonzero(totals)
     columns = [pa.array(numbers.astype(np.int32)), pa.array(totals[numbers])]
     return pa.RecordBatch.from_arrays(columns, schema=_COUNTS)

@@ -87,7 +87,7 @@ def _plan_family(
 def _lookups(
     decomposed: DecomposedSubscriptions, matches: ProfileMatches, profile: Ints, residuals: Residuals
 ) -> Iterator[Lookup]:
-    """The lookups that can find anything: by shape without and with residuals, then by key."""
+    """Yield the lookups that can find anything: by shape without and with residuals, then by key."""
     is_possible = np.append(matches.accepted > 0, False)[profile]
     unkeyed = np.array(decomposed.unkeyed, np.int64)
     has_residual = residuals.template_of[unkeyed] >= 0
@@ -156,7 +156,7 @@ class ListPlan:
         return found.take(np.flatnonzero(self._masks.fit(self._mask_of[found.subscriptions], words[found.rows])))
 
     def _words_of(self, events: EventColumns, shapes: Numbers) -> Words:
-        """The presence of the relevant attributes in each row."""
+        """Return the presence of the relevant attributes in each row."""
         if self._words is not None:
             return self._words[shapes]
         return pack_bits(np.array([events.present(name) for name in self.relevant]).reshape(-1, events.rows).T)
@@ -167,7 +167,7 @@ class ListPlan:
         return int(found.sum() if times is None else found @ times)
 
     def counts_plain(self, shapes: Numbers, times: Ints | None) -> Ints:
-        """The same for each subscription."""
+        """Return the same for each subscription."""
         per_shape = np.bincount(shapes + 1, times, len(self.totals) + 1)[1:].astype(np.int64)  # without those of -1
         several = len(self._mask_of)
         found = (lookup.count_events(per_shape, several) for lookup in self.plain)
@@ -198,7 +198,7 @@ class FamilyPlan:
         return not len(self._untagged) and not any(each.others for each in self.lists)
 
     def columns_needed(self) -> list[str]:
-        """The columns that matching reads, by the present names of attributes."""
+        """Return the columns that matching reads, by the present names of attributes."""
         names = [SHAPE, *([TYPE] if len(self._untagged) else [])]
         names += [name for each in self.lists for name in each.columns()]
         used = {number for each in self.lists for lookup in each.lookups for number in lookup.templates}
@@ -229,7 +229,7 @@ class FamilyPlan:
             yield from each.matches(events, ordinals, each.lookups if plain or not each.tagged else each.others)
 
     def count(self, batch: pa.Table | pa.RecordBatch, times: Ints | None = None) -> int:
-        """The number of matches; where type and attributes decide, without listing them.
+        """Return the number of matches; where type and attributes decide, without listing them.
 
         With `times`, if they decide all matches, each row stands for so many events.
         """
@@ -240,7 +240,7 @@ class FamilyPlan:
         return total
 
     def counts(self, batch: pa.Table | pa.RecordBatch, times: Ints | None = None) -> Ints:
-        """The number of matches of each subscription; for `times` see `count`."""
+        """Return the number of matches of each subscription; for `times` see `count`."""
         events, totals = EventColumns(batch), np.zeros(1, np.int64)
         for each, ordinals in self._ordinals(events):
             totals = totals + each.counts_plain(ordinals, times)
@@ -249,7 +249,7 @@ class FamilyPlan:
         return totals
 
     def count_by_shape(self, rows: Mapping[int, int]) -> int:
-        """The number of matches in a part with so many rows of each shape; see `is_plain`."""
+        """Return the number of matches in a part with so many rows of each shape; see `is_plain`."""
         return self.count(*_events_of(rows))
 
     def counts_by_shape(self, rows: Mapping[int, int]) -> Ints:
@@ -275,7 +275,7 @@ class FamilyPlan:
 
 
 def _events_of(rows: Mapping[int, int]) -> tuple[pa.Table, Ints]:
-    """An event of each shape, and how often there is one."""
+    """Return an event of each shape, and how often there is one."""
     return pa.table({SHAPE: pa.array(rows, pa.int64())}), np.fromiter(rows.values(), np.int64, len(rows))
 
 
@@ -318,7 +318,7 @@ class RoutePlan:
         return tuple(self.plans)
 
     def family(self, name: str) -> FamilyPlan | None:
-        """The plan of one family; None if no subscription accepts its shapes."""
+        """Return the plan of one family; None if no subscription accepts its shapes."""
         return self.plans.get(name)
 
     def explain(self) -> str:
@@ -365,7 +365,7 @@ def _format_size(size: int) -> str:
 
 
 def format_count(number: int, noun: str) -> str:
-    """A number and a noun, in the plural unless the number is 1.
+    """Return a number and a noun, in the plural unless the number is 1.
 
     >>> format_count(1, "list"), format_count(2000, "list")
     ('1 list', '2,000 lists')

@@ -47,7 +47,7 @@ class Footer:
         self._values: dict[tuple[int, str], Values] = {}
 
     def values(self, group: int, column: str) -> Values:
-        """What the statistics of a row group say of a column; a column that the file does not have is absent."""
+        """Return what the statistics of a row group say of a column; a column that the file does not have is absent."""
         found = self._values.get((group, column))
         if found is None:
             at = self._columns.get(column)
@@ -96,7 +96,7 @@ def damaged(file: DataFile, problem: Exception) -> LakeDamaged:
 
 @lru_cache(1024)
 def read_footer(file: DataFile) -> Footer:
-    """The footer of a file; those of the files that were read last are kept, as files of a lake never change."""
+    """Return the footer of a file; those of the files that were read last are kept, as files of a lake never change."""
     with open_file(file) as opened:
         return Footer(opened.metadata)
 
@@ -126,7 +126,7 @@ class TableScan:
         self._tested = {self._first_names[name]: name for name in self._filter.reads}
 
     def row_groups(self, file: DataFile) -> list[RowGroup]:
-        """The row groups of a file that can have matches, by its footer."""
+        """Return the row groups of a file that can have matches, by its footer."""
         footer = read_footer(file)
         groups = (self._row_group(file, footer, number) for number in range(footer.metadata.num_row_groups))
         return [group for group in groups if group.rows and group.types and self._can_match(group)]
@@ -150,12 +150,12 @@ class TableScan:
         return (batch for group in self.row_groups(file) if (batch := self.read(group)) is not None)
 
     def count(self, group: RowGroup) -> int:
-        """The number of matching rows; only the type and the tested columns are read."""
+        """Return the number of matching rows; only the type and the tested columns are read."""
         with open_file(group.file, group.footer.metadata) as opened:
             return int(self._mask(group, self._read(opened, group, [TYPE, *self._tested], group.rows)).true_count)
 
     def read(self, group: RowGroup) -> pa.RecordBatch | None:
-        """The matching rows; None if there are none.
+        """Return the matching rows; None if there are none.
 
         The type and the tested columns are read first, the others up to the last row that matches.
         """
@@ -194,7 +194,7 @@ class TableScan:
         return self._filter.mask(tested.rename_columns(names), group.types)
 
     def _column_of(self, name: str) -> str | None:
-        """The column in the file of a column of the result; None if there is none."""
+        """Return the column in the file of a column of the result; None if there is none."""
         if name in EVENT_FIELDS:
             return None if name == DAY else name
         source = self._sources.get(name, "")
@@ -220,7 +220,7 @@ def _columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _values(group: Any, column: int) -> Values:
-    """What the statistics of a column say; bounds that are not numbers are not used."""
+    """Return what the statistics of a column say; bounds that are not numbers are not used."""
     found = group.column(column).statistics
     if found is None:
         return ANY

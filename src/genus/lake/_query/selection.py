@@ -60,7 +60,7 @@ def select_tables(
     subtypes: bool = False,
     parts: Iterable[Part] | None = None,
 ) -> dict[str, SelectedTable]:
-    """What is read of each family in a state of a lake; one without types if no type conforms.
+    """Return what is read of each family in a state of a lake; one without types if no type conforms.
 
     With `subtypes`, the columns are the attributes of all types that can match. `parts` are those that are read, by
     default all of the state.
@@ -90,13 +90,13 @@ def select_tables(
 
 
 def family_of(subscription: Subscription, catalog: Catalog) -> str:
-    """The family that the attributes of a subscription belong to; `Event` for a kind."""
+    """Return the family that the attributes of a subscription belong to; `Event` for a kind."""
     cls = subscription.type
     return family_name(cls, catalog) if is_event_type(cls) else "Event"
 
 
 def attribute_columns(subscription: Subscription) -> list[str]:
-    """The attributes of the subscribed type; of a kind, those that every event has."""
+    """Return the attributes of the subscribed type; of a kind, those that every event has."""
     cls = subscription.type
     return [attribute.name for attribute in attributes(cls if is_event_type(cls) else Event)]
 
@@ -138,7 +138,7 @@ def subtype_columns(families: Mapping[str, Iterable[str]], catalog: Catalog) -> 
 
 
 def _names(types: Iterable[str], catalog: Catalog, entries: Mapping[str, TypeEntry]) -> Iterator[str]:
-    """The attributes of some types; all of the family if the catalog lacks a type."""
+    """Yield the attributes of some types; all of the family if the catalog lacks a type."""
     for name in types:
         if name in entries:
             yield from attribute_names(name, entries)
@@ -185,7 +185,7 @@ CountedPart: TypeAlias = tuple[Part, int | None]
 
 
 def count_parts(subscription: Subscription, table: SelectedTable, state: LedgerState) -> list[CountedPart]:
-    """The parts of a table that can have matches, by their shapes."""
+    """Return the parts of a table that can have matches, by their shapes."""
     counts = _PartCounts(subscription, table, state)
     return [(part, rows) for part in table.parts if (rows := counts.count(part)) != 0]
 
@@ -212,7 +212,7 @@ class _PartCounts:
         self._outcomes = cache(self._find_outcomes)
 
     def count(self, part: Part) -> int | None:
-        """The number of matching rows; None if the ledger does not say."""
+        """Return the number of matching rows; None if the ledger does not say."""
         shapes = part.shapes
         if shapes is None or not (self._is_complete or all(number in self._shapes for number in shapes)):
             return None

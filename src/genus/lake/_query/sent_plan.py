@@ -67,7 +67,7 @@ def _folder() -> Path:
 
 
 def write_object(given: object) -> bytes:
-    """An object as bytes: the number and sizes of its pieces, the pickled object, then its arrays."""
+    """Return an object as bytes: the number and sizes of its pieces, the pickled object, then its arrays."""
     buffers: list[pickle.PickleBuffer] = []
     pieces = [memoryview(pickle.dumps(given, protocol=5, buffer_callback=buffers.append))]
     pieces += [buffer.raw() for buffer in buffers]
@@ -76,7 +76,7 @@ def write_object(given: object) -> bytes:
 
 
 def read_object(content: bytes | mmap.mmap) -> Any:
-    """The object that `write_object` wrote; its arrays are views of the content."""
+    """Return the object that `write_object` wrote; its arrays are views of the content."""
     view = memoryview(content)
     (count,) = np.frombuffer(view, "<i8", 1).tolist()
     sizes = np.frombuffer(view, "<i8", count + 1).tolist()[1:]

@@ -53,7 +53,7 @@ def pack_bits(flags: npt.NDArray[Any]) -> Words:
 
 
 def split_shapes(shapes: Mapping[int, Shape]) -> tuple[dict[int, Shape], list[Shape]]:
-    """The shapes with presence bits, by number, and those without; each type is in one of the two."""
+    """Return the shapes with presence bits, by number, and those without; each type is in one of the two."""
     untagged = {shape.type: shape for shape in shapes.values() if shape.tag is None}
     tagged = {number: shape for number, shape in shapes.items() if shape.type not in untagged}
     return tagged, list(untagged.values())
@@ -70,7 +70,7 @@ class Masks:
     both: Words
 
     def fit(self, masks: Numbers | int, words: Words) -> Flags:
-        """Whether each row of words fits its own mask, or one mask."""
+        """Return whether each row of words fits its own mask, or one mask."""
         fits: Flags
         if words.shape[1] == 1:
             fits = (words[:, 0] & self.both[:, 0][masks]) == self.has[:, 0][masks]
@@ -124,7 +124,7 @@ class ProfileMatches:
         """The number of shapes whose types each profile accepts."""
 
     def _set_of(self, profile: Profile) -> int:
-        """The number of the set of types that a profile accepts."""
+        """Return the number of the set of types that a profile accepts."""
         key = profile.types, profile.exact
         if key not in self._numbers:
             self._numbers[key] = len(self.members)
@@ -310,7 +310,7 @@ def _random_numbers(count: int) -> npt.NDArray[np.uint64]:
 
 
 def _number_signatures(signatures: npt.NDArray[np.uint64]) -> tuple[Ints, Ints]:
-    """A number for each signature, equal for equal ones, and for each number the position of one that has it."""
+    """Return a number for each signature, equal for equal ones, and for each number the position of one that has it."""
     whole = np.ascontiguousarray(signatures).view([("high", np.uint64), ("low", np.uint64)]).ravel()
     _, representative, number = np.unique(whole, return_index=True, return_inverse=True)
     return number.astype(np.int64), representative.astype(np.int64)

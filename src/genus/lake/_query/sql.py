@@ -28,7 +28,7 @@ _AT_ONCE = 200
 
 
 def view_names(catalog: Catalog, prefix: str) -> dict[str, str]:
-    """The view of each type and kind; LakeError if two would have the same."""
+    """Return the view of each type and kind; LakeError if two would have the same."""
     names = {name: prefix + name.replace(".", "_") for name in catalog.types}
     if len({view.lower() for view in names.values()}) < len(names):
         raise LakeError("two types would have the same view, because `.` becomes `_` and Spark ignores case")
@@ -50,7 +50,7 @@ def create_is_a(spark: SparkSession, catalog: Catalog, shapes: Iterable[Shape], 
 
 
 def _types_below(catalog: Catalog, shapes: Sequence[Shape]) -> dict[str, list[str]]:
-    """The types that conform to each type and kind; itself if there are none."""
+    """Return the types that conform to each type and kind; itself if there are none."""
     codes = {entry.name: entry.code for entry in catalog.entries.values()}
     events = {entry.name: entry.code for entry in catalog.entries.values() if not entry.kind}
     events |= {shape.type: int(shape.code) for shape in shapes}
@@ -147,7 +147,7 @@ def _partition(part: Part) -> str:
 
 
 def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
-    """The rows of a type, with the columns of `Lake.read`; columns that a family does not have are NULL."""
+    """Return the rows of a type, with the columns of `Lake.read`; columns that a family does not have are NULL."""
     subscription = rebuild(lake.catalog.declare(name, generated=True))
     tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes)
     every = list(dict.fromkeys(column for table in tables.values() for column in table.columns))

@@ -128,7 +128,7 @@ class SubscriptionList:
 
 
 def _each(given: Any) -> Iterable[Any]:
-    """The single entries of a list or mapping."""
+    """Return the single entries of a list or mapping."""
     if isinstance(given, Mapping):
         several = {name: [what] if _is_single(what) else what for name, what in given.items()}
         return ((name, what) for name, found in several.items() for what in found)
@@ -141,7 +141,7 @@ def _is_single(given: Any) -> bool:
 
 
 def _entry(resolver: SubscriptionResolver, given: Any) -> RouteEntry:
-    """An entry; without a subscriber, the text of the subscription is used."""
+    """Return an entry; without a subscriber, the text of the subscription is used."""
     match given:
         case RouteEntry(subscriber, wanted):
             found = resolver.resolve(wanted)
@@ -153,7 +153,7 @@ def _entry(resolver: SubscriptionResolver, given: Any) -> RouteEntry:
 
 
 def _name_of(number: int, each: Any) -> str:
-    """What an entry that a function returned is called in messages."""
+    """Return what an entry that a function returned is called in messages."""
     subscriber = each.subscriber if isinstance(each, RouteEntry) else each[0] if isinstance(each, tuple) else None
     return f"entry {number}" if subscriber is None else f"entry {number} ({subscriber})"
 
@@ -174,7 +174,7 @@ def _read_each(
 
 
 def _first_line(problem: Exception) -> str:
-    """The text of an error without the lines that show where in a text it is."""
+    """Return the text of an error without the lines that show where in a text it is."""
     return str(problem).partition("\n")[0]
 
 
@@ -215,7 +215,7 @@ def _read_line(line: tuple[str, Subscription]) -> RouteEntry:
 
 
 def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:
-    """A parser that parses equal texts once; SubscriptionError for any text that is not valid."""
+    """Return a parser that parses equal texts once; SubscriptionError for any text that is not valid."""
     resolver = SubscriptionResolver(catalog)
 
     @cache
@@ -231,7 +231,7 @@ def _cached_parser(catalog: Catalog) -> Callable[[str], Subscription]:
 
 
 def _collect(table: DataFrame) -> list[Row]:
-    """The rows of a table; times are microseconds since 1970, or, if they may have no time zone, text."""
+    """Return the rows of a table; times are microseconds since 1970, or, if they may have no time zone, text."""
     if missing := [name for name in (SUBSCRIBER, SUBSCRIPTION) if name not in table.columns]:
         raise LakeError(f"a table of subscriptions needs the column {' and '.join(missing)}; it has {table.columns}")
     since = F.col(SINCE) if SINCE in table.columns else F.lit(None)
@@ -249,7 +249,7 @@ def _read_row(parse: Callable[[str], Subscription], row: Row) -> RouteEntry:
 
 
 def _parse_since(since: int | str | None) -> datetime | None:
-    """A time given as microseconds since 1970 or as text, which is UTC if it has no offset."""
+    """Return a time given as microseconds since 1970 or as text, which is UTC if it has no offset."""
     if since is None:
         return None
     if isinstance(since, int):

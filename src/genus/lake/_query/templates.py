@@ -32,7 +32,7 @@ _TEXT = "$text"
 
 
 def key_type(type_: AttributeType) -> pa.DataType:
-    """The Arrow type in which values of an attribute are looked up and compared.
+    """Return the Arrow type in which values of an attribute are looked up and compared.
 
     Integers are also bools, microseconds of times and durations, and enumerations of integers.
 
@@ -77,7 +77,7 @@ class Templates:
         self._constants[number].append(tuple(constant_of(literal) for literal in found))
 
     def residuals(self) -> "Residuals":
-        """The residuals, ready to be evaluated."""
+        """Return the residuals, ready to be evaluated."""
         return Residuals(
             np.array(self._template_of, np.int32),
             np.array(self._slot_of, np.int32),
@@ -100,7 +100,7 @@ class Residuals:
     templates: "Sequence[Residual]"
 
     def test(self, events: "EventColumns", found: Matches) -> Matches:
-        """The candidates whose residual is true, template by template."""
+        """Return the candidates whose residual is true, template by template."""
         template = self.template_of[found.subscriptions]
         tested = np.flatnonzero(template >= 0)
         if not len(tested):
@@ -114,7 +114,7 @@ class Residuals:
         return found.take(np.concatenate(kept))
 
     def templates_of(self, subscriptions: Numbers) -> list[int]:
-        """The templates of some subscriptions, most frequent first."""
+        """Return the templates of some subscriptions, most frequent first."""
         if not self.templates:
             return []
         used = self.template_of[np.unique(subscriptions)]
@@ -142,7 +142,7 @@ class Residual:
         return step
 
     def test(self, events: "EventColumns", rows: Ints, slots: Numbers) -> Flags:
-        """Whether the predicate is true for each pair of an event and a row of constants."""
+        """Return whether the predicate is true for each pair of an event and a row of constants."""
         chosen, events_chosen = pa.array(slots), pa.array(rows)
         columns: dict[str, Datum] = {
             name: events.computed(name, type_).take(events_chosen) for name, type_ in self.attributes.items()
@@ -157,7 +157,7 @@ class Residual:
 
 
 def _name(number: int) -> str:
-    """The key of a parameter among the columns; no attribute has such a name."""
+    """Return the key of a parameter among the columns; no attribute has such a name."""
     return f"${number}"
 
 
@@ -169,7 +169,7 @@ class _ResidualCompiler(ArrowCompiler, abstract=True):
         return lambda columns: columns[name]
 
     def visit_OneOf(self, node: x.OneOf) -> Step:
-        """An equality for each option; a long list is a constant of the template."""
+        """Return an equality for each option; a long list is a constant of the template."""
         if not isinstance(node.options[0], Parameter):
             return super().visit_OneOf(node)
         tests = [self.visit(x.Compare("==", node.item, option)) for option in node.options]
@@ -249,7 +249,7 @@ class EventColumns:
         return column if column.type == wanted else column.cast(wanted)
 
     def numbers(self, key: Attribute) -> tuple[Values, Flags | None]:
-        """An attribute as numbers, and where they are known; None if they are everywhere. NaN is unknown."""
+        """Return an attribute as numbers, and where they are known; None if they are everywhere. NaN is unknown."""
         if key.name not in self._numbers:
             self._numbers[key.name] = _numbers(self.computed(key.name, key.type), key_type(key.type))
         return self._numbers[key.name]

@@ -35,7 +35,7 @@ Zone = Mapping[str, Values]
 
 
 def outcomes(predicate: x.Predicate | None, zone: Zone) -> int:
-    """The possible outcomes, as a sum of FALSE, UNKNOWN and TRUE; without a predicate, every row matches.
+    """Return the possible outcomes, as a sum of FALSE, UNKNOWN and TRUE; without a predicate, every row matches.
 
     >>> from genus import Event, Subscription
     >>> class Hoist(Event):
@@ -64,13 +64,13 @@ def _negated(found: int) -> int:
 
 
 def _both(first: int, second: int) -> int:
-    """The outcomes of a conjunction of two parts."""
+    """Return the outcomes of a conjunction of two parts."""
     unknown = (first & UNKNOWN and second & (UNKNOWN | TRUE)) or (second & UNKNOWN and first & TRUE)
     return (first & second & TRUE) | ((first | second) & FALSE) | UNKNOWN * bool(unknown)
 
 
 def _outcomes_of_test(test: x.Predicate, zone: Zone) -> int:
-    """The outcomes of a comparison, which is unknown if an attribute that it needs is absent."""
+    """Return the outcomes of a comparison, which is unknown if an attribute that it needs is absent."""
     read = [zone.get(name, ANY) for name in needed_attributes(test)]
     if not all(known.may_be_present for known in read):
         return UNKNOWN
@@ -91,7 +91,7 @@ def _as_float(bound: Any) -> float | None:
 
 
 def _compared(known: Values, op: str, constant: Any) -> int:
-    """Whether a value between the bounds can pass a test, and whether one can fail it."""
+    """Return whether a value between the bounds can pass a test, and whether one can fail it."""
     low, high = known.low, known.high
     if op == "in":
         keys = [key_of(each) for each in constant]

@@ -70,7 +70,7 @@ class Addresses:
         """The position of a subscription's subscriber among all in order."""
 
     def take(self, subscriptions: npt.NDArray[np.int32]) -> list[pa.Array]:
-        """The subscribers and texts of subscriptions."""
+        """Return the subscribers and texts of subscriptions."""
         chosen = pa.array(subscriptions)
         return [self._subscribers.take(chosen), self._texts.take(chosen)]
 
@@ -134,7 +134,7 @@ def earlier_wanted(entries: Iterable[RouteEntry]) -> dict[str, RouteEntry]:
 def earlier_matches(
     lake: LakeTables, entries: Sequence[RouteEntry], state: LedgerState
 ) -> Iterator[tuple[str, DataFrame]]:
-    """The matches of entries in a version of a lake, from the time on that each asks for, by family."""
+    """Yield the matches of entries in a version of a lake, from the time on that each asks for, by family."""
     since = [entry.since for entry in entries if entry.since is not None]
     columns = {
         _NUMBER: pa.array(range(len(entries)), pa.int32()),
@@ -185,7 +185,7 @@ def _deliver(
 def _found(
     plan: FamilyPlan, batches: Iterator[Batch], addresses: Addresses, target: _Target
 ) -> Iterator["FoundMatches"]:
-    """The matches of a task, as much at once as is written to one file."""
+    """Yield the matches of a task, as much at once as is written to one file."""
     found, needed = FoundMatches(addresses, target.schema), plan.columns_needed()
     for batch in batches:
         waiting: list[Matches] = []
@@ -236,7 +236,7 @@ class FoundMatches:
         write_tables(stream, schema, self._tables(schema))
 
     def _tables(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The rows of each row group, so that all matches are never in memory at once."""
+        """Yield the rows of each row group, so that all matches are never in memory at once."""
         events = pa.concat_tables(self._events).combine_chunks()
         rows = np.concatenate([each.rows for each in self._matches])
         subscriptions = np.concatenate([each.subscriptions for each in self._matches])

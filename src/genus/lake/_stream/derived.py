@@ -83,7 +83,7 @@ class DerivedTable:
         self._store.claim(lake.store, "derived", analysis=repr(analysis), subscription=of)
 
     def read(self) -> DataFrame:
-        """The results so far; an empty frame with the right columns while there are none."""
+        """Return the results so far; an empty frame with the right columns while there are none."""
         if self._store.state().table(RESULTS):
             return _read_store(self._store)
         return self.analysis.all(*(read_events(self.lake, each).limit(0) for each in self.subscriptions))
@@ -119,11 +119,11 @@ class DerivedTable:
         return "\n".join(lines)
 
     def _slowest(self, newest: Mapping[str, int]) -> str | None:
-        """The recorder that holds the results back; None if the lake has no events."""
+        """Return the recorder that holds the results back; None if the lake has no events."""
         return slowest_recorder(newest, micros_of_duration(self.idle))
 
     def _waits_for(self) -> str:
-        """What the waiting rows wait for, in a line; empty if none wait."""
+        """Return what the waiting rows wait for, in a line; empty if none wait."""
         state, newest = self._store.state(), self.lake.state().newest
         slowest, waiting = self._slowest(newest), count_rows(state.table(WAITING))
         if slowest is None or not waiting:
@@ -242,7 +242,7 @@ class DerivedTable:
         return list(self._store.check(content=content))
 
     def _family(self, subscription: Subscription) -> str:
-        """The family of the events of a frame; LakeError if there are several."""
+        """Return the family of the events of a frame; LakeError if there are several."""
         families = matching_types(subscription, self.lake.catalog, self.lake.state().shapes.values())
         if len(families) > 1:
             raise LakeError(f"{subscription} has events of {len(families)} families; an analysis takes events of one")
@@ -266,7 +266,7 @@ def read_results(spark: SparkSession, path: str | os.PathLike[str]) -> DataFrame
 
 
 def _read_store(store: SparkStore) -> DataFrame:
-    """All results; later ones may have more columns, if the family got attributes meanwhile."""
+    """Return all results; later ones may have more columns, if the family got attributes meanwhile."""
     state = store.state()
     if not state.table(RESULTS):
         raise LakeError(f"{store.path} has no results yet")
@@ -287,7 +287,7 @@ def _columns_of(store: SparkStore, state: LedgerState) -> StructType:
 
 
 def _new_columns(store: SparkStore, state: LedgerState, columns: StructType) -> dict[str, str]:
-    """The note of the columns of all results, if new ones have other columns; a column keeps its first type."""
+    """Return the note of the columns of all results, if new ones have other columns; a column keeps its first type."""
     known = {field.name: field for field in _columns_of(store, state)}
     every = StructType(list(({field.name: field for field in columns} | known).values())).json()
     return {} if every == state.notes.get(_COLUMNS) else {_COLUMNS: every}

@@ -62,7 +62,7 @@ class Route:
         self._asking: tuple[Sequence[RouteEntry], dict[str, RouteEntry]] = (), {}
 
     def subscriptions(self) -> list[RouteEntry]:
-        """The present subscriptions; the position in this list is a subscription's number.
+        """Return the present subscriptions; the position in this list is a subscription's number.
 
         Those of a file, a table or a function that are not valid are left out, and `problem` names them. LakeError if
         the list cannot be read or none is valid; if there was a valid one before, that is returned instead.
@@ -75,11 +75,11 @@ class Route:
         return self._list.problem
 
     def plan(self) -> RoutePlan:
-        """The present plan; made again when the lake has new shapes or the subscriptions have changed."""
+        """Return the present plan; made again when the lake has new shapes or the subscriptions have changed."""
         return self._delivery(self.lake.state()).job.plan
 
     def _delivery(self, state: LedgerState) -> Delivery:
-        """The present plan with its jobs."""
+        """Return the present plan with its jobs."""
         entries, known = self.subscriptions(), self._planned
         if known is None or known.shapes != len(state.shapes) or known.entries is not entries:
             job = RouteJob(self.lake, plan_routes(entries, state.shapes, self.lake.catalog))
@@ -87,14 +87,14 @@ class Route:
         return known
 
     def _asking_for_earlier(self) -> dict[str, RouteEntry]:
-        """The present subscriptions that ask for earlier events, by the keys that inboxes note."""
+        """Return the present subscriptions that ask for earlier events, by the keys that inboxes note."""
         entries = self.subscriptions()
         if self._asking[0] is not entries:
             self._asking = entries, earlier_wanted(entries)
         return self._asking[1]
 
     def frame(self, columns: Sequence[str] | None = None) -> DataFrame:
-        """All matches: subscriber, number of the subscription, and the columns that all families have.
+        """Return all matches: subscriber, number of the subscription, and the columns that all families have.
 
         Args:
             columns: Only these of the columns that all families have; fewer are faster.
@@ -105,7 +105,7 @@ class Route:
         return self._over_families(lambda job, family, parts: job.matches(family, parts, names))
 
     def events(self, what: type | str, columns: Sequence[str] | None = None) -> DataFrame:
-        """The matches in one family: subscriber, number of the subscription, and columns of the events.
+        """Return the matches in one family: subscriber, number of the subscription, and columns of the events.
 
         Args:
             what: Any type of the family, as a class or by name.
@@ -115,7 +115,7 @@ class Route:
         return self._delivery(state).job.matches(family, state.table(family), columns)
 
     def count(self) -> int:
-        """The number of matches; matches that type and attributes decide are counted without computing them."""
+        """Return the number of matches; matches that type and attributes decide are counted without computing them."""
         state = self.lake.state()
         job = self._delivery(state).job
         with job_description(self.lake.spark, f"count the matches of a route in {folder_name(self.lake.path)}"):
@@ -127,7 +127,7 @@ class Route:
         return every.groupBy(SUBSCRIPTION).agg(F.sum(MATCHES).alias(MATCHES))
 
     def _over_families(self, query: Callable[[RouteJob, str, Sequence[Part]], DataFrame]) -> DataFrame:
-        """The union of a query over all families, for one version of the lake."""
+        """Return the union of a query over all families, for one version of the lake."""
         state = self.lake.state()
         job = self._delivery(state).job
         answers = [query(job, family, state.table(family)) for family in job.plan.families or ("Event",)]
@@ -225,7 +225,7 @@ class Inboxes:
         return self.version
 
     def _rewinding(self, lake: LakeTables, state: LedgerState) -> CommitDraft:
-        """The commit that goes back to the last delivery of a version that the lake has."""
+        """Return the commit that goes back to the last delivery of a version that the lake has."""
         ledger, folders = self._store.ledger, list[str]()
         for commit in ledger.history():
             if commit.kind == "create" or (commit.upto is not None and lake.store.ledger.has(commit.upto)):
@@ -318,7 +318,7 @@ class Inboxes:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, subscriber: str | None = None, family: str | None = None) -> DataFrame:
-        """The matches that were delivered: subscriber, text of the subscription, and columns of the event.
+        """Return the matches that were delivered: subscriber, text of the subscription, and columns of the event.
 
         Args:
             subscriber: None for all subscribers.
@@ -341,12 +341,12 @@ class Inboxes:
         return frame if subscriber is None else frame.where(F.col(SUBSCRIBER) == subscriber)
 
     def _files(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
-        """The rows of some parts, with the column names of files."""
+        """Return the rows of some parts, with the column names of files."""
         schema = StructType([*_ADDRESS, *spark_schema(file_schema(vector), COMMIT)])
         return self._store.frame(parts, schema, f"{INBOXES}/{family}")
 
     def subscribers(self) -> DataFrame:
-        """The number of deliveries to each subscriber: `subscriber`, `events`."""
+        """Return the number of deliveries to each subscriber: `subscriber`, `events`."""
         return self.read().groupBy(SUBSCRIBER).agg(F.count(F.lit(1)).alias("events"))
 
     def _catalog(self) -> Catalog:

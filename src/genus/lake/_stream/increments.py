@@ -33,11 +33,11 @@ class Increment(msgspec.Struct, frozen=True):
     """The number of new events."""
 
     def parts_of(self, family: str) -> list[Part]:
-        """The parts with new events of a family; some may have others, too."""
+        """Return the parts with new events of a family; some may have others, too."""
         return [part for part in self.parts if part.table == family]
 
     def events(self, lake: LakeTables, family: str) -> DataFrame:
-        """The new events of a family, with all columns."""
+        """Return the new events of a family, with all columns."""
         return lake.events(family, self.parts_of(family), self.after.version)
 
 
@@ -71,7 +71,7 @@ def slowest_recorder(newest: Mapping[str, int], idle_us: int) -> str | None:
 
 
 def next_increment(lake: LakeTables, after: Cursor, follower: str) -> Increment | None:
-    """The events that came in after a version; None if there are none. At the start, all events of the lake.
+    """Return the events that came in after a version; None if there are none. At the start, all events of the lake.
 
     LakeError if the lake was restored from a backup that lacks what the follower, named by its path, has processed, or
     if an older Genus has compacted events that it has processed with others (`parts_after`).

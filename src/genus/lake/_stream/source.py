@@ -82,7 +82,7 @@ class StreamingDataSource(GenusDataSource):
     """The data source of `spark.read` and `spark.readStream`; `register_data_source` lists its options."""
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A reader of a lake."""
+        """Return a reader of a lake."""
         query, options = self._query(), dict(self.options)
         if "version" in options:
             raise LakeError("option 'version' is for spark.read; a stream begins with the events that the lake has")
@@ -138,7 +138,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The version at which a query that reads what is available now ends."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit given as an option."""
+        """Return the limit given as an option."""
         return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -150,7 +150,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {}
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """The end of the next batch."""
+        """Return the end of the next batch."""
         store = Store(self._path)
         begun = self._checked(store, start)
         last = max(begun.version, store.state().version if self._last is None else self._last)
@@ -159,7 +159,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"version": reached, "commit": store.ledger.id_at(reached)}
 
     def _checked(self, store: Store, offset: Offset) -> LakeOffset:
-        """An offset; LakeError if the lake does not have its commit, as after a restore."""
+        """Return an offset; LakeError if the lake does not have its commit, as after a restore."""
         found = msgspec.convert(offset, LakeOffset)
         if not store.ledger.has(Cursor(found.version, found.commit)):
             raise LakeError(
@@ -174,7 +174,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The files with events of a batch that can have matches, one for each task."""
+        """Return the files with events of a batch that can have matches, one for each task."""
         store = Store(self._path)
         after, upto = self._checked(store, start).version, self._checked(store, end).version
         catalog = CatalogFile(store.files, self._path).text
@@ -189,7 +189,7 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The events of some files that match."""
+        """Yield the events of some files that match."""
         files: NewFiles | None = partition.value
         if files is None:
             return
@@ -226,14 +226,14 @@ def last_version(parts: Sequence[Part], after: int, last: int, most: int | None)
 
 
 def _select_between(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
-    """The rows of some versions, without the versions."""
+    """Return the rows of some versions, without the versions."""
     versions = rows.column(BATCH)
     found = rows.filter(pc.and_(pc.greater(versions, after), pc.less_equal(versions, upto)))
     return found.select(found.schema.names[:-1])
 
 
 def _count_files(ledger: Ledger, offset: LakeOffset) -> int:
-    """The number of files that an older Genus had to read up to the end of an offset; -1 if it is not known."""
+    """Return the number of files that an older Genus had to read up to the end of an offset; -1 if it is not known."""
     try:
         if offset.after:
             commits = ledger.commits(offset.after, offset.version)

@@ -108,13 +108,13 @@ _ADDED_UP = ("files", "events", "dead", "delivered", "seconds", "late", "skipped
 
 
 def _add(total: Progress, batch: Progress) -> Progress:
-    """The figures of several batches; number, lag and version are those of the last."""
+    """Return the figures of several batches; number, lag and version are those of the last."""
     sums = {name: getattr(total, name) + getattr(batch, name) for name in _ADDED_UP}
     return msgspec.structs.replace(batch, **sums, problem=batch.problem or total.problem)
 
 
 def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
-    """The figures with what followers did."""
+    """Return the figures with what followers did."""
     return msgspec.structs.replace(
         total,
         delivered=total.delivered + sum(step.rows for step in steps),
@@ -156,11 +156,11 @@ class UnreadableFile(msgspec.Struct, frozen=True):
     reason: str
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """The whole file."""
+        """Return the whole file."""
         return [Split(path, 0, size)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """The dead letter."""
+        """Yield the dead letter."""
         yield [DeadLetter.of(0, self.reason, b"")]
 
 
@@ -203,7 +203,7 @@ def read_landed(
 
 
 def _stored_path(path: str, landing: str) -> str:
-    """A path of Spark's file source as lakes store it.
+    """Return a path of Spark's file source as lakes store it.
 
     >>> _stored_path("file:/data/a b.genus", "/data"), _stored_path("s3a://city/a.genus", "s3://city")
     ('/data/a b.genus', 's3://city/a.genus')
@@ -401,7 +401,7 @@ class Stream:
         return [update() for update in self._updates]
 
     def metrics(self) -> list[Metric]:
-        """What all batches did since the stream was started, for `genus.net.serve_metrics`."""
+        """Return what all batches did since the stream was started, for `genus.net.serve_metrics`."""
         total, last = self._total, self.progress
         counted = {
             "files": ("Files ingested", total.files),
@@ -520,7 +520,7 @@ class Stream:
         return commit_reports(self.lake, work, found, given, is_cut=is_cut, query=query, batch=batch)
 
     def _at_end(self, done: Progress, began: float) -> Progress:
-        """What was done since a time, with the state of the lake now."""
+        """Return what was done since a time, with the state of the lake now."""
         state, took = self.lake.state(), time.monotonic() - began
         lag = None if state.newest_us is None else time.time() - state.newest_us / 1e6
         return msgspec.structs.replace(done, seconds=took, lag_seconds=lag, version=state.version)
@@ -540,7 +540,7 @@ def _figures() -> list[Column]:
 
 
 def _same_content(duplicates: Mapping[str, str]) -> str | None:
-    """Which files were skipped because another file, not of the same path, has the same content."""
+    """Return which files were skipped because another file, not of the same path, has the same content."""
     others = [(path, twin) for path, twin in duplicates.items() if path != twin]
     if not others:
         return None

@@ -75,7 +75,7 @@ def copy_store(store: Store, target: str, progress: Callable[[int, int], object]
 
 
 def _local_folder(target: str, store: Store) -> str:
-    """The absolute path of a target; LakeError if it or the store is not local, or one is in the other."""
+    """Return the absolute path of a target; LakeError if it or the store is not local, or one is in the other."""
     folder = absolute_path(target)
     for path in (folder, store.path):
         if local_path(path) is None:
@@ -89,7 +89,7 @@ def _local_folder(target: str, store: Store) -> str:
 
 
 def _earlier_version(copy: Ledger, of: Ledger, state: LedgerState) -> int:
-    """The version of an earlier backup; 0 if there is none.
+    """Return the version of an earlier backup; 0 if there is none.
 
     LakeError if it is of another store, or has commits that the store does not have in a state.
     """
@@ -153,7 +153,7 @@ def _copy_ledger(store: Store, folder: str, state: LedgerState, earlier: int) ->
 
 
 def _names_upto(listing: Listing, version: int) -> list[str]:
-    """The names of the files with commits up to a version: the newest first, folds after all commits."""
+    """Return the names of the files with commits up to a version: the newest first, folds after all commits."""
     commits = [file_name(each, each) for each in sorted(listing.commits, reverse=True) if each <= version]
     folds = [file_name(*each) for each in reversed(listing.folds) if each[1] <= version]
     return [*commits, *listing.tables(used=True), *folds]

@@ -17,7 +17,7 @@ from genus.lake._tables.state import LedgerState
 
 
 def joined_versions(parts: Iterable[Part]) -> dict[str, int]:
-    """The fields `first`, `last` and `unsure` of a part that has rows of several ones."""
+    """Return the fields `first`, `last` and `unsure` of a part that has rows of several ones."""
     given = list(parts)
     return {
         "first": min(part.first for part in given),
@@ -27,12 +27,12 @@ def joined_versions(parts: Iterable[Part]) -> dict[str, int]:
 
 
 def is_cut(part: Part, after: int) -> bool:
-    """Whether a part has rows of a version and before, and later ones: its rows are told apart by `_batch`."""
+    """Return whether a part has rows of a version and before, and later ones: its rows are told apart by `_batch`."""
     return part.first <= after < part.last
 
 
 def parts_after(ledger: Ledger, state: LedgerState, after: int) -> list[Part]:
-    """The parts of event tables in a state with rows that came after a version; 0 for all.
+    """Return the parts of event tables in a state with rows that came after a version; 0 for all.
 
     LakeError if an older Genus has rewritten rows that came before and after it.
     """

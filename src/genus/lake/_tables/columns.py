@@ -52,7 +52,7 @@ _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int6
 
 
 def stored_type(type_: AttributeType) -> pa.DataType:
-    """The Arrow type of an attribute's column.
+    """Return the Arrow type of an attribute's column.
 
     >>> from genus.model import IntType
     >>> stored_type(IntType(16, signed=False))
@@ -67,12 +67,12 @@ def attribute_schema(vector: Vector) -> pa.Schema:
 
 
 def event_schema(vector: Vector) -> pa.Schema:
-    """The Arrow schema of a family's events: attributes by their present names, then the added columns."""
+    """Return the Arrow schema of a family's events: attributes by their present names, then the added columns."""
     return pa.schema([*attribute_schema(vector), *OWN_SCHEMA])
 
 
 def file_schema(vector: Vector) -> pa.Schema:
-    """The Arrow schema of a family's Parquet files, which has the first names of attributes."""
+    """Return the Arrow schema of a family's Parquet files, which has the first names of attributes."""
     columns = [
         pa.field(each.first_name, pa.int64() if isinstance(each.type, DurationType) else stored_type(each.type))
         for each in vector

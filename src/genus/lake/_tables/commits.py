@@ -25,7 +25,7 @@ _FOLLOWING = ("create", "deliver", "derive", "rewind")
 
 
 def checksum(content: bytes | memoryview) -> str:
-    """The checksum of a file's content: 128 bits of its SHA-256, in hexadecimal digits.
+    """Return the checksum of a file's content: 128 bits of its SHA-256, in hexadecimal digits.
 
     >>> checksum(b"")
     'e3b0c44298fc1c149afbf4c8996fb924'
@@ -237,7 +237,7 @@ def fold(commits: Iterable[Commit]) -> Commit:
 
 
 def _ids_of(commit: Commit) -> str:
-    """What a fold keeps of the ids of commits; blanks stand for ids that are not known."""
+    """Return what a fold keeps of the ids of commits; blanks stand for ids that are not known."""
     known = commit.ids if commit.first is not None else commit.id[:ID_DIGITS].ljust(ID_DIGITS)
     return known.rjust(min(commit.version - commit.since + 1, MAX_IDS) * ID_DIGITS)
 
@@ -267,7 +267,7 @@ def latest(times: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def recorder_of(path: str) -> str:
-    """The recorder that wrote a file: its folder, with its name if the file is one of several that are numbered.
+    """Return the recorder that wrote a file: its folder, with its name if the file is one of several that are numbered.
 
     >>> recorder_of("/landing/bridge-000000000017.genus"), recorder_of("/landing/north/monday.genus")
     ('/landing/bridge', '/landing/north')
@@ -278,7 +278,7 @@ def recorder_of(path: str) -> str:
 
 
 def sum_counts(counts: Iterable[Mapping[int, int] | None]) -> dict[int, int] | None:
-    """The sums of several counts by shape; None if one of them is not known."""
+    """Return the sums of several counts by shape; None if one of them is not known."""
     total: Counter[int] = Counter()
     for each in counts:
         if each is None:

@@ -30,7 +30,7 @@ class FileSystem(Protocol):
     """File operations of the driver; all paths are absolute."""
 
     def read(self, path: str) -> bytes | None:
-        """The content of a file; None if there is no such file."""
+        """Return the content of a file; None if there is no such file."""
 
     def create(self, path: str, content: bytes) -> bool:
         """Create a file atomically; False, and nothing is changed, if it exists already."""
@@ -42,14 +42,14 @@ class FileSystem(Protocol):
         """
 
     def list_folder(self, folder: str) -> list[FileInfo]:
-        """The direct entries of a folder, sorted by name; an empty list if there is no such folder."""
+        """Return the direct entries of a folder, sorted by name; an empty list if there is no such folder."""
 
     def delete(self, path: str) -> None:
         """Remove a file, or a folder with everything in it; does nothing if it does not exist."""
 
 
 def is_object_path(path: str) -> bool:
-    """Whether a path is in an object store with conditional puts.
+    """Return whether a path is in an object store with conditional puts.
 
     >>> is_object_path("s3://city/lake"), is_object_path("s3a://city/lake"), is_object_path("/data/lake")
     (True, False, False)
@@ -58,7 +58,7 @@ def is_object_path(path: str) -> bool:
 
 
 def direct_file_system(path: str) -> FileSystem | None:
-    """The file system of a path that needs no Spark; None if only Hadoop can open it."""
+    """Return the file system of a path that needs no Spark; None if only Hadoop can open it."""
     if local_path(path) is not None:
         return LocalFileSystem()
     return ObjectFileSystem(path) if is_object_path(path) else None
@@ -69,7 +69,7 @@ def file_system_for(spark: "SparkSession", path: str) -> FileSystem:
 
 
 def walk_files(files: FileSystem, folder: str, *, hidden: bool = True) -> Iterator[FileInfo]:
-    """All files below a folder; without `hidden`, neither hidden files nor those in hidden folders."""
+    """Yield all files below a folder; without `hidden`, neither hidden files nor those in hidden folders."""
     for found in files.list_folder(folder):
         if found.is_hidden and not hidden:
             continue
@@ -216,7 +216,7 @@ class ObjectFileSystem:
             return True
 
     def list_folder(self, folder: str) -> list[FileInfo]:
-        """The direct entries of a folder, sorted by name; folders have no time of their last change."""
+        """Return the direct entries of a folder, sorted by name; folders have no time of their last change."""
         with _object_errors("list", folder):
             found = self._objects.list_with_delimiter(self._key(folder))
         inside = [FileInfo(self._root + name, 0, True, 0.0) for name in found["common_prefixes"]]
@@ -240,7 +240,7 @@ class ObjectFileSystem:
 
 @lru_cache(maxsize=8)
 def open_bucket(bucket: str, endpoint: str) -> "S3Store":
-    """A bucket, at an endpoint that the environment names; an endpoint may be without TLS only if it says so."""
+    """Return a bucket, at an endpoint that the environment names; an endpoint may be without TLS only if it says so."""
     try:
         from obstore.store import S3Store
     except ImportError as problem:

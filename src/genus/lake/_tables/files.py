@@ -51,7 +51,7 @@ class FileInfo(msgspec.Struct, frozen=True):
 
 
 def local_path(path: str | os.PathLike[str]) -> str | None:
-    """The path in the local file system; None if it lies in another one.
+    """Return the path in the local file system; None if it lies in another one.
 
     >>> local_path("file:///tmp/lake"), local_path("/tmp/a b"), local_path("s3a://city/lake")
     ('/tmp/lake', '/tmp/a b', None)
@@ -64,13 +64,13 @@ def local_path(path: str | os.PathLike[str]) -> str | None:
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:
-    """The absolute path or URL, without a trailing slash."""
+    """Return the absolute path or URL, without a trailing slash."""
     local = local_path(path)
     return (local if local is not None else os.fspath(path)).rstrip("/") or "/"
 
 
 def spark_path(path: str) -> str:
-    """An absolute path for Spark, which takes paths without a scheme to be in the cluster's default file system.
+    """Return an absolute path for Spark, which takes paths without a scheme to be in the cluster's default file system.
 
     >>> spark_path("/tmp/a b"), spark_path("s3://city/lake")
     ('file:///tmp/a b', 's3a://city/lake')
@@ -81,7 +81,7 @@ def spark_path(path: str) -> str:
 
 
 def open_path(path: str) -> str:
-    """An absolute path for others than Spark, who name some file systems otherwise.
+    """Return an absolute path for others than Spark, who name some file systems otherwise.
 
     >>> open_path("/tmp/a b"), open_path("s3a://city/lake")
     ('/tmp/a b', 's3://city/lake')
@@ -101,7 +101,7 @@ def file_error(what: str, path: str, problem: OSError) -> LakeError:
 
 
 def hidden_path(path: str) -> str:
-    """A unique hidden path in the same folder, for a file that is renamed when it is complete."""
+    """Return a unique hidden path in the same folder, for a file that is renamed when it is complete."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.{uuid.uuid4().hex}"
 
@@ -118,7 +118,7 @@ def sync(path: str) -> None:
 
 
 def arrow_opens(path: str) -> bool:
-    """Whether pyarrow has a file system for a path, so that tasks can read and write there."""
+    """Return whether pyarrow has a file system for a path, so that tasks can read and write there."""
     try:
         _arrow_file_system(path)
     except LakeError:
@@ -136,7 +136,7 @@ def open_input(path: str) -> IO[bytes]:
 
 
 def list_files(path: str) -> list[str]:
-    """The files that a path stands for: a file, all files of a folder but hidden ones, or a local pattern."""
+    """Return the files that a path stands for: a file, all files of a folder but hidden ones, or a local pattern."""
     import pyarrow.fs as arrow_fs
 
     files, inner = _arrow_file_system(path)

@@ -118,5 +118,5 @@ def _folders_in(place: str) -> list[str]:
 
 
 def _has_ledger(path: str) -> bool:
-    """Whether a folder has a ledger; others than local ones may have one."""
+    """Return whether a folder has a ledger; others than local ones may have one."""
     return local_path(path) is None or os.path.isdir(os.path.join(path, LOG_FOLDER))

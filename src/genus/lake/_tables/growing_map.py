@@ -62,7 +62,7 @@ class GrowingMap(Mapping[K, V]):
         return chain((key for key in self._base if key not in self._recent), new)
 
     def items(self) -> ItemsView[K, V]:
-        """The entries; those of the large dictionary itself if there are no others, which is faster."""
+        """Return the entries; those of the large dictionary itself if there are no others, which is faster."""
         return super().items() if self._recent else self._base.items()
 
     def values(self) -> ValuesView[V]:

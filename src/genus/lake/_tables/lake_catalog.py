@@ -134,7 +134,7 @@ class CatalogFile:
 
 
 def has_names_of(cls: type, catalog: Catalog) -> bool:
-    """Whether a class of a catalog's type has its attributes under the names of the catalog."""
+    """Return whether a class of a catalog's type has its attributes under the names of the catalog."""
     scope = catalog.vector(name_of(cls))
     return all(scope.get(attribute.name) is not None for attribute in attributes(cls))
 
@@ -148,7 +148,7 @@ def _check_families(catalog: Catalog) -> None:
 
 
 def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterable[Shape] = ()) -> dict[str, list[str]]:
-    """The names of event types whose events can match, by family; shapes may have types that the catalog lacks.
+    """Return the names of event types whose events can match, by family; shapes may have types that the catalog lacks.
 
     >>> from genus import Event, Subscription
     >>> class Loop(Event):
@@ -176,13 +176,13 @@ def matching_types(subscription: Subscription, catalog: Catalog, shapes: Iterabl
 
 
 def exact_name(name: str, catalog: Catalog) -> str:
-    """The name that exact subscriptions compare: of a pure class, that of its kind."""
+    """Return the name that exact subscriptions compare: of a pure class, that of its kind."""
     kind = pure_kind(catalog.declare(name)) if name in catalog else None
     return name if kind is None else name_of(kind)
 
 
 def attribute_names(name: str, entries: Mapping[str, TypeEntry]) -> Iterator[str]:
-    """The attributes that events of a type may carry, inherited ones included; none for a kind."""
+    """Yield the attributes that events of a type may carry, inherited ones included; none for a kind."""
     line: str | None = name
     while line is not None and not entries[line].kind:
         yield from entries[line].attributes
@@ -247,7 +247,7 @@ class SubscriptionResolver:
         return {name: self._catalog.declare(name, generated=True) for name in self._catalog.types}
 
     def _resolve_text(self, text: str) -> Subscription:
-        """The subscription of a text; only a class of this process may have properties that the text names."""
+        """Return the subscription of a text; only a class of this process may have properties that the text names."""
         words = set(_WORDS.findall(text))
         if not self._declares_subtypes and (only := self._only_type(words)) is not None:
             return self._parse(text, [only])
@@ -263,7 +263,7 @@ class SubscriptionResolver:
             raise
 
     def _only_type(self, words: set[str]) -> type | None:
-        """The class of the only type that a text names, if its meaning needs no other class to be declared.
+        """Return the class of the only type that a text names, if its meaning needs no other class to be declared.
 
         That is so if the class has all that the catalog has, and the text names no other attributes of the family.
         """
@@ -297,12 +297,12 @@ class SubscriptionResolver:
 
 
 def _hidden_names(catalog: Catalog, cls: type) -> set[str]:
-    """The attributes that the family of a type has in a catalog and not in this process."""
+    """Return the attributes that the family of a type has in a catalog and not in this process."""
     return {each.name for each in catalog.vector(name_of(cls))}.difference(each.name for each in vector(cls))
 
 
 def _is_outdated(catalog: Catalog, cls: type) -> bool:
-    """Whether a class lacks attributes, their names, or values of enums that its type has in a catalog."""
+    """Return whether a class lacks attributes, their names, or values of enums that its type has in a catalog."""
     own, scope = {each.name for each in attributes(cls)}, catalog.vector(name_of(cls))
     choices = [each for each in vector(cls) if isinstance(each.type, ChoiceType)]
     return not (

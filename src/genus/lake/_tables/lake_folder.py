@@ -110,11 +110,11 @@ class LakeFolder:
         return self.state().version
 
     def state(self) -> LedgerState:
-        """The present state of the ledger: parts, ingested files and shapes."""
+        """Return the present state of the ledger: parts, ingested files and shapes."""
         return self.store.state()
 
     def state_of(self, version: int | None = None, as_of: datetime | None = None) -> LedgerState:
-        """The state of a version, or of the last commit at or before a time; by default the present one.
+        """Return the state of a version, or of the last commit at or before a time; by default the present one.
 
         LakeError if both are given, if there is no such version, or if its commits or files were removed by `clean`.
         """
@@ -195,7 +195,7 @@ class LakeFolder:
         return {name: timedelta(seconds=age) for name, age in ages.items()}
 
     def history(self, limit: int | None = None) -> list[HistoryEntry]:
-        """What each commit has changed, the newest first; commits that `clean` has folded away are not listed.
+        """Return what each commit has changed, the newest first; commits that `clean` has folded away are not listed.
 
         Args:
             limit: How many commits; None for all.
@@ -255,7 +255,7 @@ class LakeFolder:
         where: Predicate | Term | str | None,
         strict: bool,
     ) -> Subscription:
-        """The subscription that the arguments of `read` stand for, resolved against the catalog."""
+        """Return the subscription that the arguments of `read` stand for, resolved against the catalog."""
         if not isinstance(what, Subscription | str):
             asked = rebuild(what, exact=exact, has=has, lacks=lacks, where=where)
             SubscriptionResolver(self.catalog).report_never(asked, strict=strict)

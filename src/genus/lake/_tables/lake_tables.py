@@ -33,7 +33,7 @@ _PATHS: dict[str, types.DataType] = {COMMIT: types.StringType(), DAY: types.Date
 
 
 def table_schema(vector: Vector) -> types.StructType:
-    """The Spark schema of a family's files, with the columns that are in their paths."""
+    """Return the Spark schema of a family's files, with the columns that are in their paths."""
     return spark_schema(file_schema(vector), COMMIT, DAY)
 
 
@@ -57,7 +57,7 @@ def _durations(vector: Vector) -> list[str]:
 
 
 def spark_schema(files: pa.Schema, *paths: str) -> types.StructType:
-    """The Spark schema of Parquet files; `paths` names the partition columns in their paths."""
+    """Return the Spark schema of Parquet files; `paths` names the partition columns in their paths."""
     stored = [types.StructField(field.name, from_arrow_type(field.type)) for field in files]
     return types.StructType([*stored, *(types.StructField(name, _PATHS[name]) for name in paths)])
 
@@ -72,7 +72,7 @@ class LakeTables(LakeFolder):
         super().__init__(SparkStore(spark, path))
 
     def table(self, family: type | str) -> DataFrame:
-        """All events of a family with all columns; any type of the family names it."""
+        """Return all events of a family with all columns; any type of the family names it."""
         name = family_name(family, self.catalog)
         return self.events(name, self.state().table(name))
 
@@ -87,7 +87,7 @@ class LakeTables(LakeFolder):
         return with_present_names(found, vector)
 
     def rows_to_rewrite(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
-        """The rows of some parts with the columns of files, and with the versions that they came with."""
+        """Return the rows of some parts with the columns of files, and with the versions that they came with."""
         rows = self.store.frame(parts, table_schema(vector).add(BATCH, "long"), table_folder(family))
         versions = {commit_of(part.folder): part.last for part in parts if part.first == part.last}
         if not versions:
@@ -154,7 +154,7 @@ def compact_tables(lake: LakeTables, progress: Callable[[int, int], object] | No
 
 
 def crowded_parts(parts: list[Part]) -> list[Part]:
-    """The parts of days that need one file and have more, or have over twice as many as they need."""
+    """Return the parts of days that need one file and have more, or have over twice as many as they need."""
     days: dict[date | None, list[Part]] = {}
     for part in parts:
         days.setdefault(part.day, []).append(part)

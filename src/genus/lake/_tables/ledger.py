@@ -53,7 +53,7 @@ class Ledger:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def state(self) -> LedgerState:
-        """The present state of the store.
+        """Return the present state of the store.
 
         The folder is listed when a store is opened and after many commits. Otherwise the next commits are looked up by
         name, because the folder of a long-running stream has many files.
@@ -72,7 +72,7 @@ class Ledger:
         return state
 
     def state_at(self, version: int) -> LedgerState:
-        """The state after the commit with a number; LakeError if there is no such commit, or no longer."""
+        """Return the state after the commit with a number; LakeError if there is no such commit, or no longer."""
         now = self.state()
         if version == now.version:
             return now
@@ -98,7 +98,7 @@ class Ledger:
         return found
 
     def _last_at(self, first: int, at_us: int) -> int:
-        """The last version from `first` on with a time at or before one; `first - 1` if there is none.
+        """Return the last version from `first` on with a time at or before one; `first - 1` if there is none.
 
         Times grow but where a clock was ahead, which is noted; so they are searched from each such commit on.
         """
@@ -133,7 +133,7 @@ class Ledger:
         return found
 
     def history(self) -> Iterator[Commit]:
-        """The commits that were not folded and removed, the newest first."""
+        """Yield the commits that were not folded and removed, the newest first."""
         state = self.state()
         seal = state.seal
         for version in range(state.version, 0, -1):
@@ -146,14 +146,14 @@ class Ledger:
             yield found.commit
 
     def folds(self) -> Iterator[Commit]:
-        """The folds that can be read, those of the latest commits first."""
+        """Yield the folds that can be read, those of the latest commits first."""
         for span in reversed(self.folder.listing().folds):
             with suppress(LakeDamaged):
                 if found := self.folder.read(*span):
                     yield found.commit
 
     def _open(self) -> LedgerState:
-        """The state by all files in the folder; the head is read first, because writers note it last."""
+        """Return the state by all files in the folder; the head is read first, because writers note it last."""
         head = self.folder.head()
         state = self._read_listed(LedgerState(), head=head)
         if head is not None and head.version > state.version:
@@ -321,7 +321,7 @@ class Ledger:
         return len(removed)
 
     def _folded_upto(self, listing: Listing) -> int:
-        """The last version up to which all commits are in folds that can be read and that follow each other."""
+        """Return the last version up to which all commits are in folds that can be read and that follow each other."""
         state, largest = LedgerState(), dict(listing.folds)  # of those with the same begin, it has the last one
         with suppress(LakeDamaged):
             while (last := largest.get(state.version + 1)) and (found := self.folder.read(state.version + 1, last)):
@@ -330,7 +330,7 @@ class Ledger:
         return state.version if same is not None and same.seal == state.seal else 0
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """The paths of commits, folds and a head that are not what was written, and why."""
+        """Yield the paths of commits, folds and a head that are not what was written, and why."""
         listing = self.folder.listing()
         seals: dict[int, str] = {}
         for span in [*sorted((each, each) for each in listing.commits), *listing.folds]:
@@ -356,7 +356,7 @@ class Ledger:
     # -- followers -----------------------------------------------------------------------------------------------------
 
     def has(self, cursor: Cursor) -> bool:
-        """Whether what a follower has processed is in the history of this ledger, as it is not after a restore.
+        """Return whether what a follower has processed is in the history of this ledger, as it is not after a restore.
 
         Of commits that were forgotten, folds keep a part of the id; one of which nothing is known is taken to be there.
         """
@@ -366,7 +366,7 @@ class Ledger:
         return known.startswith(cursor.commit) or cursor.commit.startswith(known)
 
     def id_at(self, version: int) -> str:
-        """The id of a commit; if it was forgotten, its first characters, or nothing."""
+        """Return the id of a commit; if it was forgotten, its first characters, or nothing."""
         if (found := self.folder.read(version)) is not None:
             return found.commit.id
         for folded in self.folds():
@@ -377,7 +377,7 @@ class Ledger:
 
 
 def _in_order(draft: CommitDraft, state: LedgerState) -> CommitDraft:
-    """A draft with a time not before that of the last commit, unless the clock of that one was ahead."""
+    """Return a draft with a time not before that of the last commit, unless the clock of that one was ahead."""
     if draft.at_us >= state.at_us:
         return draft
     if state.at_us - draft.at_us <= MAX_AHEAD_US:

@@ -75,7 +75,7 @@ class Listing:
         return max((last for _, last in self.spans), default=0)
 
     def tables(self, *, used: bool) -> list[str]:
-        """The files with the sources of folds that are there, or of folds that larger ones have replaced."""
+        """Return the files with the sources of folds that are there, or of folds that larger ones have replaced."""
         folds = {file_name(*each).removesuffix(FOLD_SUFFIX) for each in self.folds}
         return [name for name in self._tables if (name.rpartition("-")[0] in folds) == used]
 
@@ -89,16 +89,16 @@ class LedgerFolder:
         self.head_file = f"{self.path}/head.json"
 
     def file(self, first: int, last: int | None = None) -> str:
-        """The path of a commit, or of the fold of several."""
+        """Return the path of a commit, or of the fold of several."""
         return f"{self.path}/{file_name(first, last or first)}"
 
     def listing(self, *, folds: bool = True) -> Listing:
-        """The files of the ledger, with or without folds."""
+        """Return the files of the ledger, with or without folds."""
         names = [found.name for found in self.files.list_folder(self.path)]
         return Listing([name for name in names if folds or FOLD_SUFFIX not in name])
 
     def read(self, first: int, last: int | None = None) -> SealedCommit | None:
-        """A commit or fold; None if there is no such file, LakeDamaged if it is not what was written."""
+        """Return a commit or fold; None if there is no such file, LakeDamaged if it is not what was written."""
         path = self.file(first, last)
         content = self.files.read(path)
         if content is None:
@@ -132,7 +132,7 @@ class LedgerFolder:
         write(self.file(folded.since, folded.version), content)
 
     def _with_table(self, folded: Commit, steps: Sequence[SealedCommit]) -> Commit:
-        """A fold with its sources in a file, if they are many; those that are too old are forgotten."""
+        """Return a fold with its sources in a file, if they are many; those that are too old are forgotten."""
         if len(folded.sources) < TABLE_FROM and not any(step.table for step in steps):
             return folded
         given = [(table or commit.sources, commit.at_us) for commit, _, table in steps]
@@ -150,7 +150,7 @@ class LedgerFolder:
         self.files.replace(self.head_file, msgspec.json.encode(Head.of(version, seal)), durable=False)
 
     def head(self) -> Head | None:
-        """The newest commit that was noted; None if there is no such note, or a damaged one."""
+        """Return the newest commit that was noted; None if there is no such note, or a damaged one."""
         content = self.files.read(self.head_file)
         with suppress(msgspec.DecodeError, UnicodeDecodeError):
             head = None if content is None else msgspec.json.decode(content, type=Head)
@@ -163,7 +163,7 @@ class LedgerFolder:
 
 
 def file_name(first: int, last: int) -> str:
-    """The name of a commit, or of the fold of several."""
+    """Return the name of a commit, or of the fold of several."""
     return f"{first:0{DIGITS}}.json" if first == last else f"{first:0{DIGITS}}-{last:0{DIGITS}}{FOLD_SUFFIX}"
 
 

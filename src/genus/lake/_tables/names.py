@@ -61,7 +61,7 @@ def table_folder(table: str) -> str:
 
 
 def table_of(folder: str) -> str:
-    """The table of a folder in a lake.
+    """Return the table of a folder in a lake.
 
     >>> table_of("tables/xn--nit-ska/_commit=4f21/_day=2026-05-01"), table_of("dead/_commit=4f21")
     ('Ünit', 'dead letters')

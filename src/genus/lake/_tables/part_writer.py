@@ -172,7 +172,7 @@ class PartitionWriter:
             yield from self._close(place)
 
     def _places(self, table: str, rows: pa.Table) -> Iterator[tuple[_Place, pa.Table]]:
-        """The rows by where they belong: those of each day in a folder of its own."""
+        """Yield the rows by where they belong: those of each day in a folder of its own."""
         folder = f"{table}/{self._plan.draft}"
         if self._plan.days is None:
             yield (table, folder), rows

@@ -41,7 +41,7 @@ class Shape(msgspec.Struct, frozen=True, array_like=True):
 
 
 def shape_number(type: str, tag: int) -> int:
-    """The number of a shape: 64 bits of a hash, so that all tasks compute the same number independently.
+    """Return the number of a shape: 64 bits of a hash, so that all tasks compute the same number independently.
 
     >>> shape_number("Loop", 36)
     4502347039163846936
@@ -56,7 +56,7 @@ def hash_of(text: str) -> int:
 def new_shapes(
     known: Mapping[int, Shape], counts: Mapping[str, int], found: Iterable[Shape], most: int = MAX_SHAPES
 ) -> tuple[Shape, ...]:
-    """The shapes to add to the known ones, of which each type has `counts`.
+    """Return the shapes to add to the known ones, of which each type has `counts`.
 
     A type that would have more than `most` gets one shape without presence bits instead. LakeError if two shapes have
     the same number, which is expected once in a million lakes of a million shapes.

@@ -131,7 +131,7 @@ class SourceTable:
         return None
 
     def same_size(self, size: int) -> Sequence[int]:
-        """The numbers of the sources with a size; of very many, some."""
+        """Return the numbers of the sources with a size; of very many, some."""
         rows, sizes = self._columns[BY_SIZE], self._columns[SIZE]
         first = bisect_left(rows, size, key=sizes.__getitem__)
         last = bisect_right(rows, size, first, key=sizes.__getitem__)
@@ -197,7 +197,7 @@ class Sources(Mapping[int, IngestedFile]):
     def changed(
         self, new: Mapping[int, IngestedFile], counts: SourceCounts | None = None, table: SourceTable | None = None
     ) -> "Sources":
-        """A copy with more sources, in memory or in a table; `counts` says what they add, if it is known."""
+        """Return a copy with more sources, in memory or in a table; `counts` says what they add, if it is known."""
         if not new and table is None:
             return self
         added = self.count(new.values()) if counts is None else counts
@@ -210,7 +210,7 @@ class Sources(Mapping[int, IngestedFile]):
         return Sources(layers, self.counts + added)
 
     def count(self, new: Iterable[IngestedFile]) -> SourceCounts:
-        """What sources add to the counts; those that are known are replaced."""
+        """Return what sources add to the counts; those that are known are replaced."""
         last = {each.number: each for each in new}
         pairs = [(each, self.get(number) if self.counts.sources else None) for number, each in last.items()]
         return SourceCounts(
@@ -231,11 +231,11 @@ class Sources(Mapping[int, IngestedFile]):
         return found  # type: ignore[no-any-return]
 
     def of_path(self, path: str) -> IngestedFile | None:
-        """The file that was ingested last from a path."""
+        """Return the file that was ingested last from a path."""
         return next((found for layer in reversed(self.layers) if (found := layer.of_path(path))), None)
 
     def same_size(self, size: int) -> tuple[int, ...] | None:
-        """The numbers of the sources with a size; None if there are more than `MAX_SAME_SIZE`."""
+        """Return the numbers of the sources with a size; None if there are more than `MAX_SAME_SIZE`."""
         found = {number for layer in self.layers for number in layer.same_size(size)}
         return tuple(found) if len(found) <= MAX_SAME_SIZE else None
 
@@ -261,7 +261,7 @@ class Sources(Mapping[int, IngestedFile]):
 def make_table(
     given: Iterable[tuple[Sequence[IngestedFile] | SourceTable, int]], now_us: int
 ) -> tuple[bytes, SourceCounts, SourceCounts]:
-    """The content of a table of sources, which are given with the times of their commits, as they were ingested.
+    """Return the content of a table of sources, which are given with the times of their commits, as they were ingested.
 
     Returns also what is in it, and what was forgotten. Of several sources with the same number, it has the last one.
     """
@@ -291,7 +291,7 @@ def _counts(values: "npt.NDArray[np.int64]") -> SourceCounts:
 def _columns_of(
     given: Sequence[IngestedFile] | SourceTable, at_us: int
 ) -> "tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], list[bytes]]":
-    """The values, the hashes of paths and the texts of sources, those of one path as they were ingested."""
+    """Return the values, the hashes of paths and the texts of sources, those of one path as they were ingested."""
     import numpy as np
 
     if not isinstance(given, SourceTable):

@@ -46,7 +46,7 @@ class SparkStore(Store):
         return bool(file_system_for(spark, whole).list_folder(f"{whole}/{LOG_FOLDER}"))
 
     def frame(self, parts: Iterable[Part], schema: StructType, table: str) -> DataFrame:
-        """The rows of some parts of a table; columns that old files lack are NULL.
+        """Return the rows of some parts of a table; columns that old files lack are NULL.
 
         Exactly the files of the parts are read, and the checksums of their pages are compared.
         """
@@ -124,7 +124,7 @@ class SparkStore(Store):
 
 
 def _stored_schema(schema: StructType) -> pa.Schema:
-    """The columns of files with rows of a frame: times in UTC, durations as integers, because Parquet has none.
+    """Return the columns of files with rows of a frame: times in UTC, durations as integers, because Parquet has none.
 
     The metadata says Spark's types, so that Spark reads such integers as intervals.
     """
@@ -140,7 +140,7 @@ def _write_partition(plan: WritePlan, batches: Iterable[pa.RecordBatch]) -> Iter
 
 
 def with_contents_of(part: Part, replaced: Sequence[Part]) -> Part:
-    """A part that Spark wrote of the rows of others, with their table, versions and rows of each shape."""
+    """Return a part that Spark wrote of the rows of others, with their table, versions and rows of each shape."""
     shapes = sum_counts(each.shapes for each in replaced)
     return msgspec.structs.replace(part, table=replaced[0].table, shapes=shapes, **joined_versions(replaced))
 

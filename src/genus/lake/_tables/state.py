@@ -45,7 +45,7 @@ class LedgerState(msgspec.Struct, frozen=True, dict=True):
     notes: Mapping[str, str] = {}
 
     def after(self, commit: Commit, seal: str, table: SourceTable | None = None) -> "LedgerState":
-        """The state after one more commit, or after several folded ones, whose sources may be in a table.
+        """Return the state after one more commit, or after several folded ones, whose sources may be in a table.
 
         `seal` is the checksum of the commit, or of the last one.
         """
@@ -144,7 +144,7 @@ def table_stats(state: LedgerState) -> list[TableStats]:
 
 
 def type_counts(state: LedgerState) -> dict[str, int]:
-    """The number of events of each type; parts whose shapes were not counted are left out."""
+    """Return the number of events of each type; parts whose shapes were not counted are left out."""
     found: Counter[int] = Counter()
     for part in state.parts.values():
         found.update(part.shapes or {})

@@ -80,14 +80,14 @@ class Drafts:
         return {id for id, (thread, _) in self._open.items() if thread == threading.get_ident()}
 
     def has_ended(self, id: str) -> bool:
-        """Whether the writer of a draft is known to have ended without committing or discarding it."""
+        """Return whether the writer of a draft is known to have ended without committing or discarding it."""
         lock = None if id in self._open else self._lock(id)
         if lock is not None:
             os.close(lock)
         return lock is not None
 
     def ended(self) -> Iterator[str]:
-        """The drafts whose writers have ended without committing or discarding them."""
+        """Yield the drafts whose writers have ended without committing or discarding them."""
         if self._folder is not None:
             with suppress(OSError):
                 yield from filter(self.has_ended, sorted(os.listdir(self._folder)))
@@ -144,7 +144,7 @@ class Store:
         return self.ledger.state()
 
     def file_paths(self, parts: Iterable[Part]) -> list[str]:
-        """The absolute paths of the files of some parts; LakeDamaged if a local one is not what was committed.
+        """Return the absolute paths of the files of some parts; LakeDamaged if a local one is not what was committed.
 
         Sizes are compared at every call, footers and small files once in a process: readers notice damaged pages
         themselves, by the checksums of pages, but not damaged footers and headers of pages.
@@ -242,7 +242,7 @@ class Store:
         ]
 
     def _unused(self, tables: Sequence[str]) -> dict[str, float]:
-        """The folders of some tables that the present state does not name, and when they were changed last."""
+        """Return the folders of some tables that the present state does not name, and when they were changed last."""
         parts = self.state().parts
         commits = (each for table in tables for each in self._commit_folders(f"{self.path}/{table}"))
         found = (each for commit in commits for each in self._days(commit) or [commit])
@@ -270,7 +270,7 @@ class Store:
         return found
 
     def _is_left(self, folder: str, age: float, older_than_s: float) -> bool:
-        """Whether a folder in no commit was left by a writer: by one that has ended, or that long ago."""
+        """Return whether a folder in no commit was left by a writer: by one that has ended, or that long ago."""
         longest = max(older_than_s, MAX_WRITE_S)
         return age > longest or (age >= older_than_s and self.drafts.has_ended(draft_of(folder)))
 
@@ -379,7 +379,7 @@ def folders_above(root: str, folders: Iterable[str]) -> list[str]:
 
 
 def commit_of(folder: str) -> str:
-    """The id of the commit that a folder belongs to; empty if there is none.
+    """Return the id of the commit that a folder belongs to; empty if there is none.
 
     >>> commit_of("tables/Loop/_commit=4f21/_day=2026-05-01")
     '4f21'
@@ -388,7 +388,7 @@ def commit_of(folder: str) -> str:
 
 
 def draft_of(folder: str) -> str:
-    """The id of the draft that a folder was written for; a deletion writes several folders.
+    """Return the id of the draft that a folder was written for; a deletion writes several folders.
 
     >>> draft_of("tables/Loop/_commit=4f21-00003/_day=2026-05-01")
     '4f21'

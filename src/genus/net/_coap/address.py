@@ -59,7 +59,7 @@ class CoapOptions(msgspec.Struct, frozen=True):
 
 
 def parse_coap_address(rest: str, secure: bool = False) -> CoapOptions:
-    """The options in an address, from what stands behind `coap:` or, with `secure`, behind `coaps:`.
+    """Return the options in an address, from what stands behind `coap:` or, with `secure`, behind `coaps:`.
 
     Raises:
         BusError: A part of the address is wrong, or an option is unknown.

@@ -60,7 +60,7 @@ class WellFormed(NamedTuple):
 
 
 def check_datagram(data: bytes) -> WellFormed | Malformed:
-    """Whether a datagram is a message.
+    """Return whether a datagram is a message.
 
     >>> check_datagram(bytes.fromhex("40010001b34241"))
     Malformed(reason='an option is cut off', number=1)
@@ -86,7 +86,7 @@ def check_datagram(data: bytes) -> WellFormed | Malformed:
 
 
 def _read_options(data: bytes, at: int) -> list[tuple[int, bytes]] | str:
-    """The options from an offset on, by number; or what is wrong."""
+    """Return the options from an offset on, by number; or what is wrong."""
     found: list[tuple[int, bytes]] = []
     number = 0
     while at < len(data):
@@ -114,7 +114,7 @@ def _read_options(data: bytes, at: int) -> list[tuple[int, bytes]] | str:
 
 
 def _extended(nibble: int, data: bytes, at: int) -> tuple[int, int] | None:
-    """The value of a nibble with its extension, and the offset after it; None if it is reserved or cut off."""
+    """Return the value of a nibble with its extension, and the offset after it; None if it is reserved or cut off."""
     if nibble < 13:
         return nibble, at
     size = {13: 1, 14: 2}.get(nibble, 0)
@@ -132,7 +132,7 @@ def _is_text(value: bytes) -> bool:
 
 
 def _first_bad(options: list[tuple[int, bytes]]) -> int | None:
-    """The first critical option that is unknown, doubled or of a wrong length."""
+    """Return the first critical option that is unknown, doubled or of a wrong length."""
     seen: set[int] = set()
     for number, value in options:
         least, most = KNOWN_CRITICAL.get(number, (1, 0))
@@ -180,7 +180,7 @@ class RecentRequests:
         return len(self._requests)
 
     def find(self, key: str, hash: int, now: float) -> Recent | None:
-        """The request that one repeats; None if it is a new one. The key has its sender and message number."""
+        """Return the request that one repeats; None if it is a new one. The key has its sender and message number."""
         found = self._requests.get(key)
         return found if found is not None and found.hash == hash and now < found.until else None
 
@@ -199,7 +199,7 @@ class RecentRequests:
 
 
 def _key(message: Any) -> str:
-    """The other side and the number of a message; a text takes the least memory."""
+    """Return the other side and the number of a message; a text takes the least memory."""
     host, port, _, scope = message.remote.sockaddr
     return f"{host} {port} {scope} {message.mid}"
 
@@ -228,7 +228,7 @@ class StrictManager(MessageManager):  # type: ignore[misc]
             self.log.exception("a message could not be handled: %r", message)
 
     def _deduplicate_message(self, message: Any) -> bool:
-        """Whether a request was received before; then it gets the same response, if there is one."""
+        """Return whether a request was received before; then it gets the same response, if there is one."""
         if message.code == GET and message.opt.observe is None:
             return False  # it changes nothing, so a copy is answered again, and nothing has to be remembered
         request = _key(message), message.hash
@@ -290,7 +290,7 @@ class StrictManager(MessageManager):  # type: ignore[misc]
             self._progress.set()
 
     def is_busy(self, remote: Any) -> bool:
-        """Whether a message to a remote waits for its acknowledgement."""
+        """Return whether a message to a remote waits for its acknowledgement."""
         return bool(self._active_exchanges) and remote in self._backlogs
 
     async def idle(self, remote: Any) -> None:
@@ -301,7 +301,7 @@ class StrictManager(MessageManager):  # type: ignore[misc]
 
 
 def _fits(message: Any) -> bool:
-    """Whether the code of a message is one that its type may have (RFC 7252, table 1)."""
+    """Return whether the code of a message is one that its type may have (RFC 7252, table 1)."""
     if message.code.is_request():
         return bool(message.mtype in (CON, NON))
     if message.code == EMPTY:

@@ -161,7 +161,7 @@ class Endpoint:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def message(self, place: Place | None, **parts: Any) -> Any:
-        """A request, to a place if one is given, with the times of the address."""
+        """Return a request, to a place if one is given, with the times of the address."""
         message = Message(transport_tuning=self.tuning, **parts)
         if place is not None:
             message.remote = UndecidedRemote("coaps" if self.options.secure else "coap", str(place))
@@ -177,7 +177,7 @@ class Endpoint:
             raise BusError(f"{path}: has no credentials for coap://{place}") from problem
 
     async def request(self, message: Any, timeout: float) -> Any:
-        """The response to a request; a NetworkError of aiocoap, or TimeoutError."""
+        """Return the response to a request; a NetworkError of aiocoap, or TimeoutError."""
         return await asyncio.wait_for(self.context.request(message).response, timeout)
 
     async def stream(self, message: Any, receive: Callable[[Any], bool]) -> Callable[[], None]:
@@ -193,7 +193,7 @@ class Endpoint:
 
 
 def _bound_socket(place: Place | None) -> socket.socket:
-    """A socket for IPv6 and IPv4, bound to a place; OSError if another has it."""
+    """Return a socket for IPv6 and IPv4, bound to a place; OSError if another has it."""
     sock = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
     try:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
@@ -210,7 +210,7 @@ def _bound_socket(place: Place | None) -> socket.socket:
 
 
 def own_option(message: Any) -> bytes | None:
-    """The value of the option of Genus in a message; None if it has none."""
+    """Return the value of the option of Genus in a message; None if it has none."""
     found = message.opt.get_option(OWN_OPTION)
     return bytes(found[0].value) if found else None
 

@@ -35,7 +35,7 @@ class Listening:
         """A peer and its `Observation`, for each server."""
 
     def names(self, type_: str) -> bool:
-        """Whether the subscription has these types, or accepts events of the type."""
+        """Return whether the subscription has these types, or accepts events of the type."""
         if "&".join(map(name_of, self.subscription.types)) == type_:
             return True
         return any(name_of(cls) == type_ for cls in self.subscription.classes())

@@ -144,7 +144,7 @@ class CoapLink(Link, RelayLink):
             self._inbox.interest_changed()
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The result of what the endpoint's thread does."""
+        """Return the result of what the endpoint's thread does."""
         if threading.current_thread() is self._endpoint.thread:
             coroutine.close()
             raise BusError("this cannot be called in the thread of CoAP, which it would wait for")
@@ -211,12 +211,12 @@ class CoapLink(Link, RelayLink):
         return {name: count for name, count in found.items() if count}
 
     def examples(self) -> Mapping[str, Any]:
-        """The last value that was rejected, and the last request that was refused, for each reason."""
+        """Return the last value that was rejected, and the last request that was refused, for each reason."""
         tables = [peer.rejections for peer in self.peers] + ([] if self.hub is None else [self.hub.refusals])
         return {reason: one for table in tables for reason, one in table.examples.items()}
 
     def explain(self) -> str:
-        """What each observation asks of its server, and what is tested here, as text."""
+        """Return what each observation asks of its server, and what is tested here, as text."""
         with self._lock:
             listenings = [one for one in self._inbox.listenings if one.set_interest is None]
         return "\n".join(
@@ -256,17 +256,17 @@ class CoapLink(Link, RelayLink):
     # -- what others want --------------------------------------------------------------------------------------------
 
     def interests(self) -> list[Interest]:
-        """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
         remote = [interest for peer in self.peers for interest in peer.interest.interests.all()]
         return [*self._observed_interest(), *remote, *self._spoken_interest(relayed=False)]
 
     def _observed_interest(self) -> list[Interest]:
-        """What the observers of this side's server want."""
+        """Return what the observers of this side's server want."""
         hub = self.hub
         return [] if hub is None else self._wait(_call(hub.notifier.interests))
 
     def _spoken_interest(self, relayed: bool = True) -> list[Interest]:
-        """What this side wants, for clients that ask: of its own bus, and of its relays."""
+        """Return what this side wants, for clients that ask: of its own bus, and of its relays."""
         uid = self.uid.hex()
         with self._lock:
             listenings = list(self._inbox.listenings)
@@ -275,7 +275,7 @@ class CoapLink(Link, RelayLink):
         return own + [Interest(uid, interest.origin, interest.subscription, interest.hops) for interest in interests]
 
     def wanted_by(self, event: Event) -> Collection[str] | None:
-        """The participants that subscribed to an event, by uid; None if a device cannot tell."""
+        """Return the participants that subscribed to an event, by uid; None if a device cannot tell."""
         self._follow_interest()
         if any(peer.is_plain for peer in self.peers):
             return None

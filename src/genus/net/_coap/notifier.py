@@ -119,7 +119,7 @@ class Notifier:
     # -- wants -------------------------------------------------------------------------------------------------------
 
     def interests(self, but: bytes | None = None) -> list[Interest]:
-        """What observers want, but one of them."""
+        """Return what observers want, but one of them."""
         found = []
         for session in [each for each in self.sessions if each.uid is None or each.uid != but]:
             who = session.uid.hex() if session.uid is not None else sha256(session.id).hexdigest()[:16]
@@ -129,7 +129,7 @@ class Notifier:
         return found
 
     def read_interests(self, uid: bytes | None) -> Any:
-        """What others than a client want: texts of subscriptions, each with who says so, its origin and hops."""
+        """Return what others than a client want: texts of subscriptions, each with who says so, its origin and hops."""
         interests = [*self.interests(uid), *self._local_interest()]
         rows = [
             [interest.speaker, interest.origin, shown_text(interest.subscription), interest.hops]
@@ -191,7 +191,7 @@ class Notifier:
         return lambda: self._gone(session, observer)
 
     def _first_answer(self, session: Session, observer: Observer) -> Any:
-        """The answer to the registration: the state for plain clients, the session for those of Genus."""
+        """Return the answer to the registration: the state for plain clients, the session for those of Genus."""
         parts: dict[str, Any] = {"observe": observer.next_sequence(), "transport_tuning": self._endpoint.tuning}
         if session.uid is not None:
             return respond(b"\x80", own=write_notified(Notified(session.id, session.settled)), **parts)
@@ -277,7 +277,7 @@ class Notifier:
             session.alive_at = time.monotonic()
 
     def _notification(self, session: Session, batch: Batch, events: Sequence[Outgoing]) -> tuple[bytes, dict[str, Any]]:
-        """The body of a notification, and its options."""
+        """Return the body of a notification, and its options."""
         observer, own, max_age = batch.observer, None, None
         if session.uid is not None:
             own = write_notified(Notified(session.id, batch.entries[0].number, tuple(one.origin for one in events)))
@@ -331,14 +331,14 @@ class Notifier:
 
 
 def _in_blocks(body: bytes, **parts: Any) -> Any:
-    """A response, or the first block of it if it does not fit into one datagram."""
+    """Return a response, or the first block of it if it does not fit into one datagram."""
     if len(body) <= BLOCK:
         return respond(body, **parts)
     return respond(body, etag=etag_of(body), **parts)._extract_block(0, 6, BLOCK)
 
 
 def subscription_of(filter: QueryFilter, shared: SharedCatalog) -> Subscription[Any]:
-    """The subscription that a test was made of; one that cannot be said exactly is wider, never narrower."""
+    """Return the subscription that a test was made of; one that cannot be said exactly is wider, never narrower."""
     types = _types_of(filter.code, shared)
     vector = shared.catalog.vector(filter.asked)
     where = " and ".join(f"({text})" for text in filter.texts) or None
@@ -351,7 +351,7 @@ def subscription_of(filter: QueryFilter, shared: SharedCatalog) -> Subscription[
 
 
 def _types_of(code: int, shared: SharedCatalog) -> tuple[type, ...]:
-    """The types whose codes divide a code: what conforms to all of them is below it."""
+    """Return the types whose codes divide a code: what conforms to all of them is below it."""
     entries = shared.catalog.entries.values()
     exactly = [entry.name for entry in entries if entry.code == code]
     types = tuple(map(shared.class_of, exactly or [entry.name for entry in entries if code % entry.code == 0]))

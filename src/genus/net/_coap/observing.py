@@ -26,7 +26,7 @@ Pairs = list[tuple[int, dict[Any, Any]]]
 
 
 def _pairs(observation: Observation, body: bytes) -> Pairs | Unreadable:
-    """The events in a body, as codes and attributes."""
+    """Return the events in a body, as codes and attributes."""
     given = read_body(observation.code, body)
     return [(observation.code, given)] if isinstance(given, dict) else given
 
@@ -52,7 +52,7 @@ class ReceivedEvents:
         self.session, self.last = notified.session, notified.first - bool(notified.origins)
 
     def is_new(self, notified: Notified) -> bool:
-        """Whether a notification has an event that was not received; one that has none is counted."""
+        """Return whether a notification has an event that was not received; one that has none is counted."""
         if not notified.origins:
             return False
         is_new = notified.session != self.session or notified.first + len(notified.origins) > self.last + 1
@@ -60,7 +60,7 @@ class ReceivedEvents:
         return is_new
 
     def has_unknown(self, observation: Observation, body: bytes) -> bool:
-        """Whether a body has codes that the catalog does not have."""
+        """Return whether a body has codes that the catalog does not have."""
         given = _pairs(observation, body)
         return not isinstance(given, Unreadable) and any(
             self._upstream.shared.type_of(code) is None for code, _ in given
@@ -103,7 +103,7 @@ class ReceivedEvents:
             self._upstream.inbox.missed(name, count, state.uid.hex() if state is not None else "", why)
 
     def _observed(self) -> list[str]:
-        """The names of the types that are observed."""
+        """Return the names of the types that are observed."""
         observed = self._upstream.observations.values()
         return list(dict.fromkeys("&".join(map(name_of, one.subscription.types)) for one in observed))
 
@@ -186,7 +186,7 @@ class PlainDevice:
         self._upstream.counts["super-resources that a device lacks"] += 1
 
     async def _list_below(self, code: int) -> list[int]:
-        """The codes of known types below a code that the device lists."""
+        """Return the codes of known types below a code that the device lists."""
         for query in ((f"is={encode_path_segment(code)}",), ()):  # those that know no codes find no link with `is`
             response = await self._upstream.request(codes.GET, ".well-known/core", query)
             found = link_paths(response.payload) if response.code.is_successful() else []
@@ -220,7 +220,7 @@ class PlainDevice:
             self._take_value(observation, code, attributes, is_event)
 
     def _is_fresh(self, observation: Observation, sequence: int | None) -> bool:
-        """Whether a notification is newer than the last (RFC 7641, section 3.4)."""
+        """Return whether a notification is newer than the last (RFC 7641, section 3.4)."""
         now, before = time.monotonic(), observation.sequence
         if sequence is None or before is None:
             is_newer = True
@@ -243,7 +243,7 @@ class PlainDevice:
         deliver(self._upstream, code, attributes, Origin(self._uid, self._number))
 
     def _is_first_of(self, observation: Observation, code: int, attributes: dict[Any, Any]) -> bool:
-        """Whether an observation is the first of those that a value comes to: it must become one event.
+        """Return whether an observation is the first of those that a value comes to: it must become one event.
 
         The resource of the type itself is before those above it, which may leave out values that were replaced.
         """
@@ -262,7 +262,7 @@ class PlainDevice:
 
 
 def _scalars(attributes: dict[Any, Any]) -> bytes:
-    """What tells two values apart."""
+    """Return what tells two values apart."""
     known = {number: value for number, value in attributes.items() if type(value) in SCALARS}
     try:
         return write_cbor(known)
@@ -271,7 +271,7 @@ def _scalars(attributes: dict[Any, Any]) -> bytes:
 
 
 def link_paths(payload: bytes) -> list[int]:
-    """The codes in the links of a discovery, each once; those of other resources are left out.
+    """Return the codes in the links of a discovery, each once; those of other resources are left out.
 
     >>> link_paths(b'</DA>,</sensors/temp>;rt="x",</eMI>;ct=60,</DA>;ct=50')
     [12, 30914]

@@ -102,7 +102,7 @@ class ObservedInterest:
 
 
 def _token_of(row: Any) -> str:
-    """The token by which other networks show a want; one that cannot be read is counted as there."""
+    """Return the token by which other networks show a want; one that cannot be read is counted as there."""
     match row:
         case [str(speaker), str(origin), str(text), int(hops)]:
             return control_key("", "want", speaker, origin, encode_text(text), str(hops))
@@ -258,7 +258,7 @@ class Peer(Upstream):
             await self._say_goodbye(self.message(codes.GET, made.path, made.query, own, observe=1), READY_S)
 
     def _mark(self, observation: Observation) -> ObservationMark:
-        """What the server is told of an observation."""
+        """Return what the server is told of an observation."""
         session, last = self.received.session, self.received.last
         origin, hops = observation.origin, observation.hops
         return ObservationMark(self.uid, observation.number, self.epoch, session, last, origin, hops)
@@ -298,7 +298,7 @@ class Peer(Upstream):
             raise
 
     def _event(self, observation: Observation, first: "asyncio.Future[Any]", event: Any) -> bool:
-        """A response to an observation, or its end."""
+        """Return a response to an observation, or its end."""
         message = event.message
         if message is None or not message.code.is_successful():
             observation.is_live = False
@@ -348,7 +348,7 @@ class Peer(Upstream):
             self.received.take(observation, notified, body)
 
     async def _whole(self, observation: Observation, message: Any) -> bytes:
-        """The body of a notification, of which further blocks are fetched."""
+        """Return the body of a notification, of which further blocks are fetched."""
         body: bytes = message.payload
         block = message.opt.block2
         while block is not None and block.more:
@@ -367,7 +367,7 @@ class Peer(Upstream):
 
 
 def _differ(one: bytes | None, other: bytes | None) -> bool:
-    """Whether two blocks are of different bodies, as far as their tags say so."""
+    """Return whether two blocks are of different bodies, as far as their tags say so."""
     return one is not None and other is not None and one != other
 
 

@@ -28,7 +28,7 @@ class Refused(error.ConstructionRenderableError):  # type: ignore[misc]
 
 
 def respond(payload: bytes = b"", format: int | None = CBOR, *, own: bytes | None = None, **parts: Any) -> Any:
-    """A response of aiocoap; `parts` are its code and options by name."""
+    """Return a response of aiocoap; `parts` are its code and options by name."""
     parts = {name: value for name, value in parts.items() if value is not None}
     message = Message(**{"code": codes.CONTENT, "payload": payload, **parts})
     message.opt.content_format = format
@@ -38,7 +38,7 @@ def respond(payload: bytes = b"", format: int | None = CBOR, *, own: bytes | Non
 
 
 def age_until(expires_at: float, now: float) -> int:
-    """The Max-Age of a value that expires at a time.
+    """Return the Max-Age of a value that expires at a time.
 
     >>> age_until(62.5, 2.0), age_until(1.0, 2.0), age_until(1e12, 2.0)
     (60, 0, 4294967295)
@@ -60,13 +60,13 @@ class Resources:
         self._latest[outgoing.code] = outgoing
 
     def present_below(self, code: int) -> list[int]:
-        """The codes of the types that have resources, of those that a code divides."""
+        """Return the codes of the types that have resources, of those that a code divides."""
         return [each for each in self._shared.codes_below(code) if each in self._latest or each in self.announced]
 
     # -- values ------------------------------------------------------------------------------------------------------
 
     def ask(self, code: int, query: Sequence[str], accept: int | None) -> QueryFilter:
-        """The test of a path and a query."""
+        """Return the test of a path and a query."""
         if not self._shared.is_known(code):
             raise Refused(codes.NOT_FOUND, "the code is that of no type in the catalog")
         asked = read_query(code, query, self._shared.catalog)
@@ -81,7 +81,7 @@ class Resources:
         return asked
 
     def read(self, asked: QueryFilter) -> tuple[bytes, int | None]:
-        """The values that pass a test as a body, and for how long they are valid."""
+        """Return the values that pass a test as a body, and for how long they are valid."""
         now = time.time()
         self._latest = {
             code: one for code, one in self._latest.items() if one.expires_at is None or one.expires_at > now
@@ -100,20 +100,20 @@ class Resources:
     # -- links, names and types --------------------------------------------------------------------------------------
 
     def discover(self, query: Sequence[str]) -> Any:
-        """The resources that there are, as links; `is` lists those whose code a code divides."""
+        """Return the resources that there are, as links; `is` lists those whose code a code divides."""
         present = [code for code in self.present_below(1) if has_path(code)]
         found = _select([(code, self._shared.type_of(code) or "") for code in present], query)
         return respond(",".join(f"</{encode_path_segment(code)}>" for code, _ in found).encode(), LINK_FORMAT)
 
     def look_up(self, query: Sequence[str], base: str) -> Any:
-        """All types and kinds of the catalog with their names and resources."""
+        """Return all types and kinds of the catalog with their names and resources."""
         entries = [(each.code, each.name) for each in self._shared.catalog.entries.values() if has_path(each.code)]
         found = _select(entries, query)
         links = [f'<{base}/{encode_path_segment(code)}>;rt="{name}";ct={CBOR};obs' for code, name in found]
         return respond(",".join(links).encode(), LINK_FORMAT)
 
     def read_types(self, query: Sequence[str]) -> Any:
-        """The document of the catalog; `rt=NAME` or `is=CODE` asks for one type and all above it."""
+        """Return the document of the catalog; `rt=NAME` or `is=CODE` asks for one type and all above it."""
         if not query:
             return respond(write_document(self._shared.catalog), etag=self._shared.digest)
         known = [(entry.code, entry.name) for entry in self._shared.catalog.entries.values()]
@@ -128,7 +128,7 @@ class Resources:
 
 
 def _select(entries: list[tuple[int, str]], query: Sequence[str]) -> list[tuple[int, str]]:
-    """Those of some resources, by code and name, that a query asks for (RFC 6690, section 4.1)."""
+    """Return those of some resources, by code and name, that a query asks for (RFC 6690, section 4.1)."""
     for part in query:
         name, _, value = part.partition("=")
         if name == "is":
@@ -142,7 +142,7 @@ def _select(entries: list[tuple[int, str]], query: Sequence[str]) -> list[tuple[
 
 
 def _has_attribute(entry: tuple[int, str], name: str, value: str) -> bool:
-    """Whether a link has an attribute with a value, or with one that begins so."""
+    """Return whether a link has an attribute with a value, or with one that begins so."""
     code, type_ = entry
     have = {"rt": type_, "ct": str(CBOR), "href": f"/{encode_path_segment(code)}"}.get(name)
     if have is None:

@@ -160,7 +160,7 @@ class Hub:
             self.counts["duplicates"] += 1
 
     def describe(self, uid: bytes | None) -> Any:
-        """The state of the server, and what it knows of a client."""
+        """Return the state of the server, and what it knows of a client."""
         session = self.notifier.sessions.find(uid)
         if session is not None:
             session.alive_at = time.monotonic()
@@ -262,7 +262,7 @@ class Site(aio.Resource):  # type: ignore[misc]
         self._hub.counts["bodies in blocks that were forgotten"] += 1
 
     async def render(self, request: Any) -> Any:
-        """The response to a whole request."""
+        """Return the response to a whole request."""
         path, is_read, query = tuple(request.opt.uri_path), request.code in READS, tuple(request.opt.uri_query)
         hub, own = self._hub, own_option(request)
         uid = None if own is None else read_uid(own)

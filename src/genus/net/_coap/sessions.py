@@ -48,7 +48,7 @@ class Observer:
         """The value of the option Observe in the last notification."""
 
     def next_sequence(self) -> int:
-        """The value of the option Observe in the next notification."""
+        """Return the value of the option Observe in the next notification."""
         self.sequence = (self.sequence + 1) % (1 << 24)
         return self.sequence
 
@@ -87,7 +87,7 @@ class Session:
         self._capacity = capacity
 
     def matching(self, outgoing: Outgoing) -> tuple[int, ...]:
-        """The observations that an event matches."""
+        """Return the observations that an event matches."""
         return tuple(
             number
             for number, one in self.observers.items()
@@ -112,7 +112,7 @@ class Session:
         self.number += bool(self.matching(outgoing))
 
     def take(self) -> Batch | None:
-        """The events to send next, which are in flight until `done`; None if there are none that can be sent."""
+        """Return the events to send next, which are in flight until `done`; None if there are none that can be sent."""
         if self.in_flight is not None:
             return None
         while self.queue and self._is_over(self.queue[0]):
@@ -133,19 +133,19 @@ class Session:
         return self.in_flight
 
     def _number(self, entry: Entry) -> Entry:
-        """The event with its number; one that was sent before keeps its own."""
+        """Return the event with its number; one that was sent before keeps its own."""
         if entry.number:
             return entry
         self.number += 1
         return replace(entry, number=self.number)
 
     def _may_follow(self, entry: Entry, before: Entry, observer: int) -> bool:
-        """Whether an event may be sent together with the one before it."""
+        """Return whether an event may be sent together with the one before it."""
         number = entry.number or self.number + 1
         return observer in entry.observers and number == before.number + 1 and not self._is_over(entry)
 
     def _is_over(self, entry: Entry) -> bool:
-        """Whether an event need not be sent, as its observations were ended."""
+        """Return whether an event need not be sent, as its observations were ended."""
         return not any(one in self.observers for one in entry.observers)
 
     def _observer_of(self, entry: Entry) -> tuple[int, Observer] | None:
@@ -204,7 +204,7 @@ class Sessions:
         return len(self._by_uid) + len(self._plain)
 
     def find(self, uid: bytes | None) -> Session | None:
-        """The session of a client of Genus."""
+        """Return the session of a client of Genus."""
         return None if uid is None else self._by_uid.get(uid)
 
     def attach(self, mark: ObservationMark | None, observer: Observer) -> Session | None:
@@ -243,5 +243,5 @@ class Sessions:
             del self._by_uid[session.uid]
 
     def overdue(self, now: float) -> list[Session]:
-        """The sessions whose clients did not return in time."""
+        """Return the sessions whose clients did not return in time."""
         return [one for one in self if one.gone_at is not None and now - one.gone_at >= LINGER_S]

@@ -41,7 +41,7 @@ def write_document(catalog: Catalog, code: int = 0) -> bytes:
 
 
 def read_document(body: bytes) -> Catalog:
-    """The catalog of a document; CatalogDamaged if it is none."""
+    """Return the catalog of a document; CatalogDamaged if it is none."""
     if len(body) > MAX_BYTES:
         raise CatalogDamaged(f"a catalog of more than {MAX_BYTES} bytes")
     try:
@@ -86,7 +86,7 @@ class SharedCatalog:
             return self._digest
 
     def _current_names(self) -> dict[int, str]:
-        """The names of the event types by code, in the order of registration."""
+        """Return the names of the event types by code, in the order of registration."""
         if self._known != len(self.catalog.types):
             self._known = len(self.catalog.types)
             self._names = {entry.code: entry.name for entry in self.catalog.entries.values() if not entry.kind}
@@ -103,7 +103,7 @@ class SharedCatalog:
             self.catalog.use_classes(*self._classes.values())
 
     def class_of(self, name: str) -> type:
-        """The class of a type of the catalog: one that is used here, unless it contradicts the catalog."""
+        """Return the class of a type of the catalog: one that is used here, unless it contradicts the catalog."""
         with self._lock:
             own = self._classes.get(name)
             return own if own is not None and own in self.catalog else self.catalog.declare(name)
@@ -111,7 +111,7 @@ class SharedCatalog:
     # -- types -------------------------------------------------------------------------------------------------------
 
     def missing(self, types: Iterable[type]) -> list[type]:
-        """The types that are not in the catalog; BusError for one that contradicts it."""
+        """Return the types that are not in the catalog; BusError for one that contradicts it."""
         found = []
         for cls in types:
             try:
@@ -154,17 +154,17 @@ class SharedCatalog:
         return None
 
     def type_of(self, code: int) -> str | None:
-        """The name of the event type of a code; None if there is none."""
+        """Return the name of the event type of a code; None if there is none."""
         with self._lock:
             return self._current_names().get(code)
 
     def codes_below(self, code: int) -> list[int]:
-        """The codes of the event types that a code divides, in the order of registration."""
+        """Return the codes of the event types that a code divides, in the order of registration."""
         with self._lock:
             return [each for each in self._current_names() if each % code == 0]
 
     def is_known(self, code: int) -> bool:
-        """Whether a code is that of a type, or of all that several types have in common below them."""
+        """Return whether a code is that of a type, or of all that several types have in common below them."""
         if self.codes_below(code):
             return True
         above = [entry.code for entry in self.catalog.entries.values() if code % entry.code == 0]
@@ -173,7 +173,7 @@ class SharedCatalog:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def writer(self, cls: type[Event]) -> EventWriter:
-        """What writes events of a class; NotRegistered if the catalog does not have it."""
+        """Return what writes events of a class; NotRegistered if the catalog does not have it."""
         found = self._writers.get(cls)
         if found is None:
             with self._lock:

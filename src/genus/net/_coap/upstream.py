@@ -54,7 +54,7 @@ class ServerState(msgspec.Struct, frozen=True):
 
 
 def read_state(response: Any) -> ServerState | None:
-    """What a server of Genus says of itself; None if it is none."""
+    """Return what a server of Genus says of itself; None if it is none."""
     if response.code.is_successful() and response.opt.content_format == CBOR:
         match read_cbor(response.payload):
             case {0: 1, 1: bytes(epoch), 2: bytes(digest), 3: int(observers), 4: bytes(session), 5: bytes(uid)}:
@@ -87,7 +87,7 @@ class Observation:
         return self.filter.code
 
     def compilations(self, catalog: Catalog) -> Iterator[CoapFilter]:
-        """The subscription compiled for what the server may be able to test, the most first."""
+        """Yield the subscription compiled for what the server may be able to test, the most first."""
         known = get_args(ServerTests)
         for tests in known[known.index(self._tests) :]:
             self._tests = tests
@@ -115,7 +115,7 @@ class Observation:
         return self.is_live and time.monotonic() - self.heard_at < self.age_s
 
     def is_tested(self, code: int, tag: int, event: Event, catalog: Catalog) -> bool:
-        """Whether a value passes what the device tests for this observation."""
+        """Return whether a value passes what the device tests for this observation."""
         assert self.filter is not None
         if not self.filter.query:
             return True
@@ -172,7 +172,7 @@ class Upstream:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def message(self, code: Any, path: str, query: tuple[str, ...] = (), own: bytes | None = None, **parts: Any) -> Any:
-        """A request to the server."""
+        """Return a request to the server."""
         message = self.endpoint.message(self.place, code=code, **parts)
         message.opt.uri_path = tuple(path.split("/"))
         message.opt.uri_query = query
@@ -181,7 +181,7 @@ class Upstream:
         return message
 
     async def request(self, code: Any, path: str, query: tuple[str, ...] = (), **parts: Any) -> Any:
-        """The response to a request."""
+        """Return the response to a request."""
         waits = self.endpoint.tuning.MAX_TRANSMIT_WAIT
         return await self.endpoint.request(self.message(code, path, query, **parts), waits)
 
@@ -322,7 +322,7 @@ class Outbox:
         return False
 
     def _next(self) -> list[Outgoing]:
-        """The events that go together."""
+        """Return the events that go together."""
         most = 1 if self._upstream.is_plain or self._singly else BATCH
         some: list[Outgoing] = []
         size = 0

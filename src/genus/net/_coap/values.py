@@ -116,7 +116,7 @@ class EventWriter:
             raise EventError(f"{event!r} cannot be encoded: {problem}") from problem
 
     def _unread(self, event: Event) -> Iterator[tuple[int, Any]]:
-        """The values that could not be read here and are those of attributes of the catalog, by number."""
+        """Yield the values that could not be read here and are those of attributes of the catalog, by number."""
         for name, value in unread_values(event).items():
             bit, attribute = self._agreed.get(name, (0, None))
             if attribute is not None:
@@ -158,7 +158,7 @@ class EventReader:
         self._unread = unread
 
     def read(self, given: Mapping[Any, Any]) -> Event | Unreadable:
-        """The event of a map, or the reason why there is none."""
+        """Return the event of a map, or the reason why there is none."""
         fields: dict[str, Any] = {}
         for number, value in given.items():
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:

@@ -50,7 +50,7 @@ class KeyedOrigin(Origin, frozen=True, gc=False):
 
 
 def origin_of(arrival: Arrival) -> Origin:
-    """The origin of an event of another network, with what its number counts."""
+    """Return the origin of an event of another network, with what its number counts."""
     origin = arrival.origin
     if arrival.kept is None:
         return origin
@@ -58,7 +58,7 @@ def origin_of(arrival: Arrival) -> Origin:
 
 
 def line_of(event: Event, origin: Origin) -> str:
-    """What the number of an origin counts, as gateways and other networks do."""
+    """Return what the number of an origin counts, as gateways and other networks do."""
     kept = str(origin.key) if isinstance(origin, KeyedOrigin) else None
     return dedup.line_of(Arrival(event, origin, kept))
 
@@ -92,7 +92,7 @@ class Notified(msgspec.Struct, frozen=True):
 
 
 def read_cbor(data: bytes) -> Any:
-    """The one item of CBOR in some bytes, or `Unreadable`; bytes behind it are refused."""
+    """Return the one item of CBOR in some bytes, or `Unreadable`; bytes behind it are refused."""
     try:
         found = cbor2.loads(b"\x82" + data + _END_CBOR)
     except Exception:  # of cbor2, and of what it makes of tags
@@ -101,12 +101,12 @@ def read_cbor(data: bytes) -> Any:
 
 
 def write_cbor(value: Any) -> bytes:
-    """A value as CBOR in its shortest form."""
+    """Return a value as CBOR in its shortest form."""
     return cbor2.dumps(value, canonical=True)
 
 
 def etag_of(body: bytes) -> bytes:
-    """What tells the blocks of one large body from those of another."""
+    """Return what tells the blocks of one large body from those of another."""
     return sha256(body).digest()[:4]
 
 
@@ -114,7 +114,7 @@ def etag_of(body: bytes) -> bytes:
 
 
 def join_pairs(pairs: Sequence[tuple[int, bytes]]) -> bytes:
-    """The body with the codes and encoded attributes of some events.
+    """Return the body with the codes and encoded attributes of some events.
 
     >>> join_pairs([(6, b"\\xa0")]).hex()
     '818206a0'
@@ -132,7 +132,7 @@ def _array_head(count: int) -> bytes:
 
 
 def read_body(code: int, body: bytes) -> list[tuple[int, dict[Any, Any]]] | dict[Any, Any] | Unreadable:
-    """The pairs of a body, or the attributes alone; codes must be those below the path's."""
+    """Return the pairs of a body, or the attributes alone; codes must be those below the path's."""
     found = read_cbor(body)
     if isinstance(found, Unreadable | dict):
         return found
@@ -154,12 +154,12 @@ def read_body(code: int, body: bytes) -> list[tuple[int, dict[Any, Any]]] | dict
 
 
 def write_mark(mark: ObservationMark) -> bytes:
-    """The option of an observation."""
+    """Return the option of an observation."""
     return write_cbor([mark.uid, mark.epoch, mark.number, mark.session, mark.last, mark.origin, mark.hops])
 
 
 def read_mark(data: bytes) -> ObservationMark | None:
-    """The option of an observation; None if it is none."""
+    """Return the option of an observation; None if it is none."""
     match read_cbor(data):
         case [bytes(uid), bytes(epoch), int(number), bytes(session), int(last), bytes(origin), int(hops)]:
             sizes = len(uid) == UID_BYTES and len(origin) in (0, UID_BYTES) and len(session) in (0, 4)
@@ -169,19 +169,19 @@ def read_mark(data: bytes) -> ObservationMark | None:
 
 
 def read_uid(data: bytes) -> bytes | None:
-    """The uid in the option of any request; None if there is none."""
+    """Return the uid in the option of any request; None if there is none."""
     found = read_cbor(data)
     first = found[0] if isinstance(found, list) and found else None
     return first if isinstance(first, bytes) and len(first) == UID_BYTES else None
 
 
 def write_put(put: Put) -> bytes:
-    """The option of events that are put."""
+    """Return the option of events that are put."""
     return write_cbor([put.sender, put.epoch, *map(_parts, put.origins)])
 
 
 def read_put(data: bytes) -> Put | None:
-    """The option of events that are put; None if it is malformed."""
+    """Return the option of events that are put; None if it is malformed."""
     match read_cbor(data):
         case [bytes(sender), bytes(epoch), *rest] if len(sender) == UID_BYTES:
             origins = _origins(rest)
@@ -190,12 +190,12 @@ def read_put(data: bytes) -> Put | None:
 
 
 def write_notified(notified: Notified) -> bytes:
-    """The option of a notification."""
+    """Return the option of a notification."""
     return write_cbor([notified.session, notified.first, *map(_parts, notified.origins)])
 
 
 def read_notified(data: bytes) -> Notified | None:
-    """The option of a notification; None if it is malformed."""
+    """Return the option of a notification; None if it is malformed."""
     match read_cbor(data):
         case [bytes(session), int(first), *rest] if len(session) == 4 and 0 <= first < 1 << 62:
             origins = _origins(rest)

@@ -94,7 +94,7 @@ class _Side:
         """The uids of other gateways of the same name on this side."""
 
     def rules(self) -> SideRules:
-        """What the machine is to know of it."""
+        """Return what the machine is to know of it."""
         given = self.given
         return SideRules(
             self.name,
@@ -106,7 +106,7 @@ class _Side:
         )
 
     def interests(self, now: float) -> list[Interest]:
-        """What the side wants: what its participants tell, and what is configured.
+        """Return what the side wants: what its participants tell, and what is configured.
 
         With a spool, what is gone is believed to be wanted for a while, as it may be gone with the connection, and as
         long as that is lost.
@@ -351,7 +351,7 @@ class Gateway:
             self._wake.set()
 
     def _peer(self, text: str) -> "_Token | None":
-        """The token of another gateway of the same name; None if a text is none."""
+        """Return the token of another gateway of the same name; None if a text is none."""
         if len(text) > MAX_TOKEN:
             return None
         try:
@@ -483,7 +483,7 @@ class Gateway:
         return {side.name: side.given for side in self._sides}
 
     def status(self) -> GatewayStatus:
-        """How the gateway is now, with all counters."""
+        """Return how the gateway is now, with all counters."""
         with self._lock:
             sides = tuple(self._side_status(side) for side in self._sides)
             machine, events = self._machine, Counter[str]()
@@ -503,7 +503,7 @@ class Gateway:
         )
 
     def metrics(self) -> Iterator[Metric]:
-        """The counters for Prometheus, by side."""
+        """Return the counters for Prometheus, by side."""
         return metrics_of(self.status())
 
 
@@ -515,7 +515,7 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
     nodes: dict[str, int] = {}
 
     def text(self) -> str:
-        """The token as text."""
+        """Return the token as text."""
         return json.dumps([self.name, self.uid, dict(sorted(self.nodes.items()))])
 
 
@@ -540,7 +540,7 @@ def _types(given: Sequence[type] | None) -> tuple[type, ...] | None:
 
 
 def _implied(imports: Sequence[type], stated: Sequence[Subscription]) -> list[Subscription]:
-    """What is wanted since it may enter: each of the types of which nothing else is said."""
+    """Return what is wanted since it may enter: each of the types of which nothing else is said."""
     said = [cls for one in stated for cls in one.types]
     return [
         Subscription(cls) for cls in imports if not any(issubclass(cls, one) or issubclass(one, cls) for one in said)

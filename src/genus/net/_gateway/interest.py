@@ -56,7 +56,7 @@ Cut = Callable[[Subscription, int, int], list[Subscription]]
 
 
 def routes_from(side: int, origin: str, entries: Sequence[Entry], cut: Cut) -> list[Route]:
-    """The ways that events of a side take towards an origin."""
+    """Return the ways that events of a side take towards an origin."""
     near = [entry for entry in entries if entry.side == side]
     found: list[Route] = []
     for entry in sorted(entries, key=_nearest_first):
@@ -74,7 +74,7 @@ def _nearest_first(entry: Entry) -> tuple[int, int, str]:
 
 
 def declared(routes: Iterable[Route]) -> list[Interest]:
-    """What to tell a side of routes that begin there: the merged subscriptions of each origin, by hops."""
+    """Return what to tell a side of routes that begin there: the merged subscriptions of each origin, by hops."""
     groups: dict[tuple[str, int], list[Subscription]] = {}
     for route in routes:
         groups.setdefault((route.origin, route.hops), []).append(route.subscription)
@@ -86,7 +86,7 @@ def declared(routes: Iterable[Route]) -> list[Interest]:
 
 
 def merged(subscriptions: Iterable[Subscription]) -> list[Subscription]:
-    """The fewest subscriptions for several, the same whatever their order; very many are left as they are."""
+    """Return the fewest subscriptions for several, the same whatever their order; very many are left as they are."""
     unique = sorted(dict.fromkeys(subscriptions), key=str)
     return [one.subscription for one in merge(unique)] if 1 < len(unique) <= MAX_MERGED else unique
 
@@ -147,7 +147,7 @@ class InterestTable:
         return min((until for _, until in self._holds.values()), default=None)
 
     def refused(self, side: int) -> int:
-        """How many subscriptions of a side no scope lets anything through for."""
+        """Return how many subscriptions of a side no scope lets anything through for."""
         others = [other for other in range(len(self._sides)) if other != side]
         asked = (one for entries in self._entries.values() for one in entries if one.side == side)
         return sum(not any(self._cut(one.subscription, other, side) for other in others) for one in asked)

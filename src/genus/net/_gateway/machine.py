@@ -88,7 +88,7 @@ class GatewayMachine:
     # -- interest ----------------------------------------------------------------------------------------------------
 
     def interest_changed(self, side: int, interests: Iterable[Interest], now: float) -> list[Forward]:
-        """All that others want on a side, now; returns kept events that are wanted for the first time."""
+        """Return all that others want on a side, now; returns kept events that are wanted for the first time."""
         return self._follow(self._interest.replace(side, interests, now), now)
 
     def _follow(self, changed: set[int], now: float) -> list[Forward]:
@@ -115,7 +115,7 @@ class GatewayMachine:
                 del self._kept[key]
 
     def take_changed(self) -> dict[int, list[Interest]]:
-        """What to want on each side where that has changed since the last call."""
+        """Return what to want on each side where that has changed since the last call."""
         changed, self._changed = self._changed, set()
         return {side: self.wanted_on(side) for side in sorted(changed)}
 
@@ -133,15 +133,15 @@ class GatewayMachine:
         return interests
 
     def routes(self, side: int) -> list[Route]:
-        """The ways that events of a side take."""
+        """Return the ways that events of a side take."""
         return list(self._interest.routes[side])
 
     def waiting(self, side: int) -> int:
-        """How many events for a side wait until a rate limit lets them pass."""
+        """Return how many events for a side wait until a rate limit lets them pass."""
         return self._limiters[side].waiting
 
     def refused_interests(self, side: int) -> int:
-        """How many subscriptions of a side ask for nothing that the scopes let pass."""
+        """Return how many subscriptions of a side ask for nothing that the scopes let pass."""
         return self._interest.refused(side)
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class GatewayMachine:
         return (type(arrival.event), arrival.kept) not in self._kept and self._seen.is_newest(arrival, line_of(arrival))
 
     def _targets(self, side: int, event: Event) -> list[int]:
-        """The sides that want an event of a side."""
+        """Return the sides that want an event of a side."""
         table = self._tables[side].get(type(event))
         if table is None:
             table = self._tables[side][type(event)] = self._make_table(side, type(event))
@@ -262,7 +262,7 @@ class GatewayMachine:
     # -- events that gateways number ---------------------------------------------------------------------------------
 
     def _owner(self, uid: bytes) -> int | None:
-        """The side whose events this gateway counts, if the uid of an origin is of that side."""
+        """Return the side whose events this gateway counts, if the uid of an origin is of that side."""
         for number, side in enumerate(self.sides):
             if side.prefix and uid.startswith(side.prefix):
                 return number
@@ -355,7 +355,7 @@ class GatewayMachine:
 
 
 def _test_of(subscriptions: list[Subscription]) -> AnyOf | None:
-    """The test of subscriptions of which one must match; None if one asks for the type only."""
+    """Return the test of subscriptions of which one must match; None if one asks for the type only."""
     if any(one.where is None and not one.has and not one.lacks for one in subscriptions):
         return None
     return AnyOf(subscriptions)

@@ -33,7 +33,7 @@ class RateLimit(msgspec.Struct, frozen=True):
 
 
 def parse_rate(text: str) -> RateLimit:
-    """A rate as text: `10/s`, `1/5 min`, `100/min newest`; BusError if it cannot be read.
+    """Return a rate as text: `10/s`, `1/5 min`, `100/min newest`; BusError if it cannot be read.
 
     >>> parse_rate("100/min newest"), parse_rate("1/5 min")
     (RateLimit(events=100, per=60.0, excess='newest'), RateLimit(events=1, per=300.0, excess='drop'))
@@ -86,7 +86,7 @@ class Limiter:
         return len(same)
 
     def due(self, now: float) -> list[Arrival]:
-        """The events that waited and may pass now."""
+        """Return the events that waited and may pass now."""
         found = []
         for bucket in self._buckets.values():
             waiting = bucket.waiting
@@ -144,11 +144,11 @@ class Scope(msgspec.Struct, frozen=True):
     imports: tuple[type, ...] | None = None
 
     def exports(self, cls: type) -> bool:
-        """Whether events of a class may leave the side."""
+        """Return whether events of a class may leave the side."""
         return self.export is None or issubclass(cls, self.export)
 
     def imports_class(self, cls: type) -> bool:
-        """Whether events of a class may enter the side."""
+        """Return whether events of a class may enter the side."""
         return self.imports is None or issubclass(cls, self.imports)
 
 
@@ -168,7 +168,7 @@ class SideRules(msgspec.Struct, frozen=True):
 
 
 def cut(subscription: Subscription, types: tuple[type, ...] | None) -> list[Subscription]:
-    """What a subscription asks for within some types; they are few, and none if it asks for nothing there.
+    """Return what a subscription asks for within some types; they are few, and none if it asks for nothing there.
 
     A subscription to a higher type becomes one for each of the types below it. One that is exact and to a kind may
     stay wider than the types: the gateway tests the class of each event anyway.

@@ -65,7 +65,7 @@ class EventNumbers:
         self._lock = threading.Lock()
 
     def add(self, event: Event, uid: bytes, kept: str | None = None) -> Arrival:
-        """An event with its origin, as the next of its type there; a kept one has the same number each time."""
+        """Return an event with its origin, as the next of its type there; a kept one has the same number each time."""
         with self._lock:
             known = self._last.get((type(event), kept)) if kept is not None else None
             if known is not None and known.event is event:
@@ -121,7 +121,7 @@ class LocalNetwork:
                 other.tell_interest()
 
     def interests(self, link: "LocalLink") -> list[Interest]:
-        """The subscriptions of the bus, except the one of this network, and the wants of other gateways."""
+        """Return the subscriptions of the bus, except the one of this network, and the wants of other gateways."""
         found = Counter(self.bus.subscriptions())
         if self._listener is not None:
             found[self._listener.subscription] -= 1
@@ -141,7 +141,7 @@ class LocalNetwork:
         self._tell(event, self._numbers.add)
 
     def _is_forwarded(self, event: Event) -> bool:
-        """Whether a gateway gave this event to the bus just now."""
+        """Return whether a gateway gave this event to the bus just now."""
         forwarded = getattr(self._forwarding, "event", None)
         return forwarded is not None and (forwarded is event or forwarded == event)
 
@@ -158,7 +158,7 @@ class LocalNetwork:
                 relay.receive(arrival)
 
     def _wanting(self, event: Event, sender: "LocalLink | None") -> list[LocalRelay]:
-        """The gateways that want an event, except the one that sent it."""
+        """Return the gateways that want an event, except the one that sent it."""
         others = (relay for link in self.links if link is not sender for relay in link.relays)
         return [relay for relay in others if relay.matches(event)]
 
@@ -201,7 +201,7 @@ class LocalNetwork:
             keeper.forget(**{name: getattr(event, name) for name in keep.by})
 
     def _keeper(self, cls: type[Event]) -> EventChannel[Event]:
-        """The channel that keeps the newest event of each source."""
+        """Return the channel that keeps the newest event of each source."""
         if cls not in self._keepers:
             channel = self.bus.channel(cls, keep=True)
             channel.announce()
@@ -242,7 +242,7 @@ class LocalLink(RelayLink):
         self._network.forward(arrival, self)
 
     def interests(self) -> list[Interest]:
-        """The subscriptions of the bus, and the wants of other gateways on it."""
+        """Return the subscriptions of the bus, and the wants of other gateways on it."""
         return self._network.interests(self)
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -335,7 +335,7 @@ class CanSegment(RelayLink):
         self._bus.receive(arrival.event)
 
     def interests(self) -> list[Interest]:
-        """The subscriptions of this process."""
+        """Return the subscriptions of this process."""
         return [Interest(self.uid.hex(), self.uid.hex(), one) for one in dict.fromkeys(self._bus.subscriptions())]
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -359,7 +359,7 @@ _LOCAL_LOCK = threading.Lock()
 
 
 def relay_link(bus: Bus, place: str) -> RelayLink:
-    """How a gateway reaches a bus; BusError if it cannot.
+    """Return how a gateway reaches a bus; BusError if it cannot.
 
     `place` names the bus: gateways that give the same one number the same events of a CAN bus alike.
     """

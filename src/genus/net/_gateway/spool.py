@@ -49,7 +49,7 @@ _SIZES = {"kB": 1000, "MB": 1000**2, "GB": 1000**3, "KiB": 1024, "MiB": 1024**2,
 
 
 def parse_size(size: int | str) -> int:
-    """The size of a spool in bytes, given so or as text; BusError if it cannot be read, or is too small.
+    """Return the size of a spool in bytes, given so or as text; BusError if it cannot be read, or is too small.
 
     >>> parse_size("64MB"), parse_size("1 MiB")
     (64000000, 1048576)
@@ -93,7 +93,7 @@ class Spool:
         self._read_folder()
 
     def _open_folder(self) -> int:
-        """The file `position`, which is locked while the folder is used."""
+        """Return the file `position`, which is locked while the folder is used."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             position = os.open(self.folder / "position", os.O_RDWR | os.O_CREAT, 0o666)
@@ -157,7 +157,7 @@ class Spool:
         self._stated.add(cls)
 
     def _file_for(self, size: int) -> int:
-        """The file to write to; a new one if the last is full."""
+        """Return the file to write to; a new one if the last is full."""
         if self._writing is not None and self._sizes[self._newest] + size > self.most_bytes // FILES:
             self._end_file()
         if self._writing is None:
@@ -220,7 +220,7 @@ class Spool:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def first(self) -> Arrival | None:
-        """The oldest event; None if there is none. It stays until `sent` is called."""
+        """Return the oldest event; None if there is none. It stays until `sent` is called."""
         while self._next is None and self._counts:
             oldest = next(iter(self._counts))
             if self._reading is None:
@@ -246,7 +246,7 @@ class Spool:
             self._write_position(oldest)
 
     def _read(self, number: int, skipped: int) -> Iterator[Arrival]:
-        """The events of a file that can be read."""
+        """Yield the events of a file that can be read."""
         try:
             data = self._path(number).read_bytes()
         except OSError:

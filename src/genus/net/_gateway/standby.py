@@ -38,12 +38,12 @@ Key = tuple[bytes, str, int]
 
 
 def node_of(uid: bytes) -> bytes:
-    """The bus and the node in the uid of events which gateways count, whoever counted them."""
+    """Return the bus and the node in the uid of events which gateways count, whoever counted them."""
     return uid[:PREFIX_BYTES] + uid[-2:]
 
 
 def key_of(arrival: Arrival) -> Key:
-    """What identifies an event: the uid of its origin, its line, and its number."""
+    """Return what identifies an event: the uid of its origin, its line, and its number."""
     return arrival.origin.uid, line_of(arrival), arrival.origin.number
 
 
@@ -98,7 +98,7 @@ class StandbyBuffer:
         self._copies.append((now, side, event))
 
     def _take_copy(self, event: Event, side: int, now: float) -> bool:
-        """Whether an event was seen to cross shortly before."""
+        """Return whether an event was seen to cross shortly before."""
         for copy in self._copies:
             if copy[1] == side and copy[2] == event and now - copy[0] < EARLY_S:
                 self._copies.remove(copy)
@@ -108,7 +108,7 @@ class StandbyBuffer:
     # -- numbers of events that gateways count -----------------------------------------------------------------------
 
     def align(self, crossed: Arrival, side: int) -> int | None:
-        """The difference between the number of an event that crossed and the number that it has here.
+        """Return the difference between the number of an event that crossed and the number that it has here.
 
         None if it was not heard here yet; it is then kept for `find_early`.
         """
@@ -137,7 +137,7 @@ class StandbyBuffer:
             self._held[key_of(each.arrival)] = each
 
     def find_early(self, arrival: Arrival) -> tuple[bytes, int] | None:
-        """The uid of an event that was seen to cross before it was heard, and the difference of numbers."""
+        """Return the uid of an event that was seen to cross before it was heard, and the difference of numbers."""
         waiting = self._early.get((node_of(arrival.origin.uid), name_of(type(arrival.event))))
         for crossed in list(waiting or ()):
             if crossed.event == arrival.event and waiting is not None:
@@ -215,7 +215,7 @@ class Election:
         (self._down.discard if is_connected else self._down.add)(side)
 
     def is_won(self, now: float) -> bool:
-        """Whether no gateway with a lower uid works between all sides that this one is connected to."""
+        """Return whether no gateway with a lower uid works between all sides that this one is connected to."""
         if self._settled_at is None:
             return True
         if now - self._asked_at > ASLEEP_S:
@@ -231,7 +231,7 @@ class Election:
         return all(now - seen.get(side, -inf) < SILENT_S for side in self._sides - self._down)
 
     def _may_have_rival(self, now: float, settled_at: float) -> bool:
-        """Whether this gateway is new, and there is a token of one that it has not heard yet: it may be slow."""
+        """Return whether this gateway is new, and there is a token of one that it has not heard yet: it may be slow."""
         is_new = now < settled_at - SETTLE_S + SILENT_S
         return is_new and any(
             uid < self._uid and self._sides - self._down <= {*seen} for uid, seen in self._seen.items()

@@ -36,7 +36,7 @@ class SideCounters:
     """Of these, events that a rate limit dropped."""
 
     def as_dict(self) -> dict[str, int]:
-        """The counters by name."""
+        """Return the counters by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -97,7 +97,7 @@ _COUNTERS = {
 
 
 def metrics_of(status: GatewayStatus) -> Iterator[Metric]:
-    """The counters of a gateway as metrics, by side."""
+    """Yield the counters of a gateway as metrics, by side."""
     yield Metric("gateway_active", "Whether it carries events", "gauge", {"": float(status.is_active)})
     yield Metric("gateway_held", "Events that a standby keeps", "gauge", {"": status.held})
     yield Metric("gateway_unconfirmed_total", "Events not seen to cross in time", "counter", {"": status.unconfirmed})

@@ -28,7 +28,7 @@ _SEND_BUFFER: Final = 1 << 20
 
 
 def ipc_folder(name: str) -> Path:
-    """The folder whose sockets make up a bus."""
+    """Return the folder whose sockets make up a bus."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isdir(runtime):
         return Path(runtime) / "genus" / name
@@ -114,7 +114,7 @@ class IpcFolder:
         return [found for found in map(self._connect, names) if found is not None]
 
     def _connect(self, name: str) -> socket.socket | None:
-        """A connection to a process, or None if it is dead; then its socket is removed."""
+        """Return a connection to a process, or None if it is dead; then its socket is removed."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         prepare(connection)
         try:

@@ -80,13 +80,13 @@ _DECODERS: Final = {kind: msgspec.msgpack.Decoder(body) for kind, body in _BODIE
 
 
 def encode_frame(kind: int, body: object, number: int = 0) -> bytes:
-    """A frame other than a packet."""
+    """Return a frame other than a packet."""
     encoded = _encode(body)
     return HEAD.pack(len(encoded), kind, 0, number) + encoded
 
 
 def decode_body(kind: int, body: bytes) -> Any:
-    """What a frame other than a packet says; None if it is malformed or has a text that is too long."""
+    """Return what a frame other than a packet says; None if it is malformed or has a text that is too long."""
     try:
         found = _DECODERS[kind].decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -133,7 +133,7 @@ class FrameReader:
         return frames
 
     def _split(self, data: bytes) -> tuple[list[Frame], int]:
-        """The whole frames and where the last one ends; also finds how many bytes the next one needs."""
+        """Return the whole frames and where the last one ends; also finds how many bytes the next one needs."""
         frames: list[Frame] = []
         add, unpack, head = frames.append, HEAD.unpack_from, HEAD.size
         at, size = 0, len(data)

@@ -64,7 +64,7 @@ class DeliveringMailbox(Mailbox[Item]):
         return bool(self._lost)
 
     def take_lost(self) -> "Counter[NumberedKey]":
-        """The packets that were dropped since the last call."""
+        """Return the packets that were dropped since the last call."""
         with self._lock:
             lost, self._lost = self._lost, Counter()
             return lost

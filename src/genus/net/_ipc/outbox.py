@@ -69,7 +69,7 @@ class Outbox:
     # -- packets -------------------------------------------------------------------------------------------------------
 
     def number(self, key: str) -> int:
-        """The number of a key."""
+        """Return the number of a key."""
         if not ZENOH.is_key(key) or len(key) > MAX_TEXT:
             raise BusError(f"{key[:200]!r} is no key of an ipc: bus")
         with self.lock:
@@ -79,11 +79,11 @@ class Outbox:
             return self._numbers[key]
 
     def key(self, number: int) -> str | None:
-        """The key that has a number."""
+        """Return the key that has a number."""
         return self._keys[number] if 0 <= number < len(self._keys) else None
 
     def audience(self, key: str) -> tuple[Peer, ...]:
-        """The peers that want a key, which are told its number; the same object for the same peers."""
+        """Return the peers that want a key, which are told its number; the same object for the same peers."""
         number = self._numbers[key]
         found = tuple(peer for peer in self.peers if peer.interests(key))
         for peer in found:
@@ -230,7 +230,7 @@ class Outbox:
             self.send(peer)
 
     def sent(self) -> int:
-        """The packets that were sent, once for each receiver."""
+        """Return the packets that were sent, once for each receiver."""
         return self._sent_by_others + sum(peer.queue.sent for peer in self.peers)
 
 

@@ -44,7 +44,7 @@ class Peer:
         self._pid = _pid_of(connection)
 
     def fileno(self) -> int:
-        """The connection, for selectors."""
+        """Return the connection, for selectors."""
         return self.connection.fileno()
 
     def add_pattern(self, pattern: str) -> None:
@@ -65,7 +65,7 @@ class Peer:
         self._wanted = {}
 
     def interests(self, key: str) -> bool:
-        """Whether it subscribed to a pattern that a key matches."""
+        """Return whether it subscribed to a pattern that a key matches."""
         found = self._wanted.get(key)
         if found is None:
             found = self._wanted[key] = any(ZENOH.matches(pattern, key) for pattern in self.patterns)
@@ -78,7 +78,7 @@ class Peer:
             self.queue.tell(encode_frame(KEY, key, number))
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it, or it has ended; False where the system does not say."""
+        """Return whether a signal has stopped it, or it has ended; False where the system does not say."""
         try:
             status = Path(f"/proc/{self._pid}/stat").read_bytes()
         except OSError:
@@ -87,7 +87,7 @@ class Peer:
 
 
 def _pid_of(connection: socket.socket) -> int:
-    """The process at the other end, 0 where the system does not say."""
+    """Return the process at the other end, 0 where the system does not say."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return 0

@@ -112,7 +112,7 @@ class PeerQueue:
         self._control.append(frame)
 
     def has_room(self, packets: int, size: int = 0) -> bool:
-        """Whether so many packets more may wait, if so many bytes were added before them."""
+        """Return whether so many packets more may wait, if so many bytes were added before them."""
         return self._packets + packets <= self._capacity + self._beyond and self._size + size < MAX_BYTES
 
     def append(self, batch: Batch) -> None:
@@ -134,7 +134,7 @@ class PeerQueue:
             self._losses.add(self._pop().keys, reason)
 
     def waiting(self) -> list[str]:
-        """The keys of the packets that wait."""
+        """Return the keys of the packets that wait."""
         return [key for batch in self._batches for key in batch.keys]
 
     def _pop(self) -> Batch:

@@ -42,13 +42,13 @@ class Shown:
         return encode_frame(UNDECLARE, token) if _decrease(self._tokens, token, 1) else None
 
     def encode(self) -> bytes:
-        """The frame that has all of it."""
+        """Return the frame that has all of it."""
         patterns = tuple((pattern, self._kept[pattern] > 0) for pattern in self._patterns)
         return encode_frame(STATE, State(patterns, tuple(self._tokens)))
 
 
 def _decrease(counts: "Counter[str]", text: str, by: int) -> bool:
-    """Whether a text is there no more."""
+    """Return whether a text is there no more."""
     counts[text] -= by
     if counts[text] > 0:
         return False

@@ -41,7 +41,7 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def sending_of(qos: QoS, reliable: bool, keep: Keep | None) -> Sending:
-    """How the packets of a channel are sent."""
+    """Return how the packets of a channel are sent."""
     if isinstance(qos, Soft):
         deadline_us = nanoseconds(qos.deadline) // 1000
         expires_s = nanoseconds(qos.expires) / 1e9 if qos.expires is not None else None
@@ -136,7 +136,7 @@ class RoundTrips:
         return Measured(trips, bound)
 
     def _ask(self) -> list[tuple[int, int]]:
-        """The length of a round trip and the difference of the clocks, of the first answer."""
+        """Return the length of a round trip and the difference of the clocks, of the first answer."""
         with self._answered:
             asked_us = self._asked_us = monotonic_utc_us()
             self._ping.put(encode_message(Ping(self._uid, asked_us)), b"")

@@ -35,7 +35,7 @@ MAX_TEXT = 2000
 
 
 def control_key(realm: str, *chunks: str) -> str:
-    """The control key of a realm with these chunks."""
+    """Return the control key of a realm with these chunks."""
     return "/".join((ROOT, realm, *chunks))
 
 
@@ -47,7 +47,7 @@ def send_once(transport: Transport, key: str, payload: bytes, sending: Sending =
 
 
 def encode_text(text: str) -> str:
-    """A text as one chunk of a key.
+    """Return a text as one chunk of a key.
 
     >>> encode_text("Loop where lane > 1"), decode_text("TG9vcA")
     ('TG9vcCB3aGVyZSBsYW5lID4gMQ', 'Loop')
@@ -56,7 +56,7 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(chunk: str) -> str | None:
-    """The text of a chunk; None if it is none, or longer than a text may be."""
+    """Return the text of a chunk; None if it is none, or longer than a text may be."""
     if len(chunk) > 2 * MAX_TEXT:
         return None
     if chunk == "_":
@@ -68,7 +68,7 @@ def decode_text(chunk: str) -> str | None:
 
 
 def is_uid(chunk: str) -> bool:
-    """Whether a chunk is the uid of a participant, in hexadecimal digits."""
+    """Return whether a chunk is the uid of a participant, in hexadecimal digits."""
     return len(chunk) == 16 and all(digit in "0123456789abcdef" for digit in chunk)
 
 
@@ -113,7 +113,7 @@ encode_message = msgspec.msgpack.Encoder().encode
 
 
 def decode_message(type_: type[Any], payload: bytes) -> Any | None:
-    """The message of a type in a payload; None if it is none."""
+    """Return the message of a type in a payload; None if it is none."""
     try:
         return _DECODERS[type_].decode(payload)
     except Exception:  # msgspec's errors, UnicodeDecodeError, RecursionError

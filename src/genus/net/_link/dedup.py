@@ -43,7 +43,7 @@ class OriginNumbers(Numbers):
         """The newest number; one that is far from all others is not taken for it."""
 
     def is_new(self, number: int) -> bool:
-        """Whether a number was not seen before; it is from now on."""
+        """Return whether a number was not seen before; it is from now on."""
         is_new = self.arrive(number) is Verdict.NEW
         if is_new and 0 < (number - self.newest) % NUMBERS <= NEARBY:
             self.newest = number
@@ -69,6 +69,6 @@ class SeenEvents:
         return True
 
     def is_newest(self, arrival: Arrival, line: str) -> bool:
-        """Whether nothing newer of the origin and line than this event was seen."""
+        """Return whether nothing newer of the origin and line than this event was seen."""
         numbers = self._windows.get((arrival.origin.uid, line))
         return numbers is None or numbers.newest == arrival.origin.number

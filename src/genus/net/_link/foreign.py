@@ -174,15 +174,15 @@ class ForeignMessages:
             source.open(self.take)
 
     def writer_of(self, cls: type[Event]) -> ForeignSource | None:
-        """The system that events of a class are written to, if there is one."""
+        """Return the system that events of a class are written to, if there is one."""
         return next((each for each in self._sources if each.writes(cls)), None)
 
     def last_events(self) -> list[Event]:
-        """The present state of other systems, as far as it is known."""
+        """Return the present state of other systems, as far as it is known."""
         return [event for source in self._sources for event in source.last_events()]
 
     def unread(self) -> Mapping[str, int]:
-        """The number of values that no attribute takes, by type and field, in all systems."""
+        """Return the number of values that no attribute takes, by type and field, in all systems."""
         total: Counter[str] = Counter()
         for source in self._sources:
             total.update(source.unread())
@@ -232,7 +232,7 @@ class ForeignArrivals:
         self._lock = threading.Lock()
 
     def arrive(self, found: ForeignEvent, key: str) -> Arrival | None:
-        """The event with its origin; None if it is a copy."""
+        """Return the event with its origin; None if it is a copy."""
         with self._lock:
             if found.id and not self._is_new(found.id):
                 return None
@@ -254,7 +254,7 @@ class ForeignArrivals:
         return Origin(uid, number)
 
     def _new_topic(self, topic: bytes) -> tuple[bytes, int]:
-        """A uid for a topic; if it may have been counted before, another one, for its numbers begin again."""
+        """Return a uid for a topic; if it may have been counted before, another one, for its numbers begin again."""
         if len(self._numbers) >= MAX_TOPICS:
             del self._numbers[next(iter(self._numbers))]
             self._forgotten += 1
@@ -266,7 +266,7 @@ def _digest(data: bytes) -> bytes:
 
 
 def covering(patterns: Sequence[str]) -> tuple[str, ...]:
-    """The patterns of MQTT that no other one covers: a broker sends a message once for each that matches.
+    """Return the patterns of MQTT that no other one covers: a broker sends a message once for each that matches.
 
     >>> covering(["home/+", "home/attic", "home/#", "+/attic"])
     ('home/#', '+/attic')

@@ -62,17 +62,17 @@ class Reception(Protocol):
         """The gateways; the list changes in place."""
 
     def now(self) -> float:
-        """The time for settling gaps, in seconds."""
+        """Return the time for settling gaps, in seconds."""
 
     @property
     def turn(self) -> int:
         """The number of subscriptions that were made so far."""
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
-        """Whether a key was not subscribed to for a time since a turn."""
+        """Return whether a key was not subscribed to for a time since a turn."""
 
     def deliverer(self, cls: type[Event]) -> Deliver:
-        """The function that delivers events of a class on the bus."""
+        """Return the function that delivers events of a class on the bus."""
 
     def count_subscriptions(self, cls: type[Event]) -> int:
         """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
@@ -81,7 +81,7 @@ class Reception(Protocol):
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
 
     def reception_of(self, key: str) -> "Reception":
-        """Where the events of a key go: here, or to the consumers of a queue that processes share."""
+        """Return where the events of a key go: here, or to the consumers of a queue that processes share."""
 
     def give_relays(self, arrival: Arrival) -> None:
         """Give an event to gateways."""
@@ -221,7 +221,7 @@ class IncomingKey:
         return self._reception.is_on_time(self.key, sender, times)
 
     def _reader_for(self, envelope: bytes) -> PayloadReader | None:
-        """What reads the payloads of a packet, by the digest of its terms; None if they are not known."""
+        """Return what reads the payloads of a packet, by the digest of its terms; None if they are not known."""
         digest = envelope[_SOFT_LENGTH if len(envelope) >= _SOFT_LENGTH else ENVELOPE.size :]
         is_same = not digest or digest == self._digest
         return self._reader if is_same else self._reception.stated.reader(self.type, digest)
@@ -319,7 +319,7 @@ class IncomingKey:
         return self.is_new(origin, event)
 
     def is_new(self, origin: Origin, event: Event | None) -> bool:
-        """Whether an event was not seen here before; from now on it was. Those published here are not new."""
+        """Return whether an event was not seen here before; from now on it was. Those published here are not new."""
         mark = _content_mark(event)
         with self._lock:
             seen = self.numbers.get(origin.uid)
@@ -333,7 +333,7 @@ class IncomingKey:
         return self._judge(verdict, origin.uid, origin.number)
 
     def _judge(self, verdict: Verdict, origin: bytes, number: int) -> bool:
-        """Whether an event is to be delivered; what is not is counted.
+        """Return whether an event is to be delivered; what is not is counted.
 
         Of last values, one that is older than the newest is not: it came by a longer way. Of two events with one
         number, both are: one of them is not from its sender, and nobody here knows which.
@@ -349,7 +349,7 @@ class IncomingKey:
         return False
 
     def has_been_interrupted(self, numbers: Numbers) -> bool:
-        """Whether the key was not subscribed to for a time since numbers were counted: a gap is no loss then."""
+        """Return whether the key was not subscribed to for a time since numbers were counted: a gap is no loss then."""
         return self._reception.has_been_interrupted(self.key, numbers.turn)
 
     def start(self, sender: bytes, number: int, mark: int | None = None, *, is_accounted: bool = False) -> Numbers:
@@ -361,7 +361,7 @@ class IncomingKey:
         return made
 
     def is_seen(self, envelope: bytes) -> bool:
-        """Whether the event of a packet was seen before, or is this participant's own; nothing is noted."""
+        """Return whether the event of a packet was seen before, or is this participant's own; nothing is noted."""
         if len(envelope) < ENVELOPE.size:
             return True
         origin, number, *_ = _unpack_from(envelope)
@@ -418,7 +418,7 @@ class Counts:
                 self._untold[key, Reasons.OTHER] += 1
 
     def take_untold(self) -> list[tuple[str, str, int]]:
-        """The keys, reasons and numbers of packets that were rejected since the last call."""
+        """Return the keys, reasons and numbers of packets that were rejected since the last call."""
         with self._lock:
             found, self._untold = self._untold, Counter()
         return [(key, reason, count) for (key, reason), count in found.items()]
@@ -444,11 +444,11 @@ class IncomingKeys:
         return iter(list(self._keys.values()))
 
     def get(self, key: str) -> IncomingKey | None:
-        """What reads the packets of a key that arrived before."""
+        """Return what reads the packets of a key that arrived before."""
         return self._keys.get(key)
 
     def find(self, key: str) -> IncomingKey | str:
-        """What reads the packets of a key, or the reason why they cannot be read."""
+        """Return what reads the packets of a key, or the reason why they cannot be read."""
         known = self._keys.get(key) or self._unreadable.get(key)
         if known is None:
             known = self.make(key)
@@ -456,7 +456,7 @@ class IncomingKeys:
         return known
 
     def make(self, key: str) -> IncomingKey | str:
-        """The same, and `put` makes it known."""
+        """Return the same, and `put` makes it known."""
         made = self._read_key(key)
         if not isinstance(made, str) and (former := self._former.pop(key, None)) is not None:
             made.numbers = former.numbers
@@ -474,7 +474,7 @@ class IncomingKeys:
         self._keys[key] = made
 
     def is_unknown(self, key: str) -> bool:
-        """Whether a key names a type of which nothing is known here, so that its statement may still come."""
+        """Return whether a key names a type of which nothing is known here, so that its statement may still come."""
         if key in self._keys or key in self._unreadable:
             return False
         parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
@@ -507,7 +507,7 @@ class IncomingKeys:
         return [] if made is None else [made]
 
     def split(self, key: str) -> tuple[str, str | None]:
-        """The key of the event itself, and the value under which the newest is kept, None if it is not."""
+        """Return the key of the event itself, and the value under which the newest is kept, None if it is not."""
         if key.startswith(self._queue_root):
             return "/".join((self._realm, *key.removeprefix(self._queue_root).split("/")[2:])), None
         if not key.startswith(self._last_root):
@@ -526,7 +526,7 @@ class IncomingKeys:
             self.forget(key)
 
     def type_in(self, key: str) -> str:
-        """The name of the type that a key names."""
+        """Return the name of the type that a key names."""
         parsed = parse_key(self.split(key)[0], self._dialect, self._realm)
         return parsed.type if parsed is not None else "?"
 
@@ -555,7 +555,7 @@ class IncomingKeys:
 
 
 def find_types(name: str) -> list[type[Event]]:
-    """The event types of a name, in the order of their declaration, those that the program has written last.
+    """Return the event types of a name, in the order of their declaration, those that the program has written last.
 
     A program should have one.
     """
@@ -564,7 +564,7 @@ def find_types(name: str) -> list[type[Event]]:
 
 
 def _content_mark(event: Event | None) -> int | None:
-    """The hash of an event, however it was encoded; None if it is not known."""
+    """Return the hash of an event, however it was encoded; None if it is not known."""
     try:
         return hash(encode_payload(event)) if event is not None else 0
     except EventError:

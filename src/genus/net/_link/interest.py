@@ -71,7 +71,7 @@ class LocalInterest:
             self._change([(interest.subscription, interest.origin, interest.hops) for interest in before], -1)
 
     def own(self) -> list[Subscription]:
-        """The subscriptions of this participant's bus."""
+        """Return the subscriptions of this participant's bus."""
         with self._lock:
             return list(self._subscriptions)
 
@@ -95,7 +95,7 @@ class LocalInterest:
 
 
 def asks_for_kind(subscription: Subscription) -> bool:
-    """Whether a subscription is compiled to the keys of all classes that have a kind."""
+    """Return whether a subscription is compiled to the keys of all classes that have a kind."""
     types = subscription.types
     return any(not is_event_type(cls) or (subscription.exact and pure_kind(cls) is not None) for cls in types)
 
@@ -105,7 +105,7 @@ def _types_only(subscription: Subscription) -> Subscription:
 
 
 def shown_text(subscription: Subscription) -> str:
-    """The text of a subscription, or of a wider one that is short enough to be shown."""
+    """Return the text of a subscription, or of a wider one that is short enough to be shown."""
     text = str(subscription)
     if len(text) > MAX_TEXT:
         text = str(_types_only(subscription))
@@ -174,23 +174,23 @@ class RemoteInterest:
             return bool(read)
 
     def may_concern_kind(self, key: str) -> bool:
-        """Whether a token may be of a subscription to a kind, whose classes are not all known to its speaker."""
+        """Return whether a token may be of a subscription to a kind, whose classes are not all known to its speaker."""
         with self._lock:
             interest = self._interests.get(key)
             is_unread = interest is None and key in self._texts
         return is_unread or (interest is not None and asks_for_kind(interest.subscription))
 
     def texts(self) -> list[InterestText]:
-        """What the others want, as they say it; also of types that are unknown here."""
+        """Return what the others want, as they say it; also of types that are unknown here."""
         with self._lock:
             return [InterestText(*parsed) for parsed in self._texts.values()]
 
     def wanted_by(self, event: Event) -> set[str]:
-        """The participants that want an event, by uid."""
+        """Return the participants that want an event, by uid."""
         return {interest.speaker for interest in self.texts() if self.is_wanted(interest.text, event)}
 
     def asked_of(self, cls: type[Event]) -> list[str]:
-        """The texts of subscriptions to a type, or to one above it that is not all events."""
+        """Return the texts of subscriptions to a type, or to one above it that is not all events."""
         texts = dict.fromkeys(interest.text for interest in self.texts())
         return [text for text in texts if text.partition(" ")[0] != "Event" and self._filter(text, cls) is not None]
 
@@ -202,18 +202,18 @@ class RemoteInterest:
         return self._filters[cls, text]
 
     def is_wanted(self, text: str, event: Event) -> bool:
-        """Whether a subscription, as text, matches an event."""
+        """Return whether a subscription, as text, matches an event."""
         test = self._filter(text, type(event))
         return test is not None and passes(test, event)
 
     def all(self) -> list[Interest]:
-        """What the others want."""
+        """Return what the others want."""
         with self._lock:
             return list(self._interests.values())
 
 
 def _filter_of(text: str, cls: type[Event]) -> PythonFilter | None:
-    """The test of a want for events of a class; None if it names types that the class does not conform to.
+    """Return the test of a want for events of a class; None if it names types that the class does not conform to.
 
     So it does not matter how many types of that name there are.
     """

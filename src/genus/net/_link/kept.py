@@ -20,7 +20,7 @@ def kept_value(event: Event, keep: Keep) -> str:
 
 
 def kept_text(values: Iterable[object]) -> str:
-    """The values of the attributes of a key as one text."""
+    """Return the values of the attributes of a key as one text."""
     return ",".join(map(_part, values))
 
 
@@ -53,7 +53,7 @@ class KeptEvents:
             return True
 
     def is_older(self, key: str, arrival: Arrival) -> bool:
-        """Whether an event is older, by its time, than the one that is kept, which is of another publisher."""
+        """Return whether an event is older, by its time, than the one that is kept, which is of another publisher."""
         known = self._kept.get(self._key_of.get((type(arrival.event), arrival.kept), key))
         if known is None or known.origin.uid == arrival.origin.uid:
             return False
@@ -97,11 +97,11 @@ class KeptEvents:
         return gone
 
     def of_others(self, subscription: Subscription) -> list[Arrival]:
-        """The newest events of others that a subscription matches."""
+        """Return the newest events of others that a subscription matches."""
         return [arrival for arrival in self.all(subscription) if arrival.origin.uid != self._uid]
 
     def all(self, subscription: Subscription) -> list[Arrival]:
-        """The newest events that a subscription matches."""
+        """Return the newest events that a subscription matches."""
         with self._lock:
             arrivals = list(self._kept.values())
         return [arrival for arrival in arrivals if subscription.matches(arrival.event)]

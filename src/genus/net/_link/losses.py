@@ -99,10 +99,10 @@ class ProblemOwner(Protocol):
         """When this participant first subscribed to a key; None if it does not."""
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
-        """The trouble handlers of the subscriptions to a key."""
+        """Return the trouble handlers of the subscriptions to a key."""
 
     def publishers_of(self, *types: str) -> list[ProblemHandler]:
-        """The trouble handlers of the channels of some types."""
+        """Return the trouble handlers of the channels of some types."""
 
 
 class Losses:
@@ -144,7 +144,7 @@ class Losses:
         self._heard[sender] = self._owner.now()
 
     def heard_ago(self, sender: bytes) -> float | None:
-        """How many seconds ago a sender said that it had sent something; None if it did not yet."""
+        """Return how many seconds ago a sender said that it had sent something; None if it did not yet."""
         at = self._heard.get(sender)
         return None if at is None else self._owner.now() - at
 

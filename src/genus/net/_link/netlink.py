@@ -380,41 +380,41 @@ class NetLink(Link, RelayLink):
         self._deliver(event)
 
     def last_values(self, subscription: Subscription) -> list[Event]:
-        """The kept events of others that this process knows and that a subscription matches."""
+        """Return the kept events of others that this process knows and that a subscription matches."""
         foreign = [event for event in self._foreign.last_events() if subscription.matches(event)]
         return [*(arrival.event for arrival in self._kept.of_others(subscription)), *foreign]
 
     # -- who is there, and what they want ----------------------------------------------------------------------------
 
     def participants(self) -> list[Participant]:
-        """The other participants of the network."""
+        """Return the other participants of the network."""
         return self._presence.participants()
 
     def announced(self) -> list[AnnouncedChannel]:
-        """The channels that the other participants have announced, as far as it is known by now."""
+        """Return the channels that the other participants have announced, as far as it is known by now."""
         return self._presence.channels()
 
     def heard_ago(self, uid: str) -> float | None:
-        """How many seconds ago a participant last said that it had sent events; None if it did not yet."""
+        """Return how many seconds ago a participant last said that it had sent events; None if it did not yet."""
         return self._losses.heard_ago(bytes.fromhex(uid)) if self._control else None
 
     def interests(self) -> list[Interest]:
-        """What others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
         return [
             *self._remote_interest.all(),
             *(Interest(self._hex, self._hex, each) for each in self._local_interest.own()),
         ]
 
     def interest_texts(self) -> list[InterestText]:
-        """What others want, as they say it; also of types that are unknown here."""
+        """Return what others want, as they say it; also of types that are unknown here."""
         return self._remote_interest.texts()
 
     def wanted_by(self, event: Event) -> Collection[str]:
-        """The other participants that want an event, by uid."""
+        """Return the other participants that want an event, by uid."""
         return self._remote_interest.wanted_by(event)
 
     def asked_of(self, cls: type[Event]) -> list[str]:
-        """The subscriptions of others to a type, as text."""
+        """Return the subscriptions of others to a type, as text."""
         return self._remote_interest.asked_of(cls)
 
     @property
@@ -539,7 +539,7 @@ class NetLink(Link, RelayLink):
         self._losses.report(arrival.origin.uid, key, 1)
 
     def outgoing_for(self, cls: type[Event], *, keeps: bool = False) -> Outgoing:
-        """What sends the events of a type, in the manner in which it was announced here."""
+        """Return what sends the events of a type, in the manner in which it was announced here."""
         sending = self._send_options.get(cls) or Sending(NORMAL, self._reliable)
         return self._outgoing.outgoing(cls, msgspec.structs.replace(sending, keep=True) if keeps else sending)
 
@@ -617,7 +617,7 @@ class NetLink(Link, RelayLink):
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[ProblemHandler]:
-        """The trouble handlers of subscriptions to one of some types, and of their channels."""
+        """Return the trouble handlers of subscriptions to one of some types, and of their channels."""
         asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
         return asked + self.publishers_of(*types)
 
@@ -672,7 +672,7 @@ class NetLink(Link, RelayLink):
     # -- what incoming packets need ----------------------------------------------------------------------------------
 
     def deliverer(self, cls: type[Event]) -> Deliver:
-        """The function that delivers events of a class on the bus."""
+        """Return the function that delivers events of a class on the bus."""
         assert self._deliver is not None
         return self._deliver.for_class(cls)
 
@@ -681,7 +681,7 @@ class NetLink(Link, RelayLink):
         return self._subscriptions.count(cls)
 
     def reception_of(self, key: str) -> Reception:
-        """Where the events of a key go: here, or to the consumers of a queue that processes share."""
+        """Return where the events of a key go: here, or to the consumers of a queue that processes share."""
         member = self._groups.member_of(key)
         return self if member is None else member.reception
 
@@ -697,7 +697,7 @@ class NetLink(Link, RelayLink):
         return True
 
     def _has_just_joined(self, key: str) -> bool:
-        """Whether packets of a key may be those that were kept, and not just published."""
+        """Return whether packets of a key may be those that were kept, and not just published."""
         since = self.subscribed_since(key)
         return since is not None and self.now() - since <= JOIN_S
 
@@ -723,12 +723,12 @@ class NetLink(Link, RelayLink):
         return self._patterns.turn
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
-        """Whether a key was not subscribed to for a time since a turn."""
+        """Return whether a key was not subscribed to for a time since a turn."""
         since = self._patterns.since(key, self._incoming.split(key)[0])
         return since is None or since.turn > turn
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
-        """The trouble handlers of the subscriptions to a key."""
+        """Return the trouble handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return [] if member is None else member.handlers()
@@ -737,7 +737,7 @@ class NetLink(Link, RelayLink):
         return own + self._shared.listeners_of(event_key)
 
     def publishers_of(self, *types: str) -> list[ProblemHandler]:
-        """The trouble handlers of the channels of some types."""
+        """Return the trouble handlers of the channels of some types."""
         publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
         return [each.on_problem for each in publishers if each.on_problem is not None]
 

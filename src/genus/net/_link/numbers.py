@@ -85,7 +85,7 @@ class Run:
         self.marks: deque[int | None] = deque(maxlen=MAX_MARKS)
 
     def mark_of(self, number: int) -> int | None:
-        """The mark of a number in the run; None if it is not known."""
+        """Return the mark of a number in the run; None if it is not known."""
         back = self.last - number
         return self.marks[-1 - back] if 0 <= back < len(self.marks) else None
 
@@ -184,26 +184,26 @@ class Numbers:
         return True
 
     def mark_of(self, number: int) -> int | None:
-        """The hash of the content of a number; None if it is not known."""
+        """Return the hash of the content of a number; None if it is not known."""
         at = self._position(number)
         place = bisect_right(self._runs, at, key=_first_of)
         return self._runs[place - 1].mark_of(at) if place else None
 
     def has(self, number: int) -> bool:
-        """Whether a number was received; nothing is noted."""
+        """Return whether a number was received; nothing is noted."""
         at = self._position(number)
         place = bisect_right(self._runs, at, key=_first_of)
         return at <= self._floor or bool(place and at <= self._runs[place - 1].last)
 
     def has_newer(self, number: int) -> bool:
-        """Whether a number was received that is larger by at most `NEARBY`."""
+        """Return whether a number was received that is larger by at most `NEARBY`."""
         at = self._position(number)
         place = bisect_right(self._runs, at, key=_first_of)
         is_above = place < len(self._runs) and self._runs[place].first - at <= NEARBY
         return is_above or bool(place and at < self._runs[place - 1].last)
 
     def _position(self, number: int) -> int:
-        """The number unwrapped, near to those that came last."""
+        """Return the number unwrapped, near to those that came last."""
         current = self._current
         ahead = (self.last - current.last) & _MASK
         if ahead:
@@ -362,7 +362,7 @@ class Numbers:
             return True
 
     def settle(self, before: float) -> int:
-        """How many packets are lost: those that have been missing since before a time. Each is counted once."""
+        """Return how many packets are lost: those that have been missing since before a time. Each is counted once."""
         with self._lock:
             lost = self._overflow + sum(gap.count for gap in self._gaps if gap.since < before)
             self._overflow = 0

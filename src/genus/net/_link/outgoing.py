@@ -37,7 +37,7 @@ BATCH_BYTES = 1 << 20
 
 
 def kinds_of(cls: type) -> list[type]:
-    """The kinds of a class."""
+    """Return the kinds of a class."""
     return [each for each in cls.__mro__ if each is not Kind and is_type(each) and not is_event_type(each)]
 
 
@@ -129,13 +129,13 @@ class Outgoing:
         return numbers[0] if len(numbers) == 1 else [*chain.from_iterable(numbers)]
 
     def _runs(self, events: Sequence[Event]) -> Iterable[tuple[str, Sequence[Event]]]:
-        """The events that follow each other and have the same key."""
+        """Return the events that follow each other and have the same key."""
         if not self._is_tagged:
             return [(self._event_key(events[0]), events)]
         return ((key, list(run)) for key, run in groupby(events, self._event_key))
 
     def _batches(self, key: str, events: Sequence[Event]) -> "list[Batch]":
-        """The packets of events of one key: of at most BATCH events, and BATCH_BYTES if there are several."""
+        """Return the packets of events of one key: of at most BATCH events, and BATCH_BYTES if there are several."""
         if len(events) > BATCH:
             return [
                 batch for at in range(0, len(events), BATCH) for batch in self._batches(key, events[at : at + BATCH])
@@ -224,11 +224,11 @@ class Outgoing:
         return key
 
     def key_of(self, event: Event, kept: str | None) -> str:
-        """The key of an event, and of one of which the newest is kept under a value."""
+        """Return the key of an event, and of one of which the newest is kept under a value."""
         return self._event_key(event) if kept is None else self.kept_key(event, kept)
 
     def kept_key(self, event: Event, value: str) -> str:
-        """The key under which the newest event with a value is kept."""
+        """Return the key under which the newest event with a value is kept."""
         return self._kept_key(self._event_key(event), value)
 
     def _kept_key(self, event_key: str, value: str) -> str:
@@ -312,7 +312,7 @@ class OutgoingKeys:
         self._lock = threading.Lock()
 
     def outgoing(self, cls: type[Event], sending: Sending, keep: Keep | None = None) -> Outgoing:
-        """What sends the events of a class in a manner."""
+        """Return what sends the events of a class in a manner."""
         self.stated.state(cls)
         with self._lock:
             made = self._made.get((cls, sending, keep))
@@ -322,11 +322,11 @@ class OutgoingKeys:
             return made
 
     def with_content_type(self, sending: Sending) -> Sending:
-        """How packets are sent, with what they contain if other systems can read it."""
+        """Return how packets are sent, with what they contain if other systems can read it."""
         return sending if self._encode_cloud is None else replace(sending, content_type=STRUCTURED)
 
     def encode_cloud(self, event: Event, origin: Origin, key: str) -> tuple[Mapping[str, str] | None, bytes]:
-        """An event as a CloudEvent: attributes and data, or no attributes and all in one."""
+        """Return an event as a CloudEvent: attributes and data, or no attributes and all in one."""
         assert self._encode_cloud is not None
         return self._encode_cloud(event, origin, key)
 
@@ -367,16 +367,16 @@ class OutgoingKeys:
         way.send_with(put_both)
 
     def numbers(self, key: str) -> KeyNumbers:
-        """The numbers of a key."""
+        """Return the numbers of a key."""
         with self._lock:
             return self._numbers.setdefault(key, KeyNumbers(key, self._now()))
 
     def too_large(self, event: Event, size: int) -> EventError:
-        """The error of an event that cannot be sent."""
+        """Return the error of an event that cannot be sent."""
         return EventError(f"a {name_of(type(event))} of {size:,} bytes cannot be sent; at most {self.largest:,} can be")
 
     def beat(self) -> dict[str, tuple[int, int]]:
-        """The numbers of keys that were used since the last beat: the newest of then, and of now.
+        """Return the numbers of keys that were used since the last beat: the newest of then, and of now.
 
         A key whose sender waits for room just now is told with the next beat.
         """
@@ -391,16 +391,16 @@ class OutgoingKeys:
         return found
 
     def sent(self) -> int:
-        """How many events were sent."""
+        """Return how many events were sent."""
         with self._lock:
             return sum(each.newest for each in self._numbers.values())
 
     def has(self, key: str) -> bool:
-        """Whether packets were sent under a key."""
+        """Return whether packets were sent under a key."""
         return key in self._numbers
 
     def keys(self) -> list[str]:
-        """The keys under which packets were sent."""
+        """Return the keys under which packets were sent."""
         with self._lock:
             return list(self._numbers)
 
@@ -409,5 +409,5 @@ class OutgoingKeys:
         return {key: self._numbers[key].began for key in keys}
 
     def newest(self, keys: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """The newest numbers of some keys, once more."""
+        """Return the newest numbers of some keys, once more."""
         return {key: (self._numbers[key].newest, self._numbers[key].newest) for key in keys}

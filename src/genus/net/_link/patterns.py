@@ -174,16 +174,16 @@ class ActiveSubscriptions:
                 self._patterns.remove(before.patterns)
 
     def count(self, cls: type) -> int:
-        """How many different subscriptions accept events of a class."""
+        """Return how many different subscriptions accept events of a class."""
         return sum(all(issubclass(cls, each) for each in types) for types in {each.subscription.types for each in self})
 
     def handlers(self, is_concerned: Callable[[ActiveSubscription], bool]) -> list[ProblemHandler]:
-        """The trouble handlers of subscriptions that are concerned."""
+        """Return the trouble handlers of subscriptions that are concerned."""
         return [each.on_problem for each in self if each.on_problem is not None and is_concerned(each)]
 
 
 def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
-    """The earliest of those with the same patterns; of very many, the earliest ones."""
+    """Return the earliest of those with the same patterns; of very many, the earliest ones."""
     found: dict[frozenset[str], Since] = {}
     for since in sorted(all_since, key=lambda each: each.turn):
         found.setdefault(frozenset(since.patterns), since)
@@ -191,7 +191,7 @@ def _earliest(all_since: list[Since]) -> tuple[Since, ...]:
 
 
 def last_pattern(pattern: str, dialect: Dialect, realm: str) -> str:
-    """The pattern of the keys of last values that a pattern of events matches."""
+    """Return the pattern of the keys of last values that a pattern of events matches."""
     line = pattern.partition("/")[2]
     end = "" if line.endswith(dialect.rest) else f"/{dialect.one}"
     return f"{ROOT}/{realm}/{LAST}/{line}{end}"
@@ -247,7 +247,7 @@ class PatternIndex:
             del before.following[chunk]
 
     def including(self, narrow: str) -> Iterator[str]:
-        """The patterns that include one, itself if it is there."""
+        """Yield the patterns that include one, itself if it is there."""
         nodes, head = [self._root], self._head(narrow)
         while nodes:
             yield from (each for node in nodes for each in node.patterns if self._dialect.includes(each, narrow))
@@ -255,7 +255,7 @@ class PatternIndex:
             nodes = [node.following[each] for node in nodes for each in {chunk, _WILD} if each in node.following]
 
     def included_in(self, wide: str) -> list[str]:
-        """The patterns that one includes, itself if it is there."""
+        """Return the patterns that one includes, itself if it is there."""
         return [each for each in self._perhaps_included_in(wide) if self._dialect.includes(wide, each)]
 
     def _perhaps_included_in(self, wide: str) -> Iterator[str]:
@@ -270,7 +270,7 @@ class PatternIndex:
             yield from node.all()
 
     def _head(self, pattern: str) -> list[str | None]:
-        """The chunks before the first wildcard for any number of them; None for those with a wildcard."""
+        """Return the chunks before the first wildcard for any number of them; None for those with a wildcard."""
         chunks, dialect = self._dialect.split(pattern), self._dialect
         if dialect.rest in chunks:
             chunks = chunks[: chunks.index(dialect.rest)]

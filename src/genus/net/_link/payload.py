@@ -71,12 +71,12 @@ def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
 
 
 def is_batch(payload: bytes) -> bool:
-    """Whether a payload has many events."""
+    """Return whether a payload has many events."""
     return bool(payload) and payload[0] in FIRST_OF_ARRAY
 
 
 def split_batch(payload: bytes) -> list[msgspec.Raw] | None:
-    """The payloads of the events in a batch; None if it is damaged or has too many."""
+    """Return the payloads of the events in a batch; None if it is damaged or has too many."""
     try:
         found = _split(payload)
     except Exception:  # msgspec's errors, RecursionError
@@ -103,7 +103,7 @@ class PayloadReader:
         self._clouds = CloudEventReader()
 
     def read(self, payload: Any) -> Any:
-        """The event in a payload, or the reason why there is none (`Rejected`)."""
+        """Return the event in a payload, or the reason why there is none (`Rejected`)."""
         try:
             event = self._decode(payload)
             if self._find_invalid(event) is None:
@@ -113,7 +113,7 @@ class PayloadReader:
         return self._read_map(payload)
 
     def read_all(self, payload: bytes) -> Sequence[Event] | None:
-        """The events of a batch, if they can be read at once and all are valid; None if not."""
+        """Return the events of a batch, if they can be read at once and all are valid; None if not."""
         if self._decode_all is None:
             return None
         try:
@@ -144,7 +144,7 @@ class PayloadReader:
             return Rejected(f"not a {name_of(self.type)}: {problem}")
 
     def read_binary(self, attributes: Mapping[str, str]) -> Callable[[Any], Any]:
-        """What reads the data of a CloudEvent in binary mode."""
+        """Return what reads the data of a CloudEvent in binary mode."""
 
         def read(data: Any) -> Event | Rejected:
             text = bytes(data)

@@ -57,7 +57,7 @@ class Presence:
         self.show(HERE, json.dumps(about_this_process()))
 
     def participants(self) -> list[Participant]:
-        """The other participants of the network."""
+        """Return the other participants of the network."""
         return list(self._participants.values())
 
     def show(self, what: str, text: str) -> Callable[[], None]:
@@ -88,7 +88,7 @@ class Presence:
             end()
 
     def channels(self) -> list[AnnouncedChannel]:
-        """The channels that the other participants have announced; they are watched from the first call on."""
+        """Return the channels that the other participants have announced; they are watched from the first call on."""
         with self._lock:
             is_watched, self._sees_channels = self._sees_channels, True
         if not is_watched:
@@ -146,5 +146,5 @@ class Presence:
 
 
 def about_this_process() -> dict[str, Any]:
-    """What this participant says about itself."""
+    """Return what this participant says about itself."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "program": os.path.basename(sys.argv[0] or "python")}

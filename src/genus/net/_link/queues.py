@@ -54,7 +54,7 @@ class QueueLink(Reception, Protocol):
     realm: str
 
     def outgoing_for(self, cls: type[Event]) -> Outgoing:
-        """What sends the events of a type, in the manner in which it was announced here."""
+        """Return what sends the events of a type, in the manner in which it was announced here."""
 
     def compile_again(self, subscription: Subscription) -> TopicFilter:
         """Compile a subscription by the types that are known now."""
@@ -74,7 +74,7 @@ class SharedReception:
         self._take, self._types, self._rejections = take, types, rejections
 
     def count_subscriptions(self, cls: type[Event]) -> int:
-        """Whether the shared subscription accepts events of a class."""
+        """Return whether the shared subscription accepts events of a class."""
         return all(issubclass(cls, each) for each in self._types)
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
@@ -82,11 +82,11 @@ class SharedReception:
         return True
 
     def reception_of(self, key: str) -> "SharedReception":
-        """All events go to the consumers."""
+        """Return all events go to the consumers."""
         return self
 
     def deliverer(self, cls: type[Event]) -> Callable[[Event], None]:
-        """The function that gives an event to a consumer; what none takes is counted."""
+        """Return the function that gives an event to a consumer; what none takes is counted."""
         return self._give
 
     def _give(self, event: Event) -> None:
@@ -123,7 +123,7 @@ class SharedIncomingKeys(IncomingKeys):
     """
 
     def split(self, key: str) -> tuple[str, str | None]:
-        """The key of the event itself; no value is kept."""
+        """Return the key of the event itself; no value is kept."""
         return super().split(key)[0], None
 
 
@@ -161,7 +161,7 @@ class SharedKeys:
             sharing.subscribe()
 
     def listeners_of(self, event_key: str) -> list[ProblemHandler]:
-        """The trouble handlers of the consumers of subscriptions to a key."""
+        """Return the trouble handlers of the consumers of subscriptions to a key."""
         return [handler for sharing in list(self._sharings) for handler in sharing.listeners_of(event_key)]
 
     def packet(self, key: str, envelope: bytes, payload: bytes, read: ReadPacket) -> None:
@@ -231,7 +231,7 @@ class Sharing:
             del self._readers[share]
 
     def listeners_of(self, event_key: str) -> list[ProblemHandler]:
-        """The trouble handlers of the consumers, if the subscription is one to a key."""
+        """Return the trouble handlers of the consumers, if the subscription is one to a key."""
         return self._handlers() if self._filter is not None and self._filter.accepts(event_key) else []
 
     def end(self) -> None:
@@ -243,7 +243,7 @@ class Sharing:
 
 
 def group_of(subscription: Subscription, dialect: Dialect) -> str:
-    """The name of the group of those who share a subscription: who asks for anything else is in another one."""
+    """Return the name of the group of those who share a subscription: who asks for anything else is in another one."""
     digest = hashlib.blake2b(str(subscription).encode(), digest_size=8).hexdigest()
     return f"genus-{dialect.escape('&'.join(map(name_of, subscription.types)))}-{digest}"
 
@@ -320,7 +320,7 @@ class QueueGroups:
             self._lingering.pop(0)[1]()
 
     def member_of(self, key: str) -> Member | None:
-        """The member of this participant whose packets come under a key; None if it is no key of one."""
+        """Return the member of this participant whose packets come under a key; None if it is no key of one."""
         if not key.startswith(f"{self.key_root}{self._uid}/"):
             return None
         return self._own.get(key.removeprefix(self.key_root).split("/", 2)[1])
@@ -341,7 +341,7 @@ class QueueGroups:
             self._rejections.add(NOT_TAKEN)
 
     def _next_of(self, text: str) -> tuple[str, str] | None:
-        """The member of a group that gets the next event; None if there is none."""
+        """Return the member of a group that gets the next event; None if there is none."""
         with self._lock:
             members = sorted(self.members.get(text, ()))
             self._turns[text] += bool(members)

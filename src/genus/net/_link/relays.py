@@ -71,7 +71,7 @@ class RecentPackets:
             sender.close()
 
     def take(self) -> list[tuple[str, bytes, bytes]]:
-        """The packets to send again, the oldest first: those that are not too old, and all kept ones."""
+        """Return the packets to send again, the oldest first: those that are not too old, and all kept ones."""
         since = self._now() - RECENT_S
         with self._lock:
             recent = [(key, envelope, payload) for at, key, envelope, payload in self._packets if at >= since]
@@ -133,7 +133,7 @@ class NetRelay:
         self._patterns.remove(before)
 
     def wants_type(self, cls: type[Event]) -> bool:
-        """Whether the gateway wants some events of a class."""
+        """Return whether the gateway wants some events of a class."""
         return any(interest.subscription.accepts(cls) for interest in self._interests)
 
     def give(self, arrival: Arrival) -> None:

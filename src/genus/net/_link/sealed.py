@@ -41,7 +41,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def read_realm_key(path: str) -> bytes:
-    """The key of a realm from a file, without white space at its ends; BusError says why it cannot be used."""
+    """Return the key of a realm from a file, without white space at its ends; BusError says why it cannot be used."""
     try:
         mode, key = Path(path).stat().st_mode, Path(path).read_bytes().strip()
     except OSError as problem:
@@ -95,7 +95,7 @@ class SealedTransport:
         return made.digest()
 
     def sealed(self, key: str, envelope: bytes, payload: bytes) -> bytes:
-        """An envelope with the seal of its packet."""
+        """Return an envelope with the seal of its packet."""
         if not envelope.startswith(ATTRIBUTES):
             return envelope + self._seal(key, envelope, payload)
         attributes = attributes_in(envelope)
@@ -103,7 +103,7 @@ class SealedTransport:
         return join_attributes({**attributes, SEAL: base64.b64encode(seal).decode()})
 
     def unsealed(self, key: str, envelope: bytes, payload: bytes) -> bytes | None:
-        """The envelope of a packet without its seal; None if there is none, or it is not the right one."""
+        """Return the envelope of a packet without its seal; None if there is none, or it is not the right one."""
         try:
             if envelope.startswith(ATTRIBUTES):
                 attributes = attributes_in(envelope)
@@ -161,7 +161,7 @@ class SealedTransport:
         self._receiver.connected(is_connected)
 
     def counters(self) -> Mapping[str, int]:
-        """What the transport counts, and what was rejected here."""
+        """Return what the transport counts, and what was rejected here."""
         rejected = {f"rejected: {reason}": count for reason, count in self._rejected.items()}
         return {**self._transport.counters(), **rejected}
 

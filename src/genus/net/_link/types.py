@@ -38,7 +38,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def terms_digest(statement: Statement) -> bytes:
-    """The digest that packets of a type carry; nothing if it has neither units nor renamed attributes.
+    """Return the digest that packets of a type carry; nothing if it has neither units nor renamed attributes.
 
     >>> class Lamp(Event):
     ...     on: bool
@@ -86,11 +86,11 @@ class StatedTypes:
         return self._root + self._transport.dialect.rest
 
     def is_statement(self, key: str) -> bool:
-        """Whether a packet with a key states a type."""
+        """Return whether a packet with a key states a type."""
         return key.startswith(self._root)
 
     def digest(self, cls: type) -> bytes:
-        """The digest of the terms of a class here."""
+        """Return the digest of the terms of a class here."""
         digest = self._digests.get(cls)
         if digest is None:
             digest = b""
@@ -147,7 +147,7 @@ class StatedTypes:
         return statement
 
     def conflicts_about(self, types: Iterable[type]) -> list[Conflict]:
-        """The statements about some types that were refused."""
+        """Return the statements about some types that were refused."""
         names = {name_of(cls) for cls in types}
         return [each for each in list(self._conflicts) if names & each.types]
 
@@ -167,7 +167,7 @@ class StatedTypes:
             self._units.setdefault((digest, statement.name), statement.units())
 
     def reader(self, cls: type[Event], digest: bytes) -> PayloadReader | None:
-        """What reads the events of a class in terms with a digest; None if these have not been stated."""
+        """Return what reads the events of a class in terms with a digest; None if these have not been stated."""
         with self._lock:
             made = self._readers.get((digest, cls))
             units = self._units.get((digest, name_of(cls)))

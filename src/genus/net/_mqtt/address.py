@@ -48,7 +48,7 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 def _read_group(what: str, text: str) -> tuple[str, ...]:
-    """The group, or group and edge node, that `sparkplug=` names."""
+    """Return the group, or group and edge node, that `sparkplug=` names."""
     names = tuple(text.split("/"))
     if len(names) > 2 or (len(names) == 2 and "*" in names):
         raise BusError(f"{what} is {text!r}; write a group, * for all of them, or group/node")
@@ -97,7 +97,7 @@ class MqttOptions(NetOptions, frozen=True):
 
 
 def parse_mqtt_address(rest: str, tls: bool = False) -> MqttOptions:
-    """The options in an address, from what stands behind `mqtt:` or, with `tls`, behind `mqtts:`.
+    """Return the options in an address, from what stands behind `mqtt:` or, with `tls`, behind `mqtts:`.
 
     Raises:
         BusError: A part of the address is wrong, or an option is unknown. The message has no password.
@@ -175,7 +175,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, options: MqttOptions) -> "Endpoint":
-        """The endpoint of an address; BusError if a certificate or key cannot be used."""
+        """Return the endpoint of an address; BusError if a certificate or key cannot be used."""
         return cls(options.host, options.port, _context(options) if options.tls else None)
 
     def connect(self) -> socket.socket:

@@ -423,7 +423,7 @@ class Connection:
         return ended
 
     def _receive(self, stream: socket.socket) -> bytes | None:
-        """What arrived; None if nothing did, and no bytes if the stream ended."""
+        """Return what arrived; None if nothing did, and no bytes if the stream ended."""
         try:
             data = stream.recv(RECEIVE_BYTES)
             if len(data) < TOGETHER_BYTES:

@@ -150,7 +150,7 @@ class ClientMachine:
         return messages
 
     def _note_unhandled(self, messages: list[Message]) -> tuple[list[Message], list[int]]:
-        """The messages that the driver has not got yet, and the packet ids of those that it has handled."""
+        """Return the messages that the driver has not got yet, and the packet ids of those that it has handled."""
         new, acks = [], []
         for message in messages:
             packet_id = message[3] & 0xFFFF
@@ -495,12 +495,12 @@ class ClientMachine:
 
 
 def _size(item: Outgoing) -> int:
-    """The bytes of a packet."""
+    """Return the bytes of a packet."""
     return len(item[1]) if item[2] is None else len(item[1]) + 2 + len(item[2])
 
 
 def _name(code: int) -> str:
-    """A reason code in words.
+    """Return a reason code in words.
 
     >>> _name(mqtt5.ConnAckReasonCode.NOT_AUTHORIZED)
     'not authorized (135)'
@@ -516,6 +516,6 @@ def _publish_reason(code: int) -> str:
 
 
 def _why(packet: mqtt5.ConnAckPacket | mqtt5.SubAckPacket | mqtt5.DisconnectPacket) -> str:
-    """What the server says about its reason; printable and short, as it is from outside."""
+    """Return what the server says about its reason; printable and short, as it is from outside."""
     said = "".join(sign for sign in (packet.reason_str or "")[:200] if sign.isprintable())
     return f": {said}" if said else ""

@@ -39,7 +39,7 @@ class MessageMailbox(Mailbox[Message]):
         return super().is_full and not self._is_lenient
 
     def pause(self) -> bool:
-        """Whether not to read now; then whoever empties the mailbox says when to read on."""
+        """Return whether not to read now; then whoever empties the mailbox says when to read on."""
         with self._lock:
             self.is_paused = self.is_full
             return self.is_paused
@@ -103,7 +103,7 @@ class PendingMessages:
             self._until = None
 
     def subscribed(self, pattern: str, now: float) -> list[Message]:
-        """The messages that waited for a subscription."""
+        """Return the messages that waited for a subscription."""
         self._patterns.add(pattern)
         self.expire(now)
         waited = [each for each in self._messages if MQTT.matches(pattern, each[0])]
@@ -139,7 +139,7 @@ class HandledMessages:
         self._before = {digest for (digest,) in ring} - {bytes(8)}
 
     def had(self, message: Message) -> bool:
-        """Whether an earlier process handled a message."""
+        """Return whether an earlier process handled a message."""
         return bool(message[1] and self._before) and self._digest(message) in self._before
 
     def add(self, message: Message) -> None:

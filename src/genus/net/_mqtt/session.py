@@ -66,7 +66,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, packet: mqtt5.ConnAckPacket, keep_alive_s: int) -> "Limits":
-        """The limits of a CONNACK, for what the client asked for."""
+        """Return the limits of a CONNACK, for what the client asked for."""
         told = packet.server_keep_alive
         return cls(
             receive_max=max(1, min(packet.receive_max, SEND_WINDOW)),

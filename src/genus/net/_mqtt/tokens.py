@@ -64,7 +64,7 @@ class OwnTokens:
                 self._size -= len(token.encode()) + 5
 
     def packet(self, topic: str, lease_s: int) -> bytes:
-        """The packet that shows them for a time (0: for ever), or that there are none."""
+        """Return the packet that shows them for a time (0: for ever), or that there are none."""
         form = PublishForm(topic, retain=True, expiry_s=lease_s or None)
         with self._lock:
             payload = _encode(sorted(self._tokens)) if self._tokens else b""
@@ -106,7 +106,7 @@ class OtherTokens:
             del self._patterns[pattern]
 
     def heard(self, owner: str, payload: bytes, envelope: bytes = b"") -> Changes:
-        """A participant said what it shows; gives the changes that are watched."""
+        """Return a participant said what it shows; gives the changes that are watched."""
         lease_s = _LEASE.unpack(envelope)[0] if len(envelope) == _LEASE.size else 0
         known = self._of.get(owner)
         tokens = known.tokens if known is not None and known.payload == payload else self._read(payload)
@@ -116,7 +116,7 @@ class OtherTokens:
         return self._replace(owner, Shown(payload, tokens, lease_s))
 
     def _read(self, payload: bytes) -> frozenset[str] | None:
-        """The tokens in a payload; None if it is not valid."""
+        """Return the tokens in a payload; None if it is not valid."""
         if not payload:
             return frozenset()
         if len(payload) > MAX_BYTES:

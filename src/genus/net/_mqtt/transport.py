@@ -155,7 +155,7 @@ class MqttTransport:
         )
 
     def _must_keep(self, message: Message) -> bool:
-        """Whether others depend on a message, or it is of a session: then few wait, by the window."""
+        """Return whether others depend on a message, or it is of a session: then few wait, by the window."""
         return message[0].startswith(self._tokens_at) or (self._acknowledges_late and message[3] > 0)
 
     # -- the contract of transports ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class MqttTransport:
         return self._machine.limits.shares
 
     def share_of(self, group: str, pattern: str) -> str:
-        """The subscription identifier that the packets of a shared subscription come with.
+        """Return the subscription identifier that the packets of a shared subscription come with.
 
         It is the same in each process, as a session that the broker keeps has packets of an earlier one.
         """
@@ -552,7 +552,7 @@ _Answer = Future[str | None]
 
 
 def _free_number(text: str, taken: Collection[int]) -> int:
-    """A subscription identifier for a text, that of its digest if it is free."""
+    """Return a subscription identifier for a text, that of its digest if it is free."""
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest())
     while number % MAX_NUMBER + 1 in taken:
         number += 1
@@ -560,5 +560,5 @@ def _free_number(text: str, taken: Collection[int]) -> int:
 
 
 def _end_of(pattern: str) -> str:
-    """What one waits for who ends a subscription."""
+    """Return what one waits for who ends a subscription."""
     return f"end of {pattern}"

@@ -60,7 +60,7 @@ class Malformed(Exception):
 
 
 def length_bytes(number: int) -> bytes:
-    """A variable byte integer.
+    """Return a variable byte integer.
 
     >>> length_bytes(127), length_bytes(321)
     (b'\\x7f', b'\\xc1\\x02')
@@ -101,7 +101,7 @@ class PublishForm:
         self._properties: dict[int, bytes] = {}
 
     def parts(self, payload: bytes, envelope: bytes) -> tuple[bytes, bytes | None]:
-        """The bytes before and after the packet id; at QoS 0, which has none, the whole packet and None.
+        """Return the bytes before and after the packet id; at QoS 0, which has none, the whole packet and None.
 
         An envelope with the attributes of a CloudEvent becomes user properties.
         """
@@ -123,7 +123,7 @@ class PublishForm:
         return length_bytes(len(given)) + given
 
     def _begin(self, envelope: int) -> bytes:
-        """The properties up to the envelope, for its length."""
+        """Return the properties up to the envelope, for its length."""
         given = self._expiry + self._content_type
         if envelope:
             given += bytes([CORRELATION_DATA]) + envelope.to_bytes(2, "big")
@@ -134,7 +134,7 @@ class PublishForm:
 
 
 def _two_byte_length(data: bytes, offset: int) -> tuple[int, int, int]:
-    """Where the topic of a PUBLISH with a length of two bytes begins, where it ends, and the size of the topic.
+    """Return where the topic of a PUBLISH with a length of two bytes begins, where it ends, and the size of the topic.
 
     For a longer one the end is behind all data, so that it is not taken as usual.
     """
@@ -262,7 +262,7 @@ class Decoder:
 
 
 def _envelope_of(packet: mqtt5.PublishPacket) -> bytes:
-    """The correlation data, or the attributes of a CloudEvent in binary mode."""
+    """Return the correlation data, or the attributes of a CloudEvent in binary mode."""
     if packet.correlation_data or not any(name == "specversion" for name, _ in packet.user_properties):
         return packet.correlation_data or b""
     attributes = dict(packet.user_properties)
@@ -272,7 +272,7 @@ def _envelope_of(packet: mqtt5.PublishPacket) -> bytes:
 
 
 def text_bytes(text: str) -> bytes:
-    """A text with its length.
+    """Return a text with its length.
 
     >>> text_bytes("Loop")
     b'\\x00\\x04Loop'
@@ -313,7 +313,7 @@ def _check_texts(first: int, body: memoryview) -> None:
 
 
 def _topic_text(name: bytes) -> str:
-    """The topic of a PUBLISH; Malformed if it has wildcards or is empty."""
+    """Return the topic of a PUBLISH; Malformed if it has wildcards or is empty."""
     topic = _text(name)
     if not topic or "+" in topic or "#" in topic:
         raise Malformed("invalid topic", mqtt5.DisconnectReasonCode.TOPIC_NAME_INVALID)
@@ -321,7 +321,7 @@ def _topic_text(name: bytes) -> str:
 
 
 def _properties_at(kind: int, first: int, body: memoryview) -> int | None:
-    """Where the properties of a packet begin; None if it has none, or is one that only clients send."""
+    """Return where the properties of a packet begin; None if it has none, or is one that only clients send."""
     if kind == 3:  # PUBLISH
         topic = 2 + int.from_bytes(body[:2], "big")
         _text(body[2:topic])
@@ -357,7 +357,7 @@ def _check_properties(body: memoryview, at: int, end: int) -> None:
 
 
 def _number_at(data: bytes | memoryview, at: int, most: int) -> tuple[int, int]:
-    """A variable byte integer and where it ends; (0, 0) if it is not whole. It ends before `most`."""
+    """Return a variable byte integer and where it ends; (0, 0) if it is not whole. It ends before `most`."""
     number = shift = 0
     for place in range(at, min(most, len(data))):
         number |= (data[place] & 127) << shift

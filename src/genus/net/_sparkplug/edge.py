@@ -34,7 +34,7 @@ class Edge:
         """By device, and an empty name for the node: the newest metrics."""
 
     def _null_metrics(self, place: Place) -> dict[str, Metric]:
-        """The metrics that a birth states before any value is known."""
+        """Return the metrics that a birth states before any value is known."""
         return {
             field.path[0]: Metric(field.path[0], None, datatype_of(each, field.value_format), unit=each.unit or "")
             for field, each in self._topics.written_attributes(place.topic)
@@ -43,12 +43,12 @@ class Edge:
     # -- births and deaths ---------------------------------------------------------------------------------------------
 
     def will(self, now_ms: int) -> Message:
-        """The death of the session that begins: the broker publishes it when the connection is lost."""
+        """Return the death of the session that begins: the broker publishes it when the connection is lost."""
         self._bd_seq = (self._bd_seq + 1) % SEQUENCE
         return self.death(now_ms)
 
     def death(self, now_ms: int) -> Message:
-        """The death of this session."""
+        """Return the death of this session."""
         self.is_alive = False
         return Message(self._place.of("DEATH").topic, encode_payload(Payload((self._session,), now_ms)))
 
@@ -57,7 +57,7 @@ class Edge:
         return Metric(BD_SEQ, self._bd_seq, INT64)
 
     def births(self, now_ms: int) -> list[Message]:
-        """The births of the node and its devices; sequence numbers begin again."""
+        """Return the births of the node and its devices; sequence numbers begin again."""
         self.is_alive, self._seq = True, SEQUENCE - 1
         return [self._birth(device, now_ms) for device in self._newest]
 
@@ -73,7 +73,7 @@ class Edge:
     # -- data ----------------------------------------------------------------------------------------------------------
 
     def write(self, event: Event) -> WrittenFields:
-        """The fields of an event; EventError if it cannot be written, or is of another node."""
+        """Return the fields of an event; EventError if it cannot be written, or is of another node."""
         written = self._topics.write_fields(event)
         if isinstance(written, Rejected):
             raise EventError(f"{event!r} cannot be written: {written}")

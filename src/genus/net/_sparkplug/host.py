@@ -52,12 +52,12 @@ class Place(NamedTuple):
         return "/".join((NAMESPACE, *self[: 4 if self.device else 3]))
 
     def of(self, what: str) -> "Place":
-        """The same node or device, with another kind of message: `DATA`, `CMD`, `BIRTH` or `DEATH`."""
+        """Return the same node or device, with another kind of message: `DATA`, `CMD`, `BIRTH` or `DEATH`."""
         return self._replace(kind=("D" if self.device else "N") + what)
 
 
 def parse_topic(topic: str) -> Place | None:
-    """What a topic says; None if it is not one of an edge node or a device."""
+    """Return what a topic says; None if it is not one of an edge node or a device."""
     first, *levels = topic.split("/")
     if first != NAMESPACE or len(levels) not in (3, 4) or not all(levels):
         return None
@@ -149,7 +149,7 @@ class Host:
         return found
 
     def last_events(self) -> list[Event]:
-        """The presence and the newest values of all that are online."""
+        """Return the presence and the newest values of all that are online."""
         found: list[Event] = []
         for (group, name), node in self._nodes.items():
             for device, source in {"": node, **node.devices}.items():
@@ -161,7 +161,7 @@ class Host:
         return found
 
     def command(self, event: Event, now_ms: int) -> Message:
-        """The message with the command that an event is; EventError if it cannot be written."""
+        """Return the message with the command that an event is; EventError if it cannot be written."""
         written = self._topics.write_fields(event)
         place = None if isinstance(written, Rejected) else parse_topic(written.topic)
         if isinstance(written, Rejected) or place is None:
@@ -283,7 +283,7 @@ class Host:
     # -- what is known -------------------------------------------------------------------------------------------------
 
     def _find(self, place: Place) -> tuple[Node, Source] | None:
-        """The node, and the node or device, that a message is of; None if there is no room for new ones."""
+        """Return the node, and the node or device, that a message is of; None if there is no room for new ones."""
         known = self._nodes.get((place.group, place.node))
         node = known or Node()
         source = (node.devices.get(place.device) or Source()) if place.device else node
@@ -297,7 +297,7 @@ class Host:
         return node, source
 
     def _types_of(self, place: Place) -> frozenset[str]:
-        """The types that events of a node may have."""
+        """Return the types that events of a node may have."""
         return frozenset(
             type_
             for rule, type_ in self._rules
@@ -306,7 +306,7 @@ class Host:
 
 
 def _known(metric: Metric, attribute: Any) -> KnownMetric:
-    """How the values of a metric are read for an attribute: in its unit, if both have one."""
+    """Return how the values of a metric are read for an attribute: in its unit, if both have one."""
     if not metric.unit or attribute is None or attribute.unit in (None, metric.unit):
         return KnownMetric(metric.datatype)
     conversion = unit_conversion(metric.unit, attribute.unit)
@@ -320,7 +320,7 @@ def _events_in(found: Iterable[Found]) -> list[Event]:
 
 
 def time_level(at: int | None) -> dict[str, Any]:
-    """The time of a message as a level of its topic; none if there is no such time."""
+    """Return the time of a message as a level of its topic; none if there is no such time."""
     try:
         return {} if at is None else {"@time": read_value(at, DATE_TIME)}
     except ValueError:
@@ -335,7 +335,7 @@ def _value(metric: Metric, known: KnownMetric | None) -> Any:
 
 
 def payload_of(written: WrittenFields, now_ms: int, known: dict[str, KnownMetric]) -> Payload:
-    """The payload with the fields of an event, in the data types of the birth where it is known.
+    """Return the payload with the fields of an event, in the data types of the birth where it is known.
 
     EventError if a value does not fit its data type.
     """

@@ -81,7 +81,7 @@ def _births(lines: Iterable[str]) -> tuple[dict[Place, list[Metric]], list[str]]
 
 
 def _fields(shape: Iterable[tuple[str, int, str]]) -> dict[str, str]:
-    """The attribute of each metric that can be read."""
+    """Return the attribute of each metric that can be read."""
     names: dict[str, None] = dict.fromkeys(each.name for each in attributes(Event))
     return {name: _unique(_identifier(name), names) for name, datatype, _ in shape if datatype in _TYPES}
 

@@ -87,12 +87,12 @@ class Payload(NamedTuple):
     seq: int | None = None
 
     def get(self, name: str) -> int | float | bool | bytes | None:
-        """The value of a metric as on the wire; None if there is none."""
+        """Return the value of a metric as on the wire; None if there is none."""
         return next((each.value for each in self.metrics if each.name == name), None)
 
 
 def decode_payload(data: bytes) -> Payload | Rejected:
-    """The metrics of a payload, or why they cannot be read; never raises."""
+    """Return the metrics of a payload, or why they cannot be read; never raises."""
     if len(data) > MAX_SIZE:
         return Rejected(f"more than {MAX_SIZE} bytes")
     found = _PayloadMessage()
@@ -121,7 +121,7 @@ def _optional(found: Any, name: str) -> Any:
 
 
 def encode_payload(payload: Payload) -> bytes:
-    """The bytes of a payload. Metrics without a value are null."""
+    """Return the bytes of a payload. Metrics without a value are null."""
     made = _PayloadMessage()
     _set(made, timestamp=payload.timestamp, seq=payload.seq)
     for metric in payload.metrics:
@@ -154,7 +154,7 @@ def _field_of(datatype: int) -> str:
 
 
 def describe_datatype(number: int) -> str:
-    """The name of a data type."""
+    """Return the name of a data type."""
     return DATATYPES[number] if number < len(DATATYPES) else f"{number}"
 
 
@@ -179,13 +179,13 @@ def read_value(value: Any, datatype: int) -> Any:
 
 
 def _signed(value: int, bits: int) -> int:
-    """The number that the lowest bits of a value are: some write all 32 bits of a negative Int8, some 8."""
+    """Return the number that the lowest bits of a value are: some write all 32 bits of a negative Int8, some 8."""
     value &= (1 << bits) - 1
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def wire_value(value: Any, datatype: int) -> Any:
-    """A value that a mapping wrote, as it is on the wire; ValueError if it does not fit the data type."""
+    """Return a value that a mapping wrote, as it is on the wire; ValueError if it does not fit the data type."""
     if value is None:
         return None
     if datatype <= UINT64:
@@ -209,7 +209,7 @@ def milliseconds(time: datetime) -> int:
 
 
 def datatype_of(attribute: Attribute, form: ValueFormat) -> int:
-    """The data type of the metric that an attribute is written as."""
+    """Return the data type of the metric that an attribute is written as."""
     match attribute.type:
         case BoolType() if not form.format:
             return BOOLEAN

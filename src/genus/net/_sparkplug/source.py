@@ -39,7 +39,7 @@ def without_sparkplug(mapping: Mapping) -> Mapping:
 
 
 def _mapping_of(mappings: Sequence[Mapping], is_edge: bool) -> Mapping:
-    """The mapping with the topics of Sparkplug, each for one direction."""
+    """Return the mapping with the topics of Sparkplug, each for one direction."""
     found = [each for each in mappings if is_sparkplug(each)]
     if len(found) != 1:
         raise BusError(f"sparkplug= needs one map= with topics of payload = 'sparkplug'; {len(found)} are given")
@@ -179,7 +179,7 @@ class Sparkplug(ForeignSource):
     # -- presence ------------------------------------------------------------------------------------------------------
 
     def _will(self) -> mqtt5.Will | None:
-        """What the broker publishes when the connection that is made now is lost."""
+        """Return what the broker publishes when the connection that is made now is lost."""
         with self._lock:
             self._state_at = self._now_ms()
             if self._edge is None and not self._state_topic:
@@ -194,7 +194,7 @@ class Sparkplug(ForeignSource):
             self._put(self._edge.births(self._now_ms()))
 
     def _state(self, is_online: bool) -> Message:
-        """The state of this host application, with the time of its connection."""
+        """Return the state of this host application, with the time of its connection."""
         return Message(self._state_topic, json.dumps({"online": is_online, "timestamp": self._state_at}).encode())
 
     def _read_state(self, payload: bytes) -> None:
@@ -225,7 +225,7 @@ class Sparkplug(ForeignSource):
 
 
 def _filters(group: str, node: str = "") -> list[str]:
-    """The patterns of the commands to an edge node, or of what the edge nodes of a group publish."""
+    """Return the patterns of the commands to an edge node, or of what the edge nodes of a group publish."""
     if node:
         return [f"{NAMESPACE}/{group}/NCMD/{node}", f"{NAMESPACE}/{group}/DCMD/{node}/+"]
     kinds = ("BIRTH", "DATA", "DEATH")

@@ -65,7 +65,7 @@ class PacketSubscriber:
         self.recovers = False
 
     def matches(self, key: str) -> bool:
-        """Whether packets of a key are received."""
+        """Return whether packets of a key are received."""
         return bool(self._keys.intersects(key))
 
     def subscribe(self) -> None:
@@ -158,7 +158,7 @@ class PacketSubscribers:
             watching.undeclare()
 
     def of(self, pattern: str) -> list[PacketSubscriber]:
-        """The subscriptions to a pattern."""
+        """Return the subscriptions to a pattern."""
         return [each for each in list(self._made) if each.pattern == pattern]
 
     def _watch(self, root: str) -> None:
@@ -185,7 +185,7 @@ class PacketSubscribers:
             each.recover()
 
     def _root(self, pattern: str) -> str:
-        """A pattern of all keys that begin as those of a pattern: `**` matches no chunk that begins with `@`."""
+        """Return a pattern of all keys that begin as those of a pattern: `**` matches no chunk that begins with `@`."""
         if self._has_router:
             return pattern
         chunks = pattern.split("/")

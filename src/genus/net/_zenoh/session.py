@@ -37,7 +37,7 @@ _HOST_PORT = re.compile(r"(?P<protocol>[a-z]+)/\[?(?P<host>[^\]#?]+?)\]?:(?P<por
 
 
 def import_zenoh() -> Any:
-    """The package `zenoh`; BusError with the command that installs it."""
+    """Return the package `zenoh`; BusError with the command that installs it."""
     try:
         import zenoh
     except ImportError as problem:
@@ -46,7 +46,7 @@ def import_zenoh() -> Any:
 
 
 def direct(callback: Callable[[Any], Any]) -> Any:
-    """A callback that zenoh calls within its own threads; it must neither block nor call zenoh.
+    """Return a callback that zenoh calls within its own threads; it must neither block nor call zenoh.
 
     Otherwise zenoh starts a thread for each subscriber: packets of two of them change places, and the threads keep the
     process alive. Many packets should be given to a function without Python code, such as the `put` of a queue: to call
@@ -125,7 +125,7 @@ def _is_connected(session: "zenoh.Session", until: float) -> bool:
 
 
 def make_config(options: ZenohOptions) -> "zenoh.Config":
-    """The configuration of a session; BusError if an option cannot be used."""
+    """Return the configuration of a session; BusError if an option cannot be used."""
     return _make_config(_settings(options), options.config)
 
 
@@ -159,7 +159,7 @@ def _settings(options: ZenohOptions) -> dict[str, Any]:
 
 
 def _own_settings(options: ZenohOptions) -> dict[str, Any]:
-    """What a configuration file would decide itself."""
+    """Return what a configuration file would decide itself."""
     is_lan = options.scouting == "lan"
     return {
         **_COMMON,
@@ -170,7 +170,7 @@ def _own_settings(options: ZenohOptions) -> dict[str, Any]:
 
 
 def _ends(options: ZenohOptions) -> dict[str, Any]:
-    """Where the session listens and connects."""
+    """Return where the session listens and connects."""
     if options.meets:
         return {
             "listen/endpoints": [f"tcp/{_LOOPBACK}:0"],
@@ -235,5 +235,5 @@ def _try_endpoint(endpoint: str) -> str:
 
 
 def _shorten(problem: Exception) -> str:
-    """The text of an error without the places in zenoh's source."""
+    """Return the text of an error without the places in zenoh's source."""
     return _SOURCE.sub("", str(problem)).strip(" .")

@@ -60,7 +60,7 @@ class CFilter(msgspec.Struct, frozen=True):
         return sum(map(flash_of, conditions)) + runtime_flash(" ".join(each.code() for each in conditions))
 
     def explain(self) -> str:
-        """The conditions of each family, and what is left to the program, as text."""
+        """Return the conditions of each family, and what is left to the program, as text."""
         lines = [f"c: {self.subscription}"]
         for tested in self.tests.values():
             lines.append(f"  type: {', '.join(tested.types)}, by the event tag")
@@ -129,7 +129,7 @@ def _compile_family(
     constants: Constants,
     left: dict[x.Predicate, str],
 ) -> CTest:
-    """The test of one family; parts that cannot be tested are added to `left`, with the reason."""
+    """Return the test of one family; parts that cannot be tested are added to `left`, with the reason."""
     compiler = CCompiler(members, constants)
     attributes = all_of_these(_presence(subscription, members))
     contents: list[Condition] = []

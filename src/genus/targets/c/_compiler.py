@@ -80,7 +80,7 @@ class Constants:
         self._names: dict[bytes, str] = {}
 
     def name(self, contents: bytes) -> str:
-        """The name of the array with these contents."""
+        """Return the name of the array with these contents."""
         return self._names.setdefault(contents, f"constant_{len(self._names)}")
 
     @property
@@ -89,7 +89,7 @@ class Constants:
         return sum(max(1, len(contents)) for contents in self._names)
 
     def definitions(self, code: str) -> list[str]:
-        """The arrays that some code uses, as definitions in C."""
+        """Return the arrays that some code uses, as definitions in C."""
         used = set(re.findall(r"\bconstant_\d+\b", code))
         return [
             f"static const uint8_t {name}[{max(1, len(contents))}] GENUS_ROM = "
@@ -142,19 +142,19 @@ class CCompiler(Compiler):
         return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Not(self, node: x.Not, wanted: bool) -> Condition:
-        """The operand with the opposite result."""
+        """Return the operand with the opposite result."""
         found: Condition = self.visit(node.operand, not wanted)
         return found
 
     def visit_Present(self, node: x.Present, wanted: bool) -> Condition:
-        """The presence bit."""
+        """Return the presence bit."""
         member = self._members.get(node.attribute.name)
         if member is None:
             return NEVER if wanted else ALWAYS
         return present(member.number, wanted)
 
     def visit_Compare(self, node: x.Compare, wanted: bool) -> Condition:
-        """A comparison with a constant as intervals, or of two values."""
+        """Return a comparison with a constant as intervals, or of two values."""
         if _is_constant(node):
             return ALWAYS if evaluate(node, Event()) is wanted else NEVER
         for side in ("left", "right"):
@@ -183,7 +183,7 @@ class CCompiler(Compiler):
         return all_of_these([item.needs, test(code if wanted else f"!{code}")])
 
     def visit_TextTest(self, node: x.TextTest, wanted: bool) -> Condition:
-        """A function of the runtime."""
+        """Return a function of the runtime."""
         if _is_constant(node.item):
             return ALWAYS if evaluate(node, Event()) is wanted else NEVER
         if _is_choice_of_others(node.item):
@@ -203,7 +203,7 @@ class CCompiler(Compiler):
         )
 
     def _cases(self, chosen: x.Value) -> list[tuple[Condition, x.Value]]:
-        """The values of which one is chosen, each with the condition that it is, provided that it is known."""
+        """Return the values of which one is chosen, each with the condition that it is, provided that it is known."""
         match chosen:
             case x.Conditional(condition, then, otherwise):
                 cases = [(self.visit(condition, True), then)]
@@ -214,7 +214,7 @@ class CCompiler(Compiler):
         raise AssertionError(f"{chosen!r} is no choice")
 
     def _known(self, node: x.Value) -> Condition:
-        """The condition that a text, bytes, a bool or a choice is known."""
+        """Return the condition that a text, bytes, a bool or a choice is known."""
         if _is_choice_of_others(node):
             return any_of_these(all_of_these([each, self._known(value)]) for each, value in self._cases(node))
         if isinstance(node, x.Literal):
@@ -235,7 +235,7 @@ class CCompiler(Compiler):
         return all_of_these([operand.needs, test(code if op == "==" else f"!{code}")])
 
     def _comparable(self, node: x.Value) -> Operand:
-        """A value to compare with constants; an integer that is compared as a float stays one."""
+        """Return a value to compare with constants; an integer that is compared as a float stays one."""
         found: Operand = self._number(node.operand) if isinstance(node, x.ToFloat) else self.visit(node)
         return found
 
@@ -249,7 +249,7 @@ class CCompiler(Compiler):
         return operand.needs if code is None else all_of_these([operand.needs, test(code)])
 
     def _equals(self, operand: Operand, constant: object) -> str:
-        """A test whether a text, bytes, a bool or a choice is a constant."""
+        """Return a test whether a text, bytes, a bool or a choice is a constant."""
         if isinstance(operand, Run):
             return f"genus_equals({operand.code}, {self._constant(_contents(constant))})"
         if isinstance(operand, Flag):
@@ -260,7 +260,7 @@ class CCompiler(Compiler):
         return f"({operand.code} == {operand.values.index(constant)}U)"
 
     def _constant(self, contents: bytes) -> str:
-        """The arguments for a text or bytes to compare with: the array and its size."""
+        """Return the arguments for a text or bytes to compare with: the array and its size."""
         if len(contents) > MAX_LENGTH:
             raise NotOnDevice(f"a text of a device has at most {MAX_LENGTH} bytes, but its constant {len(contents)}")
         return f"{self._constants.name(contents)}, {len(contents)}U"
@@ -288,7 +288,7 @@ class CCompiler(Compiler):
     # -- values ------------------------------------------------------------------------------------------------------
 
     def visit_AttributeRef(self, node: x.AttributeRef) -> Operand:
-        """A member of the event."""
+        """Return a member of the event."""
         member = self._members.get(node.name)
         if member is None:
             return _absent(type_of(node))
@@ -307,11 +307,11 @@ class CCompiler(Compiler):
         return Number(code, "int64_t", INT64, needs)
 
     def visit_Literal(self, node: x.Literal) -> Operand:
-        """A constant within arithmetic: an integer, a time or a duration."""
+        """Return a constant within arithmetic: an integer, a time or a duration."""
         return _constant_number(normalize(node.value, node.type))
 
     def visit_ToFloat(self, node: x.ToFloat) -> Operand:
-        """The key of the nearest float of 64 bits."""
+        """Return the key of the nearest float of 64 bits."""
         inner = self._number(node.operand)
         return Key(f"genus_key_of_integer({inner.as_type('int64_t')})", 64, inner.needs, never_nan=True)
 
@@ -341,15 +341,15 @@ class CCompiler(Compiler):
         return self._absolute(self._as_number(operand))
 
     def visit_Conditional(self, node: x.Conditional) -> Operand:
-        """The chosen number, in a variable."""
+        """Return the chosen number, in a variable."""
         return self._first_of(self._cases(node), isinstance(node.type, FloatType))
 
     def visit_Coalesce(self, node: x.Coalesce) -> Operand:
-        """The first number that is known, in a variable."""
+        """Return the first number that is known, in a variable."""
         return self._first_of([(ALWAYS, operand) for operand in node.operands], isinstance(node.type, FloatType))
 
     def _first_of(self, cases: Sequence[tuple[Condition, x.Value]], is_float: bool) -> Number | Key:
-        """The first number that is known and whose condition is true, in a variable that the conditions set."""
+        """Return the first number that is known and whose condition is true, in a variable that the conditions set."""
         variable, conditions = self._variable(), [condition for condition, _ in cases]
         if is_float:
             keys = [self._key(value) for _, value in cases]
@@ -367,7 +367,7 @@ class CCompiler(Compiler):
         return Number(variable, "int64_t", (min(low for low, _ in spans), max(high for _, high in spans)), needs)
 
     def _key(self, node: x.Value) -> Key:
-        """A float; a part without attributes is computed now."""
+        """Return a float; a part without attributes is computed now."""
         if not _is_constant(node):
             found = self.visit(node)
             assert isinstance(found, Key), f"a bound tree chooses among floats, not {found!r}"
@@ -378,7 +378,7 @@ class CCompiler(Compiler):
         return Key(integer(float_key(value, 64), "int64_t"), 64, never_nan=True)
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Operand:
-        """The steps from left to right, in integers."""
+        """Return the steps from left to right, in integers."""
         if isinstance(node.type, FloatType):
             raise NotOnDevice("it computes with floats, and devices have no floating point")
         result = self._number(node.first)
@@ -387,7 +387,7 @@ class CCompiler(Compiler):
         return result
 
     def _number(self, node: x.Value) -> Number:
-        """An integer; a part without attributes is computed now."""
+        """Return an integer; a part without attributes is computed now."""
         if _is_constant(node):
             found = evaluate_value(node, Event())
             return _constant_number(0, NEVER) if found is None else _constant_number(found)
@@ -433,7 +433,7 @@ class CCompiler(Compiler):
         )
 
     def _flat(self, number: Number) -> Number:
-        """The number, in a variable if its code is nested deeply."""
+        """Return the number, in a variable if its code is nested deeply."""
         return number if number.levels <= _MAX_LEVELS else self._in_variable(number)
 
     def _in_variable(self, number: Number) -> Number:
@@ -451,7 +451,7 @@ def _is_constant(node: x.Expression) -> bool:
 
 
 def _is_choice_of_others(node: x.Value) -> bool:
-    """Whether a value is chosen among texts, bytes, bools or choices, which are tested one by one."""
+    """Return whether a value is chosen among texts, bytes, bools or choices, which are tested one by one."""
     is_chosen = isinstance(node, x.Conditional | x.Coalesce)
     return is_chosen and isinstance(type_of(node), TextType | BytesType | BoolType | ChoiceType)
 
@@ -461,7 +461,7 @@ def _is_number(key: Key) -> Condition:
 
 
 def _value_of(node: x.Value) -> object:
-    """The value of a part without attributes; None if it has none, as after a division by zero."""
+    """Return the value of a part without attributes; None if it has none, as after a division by zero."""
     found: object = evaluate_value(node, Event())
     return found
 
@@ -505,7 +505,7 @@ def _intervals(operand: Number | Key, op: str, constant: object) -> Intervals:
 
 
 def _compare_with_itself(op: str, value: Operand) -> Condition:
-    """A comparison of a value with itself, which is true or false whatever it is, but for NaN."""
+    """Return a comparison of a value with itself, which is true or false whatever it is, but for NaN."""
     if op not in ("==", "<=", ">="):
         return NEVER
     numbers = [test(f"genus_is_number{value.bits}({value.code})")] if isinstance(value, Key) else []
@@ -517,7 +517,7 @@ def _words(code: str) -> list[str]:
 
 
 def _compare_keys(op: str, left: Key, right: Key) -> Condition:
-    """A comparison of two floats, neither of which may be NaN."""
+    """Return a comparison of two floats, neither of which may be NaN."""
     bits = 32 if left.bits == right.bits == 32 else 64
     codes = [key.code if bits == 32 else key.widened() for key in (left, right)]
     numbers = [f"genus_is_number{key.bits}({key.code})" for key in (left, right) if not key.never_nan]
@@ -535,7 +535,7 @@ def _compare_choices(op: str, left: Choice, right: Choice) -> str:
 
 
 def _division(op: str, ctype: str) -> str:
-    """The function of the runtime that divides integers of a type; its result fits."""
+    """Return the function of the runtime that divides integers of a type; its result fits."""
     function = "genus_floor_quotient" if op == "//" else "genus_remainder"
     return f"{function}{32 if ctype == 'int32_t' else 64}"
 

@@ -21,7 +21,7 @@ class Condition(msgspec.Struct, frozen=True):
         return not (self.presence or self.tests or self.never)
 
     def code(self) -> str:
-        """The condition as one expression of C."""
+        """Return the condition as one expression of C."""
         if self.never:
             return "false"
         return " && ".join([*_presence_code(self.presence), *self.tests]) or "true"
@@ -32,12 +32,12 @@ NEVER = Condition(never=True)
 
 
 def present(number: int, wanted: bool = True) -> Condition:
-    """The condition that an event has an attribute, or lacks it."""
+    """Return the condition that an event has an attribute, or lacks it."""
     return Condition({number: wanted})
 
 
 def test(*code: str) -> Condition:
-    """The condition that tests in C are true."""
+    """Return the condition that tests in C are true."""
     return Condition(tests=code)
 
 
@@ -65,7 +65,7 @@ def any_of_these(conditions: Iterable[Condition]) -> Condition:
 
 
 def opposite(condition: Condition) -> Condition:
-    """The condition that is true where another is not."""
+    """Return the condition that is true where another is not."""
     return ALWAYS if condition.never else NEVER if condition.always else test(f"!({condition.code()})")
 
 

@@ -24,7 +24,7 @@ _TEST, _PRESENCE = 6, 6
 
 
 def flash_of(condition: Condition) -> int:
-    """The bytes of a condition, without the functions of the runtime that it calls."""
+    """Return the bytes of a condition, without the functions of the runtime that it calls."""
     code = " && ".join(condition.tests)
     size = sum(cost * len(re.findall(pattern, code)) for pattern, cost in _TESTS)
     presence = len({number // 8 for number in condition.presence})
@@ -71,7 +71,7 @@ RUNTIME: dict[str, tuple[int, tuple[str, ...]]] = {
 
 
 def runtime_flash(code: str) -> int:
-    """The bytes of the functions of the runtime that some code needs.
+    """Return the bytes of the functions of the runtime that some code needs.
 
     >>> runtime_flash("genus_read_text(at, end, &text)")
     366

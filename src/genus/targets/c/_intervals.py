@@ -22,7 +22,7 @@ INFINITY_KEYS = {32: 0x7F80_0000, 64: 0x7FF0_0000_0000_0000}
 
 
 def float_key(number: float, bits: int) -> int:
-    """The key of a float that can be represented in so many bits; -0.0 and 0.0 have the same.
+    """Return the key of a float that can be represented in so many bits; -0.0 and 0.0 have the same.
 
     >>> float_key(-0.0, 64), hex(float_key(1.0, 32)), float_key(-1.0, 32) == -float_key(1.0, 32)
     (0, '0x3f800000', True)
@@ -33,12 +33,12 @@ def float_key(number: float, bits: int) -> int:
 
 
 def numbers_of(bits: int) -> Interval:
-    """The keys of all floats that are numbers, infinities included."""
+    """Return the keys of all floats that are numbers, infinities included."""
     return -INFINITY_KEYS[bits], INFINITY_KEYS[bits]
 
 
 def float_intervals(op: str, constant: float, bits: int) -> Intervals:
-    """The keys of the floats of so many bits for which a comparison with a constant is true.
+    """Return the keys of the floats of so many bits for which a comparison with a constant is true.
 
     >>> float_intervals("==", 0.1, 32)
     ()
@@ -52,7 +52,7 @@ def float_intervals(op: str, constant: float, bits: int) -> Intervals:
 
 
 def integer_intervals(op: str, constant: float, span: Interval) -> Intervals:
-    """The integers of a span for which a comparison, as the nearest float of 64 bits, with a constant is true.
+    """Return the integers of a span for which a comparison, as the nearest float of 64 bits, with a constant is true.
 
     >>> integer_intervals("==", 9007199254740992.0, (-(2**63), 2**63 - 1))
     ((9007199254740992, 9007199254740993),)
@@ -63,7 +63,7 @@ def integer_intervals(op: str, constant: float, span: Interval) -> Intervals:
 
 
 def exact_intervals(op: str, constant: int, span: Interval) -> Intervals:
-    """The integers of a span for which a comparison with an integer is true.
+    """Return the integers of a span for which a comparison with an integer is true.
 
     >>> exact_intervals("!=", 3, (0, 255)), exact_intervals("<", -1, (0, 255))
     (((0, 2), (4, 255)), ())
@@ -73,7 +73,7 @@ def exact_intervals(op: str, constant: int, span: Interval) -> Intervals:
 
 
 def merge(parts: Iterable[Interval]) -> Intervals:
-    """The same numbers in as few intervals as possible.
+    """Return the same numbers in as few intervals as possible.
 
     >>> merge([(5, 9), (1, 2), (3, 4), (20, 20)])
     ((1, 9), (20, 20))
@@ -88,7 +88,7 @@ def merge(parts: Iterable[Interval]) -> Intervals:
 
 
 def complement(parts: Intervals, span: Interval) -> Intervals:
-    """The numbers of a span that are in none of the intervals.
+    """Return the numbers of a span that are in none of the intervals.
 
     >>> complement(((0, 3), (7, 7)), (0, 9))
     ((4, 6), (8, 9))
@@ -114,7 +114,7 @@ def _select(op: str, low: int, high: int, first: int, after: int) -> Intervals:
 
 
 def _round_down(constant: float, bits: int) -> float:
-    """The largest float of so many bits that is not above a constant."""
+    """Return the largest float of so many bits that is not above a constant."""
     if bits == 64:
         return constant
     nearest = round_to_float32(constant)

@@ -23,7 +23,7 @@ class EventLayout(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, vector: Vector, keep: Collection[str] | None = None) -> Self:
-        """The layout of a family's events; `keep` are the attributes to keep, all without it."""
+        """Return the layout of a family's events; `keep` are the attributes to keep, all without it."""
         kept = [each for each in vector if keep is None or each.name in keep]
         members = {each.name: Member(number, c_name(each.name), each.type) for number, each in enumerate(kept)}
         return cls(vector, members)
@@ -44,7 +44,7 @@ class EventLayout(msgspec.Struct, frozen=True):
         return [member for member in self.members.values() if not isinstance(member.type, OpaqueType)]
 
     def members_for(self, subscription: Subscription) -> dict[str, Member]:
-        """The kept attributes by the names that a subscription has for them.
+        """Return the kept attributes by the names that a subscription has for them.
 
         SubscriptionError if it tests an attribute that is not kept.
         """
@@ -60,11 +60,11 @@ class EventLayout(msgspec.Struct, frozen=True):
 
 
 def tested_attributes(subscription: Subscription) -> set[str]:
-    """The names of the attributes that a subscription tests."""
+    """Return the names of the attributes that a subscription tests."""
     walked = () if subscription.where is None else subscription.where.walk()
     return {*subscription.has, *subscription.lacks, *(node.name for node in walked if isinstance(node, AttributeRef))}
 
 
 def layouts_of(catalog: Catalog) -> dict[str, EventLayout]:
-    """The layouts of all families of a catalog that keep everything."""
+    """Return the layouts of all families of a catalog that keep everything."""
     return {family: EventLayout.of(vector) for family, vector in catalog.families.items()}

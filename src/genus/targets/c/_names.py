@@ -36,7 +36,7 @@ def c_name(text: str) -> str:
 
 
 def identifier(text: str) -> str:
-    """A name in letters and digits of ASCII, for the part of an identifier: all else becomes its code point.
+    """Return a name in letters and digits of ASCII, for the part of an identifier: all else becomes its code point.
 
     >>> identifier("traffic.Loop"), identifier("Lärm"), identifier("class"), identifier("2nd")
     ('traffic_Loop', 'L_u00e4rm', 'class', '_2nd')
@@ -52,7 +52,7 @@ def _letter(letter: str) -> str:
 
 
 def snake_case(text: str) -> str:
-    """The name of a type in lower case, with an underscore between words.
+    """Return the name of a type in lower case, with an underscore between words.
 
     >>> snake_case("ConfidentLoop"), snake_case("CANFrame"), snake_case("traffic.Loop2")
     ('confident_loop', 'can_frame', 'traffic_loop2')
@@ -62,7 +62,7 @@ def snake_case(text: str) -> str:
 
 
 def constant_name(value: str | int) -> str:
-    """The value of a choice, or the name of a member of an Enum, as the end of a constant: words in capitals.
+    """Return the value of a choice, or the name of a member of an Enum, as the end of a constant: words in capitals.
 
     Signs become words, as does what is left of a value without letters; other marks only separate words.
 

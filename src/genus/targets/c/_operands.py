@@ -25,7 +25,7 @@ class Number(msgspec.Struct, frozen=True):
     levels: int = 0
 
     def as_type(self, ctype: str) -> str:
-        """The code, converted if it has another type."""
+        """Return the code, converted if it has another type."""
         return self.code if self.ctype == ctype else f"({ctype}){self.code}"
 
 
@@ -38,7 +38,7 @@ class Key(msgspec.Struct, frozen=True):
     never_nan: bool = False
 
     def widened(self) -> str:
-        """The key of the same number in 64 bits."""
+        """Return the key of the same number in 64 bits."""
         return self.code if self.bits == 64 else f"genus_widen_key({self.code})"
 
 
@@ -68,7 +68,7 @@ Operand: TypeAlias = Number | Key | Run | Flag | Choice
 
 
 def integer(value: int, ctype: str) -> str:
-    """A constant as an integer of a type in C; negative ones in parentheses.
+    """Return a constant as an integer of a type in C; negative ones in parentheses.
 
     >>> integer(3, "uint8_t"), integer(3, "uint32_t"), integer(-(2**63), "int64_t"), integer(-4, "int64_t")
     ('3U', '3UL', 'INT64_MIN', '(-INT64_C(4))')
@@ -81,7 +81,7 @@ def integer(value: int, ctype: str) -> str:
 
 
 def common_type(*spans: Interval) -> str:
-    """The type in which integers of these spans are computed and compared."""
+    """Return the type in which integers of these spans are computed and compared."""
     return "int32_t" if all(INT32[0] <= low and high <= INT32[1] for low, high in spans) else "int64_t"
 
 

@@ -45,11 +45,11 @@ class FilterBank(msgspec.Struct, frozen=True):
     unwanted: tuple[str, ...] = ()
 
     def accepts(self, identifier: int) -> bool:
-        """Whether a frame with this identifier passes."""
+        """Return whether a frame with this identifier passes."""
         return any(pair.accepts(identifier) for pair in self.pairs)
 
     def explain(self) -> str:
-        """The filters, and the unwanted traffic they accept, as text."""
+        """Return the filters, and the unwanted traffic they accept, as text."""
         lines = [f"bank: {len(self.needed)} pairs fitted into {len(self.pairs)}", *(f"  {p}" for p in self.pairs)]
         rate = "" if self.false_rate is None else f", {self.false_rate:g} of the rate given"
         lines.append(f"  accepted, but unwanted: {self.false_accepts:.1%} of all traffic{rate}")
@@ -124,7 +124,7 @@ class _Step(NamedTuple):
 
 
 def fit_pairs(needed: Iterable[Pair], banks: int, weights: EtagWeights) -> tuple[Pair, ...]:
-    """The pairs, joined until there are at most `banks`."""
+    """Return the pairs, joined until there are at most `banks`."""
     pairs = drop_covered(needed)
     states = [_State(pairs, _accepted_etags(pairs, weights))]
     wanted = states[0].accepted
@@ -225,7 +225,7 @@ class SharedFilters:
         self._count(self._filters.pop(handle).pairs, -1)
 
     def take(self) -> tuple[Pair, ...] | None:
-        """The pairs to program into the controller, once after every change; None if there was no change."""
+        """Return the pairs to program into the controller, once after every change; None if there was no change."""
         if self.pairs == self._taken:
             return None
         self._taken = self.pairs

@@ -35,11 +35,11 @@ class CanFilter(msgspec.Struct, frozen=True):
     tagged: Mapping[str, bool]
 
     def accepts(self, identifier: int) -> bool:
-        """Whether a frame with this identifier passes; its priority and node are ignored."""
+        """Return whether a frame with this identifier passes; its priority and node are ignored."""
         return any(pair.accepts(identifier) for pair in self.pairs)
 
     def explain(self) -> str:
-        """The filters, what they test, and what is left to the receiver, as text."""
+        """Return the filters, what they test, and what is left to the receiver, as text."""
         lines = [f"can: {self.subscription}", f"  type: {', '.join(self.types) or 'none that is registered'}"]
         lines[-1] += "" if self.subscription.exact or not self.types else ", and all subtypes"
         asked = [f"{name} {'present' if wanted else 'absent'}" for name, wanted in self.tagged.items()]
@@ -87,7 +87,7 @@ def compile(subscription: Subscription, catalog: Catalog) -> CanFilter:
 def _pairs(
     name: str, tagged: Sequence[str], exact: bool, catalog: Catalog, wanted: Mapping[str, bool]
 ) -> Iterator[Pair]:
-    """The pairs of one type, narrowed by its tagged attributes."""
+    """Yield the pairs of one type, narrowed by its tagged attributes."""
     bits = {attribute: 1 << bit for bit, attribute in enumerate(reversed(tagged))}
     asked = {attribute: here for attribute, here in wanted.items() if attribute in bits}
     mask = sum(bits[attribute] for attribute in asked)

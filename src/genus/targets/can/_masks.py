@@ -29,15 +29,15 @@ class Pair(NamedTuple):
     mask: int
 
     def accepts(self, identifier: int) -> bool:
-        """Whether an identifier passes the filter."""
+        """Return whether an identifier passes the filter."""
         return identifier & self.mask == self.value
 
     def covers(self, other: "Pair") -> bool:
-        """Whether every identifier that passes the other passes this one."""
+        """Return whether every identifier that passes the other passes this one."""
         return not self.mask & ~other.mask and other.value & self.mask == self.value
 
     def join(self, other: "Pair") -> "Pair":
-        """The narrowest pair that accepts what either accepts.
+        """Return the narrowest pair that accepts what either accepts.
 
         >>> Pair(0b1000, 0b1111).join(Pair(0b1001, 0b1111))
         Pair(value=8, mask=14)
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
         return Pair(self.value & mask, mask)
 
     def is_adjacent(self, other: "Pair") -> bool:
-        """Whether the two differ in one bit only, so that their join accepts nothing more."""
+        """Return whether the two differ in one bit only, so that their join accepts nothing more."""
         return self.mask == other.mask and (self.value ^ other.value).bit_count() == 1
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 
 
 def drop_covered(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """The pairs that no other one covers, each once, in the order of their values.
+    """Return the pairs that no other one covers, each once, in the order of their values.
 
     >>> drop_covered([Pair(8, 15), Pair(8, 12), Pair(8, 15)])
     (Pair(value=8, mask=12),)
@@ -84,7 +84,7 @@ def condense(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
 
 
 def _all_joins(pairs: set[Pair]) -> set[Pair]:
-    """The pairs, the joins of adjacent pairs, the joins among these, and so on."""
+    """Return the pairs, the joins of adjacent pairs, the joins among these, and so on."""
     found, new = set(pairs), pairs
     while new:
         new = {one.join(other) for one in new for other in found if one.is_adjacent(other)} - found
@@ -136,7 +136,7 @@ class EtagWeights:
                 self._planes[bit] |= (tag >> bit & 1) << number
 
     def accepted_etags(self, pair: Pair) -> EtagSet:
-        """The event tags that a pair accepts; other bits of the identifier are ignored."""
+        """Return the event tags that a pair accepts; other bits of the identifier are ignored."""
         found = self._accepted.get(pair)
         if found is None:
             found = self.everything
@@ -147,11 +147,11 @@ class EtagWeights:
         return found
 
     def etags_of(self, tags: EtagSet) -> list[int]:
-        """The event tags of a set."""
+        """Return the event tags of a set."""
         return [tag for number, tag in enumerate(self._tags) if tags >> number & 1]
 
     def weight(self, tags: EtagSet) -> Weight:
-        """The weight of a set of event tags."""
+        """Return the weight of a set of event tags."""
         found = self._weighed.get(tags)
         if found is None:
             rate = types = 0.0
@@ -164,7 +164,7 @@ class EtagWeights:
 
 
 def _weights(catalog: Catalog, traffic: Traffic) -> dict[int, Weight]:
-    """The weight of every event tag of a type or of known traffic."""
+    """Return the weight of every event tag of a type or of known traffic."""
     rates: dict[int, float] = {}
     types: dict[int, float] = {}
     for name, entry in catalog.entries.items():

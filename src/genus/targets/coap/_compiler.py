@@ -35,7 +35,7 @@ MAX_BITS = 4 * MAX_TEXT
 
 
 def has_path(code: int) -> bool:
-    """Whether a code fits a path segment; what has none is found at a resource above it.
+    """Return whether a code fits a path segment; what has none is found at a resource above it.
 
     >>> has_path(30914), has_path(1 << 2000)
     (True, False)
@@ -77,13 +77,13 @@ class CoapFilter(msgspec.Struct, frozen=True):
         return (*(("x",) if self.exact else ()), *asked, *(f"w={text}" for text in self.where))
 
     def accepts(self, code: int, tag: int) -> bool:
-        """Whether an event passes by its code and presence bits; the predicate is not tested here."""
+        """Return whether an event passes by its code and presence bits; the predicate is not tested here."""
         if self.code is None or code % self.code or (self.exact and code != self.code):
             return False
         return tag & self.has == self.has and not tag & self.lacks
 
     def explain(self) -> str:
-        """The path and the query, and what is left to the receiver, as text."""
+        """Return the path and the query, and what is left to the receiver, as text."""
         lines = [f"coap: {self.subscription}"]
         if self.path is None:
             return "\n".join([*lines, "  nothing can match", "  residual: nothing"])
@@ -142,7 +142,7 @@ def _is_one_class(cls: type) -> bool:
 
 
 def _bits(subscription: Subscription, catalog: Catalog) -> dict[str, int]:
-    """The bit of each attribute that the subscription may name and whose presence the server tests as meant.
+    """Return the bit of each attribute that the subscription may name and whose presence the server tests as meant.
 
     A family may have another type for some attributes of `Event`, which subscriptions to `Event` take for absent.
     """
@@ -170,7 +170,7 @@ def _presence_of(part: x.Predicate) -> str | None:
 
 
 def _residual(subscription: Subscription, tested: frozenset[str], sent: Any, decided: bool) -> Subscription | None:
-    """What is left to test: the predicates that were not sent, presence without a bit, and exactness."""
+    """Return what is left to test: the predicates that were not sent, presence without a bit, and exactness."""
     sent = list(sent)
     left = [part for part in conjuncts(subscription.where) if part not in sent and _presence_of(part) not in tested]
     has, lacks = ([name for name in names if name not in tested] for names in (subscription.has, subscription.lacks))

@@ -28,7 +28,7 @@ def format_mask(mask: int) -> str:
 
 
 def parse_mask(text: str) -> int | None:
-    """The presence bits of a text; None if it is malformed.
+    """Return the presence bits of a text; None if it is malformed.
 
     >>> parse_mask("24"), parse_mask("024"), parse_mask("2G")
     (36, None, None)
@@ -53,7 +53,7 @@ class QueryFilter(msgspec.Struct, frozen=True):
     tests: dict[type, tuple[PythonFilter, ...]] = {}
 
     def accepts(self, code: int, tag: int, event: Event) -> bool:
-        """Whether an event, with its code and presence bits, passes."""
+        """Return whether an event, with its code and presence bits, passes."""
         if code % self.code or (self.exact and code != self.code):
             return False
         if tag & self.has != self.has or tag & self.lacks:
@@ -76,7 +76,7 @@ class QueryFilter(msgspec.Struct, frozen=True):
 
 
 def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter | str:
-    """The test of a path and a query, or the reason why it cannot be done.
+    """Return the test of a path and a query, or the reason why it cannot be done.
 
     >>> from genus import Event
     >>> from genus.catalog import Catalog
@@ -117,7 +117,7 @@ def read_query(code: int, query: Sequence[str], catalog: Catalog) -> QueryFilter
 
 
 def _class_of(code: int, catalog: Catalog) -> type:
-    """The event type that the attributes in a query belong to: the lowest whose code divides the code."""
+    """Return the event type that the attributes in a query belong to: the lowest whose code divides the code."""
     entries = [each for each in catalog.entries.values() if not each.kind and code % each.code == 0]
     if not entries:
         return Event

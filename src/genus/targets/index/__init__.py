@@ -143,7 +143,7 @@ class SubscriptionIndex:
         self._free.append(handle)
 
     def match(self, event: Event) -> Handles:
-        """The handles of the subscriptions that match an event, ascending.
+        """Return the handles of the subscriptions that match an event, ascending.
 
         Raises EventError if a value that is tested does not have its declared type.
         """
@@ -152,11 +152,11 @@ class SubscriptionIndex:
         return handles
 
     def count(self, event: Event) -> int:
-        """The number of subscriptions that match an event."""
+        """Return the number of subscriptions that match an event."""
         return len(self.match(event))
 
     def subscription(self, handle: int) -> Subscription:
-        """The subscription of a handle; one of `add_ranges` is created. KeyError if the handle is unknown."""
+        """Return the subscription of a handle; one of `add_ranges` is created. KeyError if the handle is unknown."""
         family, place = self._place(handle)
         known = self._subscriptions[handle]
         if isinstance(known, Subscription):
@@ -180,7 +180,7 @@ class SubscriptionIndex:
         return own + sum(sum(family.nbytes.values()) for family in self._families)
 
     def explain(self, handle: int | None = None) -> str:
-        """What the index holds, and its memory, as text; with a handle, how that subscription is found.
+        """Return what the index holds, and its memory, as text; with a handle, how that subscription is found.
 
         >>> from genus import Event, Subscription, this
         >>> class Lorry(Event):
@@ -246,14 +246,14 @@ class Families:
         return family, family.add(handle, subscription)
 
     def of_type(self, type: type) -> FamilyIndex:
-        """The index of a type's family, made if it is new."""
+        """Return the index of a type's family, made if it is new."""
         key = _family_key(type)
         if key not in self._families:
             self._families[key] = FamilyIndex(vector(type).scope, is_shared=key is None)
         return self._families[key]
 
     def match(self, event: Event, subscription: Callable[[int], Subscription]) -> Handles:
-        """The handles of the subscriptions that match; `subscription` gives that of a handle.
+        """Return the handles of the subscriptions that match; `subscription` gives that of a handle.
 
         Raises EventError if a value that is tested does not have its declared type.
         """
@@ -273,7 +273,7 @@ _NONE: Handles = np.empty(0, np.int64)
 
 
 def _lookup_type(subscription: Subscription) -> type:
-    """The type whose family has the subscription: for an exact one to a pure class, its kind."""
+    """Return the type whose family has the subscription: for an exact one to a pure class, its kind."""
     return (pure_kind(subscription.type) if subscription.exact else None) or subscription.type
 
 

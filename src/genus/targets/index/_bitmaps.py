@@ -39,7 +39,7 @@ class AttributeBitmaps:
         self._numbers = np.arange(len(self.matrix), dtype=np.uint8)
 
     def row(self, key: int) -> Words:
-        """The row of bits that reject a key."""
+        """Return the row of bits that reject a key."""
         row: Words = self.matrix[bisect_right(self.edges, key) if key != UNKNOWN else -1]
         return row
 
@@ -62,7 +62,7 @@ class AttributeBitmaps:
 
 
 def _cuts(domain: Domain, low: Keys, high: Keys) -> Keys:
-    """The keys where acceptance begins or ends: a lower bound, and the key after an upper one."""
+    """Return the keys where acceptance begins or ends: a lower bound, and the key after an upper one."""
     inner = high[high < min(domain.high, INT64_MAX)]
     return np.concatenate([low[low > domain.low], inner + 1])
 
@@ -81,7 +81,7 @@ def quantiles(cuts: Keys, buckets: int) -> list[int]:
 
 
 def clear_bits(words: Words) -> Slots:
-    """The positions of the bits that are not set, ascending; only words that have one are unpacked.
+    """Return the positions of the bits that are not set, ascending; only words that have one are unpacked.
 
     >>> clear_bits(np.array([2**64 - 1, 2**64 - 1 - 2**40], np.uint64))
     array([104])
@@ -96,6 +96,6 @@ def clear_bits(words: Words) -> Slots:
 
 
 def float_keys(numbers: npt.NDArray[np.float64]) -> Keys:
-    """The keys of many floats, as `float_key` gives them."""
+    """Return the keys of many floats, as `float_key` gives them."""
     bits = (numbers + 0.0).view(np.int64)
     return np.where(bits < 0, bits ^ INT64_MAX, bits)

@@ -97,7 +97,7 @@ class Found(NamedTuple):
     arrays: list[Handles]
 
     def handles(self) -> Handles:
-        """All handles, in no order."""
+        """Return all handles, in no order."""
         return np.concatenate([np.array(self.single, np.int64), *self.arrays])
 
 

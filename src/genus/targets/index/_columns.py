@@ -104,7 +104,7 @@ class CodedColumn:
         return code
 
     def compare(self, op: str, value: Any) -> Flags:
-        """Whether `value op constant` is true, for each row."""
+        """Return whether `value op constant` is true, for each row."""
         if op in ("==", "!="):
             code = self.codes.get(value, -1)
             rows: Flags = self._rows.values == code if op == "==" else self._rows.values != code
@@ -112,7 +112,7 @@ class CodedColumn:
         return self._take(constant for constant in self.codes if COMPARE[op](value, constant))
 
     def find_parts(self, op: str, text: str) -> Flags:
-        """Whether a text test of the constant is true, for each row."""
+        """Return whether a text test of the constant is true, for each row."""
         return self._take(matching_parts(op, text, self.codes, self._lengths))
 
     def _take(self, matching: Iterable[Any]) -> Flags:
@@ -124,7 +124,7 @@ class CodedColumn:
 
 
 def passes(op: str, text: str, part: str) -> bool:
-    """Whether a text passes a text test; a pattern is compiled when it is first used.
+    """Return whether a text passes a text test; a pattern is compiled when it is first used.
 
     >>> passes("endswith", "A8", "8"), passes("like", "A8", "_8%")
     (True, True)

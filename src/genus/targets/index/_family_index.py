@@ -64,7 +64,7 @@ class KeyTable:
         del self.buckets[key]
 
     def find(self, value: Any) -> "Sequence[Bucket]":
-        """The buckets that a value of an event selects; Misfit if it does not have its declared type."""
+        """Return the buckets that a value of an event selects; Misfit if it does not have its declared type."""
         raise NotImplementedError
 
 
@@ -78,11 +78,11 @@ class NumberTable(KeyTable):
         self.is_exact = not isinstance(type_, TextType | BytesType | OpaqueType)
 
     def spans(self, part: x.Predicate) -> Spans | None:
-        """The keys for which a test is true; None for text and bytes, which have tables of their own."""
+        """Return the keys for which a test is true; None for text and bytes, which have tables of their own."""
         return intervals(part, self.domain) if self.is_exact else None
 
     def find(self, value: Any) -> "Sequence[Bucket]":
-        """The bucket of the value's key."""
+        """Return the bucket of the value's key."""
         key = self.domain.key(value)
         if key is None:
             raise Misfit
@@ -98,7 +98,7 @@ class TextTable(KeyTable):
         self._kind = str if isinstance(type_, TextType) else bytes
 
     def find(self, value: Any) -> "Sequence[Bucket]":
-        """The bucket of the value."""
+        """Return the bucket of the value."""
         if type(value) is not self._kind:
             raise Misfit
         bucket = self.buckets.get(value)
@@ -122,7 +122,7 @@ class PartTable(KeyTable):
         self._lengths[len(key)] -= 1
 
     def find(self, value: Any) -> "Sequence[Bucket]":
-        """The buckets of all parts for which the test is true."""
+        """Return the buckets of all parts for which the test is true."""
         if type(value) is not str:
             raise Misfit
         return [self.buckets[part] for part in matching_parts(self.op, value, self.buckets, self._lengths)]
@@ -233,7 +233,7 @@ class FamilyIndex:
             self._ranges.remove(*place)
 
     def intervals_at(self, place: "SegmentPlace") -> dict[str, Interval]:
-        """The interval of each attribute of a subscription in the bitmaps, by name."""
+        """Return the interval of each attribute of a subscription in the bitmaps, by name."""
         segment, slot = place
         return {self._dimensions[number].name: found for number, found in segment.intervals_of(slot).items()}
 
@@ -242,7 +242,7 @@ class FamilyIndex:
         return self._ranges.compact()
 
     def _choose_keys(self, parts: Parts[NumberTable]) -> "tuple[tuple[x.Predicate, ...], KeyTable, list[Any]] | None":
-        """The tests that a key decides, its table and its values; None if there is no key.
+        """Return the tests that a key decides, its table and its values; None if there is no key.
 
         Of several equalities the one whose buckets are smallest is chosen.
         """
@@ -275,7 +275,7 @@ class FamilyIndex:
         return found
 
     def _is_for_bitmaps(self, parts: Parts[NumberTable]) -> bool:
-        """Whether intervals of attributes are all that a subscription tests."""
+        """Return whether intervals of attributes are all that a subscription tests."""
         intervals_only = bool(parts.tests) and not parts.rest and not parts.is_void
         return intervals_only and all(len(test.spans) == 1 for test in parts.tests.values())
 
@@ -283,7 +283,7 @@ class FamilyIndex:
         return {self._dimension(test.attribute): test.spans[0] for test in parts.tests.values()}
 
     def _dimension(self, table: NumberTable) -> int:
-        """The number of an attribute in the bitmaps."""
+        """Return the number of an attribute in the bitmaps."""
         number = self._dimension_numbers.get(table.number)
         if number is None:
             number = self._dimension_numbers[table.number] = len(self._dimensions)
@@ -322,7 +322,7 @@ class FamilyIndex:
         self._carried.clear()
 
     def profile_number(self, profile: Profile) -> int:
-        """The number of a profile, given if it is new."""
+        """Return the number of a profile, given if it is new."""
         number = self._profile_numbers.get(profile)
         if number is None:
             number = self._profile_numbers[profile] = len(self.profiles)
@@ -338,7 +338,7 @@ class FamilyIndex:
     # Matching
 
     def match(self, event: Event) -> Found:
-        """The handles of the subscriptions that match, each once, in no order.
+        """Return the handles of the subscriptions that match, each once, in no order.
 
         Raises Misfit if a value that may be tested does not have its declared type.
         """
@@ -373,7 +373,7 @@ class FamilyIndex:
         found.arrays.extend(self._ranges.match(asked, shape.flags, pairs))
 
     def _carry(self, cls: type) -> tuple[frozenset[str], list[KeyTable], list[str], list[Dimension]]:
-        """What a class has: its attributes, and of them the tables, the watched names and the dimensions."""
+        """Return what a class has: its attributes, and of them the tables, the watched names and the dimensions."""
         hidden = retyped_attributes(cls) if self._is_shared else frozenset()
         declared = frozenset(attribute.name for attribute in attributes(cls)) - hidden
         carried = (
@@ -406,7 +406,7 @@ class FamilyIndex:
     # Explaining
 
     def classify(self, subscription: Subscription) -> tuple[list[str], str, str]:
-        """The tests of a subscription as texts: of presence, by key or interval, and by form."""
+        """Return the tests of a subscription as texts: of presence, by key or interval, and by form."""
         parts = take_apart(subscription, self._number_table)
         keys = None if parts.is_void else self._choose_keys(parts)
         by_value = [one for test in parts.tests.values() for one in test.predicates]
@@ -425,7 +425,7 @@ class FamilyIndex:
         return dict(total)
 
     def explain(self) -> list[str]:
-        """What is in the index, and its memory, as lines of text."""
+        """Return what is in the index, and its memory, as lines of text."""
         memory = ", ".join(f"{what} {size / 1e6:.1f} MB" for what, size in self.nbytes.items())
         in_tables = sum(len(bucket) for table in self._tables for bucket in table.buckets.values())
         lines = [

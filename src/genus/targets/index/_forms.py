@@ -81,7 +81,7 @@ def _new_column(type_: AttributeType) -> Column:
 
 
 def _evaluate_whole(event: Event, constants: Constants) -> bool:
-    """The test of a predicate that has no form: it is its own only constant."""
+    """Return the test of a predicate that has no form: it is its own only constant."""
     return evaluate(constants[0], event) is True  # type: ignore[arg-type]
 
 
@@ -101,7 +101,7 @@ class Forms:
         return len(self._known) - len(self._unused)
 
     def take_apart(self, parts: list[x.Predicate]) -> tuple[Form, tuple[Any, ...]]:
-        """The form of a conjunction and its constants; `release` must follow when it is not used any more."""
+        """Return the form of a conjunction and its constants; `release` must follow when it is not used any more."""
         predicate = parts[0] if len(parts) == 1 else x.And(tuple(parts))
         constants: list[x.Literal] = []
         shape = take_constants(predicate, constants)
@@ -254,7 +254,7 @@ def _text_test(op: str, item: Compute, part: Compute, wanted: bool) -> Test:
 
 
 def compile_value(node: x.Value) -> Compute:
-    """A function that gives a value; NotImplementedError if it has no such function."""
+    """Return a function that gives a value; NotImplementedError if it has no such function."""
     match node:
         case x.AttributeRef(name, type_):
             return _attribute(name, type_)
@@ -282,7 +282,7 @@ def compile_value(node: x.Value) -> Compute:
 
 
 def _parameter(number: int) -> Compute:
-    """A column of constants; a single value if all are the same, which is then computed with only once."""
+    """Return a column of constants; a single value if all are the same, which is then computed with only once."""
 
     def run(_: Event, constants: Constants) -> Any:
         constant = constants[number]
@@ -497,7 +497,7 @@ def _coalesce(operands: list[Compute]) -> Compute:
 
 
 def _rows(value: Any, other: Any) -> Numbers:
-    """The values of all rows; where there is none, those of another value, as unknown."""
+    """Return the values of all rows; where there is none, those of another value, as unknown."""
     return (_numbers(other)[0] if other is not None else 0, False) if value is None else _numbers(value)
 
 
@@ -524,7 +524,7 @@ def _compute_rows(op: str, left: Numbers, right: Numbers) -> Numbers:
 
 
 def _compute_integers(op: str, a: Any, b: Any, known: Answer) -> Numbers:
-    """An operation on integers of 64 bits; where the result may not fit, on Python's, which have no limit."""
+    """Return an operation on integers of 64 bits; where the result may not fit, on Python's, which have no limit."""
     corners = [COMPUTE[op](i, j) for i in _extremes(a) for j in _extremes(b)]
     if not corners or (min(corners) >= INT64_MIN and max(corners) <= INT64_MAX):
         return COMPUTE[op](a, b), known

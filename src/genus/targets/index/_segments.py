@@ -70,7 +70,7 @@ class WidthTable:
         """The lower bound, and the complement of the upper one, so that one comparison tests both."""
 
     def intervals(self, rows: Rows) -> tuple[Numbers, Keys, Keys]:
-        """The attributes, lower and upper bounds of some rows."""
+        """Return the attributes, lower and upper bounds of some rows."""
         bounds = self._bounds.take(rows, axis=0)
         return self.which.take(rows, axis=0), bounds[:, :, 0], ~bounds[:, :, 1]
 
@@ -101,7 +101,7 @@ class WidthTable:
         self._free.append(row)
 
     def find(self, keys: KeyPairs) -> Rows:
-        """The slots of all rows whose intervals contain the keys."""
+        """Return the slots of all rows whose intervals contain the keys."""
         within = self._bounds[: self.used] <= keys.take(self.which[: self.used], axis=0)
         if self.width in _ALL_TRUE:
             octets, all_true = _ALL_TRUE[self.width]
@@ -112,7 +112,7 @@ class WidthTable:
         return slots
 
     def passing(self, rows: Rows, keys: KeyPairs) -> Flags:
-        """Whether all intervals of each row contain the key of their attribute."""
+        """Return whether all intervals of each row contain the key of their attribute."""
         values = keys.take(self.which.take(rows, axis=0), axis=0)
         within = self._bounds.take(rows, axis=0) <= values
         return np.asarray(within.reshape(len(rows), -1).all(axis=1))
@@ -206,7 +206,7 @@ class Segment:
         self._changed.append(slot // WORD)
 
     def contents(self) -> tuple[Handles, Slots, Slots, Numbers, Keys, Keys]:
-        """All subscriptions, as `add_all` takes them."""
+        """Return all subscriptions, as `add_all` takes them."""
         slots = self._alive.nonzero()[0]
         owners, which, low, high = self._intervals_between(0, self.used)
         order = np.argsort(owners, kind="stable")
@@ -214,11 +214,11 @@ class Segment:
         return self._handles[slots], profiles, lengths, which[order], low[order], high[order]
 
     def handles(self) -> Handles:
-        """The handles of all subscriptions."""
+        """Return the handles of all subscriptions."""
         return self._handles[: self.used][self._alive[: self.used]]
 
     def intervals_of(self, slot: int) -> dict[int, Interval]:
-        """The intervals of a slot, by number of the attribute."""
+        """Return the intervals of a slot, by number of the attribute."""
         columns = self._tables[int(self._width[slot])].intervals(self._row[slot : slot + 1])
         which, low, high = (column[0].tolist() for column in columns)
         return dict(zip(which, zip(low, high, strict=True), strict=True))
@@ -275,7 +275,7 @@ class Segment:
         return True
 
     def _intervals_between(self, first: int, last: int) -> tuple[Slots, Numbers, Keys, Keys]:
-        """The slot, attribute and bounds of all intervals of a range of slots."""
+        """Return the slot, attribute and bounds of all intervals of a range of slots."""
         slots = np.arange(first, last)[self._alive[first:last]]
         parts = []
         for width in np.unique(self._width[slots]).tolist():
@@ -301,7 +301,7 @@ class Segment:
     # Matching
 
     def match(self, shape: "ShapeKeys", accepted: Flags, keys: KeyPairs) -> Handles:
-        """The handles of the subscriptions that match."""
+        """Return the handles of the subscriptions that match."""
         if self.used <= SMALL and 0 not in self._tables:
             return self._match_all(accepted, keys)
         words = -(-self.used // WORD)
@@ -414,7 +414,7 @@ class RangeStore:
         segment.trim_log()
 
     def match(self, shape: ShapeKeys, accepted: Flags, keys: KeyPairs) -> Iterator[Handles]:
-        """The handles of the subscriptions that match."""
+        """Yield the handles of the subscriptions that match."""
         for segment in self.segments:
             if segment.count:
                 yield segment.match(shape, accepted, keys)

@@ -78,19 +78,19 @@ class SparkFilter:
         return all_of_these(tests)
 
     def filter(self, frame: DataFrame, types: Iterable[str] | None = None) -> DataFrame:
-        """The rows that match; SubscriptionError if the frame lacks a column that is tested."""
+        """Return the rows that match; SubscriptionError if the frame lacks a column that is tested."""
         if missing := [name for name in (TYPE_COLUMN, *self._reads) if name not in frame.columns]:
             raise SubscriptionError(f"the frame has no column {', '.join(missing)}; filter before columns are dropped")
         hidden = [name for name in self._reads if name in RETYPABLE and self._is_hidden(frame, name)]
         return frame.where(self.condition(types, hidden))
 
     def _is_hidden(self, frame: DataFrame, name: str) -> bool:
-        """Whether a column has numbers, though the subscription means text."""
+        """Return whether a column has numbers, though the subscription means text."""
         is_text = isinstance(self.subscription.vector.find(name).type, TextType)
         return is_text and isinstance(frame.schema[name].dataType, IntegralType)
 
     def explain(self) -> str:
-        """The tests in their order, which of them are made on files, and the columns that are read, as text."""
+        """Return the tests in their order, which of them are made on files, and the columns that are read, as text."""
         asked = self.subscription
         carried = [f"{name} is not null" for name in asked.has] + [f"{name} is null" for name in asked.lacks]
         lines = {
@@ -107,7 +107,7 @@ class SparkFilter:
 
 
 def _split(parts: tuple[x.Predicate, ...]) -> tuple[tuple[x.Predicate, ...], tuple[x.Predicate, ...]]:
-    """The conjuncts that are tested separately, and those that are tested together if there are very many.
+    """Return the conjuncts that are tested separately, and those that are tested together if there are very many.
 
     Spark takes a conjunction apart, and nests its parts one in another again when it has tested some on files; with
     very many, its stack would not suffice. Those that can be tested on files come first.
@@ -119,19 +119,19 @@ def _split(parts: tuple[x.Predicate, ...]) -> tuple[tuple[x.Predicate, ...], tup
 
 
 def _visible(hidden: Collection[str], name: str) -> Column:
-    """The column of an attribute; NULL as text for one that is hidden."""
+    """Return the column of an attribute; NULL as text for one that is hidden."""
     return F.lit(None).cast("string") if name in hidden else F.col(name)
 
 
 def _match_type(names: list[str]) -> Column:
-    """The test of the type, as one text: names are identifiers, and a call of Java for each would take long."""
+    """Return the test of the type, as one text: names are identifiers, and a call of Java for each would take long."""
     if len(names) == 1:
         return F.col(TYPE_COLUMN) == F.lit(names[0])
     return F.expr(f"{TYPE_COLUMN} IN ({', '.join(map(repr, names))})") if names else F.lit(False)
 
 
 def _explain_contents(parts: tuple[x.Predicate, ...]) -> str:
-    """The conjuncts as text, those tested on files first."""
+    """Return the conjuncts as text, those tested on files first."""
     separate, together = _split(parts)
     on_files = [_as_conjunct(part) for part in separate if reaches_files(part)]
     on_rows = [_as_conjunct(part) for part in separate if not reaches_files(part)]

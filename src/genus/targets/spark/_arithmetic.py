@@ -35,7 +35,7 @@ def _height(node: x.Expression) -> int:
 
 
 def _is_flat(node: x.Arithmetic) -> bool:
-    """Whether there is one step, on attributes and constants."""
+    """Return whether there is one step, on attributes and constants."""
     values = [node.first, *(step.operand for step in node.steps)]
     inner = [value.operand if isinstance(value, x.ToFloat | x.Micros) else value for value in values]
     return len(node.steps) == 1 and all(isinstance(value, x.AttributeRef | x.Literal) for value in inner)
@@ -44,7 +44,7 @@ def _is_flat(node: x.Arithmetic) -> bool:
 def aggregate_steps(
     first: Column, signs: Sequence[str], operands: Sequence[Column], operators: Mapping[str, Callable[..., Column]]
 ) -> Column:
-    """The steps of a chain as an aggregation of the array of its operands, each with the letter of its sign."""
+    """Return the steps of a chain as an aggregation of the array of its operands, each with the letter of its sign."""
     letters = {sign: chr(ord("a") + number) for number, sign in enumerate(dict.fromkeys(signs))}
 
     def step(result: Column, element: Column) -> Column:
@@ -60,7 +60,7 @@ def aggregate_steps(
 
 
 def _with_signs(operands: Sequence[Column], letters: Sequence[str]) -> Column:
-    """An array of operands with the letters of their signs.
+    """Return an array of operands with the letters of their signs.
 
     Of many, letters are taken from one text, as making a column costs a call of Java. Of few, they are constants: a
     function of an array within another costs rounds of Spark's analyzer, which ends after 100.
@@ -116,7 +116,7 @@ def float_floor_quotient(left: Column, right: Column, let: Callable[[Column, Use
 
 
 def compute_once(value: Column, use: Use) -> Column:
-    """What a function makes of a value that it uses several times, and that is computed once."""
+    """Return what a function makes of a value that it uses several times, and that is computed once."""
     return F.get(F.transform(F.array(value), use), F.lit(0))
 
 

@@ -60,7 +60,7 @@ class StoredTest(msgspec.Struct, frozen=True):
     constants: tuple[Any, ...]
 
     def on(self, column: Column) -> Column:
-        """The test as a column, true where the attribute is known and passes it."""
+        """Return the test as a column, true where the attribute is known and passes it."""
         type_ = self.attribute.type
         assert type_ is not None
         among = _among_floats if isinstance(type_, FloatType) else _among
@@ -90,7 +90,7 @@ def _among_floats(column: Column, constants: tuple[float, ...], type_: Attribute
 
 
 def reaches_files(node: x.Predicate) -> bool:
-    """Whether all of a bound predicate can be tested on files."""
+    """Return whether all of a bound predicate can be tested on files."""
     match node:
         case x.And(operands) | x.Or(operands):
             return all(map(reaches_files, operands))
@@ -146,7 +146,7 @@ def _in_32_bits(test: StoredTest) -> StoredTest | None:
 
 
 def _with_zero_for_files(test: StoredTest) -> StoredTest:
-    """The test with the zero that finds both zeros where -0.0 is less than 0.0."""
+    """Return the test with the zero that finds both zeros where -0.0 is less than 0.0."""
     match test.op, test.constants:
         case "==", (0.0,):
             return StoredTest(test.attribute, "in", test.constants)
@@ -163,7 +163,7 @@ def _stored_bits(bits: int, signed: bool) -> int:
 
 
 def stored_constant(value: Any, type_: AttributeType) -> Column:
-    """A constant of an attribute's stored type.
+    """Return a constant of an attribute's stored type.
 
     A time is made from its microseconds, as Spark reads a `datetime` before 1582 in the Julian calendar.
     """
@@ -217,7 +217,7 @@ class SparkCompiler(Compiler):
         return (any_of_these if wanted else all_of_these)([self.visit(part, wanted) for part in node.operands])
 
     def visit_Not(self, node: x.Not, wanted: bool = True) -> Column:
-        """The operand with the opposite result."""
+        """Return the operand with the opposite result."""
         answer: Column = self.visit(node.operand, not wanted)
         return answer
 
@@ -227,7 +227,7 @@ class SparkCompiler(Compiler):
         return column.isNotNull() if wanted else column.isNull()
 
     def visit_Compare(self, node: x.Compare, wanted: bool = True) -> Column:
-        """A comparison or its opposite, on the stored column where possible."""
+        """Return a comparison or its opposite, on the stored column where possible."""
         stored = self._stored_column(node, wanted)
         if stored is not None:
             return stored
@@ -245,7 +245,7 @@ class SparkCompiler(Compiler):
         return found if wanted else all_of_these([~found, *_number(node.item, item)])
 
     def visit_TextTest(self, node: x.TextTest, wanted: bool = True) -> Column:
-        """A test for a literal part of a text; a pattern becomes a regular expression of Java."""
+        """Return a test for a literal part of a text; a pattern becomes a regular expression of Java."""
         part = node.part
         if node.op == "like" and self._literal is None:
             part = x.Literal(java_regex(str(part.value)), part.type)
@@ -253,7 +253,7 @@ class SparkCompiler(Compiler):
         return test if wanted else ~test
 
     def _stored_column(self, node: x.Predicate, wanted: bool) -> Column | None:
-        """The test on the stored column; None if it has no such form, or constants are parameters."""
+        """Return the test on the stored column; None if it has no such form, or constants are parameters."""
         test = stored_test(node, wanted) if self._literal is None else None
         return None if test is None else test.on(self._column(test.attribute.name))
 
@@ -274,19 +274,19 @@ class SparkCompiler(Compiler):
         return column
 
     def visit_Literal(self, node: x.Literal) -> Column:
-        """The constant, or its parameter."""
+        """Return the constant, or its parameter."""
         if self._literal is not None:
             return self._literal(node)
         value = normalize(node.value, node.type)
         return _bigint(value) if type(value) is int else F.lit(value)
 
     def visit_ToFloat(self, node: x.ToFloat) -> Column:
-        """A cast to double, which rounds to the nearest."""
+        """Return a cast to double, which rounds to the nearest."""
         operand: Column = self.visit(node.operand)
         return operand.cast("double")
 
     def visit_Micros(self, node: x.Micros) -> Column:
-        """The operand: times and durations are computed in microseconds already."""
+        """Return the operand: times and durations are computed in microseconds already."""
         operand: Column = self.visit(node.operand)
         return operand
 
@@ -318,7 +318,7 @@ class SparkCompiler(Compiler):
         return F.coalesce(*(F.when(tests[0], column) if tests else column for tests, column in numbers))
 
     def visit_Arithmetic(self, node: x.Arithmetic) -> Column:
-        """The steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
+        """Return the steps from left to right, all on integers or all on floats; only floats are divided by `/`."""
         first: Column = self.visit(node.first)
         operands = [self.visit(step.operand) for step in node.steps]
         signs = [step.op for step in node.steps]
@@ -334,7 +334,7 @@ class SparkCompiler(Compiler):
 
 
 def java_regex(pattern: str) -> str:
-    """The regular expression of Java for a pattern of `like`."""
+    """Return the regular expression of Java for a pattern of `like`."""
     return rf"\A(?s:{read_pattern(pattern).regex()})\z"
 
 
@@ -357,7 +357,7 @@ def _join(combine: Callable[[Column, Column], Column], tests: Sequence[Column]) 
 
 
 def _number(node: x.Value, column: Column) -> list[Column]:
-    """The test that a value is known: a computed or stored float must not be NaN."""
+    """Return the test that a value is known: a computed or stored float must not be NaN."""
     may_be_nan = isinstance(type_of(node), FloatType) and not isinstance(node, x.Literal)
     return [column <= F.lit(math.inf)] if may_be_nan else []
 
@@ -372,7 +372,7 @@ def _bigint(value: int) -> Column:
 
 
 def micros(span: Column) -> Column:
-    """The microseconds of an interval, exactly: from its whole minutes and the remaining seconds."""
+    """Return the microseconds of an interval, exactly: from its whole minutes and the remaining seconds."""
     minutes = span.cast("interval minute").cast("bigint")
     seconds = F.extract(F.lit("SECOND"), span)
     return minutes * _bigint(60_000_000) + (seconds * F.lit(1_000_000)).cast("bigint")

@@ -37,11 +37,11 @@ class TopicFilter(msgspec.Struct, frozen=True):
     tagged: Mapping[str, bool]
 
     def accepts(self, key: str) -> bool:
-        """Whether an event with this key passes; False for keys of another realm."""
+        """Return whether an event with this key passes; False for keys of another realm."""
         return any(self.dialect.matches(pattern, key) for pattern in self.patterns)
 
     def explain(self) -> str:
-        """The patterns, what they test, and what is left to the receiver, as text."""
+        """Return the patterns, what they test, and what is left to the receiver, as text."""
         lines = [f"topics: {self.subscription}", f"  type: {', '.join(self.types) or 'none that is known'}"]
         lines[-1] += "" if self.subscription.exact or not self.types else ", and all subtypes"
         asked = [f"{name} {'present' if wanted else 'absent'}" for name, wanted in self.tagged.items()]
@@ -95,7 +95,7 @@ class _Line(NamedTuple):
 
 
 def _pattern(line: _Line, exact: bool, wanted: Mapping[str, bool], dialect: Dialect, realm: str) -> str:
-    """The pattern of one type, narrowed by its tagged attributes."""
+    """Return the pattern of one type, narrowed by its tagged attributes."""
     bits = [BITS[wanted[name]] if name in wanted else dialect.one for name in line.tagged]
     chunks = chunks_of(line.names, bits, dialect, realm)
     if not exact:
@@ -118,7 +118,7 @@ def _highest(lines: list[_Line]) -> list[_Line]:
 
 
 def _registered(subscription: Subscription, catalog: Catalog) -> tuple[list[_Line], bool]:
-    """The same for the types of a catalog; one that has no class here may be decided by the receiver only."""
+    """Return the same for the types of a catalog; one that has no class here may be decided by the receiver only."""
     types, decided = registered_types(subscription, catalog)
     above = {} if types == (name_of(subscription.type),) else catalog.entries
     lines = [_registered_line(name, above) if above else line_of(subscription.type) for name in types]
@@ -127,7 +127,7 @@ def _registered(subscription: Subscription, catalog: Catalog) -> tuple[list[_Lin
 
 
 def _registered_line(name: str, entries: Mapping[str, TypeEntry]) -> tuple[str, ...]:
-    """The names from the root of a family to a registered type."""
+    """Return the names from the root of a family to a registered type."""
     names = [name]
     while (above := entries[names[-1]].parents[:1]) and above != (name_of(Event),):
         names += above

@@ -49,7 +49,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
     empty_chunks: bool = False
 
     def join(self, chunks: Iterable[str]) -> str:
-        """A key or pattern of its chunks.
+        """Return a key or pattern of its chunks.
 
         >>> NATS.join(["city", "Loop", "_"])
         'city.Loop._'
@@ -57,11 +57,11 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return self.separator.join(chunks)
 
     def split(self, key: str) -> list[str]:
-        """The chunks of a key or pattern."""
+        """Return the chunks of a key or pattern."""
         return key.split(self.separator)
 
     def matches(self, pattern: str, key: str) -> bool:
-        """Whether a key matches a pattern by the rules of the system; False if one of them is not valid.
+        """Return whether a key matches a pattern by the rules of the system; False if one of them is not valid.
 
         >>> MQTT.matches("#", "$SYS/uptime"), MQTT.matches("city/#", "city")
         (False, True)
@@ -75,7 +75,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return bool(state & automaton.end)
 
     def includes(self, wide: str, narrow: str) -> bool:
-        """Whether every key that matches `narrow` matches `wide`; False if one of them is not valid.
+        """Return whether every key that matches `narrow` matches `wide`; False if one of them is not valid.
 
         It is exact but for `part`: with a wildcard inside a chunk, False may mean that it could not be decided.
 
@@ -97,7 +97,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return True
 
     def is_key(self, text: str) -> bool:
-        """Whether a text is a valid key: no wildcard, and no empty chunk unless the system allows it.
+        """Return whether a text is a valid key: no wildcard, and no empty chunk unless the system allows it.
 
         >>> ZENOH.is_key("city/Loop"), ZENOH.is_key("city//Loop"), MQTT.is_key("city/+")
         (True, False, False)
@@ -105,7 +105,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return _key_expression(self).fullmatch(text) is not None
 
     def is_pattern(self, text: str) -> bool:
-        """Whether a text is a valid pattern; every key is one.
+        """Return whether a text is a valid pattern; every key is one.
 
         >>> MQTT.is_pattern("city/#"), MQTT.is_pattern("#/city"), NATS.is_pattern("city.>")
         (True, False, True)
@@ -127,7 +127,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return _ODD_BYTE.sub(lambda odd: b"~%02X" % odd[0][0], text.encode("utf-8", "surrogatepass")).decode("ascii")
 
     def unescape(self, chunk: str) -> str | None:
-        """The text of a chunk that `escape` made; None of any other.
+        """Return the text of a chunk that `escape` made; None of any other.
 
         >>> ZENOH.unescape("traffic~2ELoop"), ZENOH.unescape("traffic.Loop"), ZENOH.unescape("traffic~61")
         ('traffic.Loop', None, None)
@@ -144,7 +144,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return text if self.escape(text) == chunk else None
 
     def _is_wild(self, chunk: str, number: int) -> bool:
-        """Whether wildcards can match a chunk of a key, in this place."""
+        """Return whether wildcards can match a chunk of a key, in this place."""
         if self.verbatim and chunk.startswith(self.verbatim):
             return False
         return number > 0 or not self.hidden or not chunk.startswith(self.hidden)
@@ -198,7 +198,7 @@ class _Automaton(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _parse(dialect: Dialect, pattern: str) -> _Automaton | None:
-    """The automaton of a pattern; None if it is not valid."""
+    """Return the automaton of a pattern; None if it is not valid."""
     tokens = list(_tokens(dialect, pattern))
     if not pattern or not all(_is_token(dialect, token) for token in tokens):
         return None
@@ -215,7 +215,7 @@ def _parse(dialect: Dialect, pattern: str) -> _Automaton | None:
 
 
 def _tokens(dialect: Dialect, pattern: str) -> Iterator[str]:
-    """The chunks of a pattern, with the chunks that the last wildcard needs at least."""
+    """Yield the chunks of a pattern, with the chunks that the last wildcard needs at least."""
     for chunk in pattern.split(dialect.separator):
         if chunk == dialect.rest:
             yield from [dialect.one] * dialect.rest_least
@@ -227,7 +227,7 @@ def _bits(tokens: Sequence[str], *wanted: str) -> int:
 
 
 def _is_token(dialect: Dialect, chunk: str) -> bool:
-    """Whether a chunk can be part of a pattern: a text, a wildcard, or a text with wildcards inside."""
+    """Return whether a chunk can be part of a pattern: a text, a wildcard, or a text with wildcards inside."""
     if not chunk or chunk in (dialect.one, dialect.rest):
         return bool(chunk) or dialect.empty_chunks
     plain = chunk.replace(dialect.part, "") if dialect.part else chunk
@@ -235,7 +235,7 @@ def _is_token(dialect: Dialect, chunk: str) -> bool:
 
 
 def _part_expression(dialect: Dialect, chunk: str) -> re.Pattern[str]:
-    """A chunk with wildcards inside; its parts are found from the left, without trying other places for them."""
+    """Return a chunk with wildcards inside; its parts are found from the left, without trying other places for them."""
     first, *middle, last = map(re.escape, chunk.split(dialect.part))
     return re.compile(f"{first}{''.join(f'(?>.*?{part})' for part in middle)}.*{last}", re.DOTALL)
 
@@ -252,7 +252,7 @@ def _key_expression(dialect: Dialect) -> re.Pattern[str]:
 def _next_states(
     dialect: Dialect, inner: _Automaton, outer: _Automaton, here: int, there: int, number: int
 ) -> Iterator[tuple[int, int]]:
-    """The states of both patterns after each chunk that they tell apart and the inner one can take.
+    """Yield the states of both patterns after each chunk that they tell apart and the inner one can take.
 
     A chunk with wildcards inside stands for all its texts.
     """

@@ -58,7 +58,7 @@ class EventKeys:
 
 
 def key_of(event: Event, dialect: Dialect = ZENOH, realm: str = REALM) -> str:
-    """The key of an event; `EventKeys` is quicker for many of one class.
+    """Return the key of an event; `EventKeys` is quicker for many of one class.
 
     >>> from genus import Event
     >>> from genus.targets.topics import NATS
@@ -87,7 +87,7 @@ class ParsedKey(msgspec.Struct, frozen=True):
 
 
 def parse_key(key: str, dialect: Dialect = ZENOH, realm: str = REALM) -> ParsedKey | None:
-    """What a key says, if it is the key of an event of a realm; None of any other text.
+    """Return what a key says, if it is the key of an event of a realm; None of any other text.
 
     Whether there are such types, and as many tagged attributes, is for the caller to test.
 
@@ -108,7 +108,7 @@ def parse_key(key: str, dialect: Dialect = ZENOH, realm: str = REALM) -> ParsedK
 
 
 def line_of(cls: type) -> tuple[str, ...]:
-    """The names of the types from a family's root to a class; `Event` for that class alone."""
+    """Return the names of the types from a family's root to a class; `Event` for that class alone."""
     names = [name_of(cls)]
     above = parents(cls)
     while above and above[0] is not Event:
@@ -118,13 +118,13 @@ def line_of(cls: type) -> tuple[str, ...]:
 
 
 def chunks_of(line: Sequence[str], bits: Iterable[str], dialect: Dialect, realm: str) -> list[str]:
-    """The chunks of a key or pattern down to a type."""
+    """Return the chunks of a key or pattern down to a type."""
     family, *others = map(dialect.escape, line)
     return [dialect.escape(realm), family, *bits, *others]
 
 
 def _key_reader(cls: type[Event], tagged: Sequence[str], keys: Sequence[str]) -> Callable[[Event], str]:
-    """A function that gives the key of an event."""
+    """Return a function that gives the key of an event."""
     if not tagged:
         key = keys[0]
         return lambda event: key
@@ -139,6 +139,6 @@ def _event_keys(cls: type[Event], dialect: Dialect, realm: str) -> EventKeys:
 
 
 def _read_name(chunk: str, dialect: Dialect) -> str | None:
-    """The name of a type; None if a chunk is none."""
+    """Return the name of a type; None if a chunk is none."""
     name = dialect.unescape(chunk)
     return name if name is not None and all(part.isidentifier() for part in name.split(".")) else None
