@@ -1,5 +1,7 @@
 """The modules that programs may import from."""
 
+from pathlib import Path
+
 ROOMS = (
     "genus.bus",
     "genus.can",
@@ -19,4 +21,7 @@ ROOMS = (
 )
 NAMES = ("arrow", "c", "can", "coap", "dispatch", "index", "python", "spark", "topics")
 TARGETS = tuple(f"genus.targets.{name}" for name in NAMES)
-DOORS = ("genus", *ROOMS, *TARGETS)
+SOURCE = Path(__file__).parents[1] / "src"
+TYPES = tuple(f"{room}.types" for room in ROOMS if SOURCE.joinpath(*room.split("."), "types.py").exists())
+"""Types that calls return and programs only name in annotations."""
+DOORS = ("genus", *ROOMS, *TARGETS, *TYPES)
