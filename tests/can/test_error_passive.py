@@ -42,9 +42,9 @@ from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
 from genus.can._world.station import Station
 from genus.errors import BusError
-from genus.testing import EmulatedCan
-from genus.testing._systems import random_system
+from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import EmulatedHost
+from tests.can.random_systems import random_system
 from tests.can.sim_parts import RecordingMachine, RecordingStation, RepeatingStation
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from genus.can import PATTERNS, Outcome, Pattern, PreparedSystem, Scenario, simu
 from genus.can._plan import Plan, System, parse_system, plan
 from genus.can._plan.system import ForeignFrame
 from genus.can._sim.faults import ExactErrors, FrameErrors
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.can.worst_case import find_worst_case
 
 SECONDS = 0.3

@@ -21,7 +21,7 @@ from genus.can._sim.trace import Trace
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame
 from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.examples import examples
 
 MS = 1_000_000
