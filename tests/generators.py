@@ -35,7 +35,6 @@ from genus.model import (
     TimeType,
     UInt8,
     UInt32,
-    attributes,
     subtypes,
     vector,
 )
