@@ -13,8 +13,8 @@ import msgspec
 
 from genus import Event, Kind, Subscription
 from genus.catalog import Catalog
-from genus.filters import AllOf
 from genus.filters._subscription import rebuild
+from genus.filters.types import AllOf
 from genus.model import (
     Attribute,
     ChoiceType,

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from genus.errors import EventError, did_you_mean
-from genus.filters import DURATION_UNITS
+from genus.filters.internal import DURATION_UNITS
 from genus.model import ChoiceType, DurationType, Event, TimeType, attributes, check, name_of
 
 E = TypeVar("E", bound=Event)

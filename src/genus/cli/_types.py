@@ -15,7 +15,7 @@ from rich.text import Text
 from genus.catalog import Catalog, TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
-from genus.codes import Block
+from genus.codes.types import Block
 from genus.model import Attribute, name_of, parents
 
 

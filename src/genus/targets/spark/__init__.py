@@ -18,7 +18,8 @@ except ImportError as missing:
 
 import genus.filters.internal as x
 from genus.errors import SubscriptionError
-from genus.filters import Subscription, conjuncts
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts
 from genus.model import TextType, name_of
 from genus.model.internal import RETYPABLE
 from genus.targets._compiler import TYPE_COLUMN
