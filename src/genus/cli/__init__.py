@@ -42,8 +42,8 @@ COMMANDS = {
     "can": "genus.cli._can:can",
     "c": "genus.cli._devices:c",
     "lake": "genus.cli._lake:lake",
-    "completion": "genus.cli._completion:completion",
     "doctor": "genus.cli._doctor:doctor",
+    "completion": "genus.cli._completion:completion",
 }
 HELP_SECTIONS = {
     "Declare what events are": {
