@@ -18,7 +18,7 @@ from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
 from genus.can.types import Passage
 from genus.errors import BusError
-from genus.testing import EmulatedCan
+from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import MS, EmulatedHost
 
 Mode: TypeAlias = Literal["simulator", "echo", "send"]

@@ -10,7 +10,7 @@ from genus.can import HardStopped, PreparedSystem, Scenario, World, parse_fault
 from genus.can._plan.system import System
 from genus.can._plan.system_file import parse_system
 from genus.can.types import ScenarioRun
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 
 MS = 1_000_000
 

@@ -32,9 +32,9 @@ from genus.can._world.station import Station
 from genus.can._world.synthetic import PATTERNS
 from genus.can.types import DeliveryProblem
 from genus.errors import BusError
-from genus.testing import EmulatedCan
-from genus.testing._systems import random_system
+from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import EmulatedHost
+from tests.can.random_systems import random_system
 from tests.can.sim_parts import RecordingMachine, RecordingStation, RepeatingStation
 
 MS = 1_000_000

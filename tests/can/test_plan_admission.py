@@ -11,8 +11,8 @@ from genus.can._plan.interference import middleware_messages
 from genus.can._plan.system import System
 from genus.can._plan.system_file import load_system, parse_system
 from genus.errors import PlanError
-from genus.testing._systems import random_system
 from tests.can.bus_model import random_releases, run, simultaneous_releases
+from tests.can.random_systems import random_system
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"
 MS = 1_000_000

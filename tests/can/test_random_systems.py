@@ -14,7 +14,7 @@ from genus.can._plan.system_file import parse_system
 from genus.can._sim.faults import ExactErrors, FrameErrors
 from genus.can._world.synthetic import PATTERNS
 from genus.can.types import Outcome, Pattern
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.can.worst_case import find_worst_case
 
 SECONDS = 0.3

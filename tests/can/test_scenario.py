@@ -25,7 +25,7 @@ from genus.catalog import Catalog
 from genus.cli._can_sim import sim
 from genus.errors import BusError, PlanError
 from genus.testing import run_command as genus
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.examples import examples
 
 ROOT = Path(__file__).parents[2]

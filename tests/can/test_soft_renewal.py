@@ -23,7 +23,7 @@ from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
 from genus.can._world.synthetic import PATTERNS
 from genus.can.types import Pattern
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.examples import examples
 
 MS = 1_000_000

@@ -22,8 +22,8 @@ from genus.can._world.synthetic import PATTERNS
 from genus.can._world.world import Clocks
 from genus.can.types import ScenarioRun
 from genus.model import Event, name_of
-from genus.testing._systems import random_system
 from tests.can.fault_table.row import Setting
+from tests.can.random_systems import random_system
 from tests.devices.c_library import LARGE, node_library
 from tests.devices.c_node import DROPS, CNode, c_stations
 from tests.devices.lockstep import LateBus, Lockstep, RandomBus
