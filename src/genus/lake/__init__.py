@@ -101,37 +101,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    _find = lazy(
-        __name__,
-        _analytics__analysis=(
-            "END_OF_STREAM Analysis SettleResult is_late is_overtaken persist union_waiting watermark_of"
-        ),
-        _analytics__pairing="Pairing pair seconds",
-        _analytics__walk="Walk WalkResult",
-        _analytics__windows="Windows windows",
-        _ingest__ingest="IngestResult",
-        _ingest__sources="Mapping read_mapping",
-        _jobs="ship",
-        _lake="Lake",
-        _lazy_session="lazy_session",
-        _local="LakeReader LakeSummary LocalEvents LocalPlan",
-        _mirror__mirror="MirrorResult",
-        _query__reading="ReadPlan TableScan",
-        _query__removal="RemovalResult",
-        _query__subscription_list="RouteEntry",
-        _session="SPARK_ERRORS check_java describe_spark_error local_session",
-        _stream__derived="DerivedTable read_results",
-        _stream__inboxes="Inboxes Route",
-        _stream__increments="UpdateResult",
-        _stream__source="register_data_source",
-        _stream__stream="Follower Progress Stream",
-        _tables__backup="BackupResult backup",
-        _tables__followers="FollowerStatus",
-        _tables__lake_folder="HistoryEntry TableChange",
-        _tables__lake_tables="CompactionResult",
-        _tables__state="TableStats",
-        _tables__store="StoreProblem",
-    )
+    _find = lazy(__name__)
 
     def __getattr__(name: str) -> object:
         try:

@@ -81,26 +81,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _acl="Identity",
-        _cloudevent_files="read_cloudevents write_cloudevents",
-        _cloudevents="CloudEvent CloudEventReader CloudEventWriter event_id",
-        _coap__link="CoapLink",
-        _envelope="Origin",
-        _gateway__file="GatewayFile load_gateway",
-        _gateway__gateway="Gateway GatewaySide",
-        _gateway__rules="RateLimit",
-        _gateway__status="GatewayStatus SideStatus",
-        _grants="Allowed Grant Grants Permit Refusal",
-        _grants_file="read_grants",
-        _link__interest="InterestText",
-        _metrics="Measured Metric MetricsServer bus_metrics serve_metrics",
-        _link__netlink="NetLink",
-        _link__presence="AnnouncedChannel Participant",
-        _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
-        _relay="Arrival Relay RelayLink Interest",
-        _sparkplug__infer="SparkplugTypes infer_sparkplug",
-        _transport="Abilities Receiver Sender Sending Transport",
-        _problems="EventsLate EventsLost EventsUnread",
-    )
+    __getattr__ = lazy(__name__)

@@ -32,14 +32,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _clock="VirtualClock",
-        _command="CommandResult run_command",
-        _datagram_proxy="DatagramProxy",
-        _emulated_can="EmulatedCan EmulatedCanBus",
-        _generators="Generator Sampler edge_events edge_subscriptions",
-        _mqtt_broker="MqttBroker",
-        _spark="compiled_expressions spark_session",
-        _systems="random_system",
-    )
+    __getattr__ = lazy(__name__)
