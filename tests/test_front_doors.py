@@ -95,7 +95,7 @@ def test_examples_and_applications_import_front_doors_only(program: Path) -> Non
 
 
 DOORS_ONLY = ("genus.cli", "genus.studio")
-SHARED = ("genus", "genus._extras", "genus._lazy", "genus._toml")
+SHARED = ("genus", *(f"genus.{file.stem}" for file in SOURCE.glob("genus/_[a-z]*.py")))
 """Modules beside the rooms: every room may use what they have."""
 
 

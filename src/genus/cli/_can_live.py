@@ -27,7 +27,7 @@ from genus.filters import Subscription
 from genus.model import Event
 
 if TYPE_CHECKING:
-    from genus.can import LiveBroker, LiveMonitor, MonitorSnapshot
+    from genus.can.types import LiveBroker, LiveMonitor, MonitorSnapshot
 
 
 class CanBus(ParamType[str]):
@@ -129,7 +129,7 @@ class _Notices:
 
 
 def _show_broker_notice(notice: object) -> None:
-    from genus.can import RoleChanged
+    from genus.can.types import RoleChanged
 
     if isinstance(notice, RoleChanged):
         other = f" of {notice.other:016x}" if notice.other else ""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
     from genus.lake._ingest.ingest import IngestResult
+    from genus.lake._java import Java, find_java, use_java
     from genus.lake._jobs import ship
     from genus.lake._lake import Lake
     from genus.lake._lazy_session import lazy_session
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
     from genus.lake._query.subscription_list import RouteEntry
-    from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, local_session
+    from genus.lake._session import SPARK_ERRORS, describe_spark_error, local_session
     from genus.lake._stream.derived import DerivedTable, read_results
     from genus.lake._stream.inboxes import Inboxes, Route
     from genus.lake._stream.increments import UpdateResult
@@ -58,6 +59,7 @@ __all__ = [
     "HistoryEntry",
     "Inboxes",
     "IngestResult",
+    "Java",
     "Lake",
     "LakeReader",
     "LakeSummary",
@@ -82,8 +84,8 @@ __all__ = [
     "WalkResult",
     "Windows",
     "backup",
-    "check_java",
     "describe_spark_error",
+    "find_java",
     "is_late",
     "is_overtaken",
     "lazy_session",
@@ -96,6 +98,7 @@ __all__ = [
     "seconds",
     "ship",
     "union_waiting",
+    "use_java",
     "watermark_of",
     "windows",
 ]
