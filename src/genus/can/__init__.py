@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from genus.can._logs.frames import DamagedLine, LogBlock
     from genus.can._logs.text_reader import parse_candump
     from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
+    from genus.can._node.channels import Report
     from genus.can._node.problems import (
         BindingFailed,
         BusOff,
@@ -43,21 +44,12 @@ if TYPE_CHECKING:
         NotSent,
         WrongCatalog,
     )
-    from genus.can._node.reports import Report
-    from genus.can._plan import (
-        BusSpec,
-        ChannelSpec,
-        ForeignFrame,
-        System,
-        format_dbc,
-        format_system,
-        load_system,
-        parse_system,
-        plan,
-    )
-    from genus.can._plan.picture import draw_plan
-    from genus.can._plan.units import format_bitrate, format_bound
-    from genus.can._sim.fault_text import fault_help, parse_fault
+    from genus.can._pictures import draw_plan
+    from genus.can._plan.admission import plan
+    from genus.can._plan.dbc_export import format_dbc
+    from genus.can._plan.system import BusSpec, ChannelSpec, ForeignFrame, System, format_bitrate, format_bound
+    from genus.can._plan.system_file import format_system, load_system, parse_system
+    from genus.can._sim.faults import fault_help, parse_fault
     from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag, subject_uid
     from genus.can._wire.length import (
         FdBits,
@@ -182,15 +174,17 @@ if not TYPE_CHECKING:
         _logs__frames="DamagedLine LogBlock",
         _logs__text_reader="parse_candump",
         _monitor="ChannelStatistics Monitor MonitoredFrame",
+        _node__channels="Report",
         _node__problems=(
             "BindingFailed BusOff DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired "
             "HardResumed HardStopped MaybeSent NodeIdLost NotConfirmed NotSent WrongCatalog"
         ),
-        _node__reports="Report",
-        _plan="BusSpec ChannelSpec ForeignFrame System format_dbc format_system load_system parse_system plan",
-        _plan__picture="draw_plan",
-        _plan__units="format_bitrate format_bound",
-        _sim__fault_text="fault_help parse_fault",
+        _pictures="draw_plan",
+        _plan__admission="plan",
+        _plan__dbc_export="format_dbc",
+        _plan__system="BusSpec ChannelSpec ForeignFrame System format_bitrate format_bound",
+        _plan__system_file="format_system load_system parse_system",
+        _sim__faults="fault_help parse_fault",
         _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
         _wire__length="FdBits Timing exact_bits exact_fd_bits padded_size worst_case_bits worst_case_fd_bits",
         _wire__payload="PayloadCodec",

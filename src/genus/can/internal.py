@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from genus.can._protocol.messages import signed_subject
     from genus.can._sim.bus import SimBus
     from genus.can._sim.controller import Controller
-    from genus.can._sim.fault_hooks import Corrupt, Transmission
+    from genus.can._sim.errors import Corrupt, Transmission
     from genus.can._sim.sources import FrameSource, poisson
     from genus.can._sim.trace import TraceHeader
     from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
@@ -125,7 +125,7 @@ if not TYPE_CHECKING:
         _protocol__messages="signed_subject",
         _sim__bus="SimBus",
         _sim__controller="Controller",
-        _sim__fault_hooks="Corrupt Transmission",
+        _sim__errors="Corrupt Transmission",
         _sim__sources="FrameSource poisson",
         _sim__trace="TraceHeader",
         _wire__frame="CLASSIC_BYTES FD_BYTES",

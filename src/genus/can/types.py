@@ -6,15 +6,25 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.can._node.problems import DeliveryProblem
-    from genus.can._plan import Advice, BusLoad, Calendar, Collision, LoadShare, Occurrence, Plan, Slot, Verdict
-    from genus.can._plan.admission import MAX_ADVISED
+    from genus.can._plan.admission import MAX_ADVISED, BusLoad, LoadShare, Plan, Verdict
+    from genus.can._plan.advice import Advice
+    from genus.can._plan.calendar import Calendar, Occurrence, Slot
+    from genus.can._plan.foreign import Collision
     from genus.can._plan.system import ErrorPassivePolicy, QosName
     from genus.can._protocol.broker_tables import AnnouncedChannel
     from genus.can._protocol.messages import QosClass
     from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NodeIdConflict, RoleChanged, StoreFailed
     from genus.can._sim.trace import Passage, Trace, TrafficClass
-    from genus.can._world.nodes import NodeCondition, NodeRole, NodeState, NodeSubscription
-    from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
+    from genus.can._world.outcome import (
+        BandResult,
+        ChannelResult,
+        NodeCondition,
+        NodeRole,
+        NodeState,
+        NodeSubscription,
+        Outcome,
+        Summary,
+    )
     from genus.can._world.programs import NodeDown
     from genus.can._world.scenario import ScenarioRun
     from genus.can._world.synthetic import Pattern
@@ -65,15 +75,16 @@ if not TYPE_CHECKING:
     __getattr__ = lazy(
         "genus.can",
         _node__problems="DeliveryProblem",
-        _plan="Advice BusLoad Calendar Collision LoadShare Occurrence Plan Slot Verdict",
-        _plan__admission="MAX_ADVISED",
+        _plan__admission="BusLoad LoadShare MAX_ADVISED Plan Verdict",
+        _plan__advice="Advice",
+        _plan__calendar="Calendar Occurrence Slot",
+        _plan__foreign="Collision",
         _plan__system="ErrorPassivePolicy QosName",
         _protocol__broker_tables="AnnouncedChannel",
         _protocol__messages="QosClass",
         _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
         _sim__trace="Passage Trace TrafficClass",
-        _world__nodes="NodeCondition NodeRole NodeState NodeSubscription",
-        _world__outcome="BandResult ChannelResult Outcome Summary",
+        _world__outcome="BandResult ChannelResult NodeCondition NodeRole NodeState NodeSubscription Outcome Summary",
         _world__programs="NodeDown",
         _world__scenario="ScenarioRun",
         _world__synthetic="Pattern",
