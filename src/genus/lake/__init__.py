@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from genus.lake._analytics.pairing import Pairing, pair, seconds
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
+    from genus.lake._java import find_java, use_java
     from genus.lake._jobs import ship
     from genus.lake._lake import Lake
     from genus.lake._local import LakeReader
     from genus.lake._query.subscription_list import RouteEntry
-    from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, local_session
+    from genus.lake._session import SPARK_ERRORS, describe_spark_error, local_session
     from genus.lake._stream.derived import DerivedTable, read_results
     from genus.lake._stream.inboxes import Inboxes
     from genus.lake._stream.source import register_data_source
@@ -41,8 +42,8 @@ __all__ = [
     "WalkResult",
     "Windows",
     "backup",
-    "check_java",
     "describe_spark_error",
+    "find_java",
     "is_late",
     "local_session",
     "pair",
@@ -51,6 +52,7 @@ __all__ = [
     "register_data_source",
     "seconds",
     "ship",
+    "use_java",
     "windows",
 ]
 
@@ -80,11 +82,12 @@ if not TYPE_CHECKING:
             _analytics__pairing="Pairing pair seconds",
             _analytics__walk="Walk WalkResult",
             _analytics__windows="Windows windows",
+            _java="find_java use_java",
             _jobs="ship",
             _lake="Lake",
             _local="LakeReader",
             _query__subscription_list="RouteEntry",
-            _session="SPARK_ERRORS check_java describe_spark_error local_session",
+            _session="SPARK_ERRORS describe_spark_error local_session",
             _stream__derived="DerivedTable read_results",
             _stream__inboxes="Inboxes",
             _stream__source="register_data_source",

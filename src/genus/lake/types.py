@@ -10,6 +10,7 @@ from genus.lake import _with_advice
 
 if TYPE_CHECKING:
     from genus.lake._ingest.ingest import IngestResult
+    from genus.lake._java import Java
     from genus.lake._local import LakeSummary, LocalEvents, LocalPlan
     from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
@@ -31,6 +32,7 @@ __all__ = [
     "FollowerStatus",
     "HistoryEntry",
     "IngestResult",
+    "Java",
     "LakeSummary",
     "LocalEvents",
     "LocalPlan",
@@ -53,6 +55,7 @@ if not TYPE_CHECKING:
         lazy(
             "genus.lake",
             _ingest__ingest="IngestResult",
+            _java="Java",
             _local="LakeSummary LocalEvents LocalPlan",
             _mirror__mirror="MirrorResult",
             _query__reading="ReadPlan TableScan",
