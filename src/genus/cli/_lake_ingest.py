@@ -19,7 +19,7 @@ from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from genus.can import Dbc
+    from genus.can.types import Dbc
     from genus.lake import Lake
     from genus.lake.types import IngestResult
 
