@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from genus.can._protocol.messages import signed_subject
     from genus.can._sim.bus import SimBus
     from genus.can._sim.controller import Controller
-    from genus.can._sim.fault_hooks import Corrupt, Transmission
+    from genus.can._sim.errors import Corrupt, Transmission
     from genus.can._sim.sources import FrameSource, poisson
     from genus.can._sim.trace import TraceHeader
     from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
@@ -107,8 +107,8 @@ if not TYPE_CHECKING:
         _dbc__long_messages="INCOMPLETE",
         _dbc__message_types="UNKNOWN_ID",
         _live__received=(
-            "ACTIVE BUS_ERROR BUS_OFF CONTROLLER NO_ACKNOWLEDGEMENT PROTOCOL PROTOCOL_ON_TRANSMISSION "
-            "RESTARTED TX_PASSIVE TX_WARNING"
+            "ACTIVE BUS_ERROR BUS_OFF CONTROLLER NO_ACKNOWLEDGEMENT PROTOCOL PROTOCOL_ON_TRANSMISSION RESTARTED "
+            "TX_PASSIVE TX_WARNING"
         ),
         _logs__cells="parse_columns",
         _logs__detect="ENDINGS FORMATS HEAD_BYTES Head Opened TEXT_FORMATS detect open_text",
@@ -125,7 +125,7 @@ if not TYPE_CHECKING:
         _protocol__messages="signed_subject",
         _sim__bus="SimBus",
         _sim__controller="Controller",
-        _sim__fault_hooks="Corrupt Transmission",
+        _sim__errors="Corrupt Transmission",
         _sim__sources="FrameSource poisson",
         _sim__trace="TraceHeader",
         _wire__frame="CLASSIC_BYTES FD_BYTES",
