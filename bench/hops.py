@@ -41,6 +41,7 @@ STATISTICS = {"observation.py", "tracker.py"}
 IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "BlockRun", "DecodedPackets"}
 LINE = b" can0 100#"
 
+
 class Hop(NamedTuple):
     """A function on the way."""
 
@@ -276,11 +277,13 @@ def table(way: Way) -> str:
 
 
 def purpose(file: str) -> str:
-    """What the docstring of a module says first, up to its first colon, semicolon or full stop."""
+    """What the docstring of a module says first, up to a semicolon or full stop, or to a colon after some words."""
     if file == GENERATED:
         return "tests, encodes or decodes: made for the type and its subscriptions"
-    first = (ast.get_docstring(ast.parse((SOURCE / file).read_text())) or "").split("\n\n")[0]
-    return re.split(r"[:;.](?:\s|$)", " ".join(first.split()))[0].replace("|", "\\|")
+    text = " ".join((ast.get_docstring(ast.parse((SOURCE / file).read_text())) or "").split())
+    sentence = re.split(r"[;.](?:\s|$)", text)[0].replace("|", "\\|")
+    before, _, _ = sentence.partition(": ")
+    return before if len(before) > 24 else sentence
 
 
 def functions(way: Way) -> str:

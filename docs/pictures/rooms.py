@@ -55,7 +55,9 @@ def direct(imports: dict[str, set[str]]) -> dict[str, set[str]]:
     def below(room: str) -> set[str]:
         return {deeper for each in imports[room] for deeper in {each} | below(each)}
 
-    return {room: {each for each in found if all(each not in below(o) for o in found)} for room, found in imports.items()}
+    return {
+        room: {each for each in found if all(each not in below(o) for o in found)} for room, found in imports.items()
+    }
 
 
 def rooms() -> Pen:
