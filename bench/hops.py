@@ -6,9 +6,9 @@ or result: the event, its payload, a queue entry, a frame, a line of text, or co
 only read the clock, set timers or hold locks are no hops. Comprehensions belong to the function around them. What a
 world counts for `outcome()` is left out.
 
-`python -m bench.hops [CASE ...]` prints the tables of docs/architecture.md: files in the order of first calls, with what
-their docstrings say; with `--functions` also the functions, and how many calls there were; with `--write` it writes the
-tables into the page.
+`python -m bench.hops [CASE ...]` prints the tables of docs/architecture.md: files in the order of first calls, with
+what their docstrings say; with `--functions` also the functions, and how many calls there were; with `--write` it
+writes the tables into the page.
 """
 
 import ast

@@ -21,8 +21,8 @@ def whole() -> Pen:
     pen = Pen(
         760,
         392,
-        "Devices, CAN buses, networks and files publish typed events; programs, devices, recordings and a lake on Spark "
-        "take what they subscribed to; Studio shows all of it",
+        "Devices, CAN buses, networks and files publish typed events; programs, devices, recordings and a lake take "
+        "what they subscribed to; Studio shows all of it",
     )
     pen.words(112, 30, "publish", "strong", at="middle")
     pen.words(648, 30, "subscribe", "strong", at="middle")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from genus.can._sim.sources import FrameSource, poisson
     from genus.can._sim.trace import TraceHeader
     from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
+    from genus.can._wire.length import padded_size
     from genus.can._wire.payload import PayloadField, fields_of
     from genus.can._wire.values import is_implied
 
@@ -93,6 +94,7 @@ __all__ = [
     "looks_like_utf_16",
     "open_text",
     "packing_of",
+    "padded_size",
     "parse_columns",
     "poisson",
     "signed_subject",
@@ -129,6 +131,7 @@ if not TYPE_CHECKING:
         _sim__sources="FrameSource poisson",
         _sim__trace="TraceHeader",
         _wire__frame="CLASSIC_BYTES FD_BYTES",
+        _wire__length="padded_size",
         _wire__payload="PayloadField fields_of",
         _wire__values="is_implied",
     )
