@@ -43,17 +43,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.net",
-        _acl="Identity",
-        _cloudevents="CloudEvent",
-        _coap__link="CoapLink",
-        _gateway__file="GatewayFile",
-        _gateway__status="GatewayStatus SideStatus",
-        _grants="Allowed Grant Grants Permit Refusal",
-        _link__interest="InterestText",
-        _link__presence="AnnouncedChannel Participant",
-        _metrics="Measured Metric MetricsServer",
-        _relay="Arrival Interest Relay RelayLink",
-        _sparkplug__infer="SparkplugTypes",
-    )
+    __getattr__ = lazy(__name__)
