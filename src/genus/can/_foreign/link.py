@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from genus.bus import BestEffort, Keep, Publisher, QoS
+from genus.bus import BestEffort, Publisher
+from genus.bus.types import Keep, QoS
 from genus.can._foreign.machine import ForeignMachine
 from genus.can._foreign.receiver import ForeignInterest
 from genus.can._foreign.sender import ForeignAnnouncement
