@@ -7,7 +7,7 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc, MessageLayout, SignalLayout
     from genus.can._dbc.columns import PartFrames, RefusedFrames
-    from genus.can._j1939.name import ClaimedNames
+    from genus.can._j1939.identifier import ClaimedNames
     from genus.can._j1939.reassembly import Incomplete, LongMessage
     from genus.can._j1939.transfer import J1939Frame
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot
@@ -106,7 +106,7 @@ if not TYPE_CHECKING:
         "genus.can",
         _dbc="Dbc MessageLayout SignalLayout",
         _dbc__columns="PartFrames RefusedFrames",
-        _j1939__name="ClaimedNames",
+        _j1939__identifier="ClaimedNames",
         _j1939__reassembly="Incomplete LongMessage",
         _j1939__transfer="J1939Frame",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot",
