@@ -4,12 +4,15 @@ Each case is brought to its steady state by some events; the next one is followe
 hop is a function of `src/genus`, or one that Genus generated, that has the event in some form as an argument, variable
 or result: the event, its payload, a queue entry, a frame, a line of text, or columns with its row. Functions that
 only read the clock, set timers or hold locks are no hops. Comprehensions belong to the function around them. What a
-world counts for `outcome()` is left out. The last line of a table also has all calls of functions of Genus meanwhile,
-those included, and in how many files they are.
+world counts for `outcome()` is left out.
 
-`python -m bench.hops [CASE ...]` prints the tables of docs/way-of-an-event.md; with `--write` it writes them there.
+`python -m bench.hops [CASE ...]` prints the tables of docs/architecture.md: files in the order of first calls, with
+what their docstrings say; with `--functions` also the functions, and how many calls there were; with `--write` it
+writes the tables into the page.
 """
 
+import ast
+import re
 import sys
 import tempfile
 import threading
@@ -31,13 +34,14 @@ from genus.can._node.tx_queue import OutgoingEvent
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "genus"
-PAGE = ROOT / "docs" / "way-of-an-event.md"
+PAGE = ROOT / "docs" / "architecture.md"
 GENERATED = "generated code"
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
 STATISTICS = {"observation.py", "tracker.py"}
 IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "BlockRun", "DecodedPackets"}
 LINE = b" can0 100#"
 
+<<<<<<< HEAD
 PURPOSES = {
     GENERATED: "tests, encodes or decodes: code made for the type and its subscriptions",
     "bus/_delivery.py": "takes events from the link",
@@ -92,6 +96,8 @@ PURPOSES = {
     "targets/dispatch.py": "calls the handlers whose subscriptions match",
 }
 
+=======
+>>>>>>> main
 
 class Hop(NamedTuple):
     """A function on the way."""
@@ -322,21 +328,27 @@ def follow(case: str) -> Way:
 
 def table(way: Way) -> str:
     """The way as a Markdown table: files in the order of first calls."""
-    by_file: dict[str, list[str]] = {}
-    for hop in way.hops:
-        by_file.setdefault(hop.file, []).append(f"`{hop.function.replace('.<locals>', '')}`")
-    rows = [
-        f"| {file if file == GENERATED else f'`{file}`'} | {PURPOSES[file]} | {', '.join(functions)} |"
-        for file, functions in by_file.items()
-    ]
-    return "\n".join(["| file | what it does | functions |", "|---|---|---|", *rows, "", count(way)])
+    files = dict.fromkeys(hop.file for hop in way.hops)
+    rows = [f"| {file if file == GENERATED else f'`{file}`'} | {purpose(file)} |" for file in files]
+    return "\n".join(["| file | what it is for |", "|---|---|", *rows])
 
 
-def count(way: Way) -> str:
-    """How long the way is, in words."""
+def purpose(file: str) -> str:
+    """What the docstring of a module says first, up to a semicolon or full stop, or to a colon after some words."""
+    if file == GENERATED:
+        return "tests, encodes or decodes: made for the type and its subscriptions"
+    text = " ".join((ast.get_docstring(ast.parse((SOURCE / file).read_text())) or "").split())
+    sentence = re.split(r"[;.](?:\s|$)", text)[0].replace("|", "\\|")
+    before, _, _ = sentence.partition(": ")
+    return before if len(before) > 24 else sentence
+
+
+def functions(way: Way) -> str:
+    """The functions by file, and how long the way is."""
+    lines = [f"{hop.file}: {hop.function.replace('.<locals>', '')}" for hop in way.hops]
     files = len({hop.file for hop in way.hops} - {GENERATED})
-    functions = f"{len(way.hops)}, in {files} files" if files else f"{len(way.hops)}, generated"
-    return f"Functions: {functions}. All calls: {way.calls:,}, in {way.files} files."
+    count = f"{len(way.hops)} functions in {files} files; {way.calls:,} calls in {way.files} files"
+    return "\n".join([*lines, count])
 
 
 def in_page(page: str, case: str, made: str) -> str:
@@ -351,8 +363,11 @@ def in_page(page: str, case: str, made: str) -> str:
 def main(*arguments: str) -> None:
     page = PAGE.read_text()
     for case in [each for each in CASES if each in arguments] or CASES:
-        made = table(follow(case))
+        way = follow(case)
+        made = table(way)
         print(f"{case}\n\n{made}\n")
+        if "--functions" in arguments:
+            print(f"{functions(way)}\n")
         page = in_page(page, case, made)
     if "--write" in arguments:
         PAGE.write_text(page)

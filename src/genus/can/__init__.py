@@ -113,6 +113,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+<<<<<<< HEAD
     __getattr__ = lazy(
         __name__,
         _dbc="Decoding decode_log load_dbc python_source",
@@ -141,3 +142,6 @@ if not TYPE_CHECKING:
         _world__scenario="PreparedSystem Scenario simulate",
         _world__world="World",
     )
+=======
+    __getattr__ = lazy(__name__)
+>>>>>>> main

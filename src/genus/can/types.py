@@ -102,6 +102,7 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
+<<<<<<< HEAD
     __getattr__ = lazy(
         "genus.can",
         _dbc="Dbc MessageLayout SignalLayout",
@@ -131,3 +132,6 @@ if not TYPE_CHECKING:
         _world__tracker="EventRecord",
         _world__world="Clocks Program",
     )
+=======
+    __getattr__ = lazy(__name__)
+>>>>>>> main

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from genus.can.types import Dbc
-    from genus.lake import IngestResult, Lake
+    from genus.lake import Lake
+    from genus.lake.types import IngestResult
 
 MAX_REASONS = 10
 RAW_SHOWN = 60
