@@ -41,63 +41,6 @@ STATISTICS = {"observation.py", "tracker.py"}
 IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "BlockRun", "DecodedPackets"}
 LINE = b" can0 100#"
 
-<<<<<<< HEAD
-PURPOSES = {
-    GENERATED: "tests, encodes or decodes: code made for the type and its subscriptions",
-    "bus/_delivery.py": "takes events from the link",
-    "bus/_channel.py": "one event type with its quality of service",
-    "bus/_codec.py": "events to bytes and back",
-    "bus/_collection.py": "all events of a type",
-    "bus/_block_events.py": "blocks of recordings to events",
-    "bus/_blocks.py": "events to the blocks of recordings, and blocks in a file",
-    "bus/_formats.py": "which format a file has",
-    "bus/_frames.py": "packets to the frames of older recordings and back",
-    "can/_logs/cells.py": "the columns of a log by names and values",
-    "can/_logs/fields.py": "the fields of a line to a frame",
-    "can/_logs/formats.py": "the fields of a line by the pattern of its format",
-    "can/_logs/line_columns.py": "lines of one form to columns",
-    "can/_logs/text_reader.py": "text of many lines to columns of frames",
-    "can/_logs/times.py": "time stamps to times",
-    "can/_dbc/columns.py": "columns of frames to columns of events, by the DBC file",
-    "can/_dbc/database_file.py": "what a file describes",
-    "can/_dbc/layout.py": "the layout of messages and signals",
-    "can/_dbc/signal_columns.py": "bits of a signal to values",
-    "can/_logs/detect.py": "the reader of a format",
-    "can/_logs/digits.py": "digits of many lines to numbers",
-    "can/_logs/frames.py": "frames in columns",
-    "can/_logs/log_file.py": "the first bytes of a log: compression, encodings, text to characters",
-    "can/_logs/text_block.py": "lines to tokens, and columns of frames in the order of lines",
-    "can/_live/host.py": "runs a node on an interface of python-can: sends, receives, calls handlers",
-    "can/_live/interfaces.py": "what an interface tells about frames that were sent",
-    "can/_live/port.py": "what waits for the driver, what the driver has, what it confirmed",
-    "can/_live/received.py": "time stamps, own frames that come back, error frames",
-    "can/_node/channels.py": "one channel at a publisher or subscriber: payload, sequence number, frames",
-    "can/_node/link.py": "a node as a link of a bus",
-    "can/_node/node.py": "the middleware of one participant, without I/O",
-    "can/_node/rx.py": "received frames to events",
-    "can/_node/tx.py": "published events to the transmit queue",
-    "can/_node/tx_queue.py": "which event is in the mailbox, with which priority; what a node wants done",
-    "can/_sim/bus.py": "arbitration and delivery on the simulated bus",
-    "can/_sim/controller.py": "mailboxes of a simulated controller",
-    "can/_sim/errors.py": "how long a frame takes",
-    "can/_sim/simulation.py": "runs a node in the simulator",
-    "can/_wire/frame.py": "fields of a frame",
-    "can/_wire/length.py": "exact bits of a frame",
-    "can/_world/station.py": "a simulated node as a link of a bus",
-    "lake/_ingest/can_logs.py": "splits of logs to chunks of events",
-    "lake/_ingest/job.py": "the Spark job: one task per split",
-    "lake/_ingest/recordings.py": "blocks and frames of recordings to columns of events",
-    "lake/_ingest/text_lines.py": "a range of a file to blocks of whole lines",
-    "lake/_ingest/values.py": "values of attributes",
-    "lake/_ingest/writer.py": "presence bits and shapes; rows by day to Parquet",
-    "lake/_tables/part_writer.py": "tables to Parquet files, with their checksums",
-    "lake/_tables/columns.py": "the number of a shape",
-    "lake/_tables/files.py": "writes a file",
-    "targets/dispatch.py": "calls the handlers whose subscriptions match",
-}
-
-=======
->>>>>>> main
 
 class Hop(NamedTuple):
     """A function on the way."""

@@ -113,35 +113,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-<<<<<<< HEAD
-    __getattr__ = lazy(
-        __name__,
-        _dbc="Decoding decode_log load_dbc python_source",
-        _dbc__columns="ColumnDecoder DecodedFrames LongColumns",
-        _dbc__j1939="LongMessages",
-        _j1939__identifier="J1939Id J1939Name",
-        _j1939__transfer="J1939Broadcast J1939Receiver J1939Transfer",
-        _live__services="address_types open_broker open_monitor",
-        _logs="read_log",
-        _logs__text_reader="parse_candump",
-        _node__channels="Report",
-        _node__problems=(
-            "BindingFailed BusOff DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired "
-            "HardResumed HardStopped MaybeSent NodeIdLost NotConfirmed NotSent WrongCatalog"
-        ),
-        _pictures="draw_plan",
-        _plan__admission="plan",
-        _plan__dbc_export="format_dbc",
-        _plan__system="BusSpec ChannelSpec ForeignFrame System format_bitrate format_bound",
-        _plan__system_file="format_system load_system parse_system",
-        _sim__faults="fault_help parse_fault",
-        _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
-        _wire__length="Timing exact_bits exact_fd_bits worst_case_bits worst_case_fd_bits",
-        _wire__payload="PayloadCodec",
-        _wire__segments="Reassembler split_payload",
-        _world__scenario="PreparedSystem Scenario simulate",
-        _world__world="World",
-    )
-=======
     __getattr__ = lazy(__name__)
->>>>>>> main

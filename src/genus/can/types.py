@@ -102,36 +102,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-<<<<<<< HEAD
-    __getattr__ = lazy(
-        "genus.can",
-        _dbc="Dbc MessageLayout SignalLayout",
-        _dbc__columns="PartFrames RefusedFrames",
-        _j1939__identifier="ClaimedNames",
-        _j1939__reassembly="Incomplete LongMessage",
-        _j1939__transfer="J1939Frame",
-        _live__services="LiveBroker LiveMonitor MonitorSnapshot",
-        _logs="CanLog FrameColumns LoggedFrame",
-        _logs__frames="DamagedLine LogBlock",
-        _monitor="ChannelStatistics MonitoredFrame",
-        _node__problems="DeliveryProblem",
-        _plan__admission="BusLoad LoadShare MAX_ADVISED Plan Verdict",
-        _plan__advice="Advice",
-        _plan__calendar="Calendar Occurrence Slot",
-        _plan__foreign="Collision",
-        _plan__system="ErrorPassivePolicy QosName",
-        _protocol__broker_tables="AnnouncedChannel",
-        _protocol__messages="QosClass",
-        _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
-        _sim__trace="Passage Trace TrafficClass",
-        _wire__length="FdBits",
-        _world__outcome="BandResult ChannelResult NodeCondition NodeRole NodeState NodeSubscription Outcome Summary",
-        _world__programs="NodeDown",
-        _world__scenario="ScenarioRun",
-        _world__synthetic="Pattern",
-        _world__tracker="EventRecord",
-        _world__world="Clocks Program",
-    )
-=======
     __getattr__ = lazy(__name__)
->>>>>>> main
