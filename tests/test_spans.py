@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from genus import Catalog, Event, Soft
 from genus.can import parse_fault
-from genus.can._live.address import parse_address as parse_can_address
+from genus.can._live.interfaces import parse_address as parse_can_address
 from genus.can._plan.foreign import PlanTable
 from genus.cli import SpanParam, genus
 from genus.errors import BusError, PlanError, SpanError
