@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.can._dbc.columns import MessageColumns
-    from genus.can._dbc.long_columns import LONG_POSITION
-    from genus.can._dbc.long_messages import INCOMPLETE
+    from genus.can._dbc.columns import LONG_POSITION, MessageColumns
+    from genus.can._dbc.j1939 import INCOMPLETE
     from genus.can._dbc.message_types import UNKNOWN_ID
     from genus.can._live.received import (
         ACTIVE,
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, Opened, detect, open_text
     from genus.can._logs.frames import EXTENDED
     from genus.can._logs.log import BINARY_READERS, log_ending
-    from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of
-    from genus.can._logs.packing import looks_like_utf_16, packing_of
+    from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of, looks_like_utf_16, packing_of
     from genus.can._logs.text_reader import TextReader
     from genus.can._logs.times import Unit, unit_of
     from genus.can._node.channels import TxChannel
@@ -43,6 +41,63 @@ if TYPE_CHECKING:
     from genus.can._wire.length import padded_size
     from genus.can._wire.payload import PayloadField, fields_of
     from genus.can._wire.values import is_implied
+
+__all__ = [
+    "ACTIVE",
+    "BINARY_READERS",
+    "BUS_ERROR",
+    "BUS_OFF",
+    "CLASSIC_BYTES",
+    "CONTROLLER",
+    "ENDINGS",
+    "EXTENDED",
+    "FD_BYTES",
+    "FIRST_ETAG",
+    "FORMATS",
+    "HEAD_BYTES",
+    "INCOMPLETE",
+    "LONG_POSITION",
+    "MAX_EVENT",
+    "MAX_LINE",
+    "NO_ACKNOWLEDGEMENT",
+    "PROTOCOL",
+    "PROTOCOL_FILTER",
+    "PROTOCOL_ON_TRANSMISSION",
+    "RESTARTED",
+    "TEXT_FORMATS",
+    "TX_PASSIVE",
+    "TX_WARNING",
+    "UNKNOWN_ID",
+    "Controller",
+    "Corrupt",
+    "FrameSource",
+    "Head",
+    "LogFile",
+    "MessageColumns",
+    "Opened",
+    "PayloadField",
+    "SimBus",
+    "SkippedRecords",
+    "TextReader",
+    "TraceHeader",
+    "Transmission",
+    "TxChannel",
+    "Unit",
+    "class_of",
+    "detect",
+    "fields_of",
+    "head_of",
+    "is_implied",
+    "log_ending",
+    "looks_like_utf_16",
+    "open_text",
+    "packing_of",
+    "padded_size",
+    "parse_columns",
+    "poisson",
+    "signed_subject",
+    "unit_of",
+]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(__name__)
