@@ -41,11 +41,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _encoding="Divisor code_size encode_code encode_path_segment parse_code parse_path_segment",
-        _etags="EtagSpace",
-        _hierarchy="load_module read_hierarchy",
-        _prime_schemes="CompactPrimes LinePrimes OriginalPrimes compare_schemes",
-        _scheme="Scheme",
-    )
+    __getattr__ = lazy(__name__)

@@ -28,10 +28,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _completion="complete",
-        _merging="merge",
-        _python_source="python_source",
-        _subscription_file="read_subscriptions",
-    )
+    __getattr__ = lazy(__name__)

@@ -60,6 +60,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.filters", _completion="Completion CompletionItem", _merging="MergedSubscription", _unmet="Unmet"
-    )
+    __getattr__ = lazy(__name__)

@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from math import sqrt
 from typing import NamedTuple
 
+from genus._spread import Spread
 from genus.model import Event, name_of
 from genus.studio._texts import cut, three_digits, time_us_of
 
@@ -131,37 +131,30 @@ class Times(NamedTuple):
 
 
 class _Meter:
-    """State: the times of one channel, by Welford's method (1962)."""
+    """State: the times of one channel."""
 
-    __slots__ = ("events", "interval", "intervals", "last_ns", "late", "late_us", "squares", "worst_us")
+    __slots__ = ("events", "intervals", "last_ns", "latencies_us")
 
     def __init__(self) -> None:
-        self.events = self.intervals = self.late = 0
-        self.interval = self.squares = 0.0
-        self.late_us = 0.0
-        self.worst_us = 0.0
+        self.events = 0
+        self.intervals, self.latencies_us = Spread(), Spread()
         self.last_ns: int | None = None
 
     def add(self, at_ns: int, sent_us: int | None) -> None:
         self.events += 1
         if self.last_ns is not None:
-            self.intervals += 1
-            passed = at_ns - self.last_ns
-            delta = passed - self.interval
-            self.interval += delta / self.intervals
-            self.squares += delta * (passed - self.interval)
+            self.intervals.add(at_ns - self.last_ns)
         self.last_ns = at_ns
         took = OTHER_CLOCK_US if sent_us is None else at_ns / 1000 - sent_us
         if abs(took) < OTHER_CLOCK_US:
-            self.late += 1
-            self.late_us += (took - self.late_us) / self.late
-            self.worst_us = max(self.worst_us, took) if self.late > 1 else took
+            self.latencies_us.add(took)
 
     def times(self) -> Times:
-        jitter = three_digits(sqrt(self.squares / self.intervals) / 1e6) if self.intervals else None
-        if not self.late:
+        jitter = three_digits(self.intervals.deviation / 1e6) if self.intervals.count else None
+        latencies = self.latencies_us
+        if not latencies.count:
             return Times(jitter)
-        return Times(jitter, three_digits(self.late_us / 1000), three_digits(self.worst_us / 1000))
+        return Times(jitter, three_digits(latencies.mean / 1000), three_digits(latencies.most / 1000))
 
 
 class Meters:

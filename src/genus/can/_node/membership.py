@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from genus.bus import Hard, QoS, Soft
+from genus.bus import Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
 from genus.can._node.problems import NodeIdLost
@@ -11,10 +12,9 @@ from genus.can._node.rx import Receiver
 from genus.can._node.tx import Transmitter
 from genus.can._node.tx_queue import Context
 from genus.can._protocol.binding import BindingClient
+from genus.can._protocol.broker_tables import EtagSource
 from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient
-from genus.can._protocol.etags import EtagSource
-from genus.can._protocol.layouts import conflict_between
 from genus.can._protocol.messages import Announce, QosClass, RefusalReason, Signature, catalog_digest, parse_message
 from genus.can._protocol.notices import (
     BindingRefused,
@@ -26,7 +26,7 @@ from genus.can._protocol.notices import (
     NodeIdConflict,
     RequestUnanswered,
 )
-from genus.can._protocol.signatures import SAME_CATALOG
+from genus.can._protocol.signatures import SAME_CATALOG, conflict_between
 from genus.can._wire.frame import ETAG_MASK, RESERVED_ETAGS, Frame, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError

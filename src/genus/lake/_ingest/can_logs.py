@@ -17,18 +17,7 @@ from typing import TypeGuard, cast
 import msgspec
 import pyarrow as pa
 
-from genus.can import (
-    ColumnDecoder,
-    Dbc,
-    DecodedFrames,
-    FrameColumns,
-    Incomplete,
-    LogBlock,
-    LongColumns,
-    MessageLayout,
-    PartFrames,
-    RefusedFrames,
-)
+from genus.can import ColumnDecoder, DecodedFrames, LongColumns
 from genus.can.internal import (
     BINARY_READERS,
     ENDINGS,
@@ -56,12 +45,13 @@ from genus.can.internal import (
     parse_columns,
     unit_of,
 )
+from genus.can.types import Dbc, FrameColumns, Incomplete, LogBlock, MessageLayout, PartFrames, RefusedFrames
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.model import ChoiceType
+from genus.model.types import ChoiceType
 
 FRAMES_AT_ONCE = 1 << 18
 """How many frames are decoded together; with fewer, each of very many messages would have only a few frames."""

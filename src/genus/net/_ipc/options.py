@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.net._options import RECEIVE_OVERFLOW, SEND_OVERFLOW, NetOptions, read_options, whole
 
 CAPACITY: Final = 10_000
@@ -28,7 +28,7 @@ def parse_address(rest: str) -> tuple[str, IpcOptions]:
         BusError: An option is unknown or its value is wrong.
 
     >>> name, options = parse_address("plant?overflow=block&capacity=100")
-    >>> name, options.full, options.capacity, options.receive_overflow
+    >>> name, options.overflow, options.capacity, options.receive_overflow
     ('plant', 'block', 100, 'drop_oldest')
     """
     name, _, query = rest.partition("?")
