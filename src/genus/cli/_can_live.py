@@ -214,7 +214,7 @@ def node(
     lasts: float | None,
     as_json: bool,
 ) -> None:
-    """Take part in a bus: print, publish, report troubles.
+    """Take part in a bus: print, publish, report problems.
 
     Prints the events that match, and publishes the lines of standard input. Ctrl-C ends it.
 

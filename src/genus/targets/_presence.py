@@ -1,7 +1,8 @@
 """For targets that test types and presence but no values: the types that can match, and the presence they require.
 
-The types are the highest of each line, by a catalog or by declared classes. A predicate implies something about presence: a comparison is true only if its attributes are present. What such a
-target does not test is a residual for the receiver.
+The types are the highest of each line, by a catalog or by declared classes. A predicate implies something about
+presence: a comparison is true only if its attributes are present. What such a target does not test is a residual for
+the receiver.
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,10 +5,11 @@ One operation tests all of them.
 Numbers are an array. Text, bytes, bools and choices are codes: a test is made once for each distinct value, or by a
 look-up, and then taken for all rows.
 
-A bitmap has, per bucket of keys of one attribute, a row of bits that reject the slots without a key in it. The keys are divided at quantiles of the bounds of some intervals. The rows of the buckets that an event's values fall
-into are or-ed; what no row rejects are candidates, to be compared exactly. A last row rejects all slots that have an
-interval of the attribute; it is for values that are unknown. After the bitmap indexes of databases (O'Neil, Quass:
-Improved query performance with variant indexes, 1997).
+A bitmap has, per bucket of keys of one attribute, a row of bits that reject the slots without a key in it. The keys are
+divided at quantiles of the bounds of some intervals. The rows of the buckets that an event's values fall into are
+or-ed; what no row rejects are candidates, to be compared exactly. A last row rejects all slots that have an interval of
+the attribute; it is for values that are unknown. After the bitmap indexes of databases (O'Neil, Quass: Improved query
+performance with variant indexes, 1997).
 """
 
 from bisect import bisect_right
