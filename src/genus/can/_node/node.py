@@ -69,7 +69,6 @@ class _Timed(Protocol):
 
     @property
     def wake_at(self) -> int | None: ...
-
     def wake(self, now: int) -> None: ...
 
 
@@ -161,17 +160,14 @@ class Node:
 
     @property
     def number(self) -> int | None:
-        """The node's number; None until it has one."""
         return self._membership.number
 
     @property
     def catalog(self) -> Catalog | None:
-        """The catalog it reads event tags by; None until it has one."""
         return self._membership.catalog
 
     @property
     def why_without_number(self) -> str:
-        """Why it has no number, if it lost one; else an empty text."""
         return self._membership.why_without_number
 
     @property
@@ -181,12 +177,10 @@ class Node:
 
     @property
     def has_frames(self) -> bool:
-        """Whether frames wait to be sent."""
         return bool(self._context.queue.soft_waiting or self._context.queue.fixed_waiting)
 
     @property
     def notices(self) -> Counter[str]:
-        """Notices of the protocols, by kind."""
         return self._membership.notices
 
     def _begin(self, now: int) -> None:
@@ -196,7 +190,6 @@ class Node:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def start(self, now: int) -> None:
-        """Join the bus."""
         self._begin(now)
         self._started = True
         if self._clock is not None:
@@ -236,7 +229,6 @@ class Node:
         return self.tx.publish(event, loop_back=loop_back)
 
     def withdraw(self, announcement: Announcement, now: int) -> None:
-        """End an announcement."""
         self._begin(now)
         if self.tx.withdraw(announcement):
             self._membership.unbind(announcement.channel)
@@ -251,13 +243,11 @@ class Node:
         return interest
 
     def cancel(self, interest: Interest, now: int) -> None:
-        """End a subscription."""
         self._begin(now)
         self.rx.remove(interest)
         self._membership.remove(interest)
 
     def use(self, catalog: Catalog, now: int) -> None:
-        """Use a catalog that is new or has grown."""
         self._begin(now)
         self._membership.use(catalog)
 
@@ -269,7 +259,6 @@ class Node:
                 self.withdraw(announcement, now)
 
     def counts(self) -> NodeCounts:
-        """Counters of what was sent, received, lost and dropped."""
         channels = self.rx.channels.values()
         clock = self._clock.dropped if self._clock is not None else Counter[str]()
         return NodeCounts(
@@ -283,7 +272,6 @@ class Node:
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: int) -> None:
-        """A frame of another node was received."""
         self._context.now = now
         if not self._started:
             return
@@ -312,7 +300,6 @@ class Node:
             self._membership.receive(frame)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this node was sent."""
         self._context.now = now
         if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_sent(frame)
@@ -325,7 +312,6 @@ class Node:
         self._context.queue.frame_sent(frame, now)
 
     def failed(self, frame: Frame, now: int) -> None:
-        """A frame of this node was corrupted."""
         self._begin(now)
         if frame.id >> PRIORITY_SHIFT == 0:
             self.tx.hard_frame_failed(frame)
@@ -336,12 +322,10 @@ class Node:
         self.tx.recovery.frame_failed(frame)
 
     def lost(self, now: int) -> None:
-        """Another frame won the arbitration."""
         self._context.now = now
         self._context.queue.frame_deferred()
 
     def taken(self, frame: Frame, now: int) -> None:
-        """A driver took a frame of this node."""
         self._context.now = now
         if frame.id >> PRIORITY_SHIFT:
             self._context.queue.frame_taken(frame, now)
@@ -367,7 +351,6 @@ class Node:
         self._check_errors()
 
     def bus_off(self, now: int) -> None:
-        """The controller is off the bus."""
         self._begin(now)
         self._context.queue.mailbox_emptied()
         self.tx.report_to_all(BusOff(now))
@@ -375,7 +358,6 @@ class Node:
         self._check_errors()
 
     def bus_on(self, now: int) -> None:
-        """The controller is back on the bus."""
         self._begin(now)
         self._errors.is_off = False
         self._check_errors()
@@ -386,7 +368,6 @@ class Node:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next timer is due."""
         context = self._context
         if context.timers_changed:
             context.timers_changed, self._is_time_changed = False, True

@@ -132,7 +132,6 @@ class Transmitter:
                 self.recovery.start()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
-        """The channel cannot be used."""
         self._leave_calendar(channel)
         channel.state, channel.reason = "refused", reason
         self._report(channel.announcements, BindingFailed(channel.name, reason))
@@ -166,7 +165,6 @@ class Transmitter:
                 channel.state, channel.reason = "binding", reason
 
     def renumber(self, number: int) -> None:
-        """Send under another node number from now on."""
         self._context.queue.number = number
         for channel in self.channels.values():
             if channel.slot_sender is not None:
@@ -325,7 +323,6 @@ class Transmitter:
         self._report(channel.announcements, NotSent(channel.name, event, attempts))
 
     def hard_frame_sent(self, frame: Frame) -> None:
-        """A frame of priority 0 was sent."""
         for channel in self.channels.values():
             if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
                 return
@@ -335,7 +332,6 @@ class Transmitter:
         self._report(channel.announcements, MaybeSent(channel.name, event))
 
     def hard_frame_taken(self, frame: Frame) -> None:
-        """A driver took a frame of priority 0."""
         for channel in self.channels.values():
             if channel.slot_sender is not None and channel.slot_sender.taken(frame):
                 return
@@ -379,7 +375,6 @@ class Transmitter:
             self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
 
     def _report(self, announcements: Iterable[Announcement], trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of some publishers."""
         for handler, what in problem_calls(list(announcements), trouble):
             self._context.call(handler, what)
 

@@ -223,7 +223,6 @@ class TimeService:
 
     @property
     def is_master(self) -> bool:
-        """Whether this node is the master."""
         return self._role is _MASTER
 
     @property
@@ -285,7 +284,6 @@ class TimeService:
         self._notify_changes(now)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this node was sent."""
         if frame != self._waiting:
             return
         self._waiting = None
@@ -297,7 +295,6 @@ class TimeService:
         self._notify_changes(now)
 
     def wake(self, now: int) -> None:
-        """The time of `wake_at` has come."""
         election_at = self._election_at()
         if election_at is not None and now >= election_at:
             self._become_claimant(now)

@@ -102,7 +102,6 @@ class BusObserver(Trace):
         self._band_by_priority = [self.bands[kind] for kind in CLASS_BY_PRIORITY]
 
     def channels_changed(self) -> None:
-        """Look up the channels of identifiers again."""
         self._channels.clear()
 
     def channel_of(self, identifier: int) -> ObservedChannel | None:
@@ -199,17 +198,14 @@ class Observation:
             watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
-        """A program could not publish an event: the queue of its node is full."""
         tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
         tracker.refused += 1
 
     def station_left(self, station: Station) -> None:
-        """A station crashed or was switched off."""
         for tracker in self.trackers:
             tracker.node_left(station.name, self._simulation.now)
 
     def listeners_changed(self) -> None:
-        """A station has other subscriptions, or there is another station."""
         self._listeners.clear()
         self.bus.channels_changed()
 
@@ -241,7 +237,6 @@ class Observation:
                 return
 
     def publisher_informed(self, station: Station, cls: type, trouble: DeliveryProblem) -> None:
-        """A publisher got a trouble."""
         self._count(station, trouble)
         if (tracker := self._trackers.get((station.name, cls))) is not None:
             tracker.publisher_informed(trouble, self._simulation.now)
