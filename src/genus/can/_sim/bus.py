@@ -28,7 +28,7 @@ from genus.can._sim.errors import (
     combine_effects,
 )
 from genus.can._sim.scheduler import NEVER, Callback, Scheduler
-from genus.can._sim.trace import Trace
+from genus.can._sim.trace import BusFrame, Trace
 from genus.can._wire.frame import Frame, arbitration_key
 from genus.can._wire.length import ACTIVE_ERROR_BITS, Timing
 from genus.errors import BusError
@@ -391,7 +391,9 @@ class SimBus:
             hooks, numbers = cached or self._delivery.find_receivers(sender, frame)
             self.frames += 1
             if self.trace is not None:
-                self.trace.record(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)
+                self.trace.record(
+                    BusFrame(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)
+                )
             for on_receive in hooks:
                 on_receive(frame, now)
             sender.finish_sent(frame, now)
@@ -415,7 +417,7 @@ class SimBus:
         if self.trace is not None:
             senders = (*(each.number for each in self._senders), *self._cut_off_senders)
             numbers = tuple(each.number for each in receivers)
-            self.trace.record(self._start_ns, now, frame, senders, outcome, numbers, missed, self.segment)
+            self.trace.record(BusFrame(self._start_ns, now, frame, senders, outcome, numbers, missed, self.segment))
         self._cut_off_senders = ()
         if result.is_delivered:
             late = outcome is FrameOutcome.LATE

@@ -10,8 +10,8 @@ from genus.can._node.problems import DeliveryProblem, EventMissing, EventsLost
 from genus.can._plan.admission import Plan
 from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.simulation import Simulation
-from genus.can._sim.trace import CLASS_BY_PRIORITY, Trace, TraceHeader, TrafficClass, make_room
-from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
+from genus.can._sim.trace import CLASS_BY_PRIORITY, BusFrame, Trace, TraceHeader, TrafficClass, make_room
+from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT
 from genus.can._wire.segments import Reassembler
 from genus.can._world.station import ListenedSubscription, Station
 from genus.can._world.tracker import ChannelTracker, Key, Window, key_of
@@ -113,39 +113,32 @@ class BusObserver(Trace):
             found = self._channels[key] = self._find_channel(key)
             return found
 
-    def record(
-        self,
-        start_ns: int,
-        end_ns: int,
-        frame: Frame,
-        senders: tuple[int, ...],
-        outcome: FrameOutcome,
-        received_by: tuple[int, ...],
-        missed_by: tuple[int, ...] = (),
-        segment: int = 0,
-    ) -> None:
-        """A frame was sent, or failed."""
+    def record(self, sent: BusFrame) -> None:
         if self._most != 0:
             make_room(self.passages, self._most)
-            super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
-        if outcome is _SENT:
+            super().record(sent)
+        start_ns, end_ns, frame = sent.start_ns, sent.end_ns, sent.frame
+        is_sent = sent.outcome is _SENT
+        if is_sent:
+            senders = sent.senders
             self.heard[senders[0]] = end_ns
             if (channel := self.channel_of(frame.id)) is not None:
                 payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
                 if payload:  # it is the last frame of an event
                     tracker, receivers = channel.tracker, channel.receivers
                     receivers.present_key = key = key_of(frame.id & ETAG_MASK, payload)
-                    tracker.filtered += len(self._controllers) - len(senders) - len(received_by) - len(missed_by)
+                    reached = len(senders) + len(sent.received_by) + len(sent.missed_by)
+                    tracker.filtered += len(self._controllers) - reached
                     tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
         if start_ns >= self.begin_ns:
             identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
             band = self._band_by_priority[identifier >> PRIORITY_SHIFT & 0xFF]
-            if outcome is _SENT:
+            if is_sent:
                 band.frames += 1
             else:
                 band.errors += 1
             band.busy_ns += end_ns - start_ns
-            band.missed += len(missed_by)
+            band.missed += len(sent.missed_by)
 
 
 Test: TypeAlias = Callable[[Event], bool] | None
