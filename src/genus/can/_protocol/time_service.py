@@ -3,7 +3,7 @@
 A frame ends at all nodes within a bit time. So the master sends SYNC, reads its clock when the frame has ended, and
 sends the reading in FOLLOW_UP; the other nodes read theirs at the same instant, and have a sample of both clocks
 (Gergeleit and Streich 1994). A master that fails is replaced by the node with the lowest number, which continues with
-the time it had. `docs/can-time.md` has the assumptions and what follows from them.
+the time it had. `docs/wire.md` has the assumptions and what follows from them.
 """
 
 from collections import Counter
