@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from genus import Bus, Event, Kind, Maybe, open_bus
-from genus.net import CoapLink
+from genus.net.types import CoapLink
 
 QUICK = "beat=200ms&ack_timeout=50ms"
 """Times for tests: a lost datagram is repeated soon."""
@@ -44,7 +44,7 @@ class CoapBlob(Event):
     data: bytes
 
 
-def wait_for(condition: Callable[[], bool], timeout: float = 10.0) -> bool:
+def wait_for(condition: Callable[[], bool], timeout: float = 60.0) -> bool:
     """Wait until something holds that other threads bring about."""
     until = time.monotonic() + timeout
     while not condition():

@@ -90,15 +90,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _codec="Recorded",
-        _folder_recorder="FolderRecorder LandingFolder record_to_folder",
-        _parse_event="parse_event",
-        _recorder="Recorder record",
-        _recording="Excerpt Recording read_recording replay",
-        _recording_index="RecordingIndex",
-        _recording_writer="RecordingWriter",
-        _refusals="Refusals Refused WhenInvalid",
-        _requests="Declined Reply",
-    )
+    __getattr__ = lazy(__name__)

@@ -5,6 +5,15 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
+    from genus.can._dbc import Dbc, MessageLayout, SignalLayout
+    from genus.can._dbc.columns import PartFrames, RefusedFrames
+    from genus.can._j1939.identifier import ClaimedNames
+    from genus.can._j1939.reassembly import Incomplete, LongMessage
+    from genus.can._j1939.transfer import J1939Frame
+    from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot
+    from genus.can._logs import CanLog, FrameColumns, LoggedFrame
+    from genus.can._logs.frames import DamagedLine, LogBlock
+    from genus.can._monitor import ChannelStatistics, MonitoredFrame
     from genus.can._node.problems import DeliveryProblem
     from genus.can._plan.admission import MAX_ADVISED, BusLoad, LoadShare, Plan, Verdict
     from genus.can._plan.advice import Advice
@@ -15,6 +24,7 @@ if TYPE_CHECKING:
     from genus.can._protocol.messages import QosClass
     from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NodeIdConflict, RoleChanged, StoreFailed
     from genus.can._sim.trace import Passage, Trace, TrafficClass
+    from genus.can._wire.length import FdBits
     from genus.can._world.outcome import (
         BandResult,
         ChannelResult,
@@ -38,15 +48,32 @@ __all__ = [
     "BandResult",
     "BusLoad",
     "Calendar",
+    "CanLog",
     "ChannelConflict",
     "ChannelResult",
+    "ChannelStatistics",
+    "ClaimedNames",
     "Clocks",
     "Collision",
+    "DamagedLine",
+    "Dbc",
     "DeliveryProblem",
     "ErrorPassivePolicy",
     "EtagsRefused",
     "EventRecord",
+    "FdBits",
+    "FrameColumns",
+    "Incomplete",
+    "J1939Frame",
+    "LiveBroker",
+    "LiveMonitor",
     "LoadShare",
+    "LogBlock",
+    "LoggedFrame",
+    "LongMessage",
+    "MessageLayout",
+    "MonitorSnapshot",
+    "MonitoredFrame",
     "NodeCondition",
     "NodeDown",
     "NodeIdConflict",
@@ -55,14 +82,17 @@ __all__ = [
     "NodeSubscription",
     "Occurrence",
     "Outcome",
+    "PartFrames",
     "Passage",
     "Pattern",
     "Plan",
     "Program",
     "QosClass",
     "QosName",
+    "RefusedFrames",
     "RoleChanged",
     "ScenarioRun",
+    "SignalLayout",
     "Slot",
     "StoreFailed",
     "Summary",
@@ -72,22 +102,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.can",
-        _node__problems="DeliveryProblem",
-        _plan__admission="BusLoad LoadShare MAX_ADVISED Plan Verdict",
-        _plan__advice="Advice",
-        _plan__calendar="Calendar Occurrence Slot",
-        _plan__foreign="Collision",
-        _plan__system="ErrorPassivePolicy QosName",
-        _protocol__broker_tables="AnnouncedChannel",
-        _protocol__messages="QosClass",
-        _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
-        _sim__trace="Passage Trace TrafficClass",
-        _world__outcome="BandResult ChannelResult NodeCondition NodeRole NodeState NodeSubscription Outcome Summary",
-        _world__programs="NodeDown",
-        _world__scenario="ScenarioRun",
-        _world__synthetic="Pattern",
-        _world__tracker="EventRecord",
-        _world__world="Clocks Program",
-    )
+    __getattr__ = lazy(__name__)

@@ -261,7 +261,9 @@ RECORD_TICK_S = 0.2
 @FOR
 @click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
 @click.option("--every", type=SpanParam(), help="With --landing: start a new file this often [5s].")
-@click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000].")
+@click.option(
+    "--max-events", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000]."
+)
 @click.option("--name", help="With --landing: first part of file names [events].")
 @click.option(
     "--invalid",

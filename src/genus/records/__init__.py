@@ -24,12 +24,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _mapping="Mapping",
-        _mapping_file="read_mapping",
-        _reader="RecordReader",
-        _rejected="Example Rejected",
-        _topics="ForeignTopics Message",
-        _writer="RecordWriter",
-    )
+    __getattr__ = lazy(__name__)

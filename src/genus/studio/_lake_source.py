@@ -27,7 +27,14 @@ from genus.studio._rows import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row
 from genus.studio._texts import counted, float32, number_of, three_digits
 
 if TYPE_CHECKING:
-    from genus.lake import FollowerStatus, HistoryEntry, LakeReader, LakeSummary, LocalEvents, TableStats
+    from genus.lake import LakeReader
+    from genus.lake.types import (
+        FollowerStatus,
+        HistoryEntry,
+        LakeSummary,
+        LocalEvents,
+        TableStats,
+    )
 
 LOOK_S = 1.0
 DAY_MS = 86_400_000.0
