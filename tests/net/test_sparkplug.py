@@ -17,7 +17,6 @@ from genus.model import Float32, FloatType, Int8, UInt16, Unit, attributes
 from genus.net._link.foreign import ForeignEvent, ForeignLoss
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._sparkplug import host as host_module
-from genus.net._sparkplug.edge import Edge
 from genus.net._sparkplug.host import REBIRTH, REBIRTH_S, Host
 from genus.net._sparkplug.payload import (
     BOOLEAN,
@@ -31,7 +30,7 @@ from genus.net._sparkplug.payload import (
     read_value,
     wire_value,
 )
-from genus.net._sparkplug.source import Sparkplug
+from genus.net._sparkplug.source import Edge, Sparkplug
 from genus.records import ForeignTopics, Message, Rejected, read_mapping
 from genus.testing import run_command
 

@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.net._acl import Identity
     from genus.net._cloudevents import CloudEvent
     from genus.net._coap.link import CoapLink
+    from genus.net._envelope import Arrival, Interest, Relay, RelayLink
     from genus.net._gateway.file import GatewayFile
-    from genus.net._gateway.status import GatewayStatus, SideStatus
-    from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
-    from genus.net._link.interest import InterestText
-    from genus.net._link.presence import AnnouncedChannel, Participant
+    from genus.net._gateway.machine import GatewayStatus, SideStatus
+    from genus.net._grants import Allowed, Grant, Grants, Identity, Permit, Refusal
+    from genus.net._link.presence import AnnouncedChannel, InterestText, Participant
     from genus.net._metrics import Measured, Metric, MetricsServer
-    from genus.net._relay import Arrival, Interest, Relay, RelayLink
     from genus.net._sparkplug.infer import SparkplugTypes
 
 __all__ = [
@@ -45,15 +43,13 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         "genus.net",
-        _acl="Identity",
         _cloudevents="CloudEvent",
         _coap__link="CoapLink",
         _gateway__file="GatewayFile",
-        _gateway__status="GatewayStatus SideStatus",
-        _grants="Allowed Grant Grants Permit Refusal",
-        _link__interest="InterestText",
-        _link__presence="AnnouncedChannel Participant",
+        _gateway__machine="GatewayStatus SideStatus",
+        _grants="Allowed Grant Grants Identity Permit Refusal",
+        _link__presence="AnnouncedChannel InterestText Participant",
         _metrics="Measured Metric MetricsServer",
-        _relay="Arrival Interest Relay RelayLink",
+        _envelope="Arrival Interest Relay RelayLink",
         _sparkplug__infer="SparkplugTypes",
     )

@@ -25,7 +25,7 @@ _OF_NODES = ("uid", "number", "name", "catalog", "plan")
 class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of an address `can:INTERFACE?option=value&...`.
 
-    >>> parse_address("virtual?channel=city&name=loop-1&bitrate=500k").options
+    >>> parse_ipc_address("virtual?channel=city&name=loop-1&bitrate=500k").options
     {'channel': 'city'}
     """
 
@@ -66,10 +66,10 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
         return self.timing.data_bitrate is not None
 
 
-def parse_address(text: str) -> CanAddress:
+def parse_ipc_address(text: str) -> CanAddress:
     """Parse an address without its `can:`; BusError names the option that is wrong.
 
-    >>> parse_address("virtual?number=many")
+    >>> parse_ipc_address("virtual?number=many")
     Traceback (most recent call last):
     genus.errors.BusError: can:virtual?number=many: number is 'many'; it must be a whole number
     """

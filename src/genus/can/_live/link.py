@@ -11,7 +11,7 @@ import can
 from genus._extras import install_command
 from genus.bus import Hard, Keep, Publisher, QoS, Soft
 from genus.bus.internal import SystemClock
-from genus.can._live.address import CanAddress, parse_address
+from genus.can._live.address import CanAddress, parse_ipc_address
 from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import (
     DATAGRAM_INTERFACES,
@@ -123,7 +123,7 @@ class CanLink(NodeLink):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.address = parse_address(text)
+        self.address = parse_ipc_address(text)
         self._host: LiveHost | None = None
         self._foreign: DatabaseLink | None = None
 

@@ -20,7 +20,7 @@ from genus.bus import BestEffort, Capabilities, Delivery, Keep, Link, ProblemHan
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
-from genus.net._envelope import MAX_HOPS, Origin, new_uid
+from genus.net._envelope import MAX_HOPS, Arrival, Interest, Origin, RelayLink, new_uid
 from genus.net._link.channels import (
     Measured,
     NetPublisher,
@@ -30,21 +30,27 @@ from genus.net._link.channels import (
     monotonic_utc_us,
     sending_of,
 )
-from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
-from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
-from genus.net._link.interest import InterestText, LocalInterest, RemoteInterest, asks_for_kind
-from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
+from genus.net._link.messages import LAST, NEW, control_key, send_once
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
-from genus.net._link.presence import GATE, AnnouncedChannel, Participant, Presence
+from genus.net._link.presence import (
+    GATE,
+    AnnouncedChannel,
+    InterestText,
+    LocalInterest,
+    Participant,
+    Presence,
+    RemoteInterest,
+    asks_for_kind,
+)
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
-from genus.net._link.relays import NetRelay, RecentPackets
+from genus.net._link.relays import KeptEvents, NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
+from genus.net._link.unread import HeldPackets
 from genus.net._problems import OnceLogger
-from genus.net._relay import Arrival, Interest, RelayLink
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
