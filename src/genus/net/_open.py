@@ -128,9 +128,7 @@ def _link(
         realm,
         medium=medium,
         reliable=reliable,
-        may_publish=None if permit is None else permit.check_publish,
-        may_subscribe=None if permit is None else permit.check_subscribe,
-        may_be_gateway=None if permit is None else permit.check_gateway,
+        permit=permit,
         foreign=[*foreign, *clouds],
         encode_cloud=_cloud_encoder(options.format),
     )
