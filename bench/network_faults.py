@@ -62,8 +62,8 @@ def _kill_session(folder: Path, seed: int, *, with_file: bool) -> Counts:
 
 
 FAULTS = (
-    Fault(f"the active one of two gateways killed {KILLS} times, between all pairs of `ipc:`, `zenoh:` and `mqtt:`, the "
-          "receiver stopped every second time", _kill_gateways, "test_gateway_kills"),
+    Fault(f"the active one of two gateways killed {KILLS} times, between all pairs of `ipc:`, `zenoh:` and `mqtt:`, "
+          "the receiver stopped every second time", _kill_gateways, "test_gateway_kills"),
     Fault(
         "the same, 10 times, CAN (`udp_multicast`) to `ipc:`",
         partial(gateway_kills.run, road="can", city="ipc", kills=10, seed=1),
