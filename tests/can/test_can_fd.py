@@ -22,7 +22,7 @@ from genus.can import (
     plan,
     simulate,
 )
-from genus.can._live.address import parse_ipc_address
+from genus.can._live.interfaces import parse_address
 from genus.can._live.link import open_interface
 from genus.can._monitor import Monitor
 from genus.can._node.node import Node
@@ -247,9 +247,9 @@ def test_interfaces_without_can_fd_are_refused(monkeypatch: pytest.MonkeyPatch) 
     ClassicBus.__module__ = "can.interfaces.gs_usb"
     monkeypatch.setattr("can.Bus", lambda **_: ClassicBus())
     with pytest.raises(BusError, match="can:gs_usb is open for classic frames only"):
-        open_interface(parse_ipc_address("gs_usb?channel=0&bitrate=500k&data_bitrate=2M"))
+        open_interface(parse_address("gs_usb?channel=0&bitrate=500k&data_bitrate=2M"))
     assert ClassicBus.closed == 1
-    assert isinstance(open_interface(parse_ipc_address("gs_usb?channel=0&bitrate=500k")), ClassicBus)
+    assert isinstance(open_interface(parse_address("gs_usb?channel=0&bitrate=500k")), ClassicBus)
 
 
 def test_a_monitor_without_the_data_bit_rate_says_that_its_load_is_too_high() -> None:

@@ -17,8 +17,7 @@ from click.testing import CliRunner
 import can
 from genus import BestEffort, Catalog, Event, Soft, UInt8, open_bus, this
 from genus.can import load_dbc, open_monitor, python_source
-from genus.can._live.address import parse_ipc_address
-from genus.can._live.interfaces import enlarge_buffer, lost_datagrams
+from genus.can._live.interfaces import enlarge_buffer, lost_datagrams, parse_address
 from genus.cli import genus
 from genus.errors import BusError, DbcError, EventError
 from tests.can.test_foreign import CAR
@@ -246,15 +245,15 @@ def test_an_identifier_that_the_node_uses_itself_is_refused(address: Callable[..
 
 
 def test_options_of_databases(car: Path) -> None:
-    assert not parse_ipc_address("virtual?database=a.dbc").joins
-    assert parse_ipc_address("virtual?database=a.dbc&name=gateway").joins
-    assert parse_ipc_address("virtual?database=a.dbc,b/c.dbc").databases == (Path("a.dbc"), Path("b/c.dbc"))
+    assert not parse_address("virtual?database=a.dbc").joins
+    assert parse_address("virtual?database=a.dbc&name=gateway").joins
+    assert parse_address("virtual?database=a.dbc,b/c.dbc").databases == (Path("a.dbc"), Path("b/c.dbc"))
     with pytest.raises(BusError, match="cyclic is about the messages of a database"):
-        parse_ipc_address("virtual?cyclic=no")
+        parse_address("virtual?cyclic=no")
     with pytest.raises(BusError, match="cyclic is 'maybe'; write yes or no"):
-        parse_ipc_address("virtual?database=a.dbc&cyclic=maybe")
+        parse_address("virtual?database=a.dbc&cyclic=maybe")
     with pytest.raises(BusError, match="database is empty"):
-        parse_ipc_address("virtual?database=")
+        parse_address("virtual?database=")
     with pytest.raises(DbcError, match=r"cannot read none\.dbc"):
         open_bus("can:virtual?database=none.dbc")
 

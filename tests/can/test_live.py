@@ -18,9 +18,8 @@ import can
 from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt8, UInt32, open_bus, this
 from genus.can import BindingFailed, BusOff, open_broker
 from genus.can._live import host as host_module
-from genus.can._live.address import parse_ipc_address
 from genus.can._live.host import LiveHost
-from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options
+from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options, parse_address
 from genus.can._live.link import open_host
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node
@@ -257,8 +256,8 @@ def test_an_address_that_contradicts_its_plan_raises_a_bus_error(
     [("500k", 500_000), ("83.333k", 83_333), ("1Mbit/s", 1_000_000), ("125000", 125_000), ("0.5M", 500_000)],
 )
 def test_bit_rates_are_written_as_in_a_system_file(text: str, bitrate: int) -> None:
-    assert parse_ipc_address(f"virtual?bitrate={text}").timing.bitrate == bitrate
-    fd = parse_ipc_address(f"virtual?bitrate={text}&data_bitrate=2M").timing
+    assert parse_address(f"virtual?bitrate={text}").timing.bitrate == bitrate
+    fd = parse_address(f"virtual?bitrate={text}&data_bitrate=2M").timing
     assert (fd.bitrate, fd.data_bitrate) == (bitrate, 2_000_000)
 
 
@@ -281,7 +280,7 @@ class TestInterfaceOptions:
         ],
     )
     def test_an_interface_that_sets_the_bit_rate_gets_it(self, address: str, expected: dict[str, object]) -> None:
-        assert interface_arguments(parse_ipc_address(address)) == expected
+        assert interface_arguments(parse_address(address)) == expected
 
     def test_parameters_that_only_the_documentation_names_are_known(self) -> None:
         """Kvaser takes all but three of its options as `**kwargs`."""
@@ -289,13 +288,13 @@ class TestInterfaceOptions:
 
     def test_nothing_is_checked_where_nothing_is_known(self) -> None:
         assert known_options("carrier-pigeon") is None
-        assert interface_arguments(parse_ipc_address("carrier-pigeon?speed=9")) == {"speed": "9"}
+        assert interface_arguments(parse_address("carrier-pigeon?speed=9")) == {"speed": "9"}
 
 
 def test_a_named_node_keeps_its_uid() -> None:
-    one, again = (parse_ipc_address("virtual?name=loop-1").uid for _ in range(2))
-    assert one == again != parse_ipc_address("virtual?name=loop-2").uid
-    assert parse_ipc_address("virtual").uid != parse_ipc_address("virtual").uid
+    one, again = (parse_address("virtual?name=loop-1").uid for _ in range(2))
+    assert one == again != parse_address("virtual?name=loop-2").uid
+    assert parse_address("virtual").uid != parse_address("virtual").uid
 
 
 def test_a_broker_and_a_node_with_a_wrong_catalog_tell_each_other(
@@ -333,7 +332,7 @@ def test_the_time_of_a_live_bus_has_a_precision_and_starts_tasks(virtual: Callab
 
 def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., str], catalog: Path) -> None:
     """Handlers have a thread of their own, so the reply of the broker is received while they wait for it."""
-    address = parse_ipc_address(virtual(number=None, catalog=None).removeprefix("can:"))
+    address = parse_address(virtual(number=None, catalog=None).removeprefix("can:"))
     broker = open_host(Broker(1, Catalog.load(catalog), MemoryStore()), address)
     with open_bus(virtual(catalog=None)) as one, open_bus(virtual(catalog=None)) as two:
         flares = one.collection(Flare).inbox()

@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from genus.net._grants_file import read_grants
     from genus.net._link.netlink import NetLink
     from genus.net._metrics import bus_metrics, serve_metrics
+    from genus.net._open import (  # noqa: F401 - the entry points of this package, so not in `__all__`
+        open_coap,
+        open_coaps,
+        open_ipc,
+        open_mqtt,
+        open_mqtts,
+        open_zenoh,
+    )
     from genus.net._problems import EventsLate, EventsLost, EventsUnread
     from genus.net._sparkplug.infer import infer_sparkplug
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
@@ -44,20 +52,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _cloudevent_files="read_cloudevents write_cloudevents",
-        _cloudevents="CloudEventReader CloudEventWriter",
-        _envelope="Origin",
-        _gateway__file="load_gateway",
-        _gateway__gateway="Gateway GatewaySide",
-        _gateway__rules="RateLimit",
-        _grants_file="read_grants",
-        _link__netlink="NetLink",
-        _metrics="bus_metrics serve_metrics",
-        # entry points of pyproject.toml: `open_bus` takes the link of an address from them
-        _open="open_coap open_coaps open_ipc open_mqtt open_mqtts open_zenoh",
-        _problems="EventsLate EventsLost EventsUnread",
-        _sparkplug__infer="infer_sparkplug",
-        _transport="Abilities Receiver Sender Sending Transport",
-    )
+    __getattr__ = lazy(__name__)

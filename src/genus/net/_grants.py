@@ -24,8 +24,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from genus.errors import BusError, GrantsError, did_you_mean
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event, conforms, is_type, name_of, pure_kind, subtypes
 from genus.net._link.messages import LAST, NEW, QUEUE, ROOT
 from genus.targets import topics

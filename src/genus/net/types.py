@@ -41,15 +41,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.net",
-        _cloudevents="CloudEvent",
-        _coap__link="CoapLink",
-        _gateway__file="GatewayFile",
-        _gateway__machine="GatewayStatus SideStatus",
-        _grants="Allowed Grant Grants Identity Permit Refusal",
-        _link__presence="AnnouncedChannel InterestText Participant",
-        _metrics="Measured Metric MetricsServer",
-        _envelope="Arrival Interest Relay RelayLink",
-        _sparkplug__infer="SparkplugTypes",
-    )
+    __getattr__ = lazy(__name__)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from genus.can._live.address import CanAddress, parse_ipc_address
+from genus.can._live.interfaces import CanAddress, parse_address
 from genus.can._live.link import calendar_of, load_databases, open_host
 from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
 from genus.can._protocol.broker import Broker
@@ -267,4 +267,4 @@ def parse_can_address(address: str) -> CanAddress:
     """Return the parts of an address of a live CAN bus; BusError if it is another."""
     if not address.startswith("can:"):
         raise BusError(f"{address!r} is no CAN bus; write for example can:udp_multicast")
-    return parse_ipc_address(address.removeprefix("can:"))
+    return parse_address(address.removeprefix("can:"))

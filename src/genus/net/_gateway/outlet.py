@@ -33,8 +33,9 @@ from typing import Any
 
 import msgspec
 
-from genus.bus import Bus, EventChannel, QoS, Recorded
+from genus.bus import Bus, EventChannel
 from genus.bus.internal import FORMAT, EventDecoder, Frame, FrameFormat, encode_event, frames_in
+from genus.bus.types import QoS, Recorded
 from genus.catalog.internal import digest_of, state_type
 from genus.errors import BusError, GenusError, Reasons
 from genus.model import Event, name_of

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from genus.errors import BusError, GenusError, SubscriptionError
-from genus.filters import AllOf, Subscription, merge
+from genus.filters import Subscription, merge
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event, Span, is_event_type, nanoseconds, seconds
 from genus.net._envelope import MAX_HOPS, Arrival, Interest
 from genus.net._link.numbers import line_of

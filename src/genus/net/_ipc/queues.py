@@ -21,7 +21,7 @@ from functools import partial
 from itertools import chain
 from typing import Final, TypeAlias
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import Reasons
 from genus.net._mailbox import MAX_BYTES, Call, Mailbox
 from genus.net._problems import ReceiverFailures

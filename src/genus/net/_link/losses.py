@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from genus.bus import ProblemHandler
+from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
 from genus.net._link.foreign import ForeignLoss
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes

@@ -49,8 +49,8 @@ from genus.net._cloudevents import CloudEvent, CloudEventReader, values_in
 from genus.net._transport import QUEUE as QUEUE
 from genus.net._transport import ROOT as ROOT
 from genus.net._transport import Sending, Transport
-from genus.records import Rejected as CloudRejected
 from genus.records.internal import decode_json
+from genus.records.types import Rejected as CloudRejected
 
 LAST, NEW = "last", "new"
 _SELDOM = Sending(waits=False)

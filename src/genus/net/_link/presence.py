@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from genus.errors import BusError, GenusError, Reasons
-from genus.filters import AllOf, Subscription, parse_again
+from genus.filters import Subscription, parse_again
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event, Kind, is_event_type, pure_kind
 from genus.net._envelope import MAX_HOPS, Interest, passes
 from genus.net._link.messages import MAX_TEXT, control_key, decode_text, encode_text, is_uid

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
-from genus.bus import Keep
+from genus.bus.types import Keep
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._envelope import ATTRIBUTES, Arrival, Interest, passes, split_attributes

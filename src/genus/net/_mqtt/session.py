@@ -32,7 +32,7 @@ from typing import Final, TypeAlias
 import mqtt5
 import msgspec
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import BusError
 from genus.net._mailbox import Mailbox
 from genus.net._mqtt.wire import Message, PublishForm

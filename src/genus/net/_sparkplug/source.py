@@ -47,8 +47,9 @@ from genus.net._sparkplug.payload import (
     read_value,
 )
 from genus.net._transport import Sender, Sending
-from genus.records import ForeignTopics, Mapping, Message, Rejected
+from genus.records import ForeignTopics, Mapping, Message
 from genus.records.internal import SPARKPLUG, WrittenFields, decode_json
+from genus.records.types import Rejected
 
 
 class Edge:
