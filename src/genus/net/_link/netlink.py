@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import msgspec
@@ -56,9 +56,6 @@ from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, W
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 
-if TYPE_CHECKING:
-    from genus.net._grants import Permit
-
 TICK_S = 0.1
 INTEREST_S = 1.0
 """How long after the connection was made it takes at most until what others want is known."""
@@ -68,14 +65,18 @@ _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowl
 """How counters of a transport are shown beside those of events."""
 
 
-class Unlimited:
-    """The permit of an address without grants: all is allowed."""
+class Permissions(Protocol):
+    """What a participant may do; each method raises BusError with the reason if it may not. All is allowed here."""
 
     def check_publish(self, cls: type) -> None: ...
 
     def check_subscribe(self, subscription: Subscription) -> None: ...
 
     def check_gateway(self) -> None: ...
+
+
+class Unlimited(Permissions):
+    """The permit of an address without grants."""
 
 
 class NetLink(Link, RelayLink):
@@ -92,7 +93,7 @@ class NetLink(Link, RelayLink):
         *,
         medium: str,
         reliable: bool = False,
-        permit: "Permit | Unlimited | None" = None,
+        permit: Permissions | None = None,
         foreign: Sequence[ForeignSource] = (),
         encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -104,7 +105,7 @@ class NetLink(Link, RelayLink):
         self.time_us = monotonic_utc_us if now is time.monotonic else lambda: int(now() * 1e6)
         self._is_connected, self._connected_at = True, now()
         self._reliable, self._encode_cloud = reliable, encode_cloud
-        self._permit = permit or Unlimited()
+        self._permit: Permissions = permit or Unlimited()
         self._hex = self.uid.hex()
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
