@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from genus.bus import Recorded, RecordingWriter
+from genus.bus import RecordingWriter
 from genus.bus.internal import Rejected
+from genus.bus.types import Recorded
 from genus.can._dbc.dbc_file import Dbc
 from genus.can._dbc.j1939 import LongMessages
 from genus.can._dbc.message_types import UNKNOWN_ID

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from genus.bus import BestEffort, Keep, Publisher, QoS
+from genus.bus import BestEffort, Publisher
+from genus.bus.types import Keep, QoS
 from genus.can._foreign.databases import Databases
 from genus.can._foreign.receiver import NOTHING, Filters, ForeignInterest, ForeignReceiver, filters_of, fit_filters
 from genus.can._foreign.sender import ForeignAnnouncement, ForeignSender

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import can
 from genus._extras import install_command
-from genus.bus import Hard, Keep, Publisher, QoS, Soft
+from genus.bus import Hard, Publisher, Soft
 from genus.bus.internal import SystemClock
+from genus.bus.types import Keep, QoS
 from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import (
     DATAGRAM_INTERFACES,
