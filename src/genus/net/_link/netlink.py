@@ -66,7 +66,7 @@ _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowl
 
 
 class Permissions(Protocol):
-    """What a participant may do; each method raises BusError with the reason if it may not. All is allowed here."""
+    """What a participant may do; each method raises BusError with the reason if it may not."""
 
     def check_publish(self, cls: type) -> None: ...
 
@@ -75,8 +75,14 @@ class Permissions(Protocol):
     def check_gateway(self) -> None: ...
 
 
-class Unlimited(Permissions):
-    """The permit of an address without grants."""
+class Unlimited:
+    """The permissions of an address without grants."""
+
+    def check_publish(self, cls: type) -> None: ...
+
+    def check_subscribe(self, subscription: Subscription) -> None: ...
+
+    def check_gateway(self) -> None: ...
 
 
 class NetLink(Link, RelayLink):
