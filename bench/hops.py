@@ -85,7 +85,7 @@ PURPOSES = {
     "lake/_ingest/can_logs.py": "splits of logs to chunks of events",
     "lake/_ingest/job.py": "the Spark job: one task per split",
     "lake/_ingest/recordings.py": "blocks and frames of recordings to columns of events",
-    "lake/_ingest/text_lines.py": "a range of a file to blocks of whole lines",
+    "lake/_ingest/format.py": "a range of a file to blocks of whole lines",
     "lake/_ingest/values.py": "values of attributes",
     "lake/_ingest/writer.py": "presence bits and shapes; rows by day to Parquet",
     "lake/_tables/part_writer.py": "tables to Parquet files, with their checksums",

@@ -12,7 +12,7 @@ from genus import Event, Maybe, Subscription, this
 from genus.bus import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.shapes import Shape, new_shapes
+from genus.lake._tables.commits import Shape, new_shapes
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 

@@ -23,8 +23,7 @@ from genus.lake import DerivedTable, Inboxes, Lake, LakeReader, Windows
 from genus.lake._query import removal
 from genus.lake._query.removal import policy_rules
 from genus.lake._tables.commits import Part
-from genus.lake._tables.lake_tables import with_first_names
-from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.lake_tables import SparkStore, with_first_names
 from tests.lake.roads import write_recording
 
 SECRET = "Ann Withheld"

@@ -21,15 +21,15 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
+from genus.lake._jobs import read_object, write_object
 from genus.lake._query import lookup, number_tables, route_job, route_plan
 from genus.lake._query.lookup import Lookup
 from genus.lake._query.number_tables import POSITION_BITS, IntTable, positions_for
 from genus.lake._query.route_job import FileShare, read_shares
 from genus.lake._query.route_plan import RoutePlan, plan_routes
-from genus.lake._query.sent_plan import read_object, write_object
 from genus.lake._query.subscription_list import RouteEntry
+from genus.lake._tables.commits import Shape
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.lake._tables.shapes import Shape
 from genus.model import BoolType, ChoiceType, name_of, vector
 from genus.model._event import EventMeta
 from genus.model._types import INT64_MAX, INT64_MIN

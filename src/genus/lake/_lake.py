@@ -18,9 +18,7 @@ from genus.lake._ingest.ingest import COMMIT_BYTES, IngestResult, ProgressHandle
 from genus.lake._ingest.job import Identity
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._jobs import check_running
-from genus.lake._mirror.iceberg import IcebergTables, remade_without
-from genus.lake._mirror.mirror import Mirror, MirrorResult
-from genus.lake._query.reading import ReadPlan, plan_read, read_events
+from genus.lake._query.reading import ReadPlan, create_is_a, create_tables, plan_read, quoted, read_events, view_names
 from genus.lake._query.removal import (
     RemovalResult,
     RemovalRule,
@@ -30,16 +28,16 @@ from genus.lake._query.removal import (
     tables_of,
     time_before,
 )
-from genus.lake._query.sql import create_is_a, create_tables, quoted, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.inboxes import Route
 from genus.lake._stream.stream import MAX_AGE, Progress, Stream
 from genus.lake._tables.commits import DELETION
 from genus.lake._tables.files import open_path
+from genus.lake._tables.iceberg import IcebergTables, remade_without
 from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_types
-from genus.lake._tables.lake_tables import CompactionResult, LakeTables, compact_tables
+from genus.lake._tables.lake_tables import CompactionResult, LakeTables, SparkStore, compact_tables
+from genus.lake._tables.mirror import Mirror, MirrorResult
 from genus.lake._tables.names import DEAD, DEAD_LETTERS, table_folder
-from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.store import HOLDS, MIRROR_NOTE, OFF
 from genus.model import Event, Span, seconds
 from genus.records import Mapping

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.scan import DataFile, RowGroup, TableScan
+    from genus.lake._tables.mirror import MirrorResult
 
 MAX_FILES = 2000
 """A table with more files on its first and last day has no bounds: reading their footers would take seconds."""
@@ -374,13 +374,13 @@ class LakeReader(LakeFolder):
 
     def mirror(self, *, progress: Callable[[int, int], object] | None = None) -> "MirrorResult":
         """Complete the Delta tables of the lake, and compare them with the ledger, as `Lake.mirror`."""
-        from genus.lake._mirror.mirror import Mirror
+        from genus.lake._tables.mirror import Mirror
 
         return Mirror(self.store).complete(progress)
 
     def iceberg(self, *, progress: Callable[[int, int], object] | None = None) -> "MirrorResult":
         """Bring the Iceberg tables of the lake to the present version, as `Lake.iceberg`."""
-        from genus.lake._mirror.iceberg import IcebergTables
+        from genus.lake._tables.iceberg import IcebergTables
 
         return IcebergTables(self.store).update(progress)
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from genus.lake._ingest.ingest import IngestResult
     from genus.lake._java import Java
     from genus.lake._local import LakeSummary, LocalEvents, LocalPlan
-    from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
     from genus.lake._stream.inboxes import Route
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from genus.lake._tables.followers import FollowerStatus
     from genus.lake._tables.lake_folder import HistoryEntry, TableChange
     from genus.lake._tables.lake_tables import CompactionResult
+    from genus.lake._tables.mirror import MirrorResult
     from genus.lake._tables.state import TableStats
     from genus.lake._tables.store import StoreProblem
 
@@ -57,7 +57,7 @@ if not TYPE_CHECKING:
             _ingest__ingest="IngestResult",
             _java="Java",
             _local="LakeSummary LocalEvents LocalPlan",
-            _mirror__mirror="MirrorResult",
+            _tables__mirror="MirrorResult",
             _query__reading="ReadPlan TableScan",
             _query__removal="RemovalResult",
             _stream__inboxes="Route",

@@ -47,8 +47,17 @@ from genus.can.internal import (
 )
 from genus.can.types import Dbc, FrameColumns, Incomplete, LogBlock, MessageLayout, PartFrames, RefusedFrames
 from genus.errors import LakeError, RecordingError
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
-from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
+from genus.lake._ingest.format import (
+    Chunk,
+    Columns,
+    DeadLetter,
+    Split,
+    Types,
+    Unknown,
+    byte_ranges,
+    changed_us,
+    read_blocks,
+)
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import POSITION, RECORDED
 from genus.model import ChoiceType

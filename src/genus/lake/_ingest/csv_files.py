@@ -22,9 +22,19 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from genus.errors import LakeError
-from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
+from genus.lake._ingest.format import (
+    LINE_LIMIT,
+    Chunk,
+    DeadLetter,
+    Lines,
+    Split,
+    Types,
+    byte_ranges,
+    changed_us,
+    is_compressed,
+    read_lines,
+)
 from genus.lake._ingest.tabular import TableReader
-from genus.lake._ingest.text_lines import LINE_LIMIT, Lines, byte_ranges, changed_us, is_compressed, read_lines
 from genus.lake._tables.files import open_input
 from genus.records import Mapping
 from genus.records.internal import CsvFormat, column_name

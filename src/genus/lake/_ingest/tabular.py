@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, TypePlan, Types
-from genus.lake._ingest.text_lines import changed_us
+from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, TypePlan, Types, changed_us
 from genus.lake._ingest.values import (
     CastColumn,
     Mask,

@@ -26,12 +26,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._jobs import parallelism
+from genus.lake._jobs import Sent, parallelism, send
 from genus.lake._query.lookup import gather
 from genus.lake._query.number_tables import Ints, Matches
+from genus.lake._query.reading import quoted
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
-from genus.lake._query.sent_plan import Sent, send
-from genus.lake._query.sql import quoted
 from genus.lake._tables.columns import event_schema
 from genus.lake._tables.commits import Part, sum_counts
 from genus.lake._tables.files import arrow_opens, open_input

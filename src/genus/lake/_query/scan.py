@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from genus.errors import LakeDamaged
 from genus.filters import Subscription
-from genus.lake._query.zones import ABSENT, ANY, TRUE, Values, outcomes
+from genus.lake._query.selection import ABSENT, ANY, TRUE, Values, outcomes
 from genus.lake._tables.columns import OWN_SCHEMA
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import BATCH, CODE, DAY, TAG, TYPE

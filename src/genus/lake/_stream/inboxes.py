@@ -36,9 +36,8 @@ from genus.lake._stream.increments import Increment, UpdateResult, next_incremen
 from genus.lake._tables.columns import file_schema
 from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
-from genus.lake._tables.lake_tables import LakeTables, spark_schema, with_first_names, with_present_names
+from genus.lake._tables.lake_tables import LakeTables, SparkStore, spark_schema, with_first_names, with_present_names
 from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
-from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, Vector, seconds

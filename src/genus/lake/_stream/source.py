@@ -31,13 +31,12 @@ from genus.lake._query.data_source import (
     subscription_of,
 )
 from genus.lake._query.scan import DataFile
-from genus.lake._tables.batches import find_versions, is_cut, parts_after
 from genus.lake._tables.commits import Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.names import BATCH, DEAD_LETTERS
-from genus.lake._tables.state import LedgerState
+from genus.lake._tables.state import LedgerState, find_versions, is_cut, parts_after
 from genus.lake._tables.store import Store
 
 Offset = dict[str, Any]
@@ -204,7 +203,7 @@ def parts_to_read(ledger: Ledger, state: LedgerState, after: int) -> list[Part]:
 
     Otherwise a batch could leave out what the next one takes for read.
     """
-    return find_versions(ledger, parts_after(ledger, state, after), after)
+    return find_versions(ledger.history(), parts_after(ledger.history(), state, after), after)
 
 
 def last_version(parts: Sequence[Part], after: int, last: int, most: int | None) -> int:

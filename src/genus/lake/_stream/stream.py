@@ -44,11 +44,10 @@ from genus.lake._tables.commits import Cursor
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
 from genus.lake._tables.followers import STREAMS
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.lake_tables import LakeTables, SparkStore, spark_errors
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.part_writer import RESULT_SCHEMA
 from genus.lake._tables.sources import Sources
-from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import GLOB, Store
 from genus.model import Span, seconds
 from genus.net import Metric

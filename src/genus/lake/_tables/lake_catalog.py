@@ -17,10 +17,10 @@ from genus.catalog import Catalog, RegistrationResult, TypeEntry
 from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError, SubscriptionError
 from genus.filters import AllOf, AttributeRef, Subscription
 from genus.filters.internal import rebuild, report_never, why_never
+from genus.lake._tables.commits import Shape
 from genus.lake._tables.file_systems import FileSystem, ObjectFileSystem
 from genus.lake._tables.files import file_error, local_path
 from genus.lake._tables.names import check_column_names
-from genus.lake._tables.shapes import Shape
 from genus.model import ChoiceType, attributes, name_of, pure_kind, vector
 
 CATALOG_FILE = "catalog.json"
