@@ -117,7 +117,7 @@ def columns_of(cls: type[Event], events: Sequence[Event]) -> Columns:
 
 def without_tags(shapes: Iterable[Shape], *types: str) -> list[Shape]:
     """The shapes as a lake lists them where some types have too many."""
-    return [msgspec.structs.replace(shape, tag=None) if shape.type in types else shape for shape in shapes]
+    return [msgspec.structs.replace(shape, presence=None) if shape.type in types else shape for shape in shapes]
 
 
 @pytest.fixture(scope="module")

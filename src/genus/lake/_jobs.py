@@ -247,7 +247,6 @@ def write_object(given: object) -> bytes:
 
 
 def read_object(content: bytes | mmap.mmap) -> Any:
-    """Return the object that `write_object` wrote; its arrays are views of the content."""
     view = memoryview(content)
     (count,) = np.frombuffer(view, "<i8", 1).tolist()
     sizes = np.frombuffer(view, "<i8", count + 1).tolist()[1:]

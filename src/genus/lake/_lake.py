@@ -348,6 +348,8 @@ class Lake(LakeTables):
         mapping: Mapping | PathLike | None = None,
         dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
+        time_unit: str | None = None,
+        columns: str | None = None,
     ) -> Stream:
         """Return a stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
 
@@ -367,6 +369,9 @@ class Lake(LakeTables):
             mapping: A mapping or the path of a mapping file.
             dbc: The DBC file of CAN logs, or what `load_dbc` made of it.
             unknown: What to do with CAN frames that the DBC file does not have.
+            time_unit: What plain numbers in CAN logs count that are times; where a log does not show it, and nothing is
+                said, `Progress.problem` says so.
+            columns: The columns of CAN logs in their order.
 
         Raises:
             LakeError: The landing folder does not exist.
@@ -374,7 +379,7 @@ class Lake(LakeTables):
         return Stream(
             self,
             landing,
-            FormatChooser(format, mapping, dbc, unknown),
+            FormatChooser(format, mapping, dbc, unknown, time_unit, columns),
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,

@@ -153,7 +153,6 @@ def require_distinct(names: Sequence[str], hint: str) -> None:
 
 
 def as_tuple(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Column names given as one name or several."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -283,7 +282,6 @@ def final_before(watermark: datetime, keep_late: bool) -> int:
 
 
 def span_micros(span: Span) -> int:
-    """Return a length of time in microseconds."""
     return micros_of_duration(duration(span))
 
 

@@ -207,7 +207,6 @@ def _packing(path: str) -> str | None:
 
 
 def _is_divisible(reader: TextReader | DeadLetter | None, path: str) -> TypeGuard[TextReader]:
-    """Return whether ranges of a log can be read on their own."""
     is_divisible = isinstance(reader, TextReader) and reader.is_divisible and _packing(path) in (None, "gzip")
     return is_divisible and isinstance(reader, TextReader) and not (reader.may_wrap and _wraps(reader, path))
 
@@ -291,7 +290,6 @@ def _local_file(path: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=4)
 def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
-    """Return the decoder of a DBC file, which a task uses for many splits."""
     return ColumnDecoder(messages)
 
 

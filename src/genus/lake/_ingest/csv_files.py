@@ -183,8 +183,6 @@ class LineJoiner:
 
 
 class RowParser:
-    """Parses rows into columns."""
-
     def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
         self._names, self._delimiter, self._quote = names, delimiter, quote
         self.row = _row_pattern(rf"{{{len(names) - 1}}}".encode(), delimiter.encode(), quote.encode())

@@ -99,14 +99,12 @@ class Types:
         return tuple(entry.name for entry in self.entries.values() if not entry.kind)
 
     def plan(self, name: str) -> "TypePlan | None":
-        """Return the plan of a type; None if the catalog has no such event type."""
         if name not in self._plans:
             known = self.entries.get(name)
             self._plans[name] = None if known is None or known.kind else TypePlan(self, known)
         return self._plans[name]
 
     def expected(self, name: str) -> "TypePlan":
-        """Return the plan of a type that must be in the catalog."""
         plan = self.plan(name)
         assert plan is not None, f"a format returned events of {name}, which is not in the catalog"
         return plan
@@ -167,16 +165,13 @@ class Lines(NamedTuple):
         return cls([line for line, _ in found], np.array([offset for _, offset in found], np.int64), letters)
 
     def take(self, rows: list[int]) -> "Lines":
-        """Some of the lines, and all dead letters."""
         return Lines([self.lines[row] for row in rows], self.offsets[rows], self.letters)
 
     def after(self, row: int) -> "Lines":
-        """Return the lines after one of them, and all dead letters."""
         return Lines(self.lines[row + 1 :], self.offsets[row + 1 :], self.letters)
 
 
 def is_compressed(path: str) -> bool:
-    """Return whether a file is read through gzip."""
     return path.endswith(".gz")
 
 
@@ -203,7 +198,6 @@ class TextBlock(NamedTuple):
 
 
 def read_lines(split: Split) -> Iterator[Lines]:
-    """Yield the lines of a range in blocks."""
     for block in read_blocks(split, LINE_LIMIT):
         yield Lines.of([], block) if isinstance(block, list) else _cut(block.text, block.at)
 
@@ -309,7 +303,6 @@ def _inflate(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _until_damage(member: "zlib._Decompress", piece: bytes) -> bytes:
-    """Return the output of the bytes before the damaged one."""
     made = []
     for place in range(len(piece)):
         try:

@@ -56,8 +56,6 @@ _LOG = logging.getLogger("genus.lake")
 
 
 class FramePlan(msgspec.Struct, frozen=True):
-    """How the rows of a frame are written; sent to every task."""
-
     work: IngestWork
     mapping: Mapping
 
@@ -154,7 +152,6 @@ def append(
     source: str | None = None,
     progress: ProgressHandler | None = None,
 ) -> IngestResult:
-    """Append the rows of a frame; see `Lake.append`."""
     began = time.monotonic()
     if not isinstance(frame, DataFrame):
         raise LakeError(f"{type(frame).__name__} is no DataFrame; make one by spark.createDataFrame, or ingest files")

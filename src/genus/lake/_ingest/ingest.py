@@ -115,7 +115,6 @@ def prepare(lake: LakeTables, choose: FormatChooser) -> None:
 
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> dict[str, int]:
-    """Return the files of an ingest and their sizes; see `Lake.find_sources`."""
     choose.check(types_of(lake.catalog_file.text))
     return {file.path: file.size for file in _named_files(lake, sources, choose)}
 

@@ -164,7 +164,6 @@ class JsonLines(msgspec.Struct, frozen=True):
     mapping: Mapping = Mapping()
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of bytes; compressed files and arrays are one split."""
         if not is_compressed(path) and _is_array(path) and size <= ARRAY_LIMIT:
             return [Split(path, 0, size)]
         return byte_ranges(path, size, target)

@@ -41,7 +41,8 @@ from genus.targets import arrow
 _DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
 """Options of `load_dbc`."""
 _OPTIONS = (
-    *["catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type", "version"],
+    *["catalog", "columns", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription"],
+    *["timeUnit", "type", "version"],
     *_DBC_SWITCHES,
 )
 _SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
@@ -56,7 +57,6 @@ class GenusDataSource(DataSource):
         return "genus"
 
     def schema(self) -> StructType:
-        """Return the columns of the subscribed type, or of dead letters."""
         return spark_schema(self._query().columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -115,8 +115,6 @@ class GenusReader(DataSourceReader):
 
 
 class LakeFiles(msgspec.Struct, frozen=True):
-    """Files of one family that a task reads."""
-
     family: str
     types: tuple[str, ...]
     """The types that can match."""
@@ -196,8 +194,6 @@ class EventQuery(msgspec.Struct, frozen=True):
 
 
 class DeadLetterQuery(msgspec.Struct, frozen=True):
-    """A query for dead letters."""
-
     catalog: str
 
     @property
@@ -222,7 +218,6 @@ def parse_options(options: Mapping[str, str]) -> SourceQuery:
 
 
 def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise LakeError if there is an option with another name."""
     names = {name.lower() for name in known}
     if unknown := sorted(name for name in options if name.lower() not in names):
         raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
@@ -258,13 +253,15 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 
 
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
-    path = options.get("dbc")
+    dbc: Any = options.get("dbc")
     switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
-    if path is None or not switches:
-        return FormatChooser(options.get("format"), options.get("mapping"), path)
-    from genus.can import load_dbc
+    if dbc is not None and switches:
+        from genus.can import load_dbc
 
-    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, **switches))
+        dbc = load_dbc(dbc, **switches)
+    given = (options.get(name) for name in ("format", "mapping", "timeUnit", "columns"))
+    format, mapping, time_unit, columns = given
+    return FormatChooser(format, mapping, dbc, time_unit=time_unit, columns=columns)
 
 
 def _read_text(path: str) -> str:
@@ -288,7 +285,6 @@ def _filter(query: EventQuery) -> arrow.ArrowFilter:
 
 @lru_cache(maxsize=4)
 def _type_names(query: EventQuery) -> frozenset[str]:
-    """Return the names of types whose events can match."""
     found = matching_types(subscription_of(query), types_of(query.catalog).catalog)
     return frozenset(name for names in found.values() for name in names)
 
@@ -305,15 +301,12 @@ def _for_arrow_target(chunk: Columns, plan: TypePlan) -> pa.RecordBatch:
 
 
 class SourceSplit(NamedTuple):
-    """The split that one task reads."""
-
     split: Split
     format: Format
     origin: Origin
 
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
-    """Yield the splits of all files given to `load`."""
     choose, at_us = chooser_of(options), time.time_ns() // 1000
     target = number_option(options, "splitBytes") or SPLIT_BYTES
     for path in dict.fromkeys(_paths(options)):

@@ -132,8 +132,6 @@ def _nearest(names: list[str], catalog: Catalog) -> list[str]:
 
 
 class EventTables(NamedTuple):
-    """The tables of a lake, or of its inboxes."""
-
     store: SparkStore
     folder: Callable[[str], str]
     """The folder of a family's table."""
@@ -172,8 +170,6 @@ def remove_events(
 
 
 class _Attempt:
-    """An attempt to remove events from the present version of some tables."""
-
     def __init__(self, tables: EventTables, rules: Sequence[RemovalRule], kind: Literal["delete", "expire"]) -> None:
         self._tables, self._store, self._rules = tables, tables.store, rules
         self.state = self._store.state()

@@ -32,8 +32,6 @@ EVENT_FIELDS = {field.name: field for field in (*OWN_SCHEMA, pa.field(DAY, pa.da
 
 
 class DataFile(NamedTuple):
-    """A file of a table."""
-
     path: str
     day: date | None
 
@@ -57,8 +55,6 @@ class Footer:
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file that can have matches."""
-
     file: DataFile
     footer: Footer
     number: int

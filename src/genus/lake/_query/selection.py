@@ -90,7 +90,6 @@ def _negated(found: int) -> int:
 
 
 def _both(first: int, second: int) -> int:
-    """Return the outcomes of a conjunction of two parts."""
     unknown = (first & UNKNOWN and second & (UNKNOWN | TRUE)) or (second & UNKNOWN and first & TRUE)
     return (first & second & TRUE) | ((first | second) & FALSE) | UNKNOWN * bool(unknown)
 
@@ -167,8 +166,6 @@ _TIME = "time"
 
 
 class SelectedTable(NamedTuple):
-    """What is read of the table of one family."""
-
     vector: Vector
     types: tuple[str, ...]
     """The types that can match."""
@@ -333,12 +330,12 @@ class _PartCounts:
         self._tested = {name: bits[name] for name in _tested_attributes(subscription.where) if name in bits}
         has, lacks = (sum(bits[name] for name in set(names)) for names in (subscription.has, subscription.lacks))
         listed = [each for name in table.types for each in state.shapes_of.get(name, ())]
-        self._is_complete = all(shape.tag is not None for _, shape in listed)
+        self._is_complete = all(shape.presence is not None for _, shape in listed)
         """Whether all shapes of the types are listed; a type with very many is listed once, without presence bits."""
         relevant = sum(self._tested.values())
         self._carried = {
             number: found & relevant
-            for number, found in ((number, shape.bits) for number, shape in listed if shape.tag is not None)
+            for number, found in ((number, shape.bits) for number, shape in listed if shape.presence is not None)
             if found & has == has and not found & lacks
         }
         """Of each shape that can match: which of the tested attributes its events carry."""

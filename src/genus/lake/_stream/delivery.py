@@ -52,8 +52,6 @@ Rows = npt.NDArray[np.int64]
 
 
 class Addresses:
-    """The subscriber and the text of each subscription, by its number."""
-
     def __init__(self, subscribers: Sequence[str], texts: Sequence[str]) -> None:
         self._subscribers, self._texts = pa.array(subscribers, pa.string()), pa.array(texts, pa.string())
         numbered = list(enumerate(zip(subscribers, texts, strict=True)))
@@ -67,7 +65,6 @@ class Addresses:
         """The position of a subscription's subscriber among all in order."""
 
     def take(self, subscriptions: npt.NDArray[np.int32]) -> list[pa.Array]:
-        """Return the subscribers and texts of subscriptions."""
         chosen = pa.array(subscriptions)
         return [self._subscribers.take(chosen), self._texts.take(chosen)]
 
@@ -151,8 +148,6 @@ def earlier_matches(
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """Where the matches of a family are written."""
-
     folder: str
     columns: list[str]
     """The columns of an event, by the present names of attributes."""

@@ -33,7 +33,6 @@ class Increment(msgspec.Struct, frozen=True):
     """The number of new events."""
 
     def parts_of(self, family: str) -> list[Part]:
-        """Return the parts with new events of a family; some may have others, too."""
         return [part for part in self.parts if part.table == family]
 
     def events(self, lake: LakeTables, family: str) -> DataFrame:

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -40,7 +41,7 @@ from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
 from genus.lake._stream.inboxes import Inboxes, Route
 from genus.lake._stream.increments import UpdateResult, commit_step, next_increment
-from genus.lake._tables.commits import Cursor
+from genus.lake._tables.commits import Cursor, IngestedFile
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
 from genus.lake._tables.followers import STREAMS
@@ -94,7 +95,8 @@ class Progress(msgspec.Struct, frozen=True):
     waits_for: str = ""
     """Up to when results of an analysis are final, and what its waiting rows wait for; empty if none wait."""
     problem: str | None = None
-    """Which subscriptions were not used, and why; why the previous list was used; or which files were skipped."""
+    """Which subscriptions were not used, and why; why the previous list was used; which files were skipped; or what
+    may be wrong about how a CAN log was read."""
 
     @property
     def rate(self) -> float:
@@ -113,7 +115,6 @@ def _add(total: Progress, batch: Progress) -> Progress:
 
 
 def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
-    """Return the figures with what followers did."""
     return msgspec.structs.replace(
         total,
         delivered=total.delivered + sum(step.rows for step in steps),
@@ -155,11 +156,9 @@ class UnreadableFile(msgspec.Struct, frozen=True):
     reason: str
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Return the whole file."""
         return [Split(path, 0, size)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """Yield the dead letter."""
         yield [DeadLetter.of(0, self.reason, b"")]
 
 
@@ -494,7 +493,7 @@ class Stream:
         noted = msgspec.json.encode(self.lake.state().now)
         self._files.replace(f"{self.checkpoint}/{_NOTE}", noted, durable=False)
         counts = len(made.sources), made.events, sum(source.dead for source in made.sources)
-        skipped, problem = len(made.duplicates), _same_content(made.duplicates)
+        skipped, problem = len(made.duplicates), _same_content(made.duplicates) or _doubts(choose, made.sources)
         done = Progress(batch, *counts, 0, 0.0, None, 0, skipped=skipped, problem=problem)
         self.progress = self._at_end(_add_steps(done, self.catch_up()), began)
         self._total = _add(self._total, self.progress)
@@ -545,6 +544,15 @@ def _same_content(duplicates: Mapping[str, str]) -> str | None:
         return None
     (path, twin), more = others[0], f", and {len(others) - 1} more" if len(others) > 1 else ""
     return f'{path} was skipped, it has the content of {twin}{more}; identity="path" ingests every file'
+
+
+def _doubts(choose: FormatChooser, ingested: Sequence[IngestedFile]) -> str | None:
+    """Return what may be wrong about how a CAN log was read, of the first that does not show it."""
+    for source in ingested:
+        with suppress(LakeError):  # a file that cannot be read is a dead letter already
+            if doubts := choose.doubts(choose(source.path), source.path):
+                return f"{source.path}: {'; '.join(doubts)}"
+    return None
 
 
 _BUSY: dict[str, threading.Lock] = {}

@@ -31,13 +31,13 @@ class Shape(msgspec.Struct, frozen=True, array_like=True):
     type: str
     code: str
     """The type's prime product, in decimal digits."""
-    tag: str | None
+    presence: str | None
     """Presence bits over the family's vector, in hexadecimal digits; None if the type has too many shapes to list."""
 
     @property
     def id(self) -> int:
         """Unique number of the shape in a lake: that of the `_shape` column, another one if it has no bits."""
-        return hash_of(f"{self.type}/{self.tag or ''}")
+        return hash_of(f"{self.type}/{self.presence or ''}")
 
     @property
     def number(self) -> int:
@@ -46,16 +46,16 @@ class Shape(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def bits(self) -> int:
-        return int(self.tag or "0", 16)
+        return int(self.presence or "0", 16)
 
 
-def shape_number(type: str, tag: int) -> int:
+def shape_number(type: str, presence: int) -> int:
     """Return the number of a shape: 64 bits of a hash, so that all tasks compute the same number independently.
 
     >>> shape_number("Loop", 36)
     4502347039163846936
     """
-    return hash_of(f"{type}/{tag:x}")
+    return hash_of(f"{type}/{presence:x}")
 
 
 def hash_of(text: str) -> int:
@@ -63,12 +63,12 @@ def hash_of(text: str) -> int:
 
 
 def new_shapes(
-    known: Mapping[int, Shape], counts: Mapping[str, int], found: Iterable[Shape], most: int = MAX_SHAPES
+    known: Mapping[int, Shape], counts: Mapping[str, int], found: Iterable[Shape], max_shapes: int = MAX_SHAPES
 ) -> tuple[Shape, ...]:
     """Return the shapes to add to the known ones, of which each type has `counts`.
 
-    A type that would have more than `most` gets one shape without presence bits instead. LakeError if two shapes have
-    the same number, which is expected once in a million lakes of a million shapes.
+    A type that would have more than `max_shapes` gets one shape without presence bits instead. LakeError if two shapes
+    have the same number, which is expected once in a million lakes of a million shapes.
     """
     added: dict[int, Shape] = {}
     listed = dict(counts)
@@ -76,10 +76,10 @@ def new_shapes(
         each = shape
         if shape.id not in known and shape.id not in added:
             listed[shape.type] = listed.get(shape.type, 0) + 1
-            if listed[shape.type] > most:
+            if listed[shape.type] > max_shapes:
                 each = Shape(shape.family, shape.type, shape.code, None)
         same = known.get(each.id) or added.setdefault(each.id, each)
-        if (each.type, each.tag) != (same.type, same.tag):
+        if (each.type, each.presence) != (same.type, same.presence):
             raise LakeError(f"two shapes have the same number, {each} and {same}; rename one of the types")
     return tuple(added.values())
 
@@ -106,8 +106,6 @@ def checksum(content: bytes | memoryview) -> str:
 
 
 class StoredFile(msgspec.Struct, frozen=True, array_like=True):
-    """A Parquet file of a part."""
-
     name: str
     """Name in the folder of the part."""
     rows: int
