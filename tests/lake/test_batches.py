@@ -53,7 +53,7 @@ class Disk:
         )
 
     def rewrite(self, kind: Kind, parts: list[Part], gone: int | None = None) -> None:
-        """Rewrite parts as `LakeTables.rows_to_rewrite` does, without an event."""
+        """Rewrite parts as `LakeTables._rows_to_rewrite` does, without an event."""
         known = find_versions(self.ledger.history(), parts)
         rows = [
             Row(row.event, part.last if row.batch is None else row.batch)

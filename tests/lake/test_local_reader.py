@@ -265,7 +265,7 @@ def test_versions_and_times(spark: SparkSession, lake: LakeReader) -> None:
         assert lake.read(Counter, version=version).count() == expected
         assert slow.read(Counter, version=version).count() == expected
     later = times[2] + timedelta(microseconds=1)
-    assert lake.read(Counter, as_of=later).version == slow.state_of(as_of=later).version
+    assert lake.read(Counter, as_of=later).version == slow._state_of(as_of=later).version
     assert slow.read(Counter, as_of=times[-1] + timedelta(days=1)).count() == 320
     assert lake.read(Counter, as_of=times[-1] + timedelta(days=1)).count() == 320
 

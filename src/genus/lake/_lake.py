@@ -141,7 +141,7 @@ class Lake(LakeTables):
         Raises:
             CatalogConflict: The file lacks a type, code or bit of the lake's catalog; nothing is changed.
         """
-        self.catalog_file.adopt(path)
+        self._catalog_file.adopt(path)
 
     # -- ingest ------------------------------------------------------------------------------------------------------
 
@@ -275,8 +275,8 @@ class Lake(LakeTables):
             SubscriptionError: With `strict`, the subscription can never match.
         """
         check_running(self.spark)
-        asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
-        return read_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
+        asked = self._asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
+        return read_events(self, asked, self._state_of(version, as_of), subtypes=subtypes)
 
     def explain(self, what: type | AllOf[Any] | Subscription | str) -> ReadPlan:
         """Return what `read` would open and test for a subscription; no events are read."""

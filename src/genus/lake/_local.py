@@ -221,7 +221,7 @@ class LocalEvents:
             sources = {column: attribute.name for column, attribute in table.columns.items()}
             scan = TableScan(self.subscription, table.vector, table.types, self.schema, sources)
             parts = [part for part, rows in self._counted[family] if not only_undecided or rows is None]
-            with self._lake.reading(self._state):
+            with self._lake._reading(self._state):
                 files = [DataFile(path, part.day) for part in parts for path in self._lake.store.file_paths([part])]
             yield scan, files
 
@@ -336,8 +336,8 @@ class LakeReader(LakeFolder):
                 were removed by `clean`.
             SubscriptionError: With `strict`, the subscription can never match.
         """
-        asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
-        state = self.state_of(version, as_of)
+        asked = self._asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
+        state = self._state_of(version, as_of)
         tables = select_tables(asked, self.catalog, state, subtypes=subtypes)
         names = dict.fromkeys(name for table in tables.values() for name in table.columns)
         found = LocalEvents(self, state, asked, tables, [*names, *ADDED])

@@ -62,7 +62,7 @@ class FramePlan(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, lake: LakeFolder, what: type | str | Mapping, columns: Sequence[str]) -> "FramePlan":
         """Return the plan for a frame with some columns; NotRegistered or LakeError if they cannot be such events."""
-        work = IngestWork.begin(lake.path, lake.catalog_file.text)
+        work = IngestWork.begin(lake.path, lake._catalog_file.text)
         types = types_of(work.catalog)
         mapping = what if isinstance(what, Mapping) else _mapping_for(lake, what, columns, types)
         mapping.check(types)
@@ -179,7 +179,7 @@ def commit_rows(lake: LakeFolder, work: IngestWork, reports: Sequence[TaskReport
     if draft.added and lake.state().sources.get(draft.sources[0].number) is None:
         _remove_strays(lake.store, draft)
         with suppress(CommitConflict):  # another process has appended the same meanwhile
-            lake.store.commit(_with_new_shapes(lake, draft, lake.catalog_file.text))
+            lake.store.commit(_with_new_shapes(lake, draft, lake._catalog_file.text))
             return True
     for source in draft.sources:
         discard_rows(lake.store, work, source.number)

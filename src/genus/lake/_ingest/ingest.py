@@ -111,17 +111,17 @@ def prepare(lake: LakeTables, choose: FormatChooser) -> None:
     """Register the types of a DBC file, and raise LakeError if the mapping names what the catalog lacks."""
     if types := choose.types:
         lake.register(*types)
-    choose.check(types_of(lake.catalog_file.text))
+    choose.check(types_of(lake._catalog_file.text))
 
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> dict[str, int]:
-    choose.check(types_of(lake.catalog_file.text))
+    choose.check(types_of(lake._catalog_file.text))
     return {file.path: file.size for file in _named_files(lake, sources, choose)}
 
 
 def _named_files(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> list[FileInfo]:
     """Return the files of an ingest; LakeError if one has no known format, or its rows have no type."""
-    found, types = find_files(lake.spark, sources, choose.format is not None), types_of(lake.catalog_file.text)
+    found, types = find_files(lake.spark, sources, choose.format is not None), types_of(lake._catalog_file.text)
     for file in found:
         choose.check_named(file.path, types)
     return found
@@ -181,7 +181,7 @@ def _commit(lake: LakeTables, files: Sequence[InputFile]) -> Committed:
 
 
 def begin_work(lake: LakeTables) -> IngestWork:
-    work = IngestWork.begin(lake.path, lake.catalog_file.text)
+    work = IngestWork.begin(lake.path, lake._catalog_file.text)
     lake.store.drafts.begin(work.commit)
     return work
 

@@ -132,10 +132,10 @@ class LakeBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the files that can have matches, by the ledger; small files of a family are read by one task."""
         lake = LakeFolder(Store(self._path))
-        state = lake.state_of(self._version)
+        state = lake._state_of(self._version)
         catalog = types_of(self._query.catalog).catalog
         tasks: list[LakeFiles] = []
-        with lake.reading(state):
+        with lake._reading(state):
             asked = subscription_of(self._query)
             for family, table in select_tables(asked, catalog, state).items():
                 room = 0

@@ -33,7 +33,7 @@ def read_events(
 ) -> DataFrame:
     """The events of a lake that match, by default of its present state; with `subtypes`, also with their attributes."""
     read = lake.state() if state is None else state
-    with lake.reading(read):
+    with lake._reading(read):
         return read_parts(lake, subscription, read.parts.values(), subtypes=subtypes)
 
 

@@ -143,7 +143,7 @@ class EventTables(NamedTuple):
 
 
 def tables_of(lake: LakeTables) -> EventTables:
-    return EventTables(lake.store, table_folder, True, lambda: lake.catalog, lake.rows_to_rewrite)
+    return EventTables(lake.store, table_folder, True, lambda: lake.catalog, lake._rows_to_rewrite)
 
 
 def remove_events(

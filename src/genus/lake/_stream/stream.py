@@ -272,7 +272,7 @@ class Stream:
         self, path: PathLike, analysis: Analysis, *subscriptions: Subscription | type | str, idle: Span = IDLE
     ) -> "Stream":
         """Update the results of an analysis at a path in every batch; arguments as in `DerivedTable`."""
-        return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions, idle=idle))
+        return self.follow(DerivedTable(self.lake, self._claim(path), analysis, *subscriptions, idle=idle))
 
     def for_each(
         self, what: Subscription | type | str, function: Callable[[DataFrame, int], object], name: str | None = None
@@ -296,12 +296,12 @@ class Stream:
         known_as = name or function.__name__
         if not known_as.isidentifier():
             raise LakeError(f"{known_as!r} is not an identifier; give the function another name by name=")
-        store = SparkStore(self.lake.spark, self.claim(f"{self.checkpoint}/functions/{known_as}"))
+        store = SparkStore(self.lake.spark, self._claim(f"{self.checkpoint}/functions/{known_as}"))
         store.claim(self.lake.store, "function", subscription=str(wanted))
         self._updates.append(partial(_call, self.lake, store, wanted, function))
         return self
 
-    def claim(self, path: PathLike) -> str:
+    def _claim(self, path: PathLike) -> str:
         """Reserve a path for a follower; LakeError if another follower of this stream has it."""
         whole = absolute_path(path)
         if whole in self._claimed:
@@ -568,6 +568,6 @@ class StreamRoute:
 
     def to_inboxes(self, path: PathLike) -> Stream:
         """Deliver the matches of every batch to the inboxes at a path."""
-        inboxes = Inboxes.at(self.route.lake, self.stream.claim(path))
-        self.stream._updates.append(partial(inboxes.deliver, self.route))
+        inboxes = Inboxes._at(self.route.lake, self.stream._claim(path))
+        self.stream._updates.append(partial(inboxes._deliver, self.route))
         return self.stream

@@ -258,7 +258,7 @@ class LakeTables(LakeFolder):
             found = found.unionByName(later.drop(BATCH)) if len(cut) < len(parts) else later.drop(BATCH)
         return with_present_names(found, vector)
 
-    def rows_to_rewrite(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
+    def _rows_to_rewrite(self, family: str, vector: Vector, parts: Sequence[Part]) -> DataFrame:
         """Return the rows of some parts with the columns of files, and with the versions that they came with."""
         rows = self.store.frame(parts, table_schema(vector).add(BATCH, "long"), table_folder(family))
         versions = {commit_of(part.folder): part.last for part in parts if part.first == part.last}
@@ -314,7 +314,7 @@ def compact_tables(lake: LakeTables, progress: Callable[[int, int], object] | No
     tables_done = before = after = rows = 0
     for number, (table, crowded) in enumerate(todo.items(), 1):
         parts = find_versions(lake.store.ledger.history(), crowded)
-        rows_before = lake.rows_to_rewrite(table, catalog.vector(table), parts).drop(COMMIT)
+        rows_before = lake._rows_to_rewrite(table, catalog.vector(table), parts).drop(COMMIT)
         with job_description(lake.spark, f"compact {table} of {folder_name(lake.path)}"):
             added = lake.store.rewrite(in_order(rows_before, parts), table_folder(table), parts, days=DAY)
         if added != tuple(parts):
