@@ -16,9 +16,4 @@ if TYPE_CHECKING:
 __all__ = ["NODE", "RUNTIME", "DeviceChannel", "Estimate", "Firmware", "NodeFeature", "generate", "runtime_file"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _estimate="Estimate",
-        _node_tables="DeviceChannel NodeFeature",
-        _firmware="NODE RUNTIME Firmware generate runtime_file",
-    )
+    __getattr__ = lazy(__name__)

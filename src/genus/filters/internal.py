@@ -1,7 +1,7 @@
 """What other rooms of Genus use of this one, beside its public names. Not for programs: it changes without notice."""
 
 from genus.filters._constants import type_of
-from genus.filters._covering import OPPOSITE, as_test, needed_attributes
+from genus.filters._covering import OPPOSITE, as_test, conjuncts, needed_attributes
 from genus.filters._evaluate import (
     COMPARE,
     COMPUTE,
@@ -20,6 +20,7 @@ from genus.filters._evaluate import (
 from genus.filters._expression import (
     ARITHMETIC,
     COMPARISONS,
+    DURATION_UNITS,
     EXPRESSIONS,
     FUNCTIONS,
     TEXT_TESTS,
@@ -48,56 +49,3 @@ from genus.filters._expression import (
 from genus.filters._like import matcher, read_pattern
 from genus.filters._possibility import report_never, why_never
 from genus.filters._subscription import drop_implied, ensure_subscription, rebuild
-
-__all__ = [
-    "ARITHMETIC",
-    "COMPARE",
-    "COMPARISONS",
-    "COMPUTE",
-    "DIVISIONS",
-    "EXPRESSIONS",
-    "FUNCTIONS",
-    "OPPOSITE",
-    "TEXT",
-    "TEXT_TESTS",
-    "WRONG_VALUE",
-    "And",
-    "Arithmetic",
-    "AttributeRef",
-    "Coalesce",
-    "Compare",
-    "Conditional",
-    "Expression",
-    "Function",
-    "Literal",
-    "Micros",
-    "Negation",
-    "Not",
-    "OneOf",
-    "Or",
-    "Predicate",
-    "Present",
-    "Step",
-    "TextTest",
-    "ToFloat",
-    "Value",
-    "as_test",
-    "compute",
-    "drop_implied",
-    "ensure_subscription",
-    "evaluate",
-    "evaluate_value",
-    "exactly",
-    "format_expression",
-    "matcher",
-    "needed_attributes",
-    "normalize",
-    "raise_event_error",
-    "read_attribute",
-    "read_pattern",
-    "rebuild",
-    "report_never",
-    "round_to_float32",
-    "type_of",
-    "why_never",
-]

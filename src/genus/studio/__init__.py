@@ -88,20 +88,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _alerts="Alert",
-        _components="bundle stylesheet vendor",
-        _layout="Layout PlotLayout load_layout",
-        _open="open_source",
-        _rows=(
-            "AlertRow AttributeCell ChannelRow GatewayRow LakeCommitRow LakeFollowerRow LakeTableRow NodeRow "
-            "ProblemRow Row SourceRow SubscriptionRow TypeChangeRow TypeRow"
-        ),
-        _simulation="SimulatedSystem SimulationMaker open_simulation parse_simulation",
-        _source=(
-            "AskedSource EventSource FrameSpan PlayedSource PublishingSource SlotSpan Source TimedSource Timeline "
-            "TimelineSource WaitingSource"
-        ),
-        _studio="Studio open_studio",
-    )
+    __getattr__ = lazy(__name__)

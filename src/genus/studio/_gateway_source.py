@@ -14,7 +14,8 @@ from genus.studio._texts import counted, three_digits
 
 if TYPE_CHECKING:
     from genus.bus import Bus
-    from genus.net import Gateway, GatewayStatus, SideStatus
+    from genus.net import Gateway
+    from genus.net.types import GatewayStatus, SideStatus
 
 _ALL = ""
 

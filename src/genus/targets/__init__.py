@@ -1,4 +1,4 @@
-"""Targets: where a subscription is compiled to run; see docs/targets.md.
+"""Targets: where a subscription is compiled to run; see docs/subscriptions.md.
 
 Each module of this package is a target and has the same shape: `compile(subscription, ...)` returns a filter, and its
 `explain()` says as text what the subscription became. Two targets are for many subscriptions at once:
@@ -46,16 +46,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _compiler="support_matrix",
-        arrow="arrow ArrowFilter",
-        c="c CFilter",
-        can="can CanFilter",
-        coap="coap CoapFilter",
-        dispatch="dispatch ClassDispatcher",
-        index="index SubscriptionIndex",
-        python="python PythonFilter",
-        spark="spark SparkFilter",
-        topics="topics TopicFilter",
-    )
+    __getattr__ = lazy(__name__)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from genus import Event, Subscription, read_recording, replay, this
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.targets import SubscriptionIndex, arrow, can, python
 from genus_traffic.results import CompiledSubscription, TypeRow
 from genus_traffic.types import TYPES, Category, Edge, Loop, Occupancy

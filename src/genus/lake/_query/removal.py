@@ -39,8 +39,9 @@ from genus.lake._tables.lake_tables import (
 from genus.lake._tables.names import COMMIT, DAY, DEAD, DEAD_LETTERS, RECORDED, SHAPE, SOURCE, SUBSCRIBER, table_folder
 from genus.lake._tables.state import LedgerState, find_versions
 from genus.lake._tables.store import commit_of, draft_of
-from genus.model import Span, Vector, duration, micros_of_time
+from genus.model import Span, duration, micros_of_time
 from genus.model.internal import hidden_names
+from genus.model.types import Vector
 from genus.targets import spark as target
 
 ProgressHandler: TypeAlias = Callable[[int, int], object]

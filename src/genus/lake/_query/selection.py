@@ -20,25 +20,18 @@ from functools import cache, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import genus.filters.internal as x
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.errors import LakeError
-from genus.filters import DURATION_UNITS, Subscription
-from genus.filters.internal import COMPARE, OPPOSITE, as_test, needed_attributes
+from genus.filters import Subscription
+from genus.filters.internal import COMPARE, DURATION_UNITS, OPPOSITE, as_test, needed_attributes
 from genus.lake._tables.commits import Part
 from genus.lake._tables.lake_catalog import attribute_names, family_name, matching_types
 from genus.lake._tables.names import DAY, OWN_COLUMNS, find_case_twins
 from genus.lake._tables.state import LedgerState
-from genus.model import (
-    Attribute,
-    Event,
-    FloatType,
-    Vector,
-    attributes,
-    is_event_type,
-    micros_of_duration,
-    micros_of_time,
-)
+from genus.model import Event, attributes, is_event_type, micros_of_duration, micros_of_time
 from genus.model.internal import hidden_names
+from genus.model.types import Attribute, FloatType, Vector
 
 FALSE, UNKNOWN, TRUE = 1, 2, 4
 EVERY = FALSE | UNKNOWN | TRUE

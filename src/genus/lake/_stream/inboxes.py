@@ -40,7 +40,8 @@ from genus.lake._tables.lake_tables import LakeTables, SparkStore, spark_schema,
 from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
-from genus.model import Span, Vector, seconds
+from genus.model import Span, seconds
+from genus.model.types import Vector
 
 INBOXES, BACKFILLED = "inboxes", "backfilled"
 """The folder of the tables, and the note with the keys of the entries that have got earlier events."""

@@ -51,7 +51,7 @@ from genus.lake._tables.part_writer import RESULT_SCHEMA
 from genus.lake._tables.sources import Sources
 from genus.lake._tables.store import GLOB, Store
 from genus.model import Span, seconds
-from genus.net import Metric
+from genus.net.types import Metric
 
 AVAILABLE_NOW = "available now"
 METRICS = "genus"

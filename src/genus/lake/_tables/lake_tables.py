@@ -42,7 +42,7 @@ from genus.lake._tables.names import BATCH, COMMIT, DAY, DEAD, DEAD_LETTERS, POS
 from genus.lake._tables.part_writer import RESULT_SCHEMA, FileReport, PartitionWriter, WritePlan, write_uploads
 from genus.lake._tables.state import find_versions, is_cut, joined_versions
 from genus.lake._tables.store import Store, commit_of
-from genus.model import DurationType, Vector
+from genus.model.types import DurationType, Vector
 from genus.targets.internal import micros
 
 _LISTING_THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
