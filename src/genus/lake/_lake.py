@@ -176,8 +176,8 @@ class Lake(LakeTables):
             time_unit: Of CAN logs, what plain numbers count that are times, such as `"ms"`; else each log shows it,
                 and `IngestResult.doubts` says where it does not.
             columns: The columns of CAN logs in their order, such as `"time:ms, id:hex, -, length, data"`.
-            identity: `"content"` ingests equal files once. `"path"` ingests every file, told apart by path, size and
-                time of change: for sensors whose files may be equal.
+            identity: `"content"` ingests equal files once. `"path"` ingests every path, size and time of change: choose
+                it for sensors whose files may be equal.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
                 the mapping. A file without any valid event is read again as a whole.
             progress: Called after each commit with the bytes done and the total.
@@ -325,7 +325,7 @@ class Lake(LakeTables):
         )
 
     def route(self, subscriptions: SubscriptionSource) -> Route:
-        """Match very many subscriptions at once.
+        """Match very many subscriptions at once; nothing is computed until a method of the result is called.
 
         Args:
             subscriptions: A list of `RouteEntry`, of (subscriber, subscription) or of subscriptions; a mapping from
@@ -361,7 +361,8 @@ class Lake(LakeTables):
             pattern: Which files of the folder and its subfolders are ingested, by name, with `*`, `?`, `[...]` and
                 `{a,b}`; by default those with an ending of the format, `*.genus` if none is given. Hidden files, whose
                 names begin with `.` or `_`, never are. A file that was listed once is not looked at again.
-            files_per_batch: Largest number of files in a batch.
+            files_per_batch: Largest number of files in a batch. If in doubt, leave it: smaller batches cost more, larger
+                ones make followers wait longer.
             identity: As in `ingest`.
             max_age: Files older than the newest one by more than this are not read, except at the first start; Spark
                 forgets the names of files after it.
@@ -392,7 +393,7 @@ class Lake(LakeTables):
     # -- open tables -------------------------------------------------------------------------------------------------
 
     def delta_path(self, table: type | str) -> str:
-        """The path of a family's Delta table, for `deltalake.DeltaTable`, Polars' `scan_delta` and other readers.
+        """Return the path of a family's Delta table, for `deltalake.DeltaTable`, Polars' `scan_delta` and others.
 
         The table shows the events of `table`, but for two differences: attributes that were renamed have their first
         names, and durations are microseconds. Others can read it only.

@@ -292,7 +292,7 @@ class LakeReader(LakeFolder):
 
     @staticmethod
     def can_open(path: str | os.PathLike[str]) -> bool:
-        """Whether a path is in the local file system or in s3://, so that a lake there can be read without Spark."""
+        """Return whether a path is local or in s3://, so that a lake there can be read without Spark."""
         return local_path(path) is not None or is_object_path(os.fspath(path))
 
     def __repr__(self) -> str:
@@ -360,11 +360,11 @@ class LakeReader(LakeFolder):
         return _time_bounds(self.path, self.state())
 
     def type_counts(self) -> dict[str, int]:
-        """The number of events of each type, by the ledger; parts of old lakes that did not count them are left out."""
+        """Return the number of events of each type, by the ledger; parts of old lakes without counts are left out."""
         return type_counts(self.state())
 
     def followers(self, paths: Iterable[str | os.PathLike[str]] = ()) -> list[FollowerStatus]:
-        """Inboxes, derived tables and functions of streams of this lake, and how far each has come.
+        """Find inboxes, derived tables and functions of streams of this lake, and how far each has come.
 
         A lake does not know its followers: those in its folder and beside it are found, and those at given paths.
 

@@ -122,7 +122,7 @@ class Route:
             return sum(job.count(family, state.table(family)) for family in job.plan.families)
 
     def counts(self) -> DataFrame:
-        """The number of matches of each subscription: `subscription`, `matches`; those without matches have no row."""
+        """Count the matches of each subscription: `subscription`, `matches`; those without matches have no row."""
         every = self._over_families(RouteJob.counts)
         return every.groupBy(SUBSCRIPTION).agg(F.sum(MATCHES).alias(MATCHES))
 
@@ -142,7 +142,7 @@ class Route:
         return Inboxes._at(self.lake, path)._deliver(self)
 
     def explain(self) -> str:
-        """Text that says how the subscriptions are matched; no events are read."""
+        """Say how the subscriptions are matched; no events are read."""
         return self._plan().explain()
 
 

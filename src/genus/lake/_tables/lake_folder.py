@@ -229,7 +229,7 @@ class LakeFolder:
         return list(self.store.check(content=content, progress=progress))
 
     def stats(self) -> list[TableStats]:
-        """Figures of each table, dead letters included; only the ledger is read."""
+        """Return figures of each table, dead letters included; only the ledger is read."""
         return table_stats(self.state())
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
