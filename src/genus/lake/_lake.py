@@ -361,8 +361,8 @@ class Lake(LakeTables):
             pattern: Which files of the folder and its subfolders are ingested, by name, with `*`, `?`, `[...]` and
                 `{a,b}`; by default those with an ending of the format, `*.genus` if none is given. Hidden files, whose
                 names begin with `.` or `_`, never are. A file that was listed once is not looked at again.
-            files_per_batch: Largest number of files in a batch. If in doubt, leave it: smaller batches cost more, larger
-                ones make followers wait longer.
+            files_per_batch: Largest number of files in a batch. If in doubt, leave it: smaller batches cost more,
+                larger ones make followers wait longer.
             identity: As in `ingest`.
             max_age: Files older than the newest one by more than this are not read, except at the first start; Spark
                 forgets the names of files after it.

@@ -270,7 +270,7 @@ class LakeTables(LakeFolder):
         return rows.join(known, COMMIT, "left").withColumn(BATCH, batch).drop(_VERSION)
 
     def dead_letters(self, *, after: int = 0) -> DataFrame:
-        """Return the dead letters: `reason`, `path`, `_position`, `raw` and more, without those ingested successfully since.
+        """Return the dead letters: `reason`, `path`, `_position`, `raw` and more, without those ingested since.
 
         Args:
             after: A version of the lake; only dead letters of files that were ingested after it. 0 for all.
