@@ -433,7 +433,7 @@ def test_a_stream_takes_the_unit_of_logs_and_names_what_is_doubtful(
     spark: SparkSession, car: Path, tmp_path: Path
 ) -> None:
     (landing := tmp_path / "landing").mkdir()
-    (landing / "ticks.csv").write_text("".join(f"{10 * at},100,2,01,02\n" for at in range(60)))
+    (landing / "ticks.csv").write_text("".join(f"{10 * at},0000010A,2,01,02\n" for at in range(60)))
     lake = Lake.create(spark, tmp_path / "lake")
     assert "ticks.csv: " in (lake.stream(landing, dbc=car).run().problem or "")
     again = lake.stream(landing, dbc=car, time_unit="ms", identity="path", checkpoint=tmp_path / "again").run()

@@ -349,7 +349,7 @@ def test_random_events_are_read_from_csv_as_they_were_written(
     delimiter = draw.choice([",", ";", "\t"])
     written(path, csv_text(events, delimiter))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(format, "BLOCK", draw.choice([50, 1000, 1 << 20]))
+        patch.setattr("genus.lake._ingest.format.BLOCK", draw.choice([50, 1000, 1 << 20]))
         read = Found(Csv(delimiter=delimiter), path, GENERATED)
     assert read.reasons == []
     assert read.events() == expected(events)

@@ -33,7 +33,7 @@ def test_ranges_of_a_file_have_every_line_once(path: Path, raw: bytes, target: i
     """Lines that begin in a range are read with it, at their offsets in the file."""
     path.write_bytes(raw)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(format, "BLOCK", size)
+        patch.setattr("genus.lake._ingest.format.BLOCK", size)
         blocks = blocks_of(path, target)
     assert b"".join(block.text for block in blocks) == raw
     assert all(raw[block.at : block.at + len(block.text)] == block.text for block in blocks)
