@@ -91,9 +91,9 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     error_interval_ns: int | None = None
     """The least time between two bus errors that affect soft and other traffic; None for no such errors."""
     error_passive: ErrorPassivePolicy = "stop"
-    """`stop`: a node near the error passive state reports that its hard events are not promised, and sends them as far as
-    their slots have time. `plan`: slots have time for the frames that others send while a sender is suspended. Leave it
-    at `stop` unless stations are often error passive: `plan` reserves much time."""
+    """`stop`: a node near the error passive state reports that its hard events are not promised, and sends them as far
+    as their slots have time. `plan`: slots have time for the frames that others send while a sender is suspended. Leave
+    it at `stop` unless stations are often error passive: `plan` reserves much time."""
     classic_nodes: tuple[str, ...] | None = None
     """The nodes whose controllers know only classic CAN: they destroy every CAN FD frame. None: not known."""
     middleware: bool = True
