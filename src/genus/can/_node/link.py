@@ -271,9 +271,9 @@ def _opened(part: T | None) -> T:
     return part
 
 
-def log_refusal(trouble: object) -> None:
-    """Without a trouble handler, what makes a channel or a subscription useless is logged."""
-    if isinstance(trouble, BindingFailed | WrongCatalog):
-        log.warning("%s: %s", trouble.channel, trouble.reason)
-    elif isinstance(trouble, NodeIdLost):
-        log.warning("node number %d is that of another node, with uid %016x", trouble.number, trouble.other_uid)
+def log_refusal(problem: object) -> None:
+    """Without a problem handler, what makes a channel or a subscription useless is logged."""
+    if isinstance(problem, BindingFailed | WrongCatalog):
+        log.warning("%s: %s", problem.channel, problem.reason)
+    elif isinstance(problem, NodeIdLost):
+        log.warning("node number %d is that of another node, with uid %016x", problem.number, problem.other_uid)
