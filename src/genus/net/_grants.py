@@ -430,7 +430,6 @@ def _allowed(subscription: Subscription, grants: list[Grant]) -> tuple[str, ...]
 
 
 def _type_text(subscription: Subscription) -> str:
-    """Return the types that a subscription names."""
     return f"{'exact ' if subscription.exact else ''}{' & '.join(map(name_of, subscription.types))}"
 
 

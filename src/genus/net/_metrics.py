@@ -198,7 +198,6 @@ class _Collector:
         return []
 
     def collect(self) -> "Iterator[Family]":
-        """Return the metrics in the form of prometheus-client."""
         source = self._source
         found = source.metrics() if isinstance(source, Measured) else bus_metrics(source)
         return (_family(metric) for metric in found)

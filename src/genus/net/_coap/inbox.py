@@ -118,7 +118,6 @@ class Inbox:
         self._thread = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
 
     def open(self, deliver: Callable[[Event], object]) -> None:
-        """Begin to deliver."""
         self.deliver = deliver
         self._thread.start()
 
@@ -152,7 +151,6 @@ class Inbox:
         self.give_relays(arrival)
 
     def give_relays(self, arrival: Arrival) -> None:
-        """Give an event to the gateways that want it."""
         for relay in list(self.relays):
             relay.give(arrival)
 
@@ -174,11 +172,9 @@ class Inbox:
         self._queue.put(self._tellings.tell)
 
     def connected_changed(self) -> None:
-        """A connection was made or lost."""
         for changed in list(self.on_connected):
             self._queue.put(changed)
 
     def interest_changed(self) -> None:
-        """What others want has changed."""
         for changed in list(self.on_interest):
             self._queue.put(changed)

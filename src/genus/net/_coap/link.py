@@ -260,7 +260,6 @@ class CoapLink(Link, RelayLink):
         return [*self._observed_interest(), *remote, *self._spoken_interest(relayed=False)]
 
     def _observed_interest(self) -> list[Interest]:
-        """Return what the observers of this side's server want."""
         hub = self.hub
         return [] if hub is None else self._wait(_call(hub.notifier.interests))
 

@@ -258,7 +258,6 @@ class Peer(Upstream):
             await self._say_goodbye(self.message(codes.GET, made.path, made.query, own, observe=1), READY_S)
 
     def _mark(self, observation: Observation) -> ObservationMark:
-        """Return what the server is told of an observation."""
         session, last = self.received.session, self.received.last
         origin, hops = observation.origin, observation.hops
         return ObservationMark(self.uid, observation.number, self.epoch, session, last, origin, hops)
@@ -317,7 +316,6 @@ class Peer(Upstream):
         return not event.is_last
 
     async def _handle_all(self) -> None:
-        """Handle notifications in the order in which they came."""
         while True:
             observation, message, is_first = await self._queue.get()
             try:

@@ -93,7 +93,6 @@ class _Side:
         """The uids of other gateways of the same name on this side."""
 
     def rules(self) -> SideRules:
-        """Return what the machine is to know of it."""
         given = self.given
         return SideRules(
             self.name,
@@ -342,7 +341,6 @@ class Gateway:
         self._wake.set()
 
     def _heard(self, side: int, text: str) -> None:
-        """Another gateway says that it works."""
         if (peer := self._peer(text)) is not None:
             with self._lock:
                 self._note_nodes(peer)
@@ -514,7 +512,6 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
     nodes: dict[str, int] = {}
 
     def text(self) -> str:
-        """Return the token as text."""
         return json.dumps([self.name, self.uid, dict(sorted(self.nodes.items()))])
 
 

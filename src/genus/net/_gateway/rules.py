@@ -80,7 +80,6 @@ class Limiter:
 
     @property
     def waiting(self) -> int:
-        """How many events wait for a token."""
         return sum(bucket.waiting is not None for bucket in self._buckets.values())
 
     def admit(self, arrival: Arrival, now: float) -> tuple[bool, int]:
@@ -108,7 +107,6 @@ class Limiter:
         return len(same)
 
     def due(self, now: float) -> list[Arrival]:
-        """Return the events that waited and may pass now."""
         found = []
         for bucket in self._buckets.values():
             waiting = bucket.waiting
@@ -121,7 +119,6 @@ class Limiter:
         return found
 
     def wake_at(self) -> float | None:
-        """When the next event that waits may pass."""
         waiting = (bucket.waiting for bucket in self._buckets.values())
         return min((self._ready_at(one) for one in waiting if one is not None), default=None)
 
@@ -154,7 +151,6 @@ class _Bucket:
         self._filled_at = now
 
     def ready_at(self) -> float:
-        """When there is a token."""
         missing = max(0.0, 1 - self.tokens)
         return (self._filled_at or 0.0) + missing * self._per_s / self.limit.events
 
@@ -340,7 +336,6 @@ class InterestTable:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next hold ends."""
         return min((until for _, until in self._holds.values()), default=None)
 
     def refused(self, side: int) -> int:

@@ -258,12 +258,10 @@ class LocalLink(RelayLink):
         return end_both
 
     def tell_interest(self) -> None:
-        """The wants of another gateway have changed."""
         for changed in list(self._on_interest):
             changed()
 
     def show(self, what: str, text: str) -> Callable[[], None]:
-        """Show a token to the other gateways on this bus."""
         uid = self.uid.hex()
         self._network.tell_token(what, uid, text, True)
         return lambda: self._network.tell_token(what, uid, text, False)
@@ -335,7 +333,6 @@ class CanSegment(RelayLink):
         self._bus.receive(arrival.event)
 
     def interests(self) -> list[Interest]:
-        """Return the subscriptions of this process."""
         return [Interest(self.uid.hex(), self.uid.hex(), one) for one in dict.fromkeys(self._bus.subscriptions())]
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
@@ -344,7 +341,6 @@ class CanSegment(RelayLink):
 
     @property
     def node_number(self) -> int | None:
-        """The number of this gateway's node."""
         return self._link.node_number
 
 

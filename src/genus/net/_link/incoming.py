@@ -360,7 +360,6 @@ class IncomingKey:
         return self._reception.has_been_interrupted(self.key, numbers.turn)
 
     def start(self, sender: bytes, number: int, mark: int | None = None, *, is_accounted: bool = False) -> Numbers:
-        """Know the numbers of a participant from one on."""
         if len(self.numbers) >= MAX_PARTICIPANTS:  # rather an invented one than one that beats
             unknown = (uid for uid, each in self.numbers.items() if not each.is_accounted)
             del self.numbers[next(unknown, next(iter(self.numbers)))]
@@ -380,7 +379,6 @@ class IncomingKey:
 
 
 def _read_again(envelope: bytes, payload: bytes, known: "IncomingKey | str") -> None:
-    """Read a packet that was held."""
     if not isinstance(known, str):
         known.read(envelope, payload)
 
@@ -523,12 +521,10 @@ class IncomingKeys:
         return f"{self._realm}/{line}", self._dialect.unescape(kept)
 
     def forget(self, key: str) -> None:
-        """Forget what arrived under a key."""
         self._keys.pop(key, None)
         self._former.pop(key, None)
 
     def forget_below(self, root: str) -> None:
-        """Forget what arrived under keys that begin so."""
         for key in [each.key for each in self if each.key.startswith(f"{root}/")]:
             self.forget(key)
 

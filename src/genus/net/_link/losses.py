@@ -342,7 +342,6 @@ class ProblemQueue:
         self._waiting.append((trouble, list(handlers)))
 
     def tell(self) -> None:
-        """Call the handlers."""
         while self._waiting:
             trouble, handlers = self._waiting.popleft()
             for handler in handlers:

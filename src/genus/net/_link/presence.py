@@ -72,7 +72,6 @@ class Presence:
         self.show(HERE, json.dumps(about_this_process()))
 
     def participants(self) -> list[Participant]:
-        """Return the other participants of the network."""
         return list(self._participants.values())
 
     def show(self, what: str, text: str) -> Callable[[], None]:
@@ -161,7 +160,6 @@ class Presence:
 
 
 def about_this_process() -> dict[str, Any]:
-    """Return what this participant says about itself."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "program": os.path.basename(sys.argv[0] or "python")}
 
 
@@ -196,7 +194,6 @@ class LocalInterest:
         self._lock = threading.RLock()
 
     def add(self, subscription: Subscription) -> None:
-        """Want what a subscription of this participant's bus matches."""
         with self._lock:
             self._subscriptions[subscription] += 1
             self._change([(subscription, self._uid, 0)], 1)
@@ -210,13 +207,11 @@ class LocalInterest:
             self._change([(subscription, self._uid, 0)], -1)
 
     def replace(self, before: Iterable[Interest], after: Iterable[Interest]) -> None:
-        """Want on behalf of others."""
         with self._lock:
             self._change([(interest.subscription, interest.origin, interest.hops) for interest in after], 1)
             self._change([(interest.subscription, interest.origin, interest.hops) for interest in before], -1)
 
     def own(self) -> list[Subscription]:
-        """Return the subscriptions of this participant's bus."""
         with self._lock:
             return list(self._subscriptions)
 
@@ -352,7 +347,6 @@ class RemoteInterest:
         return test is not None and passes(test, event)
 
     def all(self) -> list[Interest]:
-        """Return what the others want."""
         with self._lock:
             return list(self._interests.values())
 

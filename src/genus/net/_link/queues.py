@@ -164,7 +164,6 @@ class SharedKeys:
         return end
 
     def types_changed(self) -> None:
-        """Subscribe by the types that are declared now."""
         for sharing in list(self._sharings):
             sharing.subscribe()
 
