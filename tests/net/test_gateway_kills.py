@@ -157,7 +157,7 @@ def test_what_a_dead_gateway_had_queued_for_a_busy_receiver_is_repeated_or_told(
     pair.run(5)
     lost = max(0, queued - 50) if is_kept_long else queued
     assert pair.got == [*range(200 - queued), *range(200 - queued + lost, 201)]
-    assert sum(trouble.count for trouble in pair.told) == lost
+    assert sum(problem.count for problem in pair.told) == lost
     pair.close()
 
 

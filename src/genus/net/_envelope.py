@@ -150,7 +150,7 @@ class RelayLink(ABC):
 
     @abstractmethod
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
-        """Call a function once with each event that the wants of the relay match.
+        """Call a function once with each event that the interest of the relay match.
 
         Also with events that were published on this link's own bus; not with those that were forwarded to this link.
         """
@@ -168,7 +168,7 @@ class RelayLink(ABC):
 
     @abstractmethod
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+        """Call a function, from any thread, when `interests()` has changed; returns a function to end it."""
 
     @property
     def is_connected(self) -> bool:

@@ -24,7 +24,7 @@ MAX_RECEIVED = 100_000
 """Events that may wait for handlers; of more, the new ones are lost."""
 
 
-class Listening:
+class ObservedSubscription:
     """State: a subscription of the bus, or with a `want` one of a gateway, and its observations at servers."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Inbox:
         self.counts = Reasons()
         self.deliver: Callable[[Event], object] = lambda event: None
         """Gives an event to the subscribers of this bus."""
-        self.listenings: dict[Listening, None] = {}
+        self.listenings: dict[ObservedSubscription, None] = {}
         self.publishers: dict[CoapPublisher, None] = {}
         self.relays: list[CoapRelay] = []
         self.on_interest: list[Callable[[], None]] = []
@@ -113,7 +113,7 @@ class Inbox:
         self._log = log
         self._seen = SeenEvents()
         """Of all servers and clients: an event may come on several ways."""
-        self._tellings = ProblemQueue()
+        self._problems = ProblemQueue()
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
 
@@ -167,9 +167,9 @@ class Inbox:
         told = [one.on_problem for one in users if one.on_problem is not None]
         self._tell(EventsLost(name_of(cls), count, self.uid, receiver, reason), told)
 
-    def _tell(self, trouble: EventsLost, handlers: list[ProblemHandler]) -> None:
-        self._tellings.add(trouble, handlers)
-        self._queue.put(self._tellings.tell)
+    def _tell(self, problem: EventsLost, handlers: list[ProblemHandler]) -> None:
+        self._problems.add(problem, handlers)
+        self._queue.put(self._problems.tell)
 
     def connected_changed(self) -> None:
         for changed in list(self.on_connected):

@@ -13,7 +13,7 @@ from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.net._addresses import CoapOptions
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, Listening
+from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, ObservedSubscription
 from genus.net._coap.peer import READY_S, Peer
 from genus.net._coap.server import Hub, Site
 from genus.net._coap.shared_catalog import SharedCatalog
@@ -112,9 +112,9 @@ class CoapLink(Link, RelayLink):
 
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Observe what a subscription matches; returns a function that ends it."""
-        return self._listen(Listening(subscription, on_problem, None))
+        return self._listen(ObservedSubscription(subscription, on_problem, None))
 
-    def _listen(self, listening: Listening) -> Callable[[], None]:
+    def _listen(self, listening: ObservedSubscription) -> Callable[[], None]:
         self._check_open()
         subscription = listening.subscription
         if self.hub is not None:
@@ -128,7 +128,7 @@ class CoapLink(Link, RelayLink):
         self._local_interest_changed(listening)
         return lambda: self._unlisten(listening)
 
-    def _unlisten(self, listening: Listening) -> None:
+    def _unlisten(self, listening: ObservedSubscription) -> None:
         with self._lock:
             if self._inbox.listenings.pop(listening, self) is self or self._is_closed:
                 return
@@ -136,7 +136,7 @@ class CoapLink(Link, RelayLink):
             self._endpoint.call(peer.end(observation))
         self._local_interest_changed(listening)
 
-    def _local_interest_changed(self, listening: Listening) -> None:
+    def _local_interest_changed(self, listening: ObservedSubscription) -> None:
         if self.hub is not None:
             self._endpoint.soon(self.hub.notifier.interest_changed)
         elif listening.set_interest is None:
@@ -285,7 +285,7 @@ class CoapLink(Link, RelayLink):
         return here.union(*(peer.interest.interests.wanted_by(event) for peer in self.peers)) - {self.uid.hex()}
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when `wants()` has changed; returns a function to end it."""
+        """Call a function when `interests()` has changed; returns a function to end it."""
         self._follow_interest()
         return _add(self._inbox.on_interest, changed)
 
@@ -299,7 +299,9 @@ class CoapLink(Link, RelayLink):
     def relay(self, receive: Callable[[Arrival], None]) -> CoapRelay:
         """Let a gateway receive what it wants on behalf of others."""
         relay = CoapRelay(
-            receive, lambda interest: self._listen(Listening(interest.subscription, None, interest)), self._end_relay
+            receive,
+            lambda interest: self._listen(ObservedSubscription(interest.subscription, None, interest)),
+            self._end_relay,
         )
         self._inbox.relays.append(relay)
         return relay

@@ -114,7 +114,7 @@ class Notifier:
         for cls, count in Counter(type(each.event) for each in lost).items():
             self._inbox.unsent(cls, count, receiver, reason)
 
-    # -- wants -------------------------------------------------------------------------------------------------------
+    # -- interest ----------------------------------------------------------------------------------------------------
 
     def interests(self, but: bytes | None = None) -> list[Interest]:
         """Return what observers want, but one of them."""

@@ -49,7 +49,7 @@ class ObservedInterest:
         self._reading = asyncio.Lock()
 
     async def check(self, is_new: bool) -> None:
-        """Follow the wants at a server that is new, or was away, and read those whose types are known by now."""
+        """Follow the interest at a server that is new, or was away, and read those whose types are known by now."""
         if self.is_needed and (is_new or self._end is None):
             await self._observe()
         if self.interests.types_changed():
@@ -102,7 +102,7 @@ class ObservedInterest:
 
 
 def _token_of(row: Any) -> str:
-    """Return the token by which other networks show a want; one that cannot be read is counted as there."""
+    """Return the token by which other networks show an interest; one that cannot be read is counted as there."""
     match row:
         case [str(speaker), str(origin), str(text), int(hops)]:
             return control_key("", "want", speaker, origin, encode_text(text), str(hops))

@@ -85,7 +85,7 @@ class _Side:
         self.asked = 0
         self.believed: list[Interest] = []
         self.doubted_until: float | None = None
-        """Until when wants that are gone are believed, unless the connection is lost."""
+        """Until when interest that is gone is believed, unless the connection is lost."""
         self.relay = self.link.relay(lambda arrival: receive(number, arrival))
         self.ends: list[Callable[[], None]] = []
         self.shown: tuple[str, Callable[[], None]] | None = None

@@ -6,15 +6,15 @@ Rates are limited by a token bucket; time is an input.
 
 Interest and routes: what a gateway wants on one side because others want it on another side.
 
-Every participant of a network sees the wants of all others, with the gateways between them and the subscriber (hops).
+Every participant of a network sees the interest of all others, with the number of gateways to the subscriber (hops).
 For each subscriber (origin) a gateway does this:
 
 * On a side it asks for what the other sides want, one hop more, unless somebody on that side is as near to the origin
   as those that asked: then another gateway carries the event, on a shorter way.
 * An event goes to the nearest side only; of two that are equally near, to the first.
 
-So an event takes a step towards the origin with every gateway that it crosses, and a ring of networks is no loop. A
-want that was repeated has more hops, up to `MAX_HOPS`, so that wants that only gateways keep alive end.
+So an event takes a step towards the origin with every gateway that it crosses, and a ring of networks is no loop. An
+interest that was repeated has more hops, up to `MAX_HOPS`, so that interest that only gateways keep alive ends.
 
 Subscriptions of an origin are compared by covering, as gateways cut them by scope and merge them on the way.
 """

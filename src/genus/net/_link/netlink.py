@@ -2,7 +2,7 @@
 
 It numbers what is sent, delivers each event once, notices what is missing and tells both ends, shows what is wanted,
 and keeps the contract of channels. The transport carries bytes. Work that takes time of its own (beats, settling of
-losses, troubles) is done by one thread, every 0.1 s.
+losses, problems) is done by one thread, every 0.1 s.
 """
 
 import threading
@@ -440,7 +440,7 @@ class NetLink(Link, RelayLink):
         return max(MOMENT_S, INTEREST_S - (self.now() - self._connected_at)) if self._is_connected else INTEREST_S
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+        """Call a function, from any thread, when `interests()` has changed; returns a function to end it."""
         self._on_interest.append(changed)
         return lambda: self._on_interest.remove(changed) if changed in self._on_interest else None
 
@@ -634,7 +634,7 @@ class NetLink(Link, RelayLink):
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[ProblemHandler]:
-        """Return the trouble handlers of subscriptions to one of some types, and of their channels."""
+        """Return the problem handlers of subscriptions to one of some types, and of their channels."""
         asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
         return asked + self.publishers_of(*types)
 
@@ -724,7 +724,7 @@ class NetLink(Link, RelayLink):
         if arrival is not None and self.relays:
             self.give_relays(Arrival(arrival.event, origin, arrival.kept, is_forgotten=True))
 
-    # -- who is told of troubles -------------------------------------------------------------------------------------
+    # -- who is told of problems -------------------------------------------------------------------------------------
 
     def subscribed_since(self, key: str) -> float | None:
         """Since when this participant has subscribed to a key without a break; None if it does not."""
@@ -745,7 +745,7 @@ class NetLink(Link, RelayLink):
         return since is None or since.turn > turn
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the subscriptions to a key."""
+        """Return the problem handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return [] if member is None else member.handlers()
@@ -754,7 +754,7 @@ class NetLink(Link, RelayLink):
         return own + self._shared.listeners_of(event_key)
 
     def publishers_of(self, *types: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the channels of some types."""
+        """Return the problem handlers of the channels of some types."""
         publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
         return [each.on_problem for each in publishers if each.on_problem is not None]
 
@@ -768,7 +768,7 @@ class NetLink(Link, RelayLink):
                 self._log.exception("the link of %s failed in its regular work", self.medium)
 
     def tick(self) -> None:
-        """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
+        """Do what is due: beats, losses, lateness, new types, and problems to tell."""
         now = self.now()
         self.stated.state_waiting()
         if self.held.has_old:

@@ -5,7 +5,7 @@ Who is there: the tokens of other participants, what they say about themselves, 
 Interest: what the participants of a network want, shown to all as tokens.
 
 It does not decide who gets a packet, as patterns do that. Gateways read it to carry only what is wanted, and
-publishers to know whether anybody listens. So a want may be wider than the subscription it is for, never narrower:
+publishers to know whether anybody listens. So an interest may be wider than the subscription it is for, never narrower:
 a long one is shown without its predicate, and a participant with very many shows their types only.
 """
 
@@ -166,7 +166,7 @@ def about_this_process() -> dict[str, Any]:
 MAX_SHOWN = 200
 """A participant with more subscriptions than this shows their types only."""
 MAX_INTERESTS = 20_000
-"""The largest number of wants of others that are remembered; more are counted, and not known."""
+"""The largest number of interests of others that are remembered; more are counted, and not known."""
 
 MAX_FILTERS = 1000
 
@@ -263,10 +263,10 @@ class RemoteInterest:
         self._lock = threading.Lock()
         self._filters: dict[tuple[type, str], PythonFilter | None] = {}
         self.refused = Reasons()
-        """Tokens that are no wants, by reason."""
+        """Tokens that show no interest, by reason."""
 
     def token(self, key: str, is_present: bool) -> bool:
-        """A token appeared or is gone; returns whether the wants have changed."""
+        """A token appeared or is gone; returns whether the interest has changed."""
         with self._lock:
             if not is_present:
                 return self._texts.pop(key, None) is not None and self._interests.pop(key, None) is not None
@@ -285,29 +285,29 @@ class RemoteInterest:
     def _parse(self, key: str) -> tuple[str, str, str, int] | str:
         chunks = key.removeprefix(self._root).split("/")
         if len(chunks) != 4 or not is_uid(chunks[0]) or not is_uid(chunks[1]):
-            return "a want that cannot be read"
+            return "an interest that cannot be read"
         if not chunks[3].isdecimal() or len(chunks[3]) > 2 or int(chunks[3]) > MAX_HOPS:
-            return f"a want of more than {MAX_HOPS} hops"
+            return f"an interest of more than {MAX_HOPS} hops"
         text = decode_text(chunks[2])
         if text is None:
-            return "a want whose text is too long or damaged"
+            return "an interest whose text is too long or damaged"
         if len(self._texts) >= MAX_INTERESTS:
-            return f"more than {MAX_INTERESTS} wants"
+            return f"more than {MAX_INTERESTS} interests"
         return chunks[0], chunks[1], text, int(chunks[3])
 
     def _read(self, key: str) -> bool:
-        """Make the want of a token's text, if its types are known here."""
+        """Make the interest of a token's text, if its types are known here."""
         speaker, origin, text, hops = self._texts[key]
         try:
             subscription = parse_again(text)
         except (GenusError, RecursionError):
-            self.refused["a want of types that are unknown here"] += 1
+            self.refused["an interest of types that are unknown here"] += 1
             return False
         self._interests[key] = Interest(speaker, origin, subscription, hops)
         return True
 
     def types_changed(self) -> bool:
-        """Try again to read wants whose types were unknown; returns whether the wants have changed."""
+        """Try again to read interests whose types were unknown; returns whether the interest has changed."""
         with self._lock:
             unread = [key for key in self._texts if key not in self._interests]
             read = [key for key in unread if self._read(key)]
@@ -352,7 +352,7 @@ class RemoteInterest:
 
 
 def _filter_of(text: str, cls: type[Event]) -> PythonFilter | None:
-    """Return the test of a want for events of a class; None if it names types that the class does not conform to.
+    """Return the test of an interest for events of a class; None if it names types that the class does not conform to.
 
     So it does not matter how many types of that name there are.
     """
