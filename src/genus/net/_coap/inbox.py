@@ -73,7 +73,7 @@ class CoapRelay:
         self._filters: tuple[PythonFilter, ...] = ()
 
     def set_interest(self, interests: Iterable[Interest]) -> None:
-        """Receive what these wants match; replaces those before."""
+        """Receive what these interests match; replaces those before."""
         asked = dict.fromkeys(interests)
         self._filters = tuple(PythonFilter(one) for one in dict.fromkeys(interest.subscription for interest in asked))
         for interest in [interest for interest in asked if interest not in self._ends]:
@@ -87,7 +87,7 @@ class CoapRelay:
             self._receive(arrival)
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
         self.set_interest(())
         self._end(self)
 

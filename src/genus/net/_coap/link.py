@@ -47,7 +47,7 @@ class CoapLink(Link, RelayLink):
     # -- a link of a bus ---------------------------------------------------------------------------------------------
 
     def open(self, deliver: Delivery) -> None:
-        """Listen and connect, as the address says; BusError with the reason if that cannot be done."""
+        """Listen and connect as the address says; raise BusError with the reason if that cannot be done."""
         own = None if self.options.catalog is None else Catalog.load(self.options.catalog)
         if self.options.listen is not None:
             shared = SharedCatalog(own or Catalog(), is_fixed=own is not None)
@@ -70,7 +70,7 @@ class CoapLink(Link, RelayLink):
 
     @property
     def port(self) -> int:
-        """The port at which this side sends, and listens if it is a server."""
+        """Return the port at which this side sends, and listens if it is a server."""
         return self._endpoint.port
 
     def send(self, event: Event) -> None:
@@ -164,7 +164,7 @@ class CoapLink(Link, RelayLink):
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> CoapPublisher:
-        """Prepare to publish a type; BusError says what CoAP cannot keep."""
+        """Prepare to publish a type; raise BusError if the quality of service is one that CoAP cannot keep."""
         if isinstance(qos, Hard | Soft):
             refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "BestEffort()")
         if keep is not None:
@@ -185,7 +185,7 @@ class CoapLink(Link, RelayLink):
 
     @property
     def is_connected(self) -> bool:
-        """Whether all servers answer."""
+        """Return whether all servers answer."""
         return all(peer.is_connected for peer in self.peers)
 
     def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
@@ -193,7 +193,7 @@ class CoapLink(Link, RelayLink):
         return _add(self._inbox.on_connected, lambda: changed(self.is_connected))
 
     def counters(self) -> Mapping[str, int]:
-        """Events sent, received and lost; what was refused and rejected, by reason; messages."""
+        """Return the numbers of events sent, received and lost, of requests refused and messages rejected by reason."""
         users: list[Hub | Peer] = [*self.peers] if self.hub is None else [self.hub, *self.peers]
         catalogs = [user.shared for user in users if isinstance(user, Hub) or user.has_catalog]
         found: Counter[str] = Counter()
@@ -226,7 +226,7 @@ class CoapLink(Link, RelayLink):
         )
 
     def close(self) -> None:
-        """Send what waits, for a short time, and end; a second call does nothing."""
+        """Send what waits, for a short time, and close; a second call does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -255,7 +255,7 @@ class CoapLink(Link, RelayLink):
     # -- what others want --------------------------------------------------------------------------------------------
 
     def interests(self) -> list[Interest]:
-        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others and the own bus subscribe to; what the own gateways ask for is left out."""
         remote = [interest for peer in self.peers for interest in peer.interest.interests.all()]
         return [*self._observed_interest(), *remote, *self._spoken_interest(relayed=False)]
 
@@ -321,7 +321,7 @@ class CoapLink(Link, RelayLink):
         self._inbox.deliver(arrival.event)
 
     def lose(self, arrival: Arrival) -> None:
-        """An event could not be forwarded: let the observers of this server miss it."""
+        """Let the observers of this server miss an event that could not be forwarded."""
         if self.hub is None:
             return
         try:

@@ -61,7 +61,7 @@ class SideCounters:
 
 
 class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a side of a gateway has done so far, and how it is now.
+    """The counters and the state of a side of a gateway.
 
     `asked` is how many subscriptions the side has, and `refused` how many of these ask only for what the scopes of the
     sides keep back. The counters are those of `SideCounters`.
@@ -84,7 +84,7 @@ class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayStatus(msgspec.Struct, frozen=True):
-    """How a gateway is now: whether it is the active one of its name, what it keeps as a standby, and its sides.
+    """The state of a gateway: whether it is the active one of its name, what it keeps as a standby, and its sides.
 
     `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross. `events` counts the
     events that came, by type: each once, however many sides it came from or crossed to.

@@ -44,14 +44,14 @@ class LocalRelay:
         self._changed = changed
 
     def set_interest(self, interests: Iterable[Interest]) -> None:
-        """Receive what these wants match; replaces those before."""
+        """Receive what these interests match; replaces those before."""
         self.interests = tuple(interests)
         self.subscriptions = tuple(dict.fromkeys(interest.subscription for interest in self.interests))
         self.matches = AnyOf(self.subscriptions)
         self._changed()
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
         self.set_interest(())
 
 
@@ -232,7 +232,7 @@ class LocalLink(RelayLink):
         network.links = (*network.links, self)
 
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
-        """Call a function once with each event that the interest of the relay match."""
+        """Call a function once with each event that the relay asks for."""
         made = LocalRelay(receive, lambda: self._network.interest_changed(self))
         self.relays = (*self.relays, made)
         return made

@@ -73,7 +73,7 @@ class Reception(Protocol):
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
+        """Return the number of subscriptions that were made so far."""
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
         """Return whether a key was not subscribed to for a time since a turn."""
@@ -82,7 +82,7 @@ class Reception(Protocol):
         """Return the function that delivers events of a class on the bus."""
 
     def count_subscriptions(self, cls: type[Event]) -> int:
-        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
+        """Return how many subscriptions accept events of a class."""
 
     def hold(self, key: str, read: Callable[["IncomingKey | str"], None], size: int) -> bool:
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""

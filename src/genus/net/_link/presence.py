@@ -37,7 +37,7 @@ MAX_TOKENS = 10_000
 
 
 class Participant(msgspec.Struct, frozen=True):
-    """One that takes part in a network: its uid in hexadecimal digits, and what it says about itself."""
+    """Another program on a network: its uid in hexadecimal digits, and what it says about itself."""
 
     uid: str
     about: Mapping[str, Any]
@@ -174,7 +174,7 @@ Declare = Callable[[str], Callable[[], None]]
 
 
 class InterestText(msgspec.Struct, frozen=True):
-    """What a participant wants, as the text of its token; the fields are those of `Want`."""
+    """What a participant wants, as the text of its token; for the fields see `Interest`."""
 
     speaker: str
     origin: str

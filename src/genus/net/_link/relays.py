@@ -144,7 +144,7 @@ class NetRelay:
             self._receive(arrival)
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
         self._on_close(self)
         self.set_interest(())
 
