@@ -1,4 +1,4 @@
-"""The sending side of a node: announcements, publishing, and the counters and troubles of what was published."""
+"""The sending side of a node: announcements, publishing, and the counters and problems of what was published."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -141,7 +141,7 @@ class Transmitter:
         """End an announcement; returns whether it was the last one, with which the channel closes.
 
         What was published before is still sent, but for hard events that wait for their slot, and then a final report.
-        The last publisher still gets the troubles of its events.
+        The last publisher still gets the problems of its events.
         """
         channel = announcement.channel
         if announcement not in channel.announcements or channel.reason == "withdrawn":
@@ -345,7 +345,7 @@ class Transmitter:
         """Return whether the controller has too many errors for a node with hard channels."""
         return self._errors.is_passive and any(channel.slot_sender is not None for channel in self.channels.values())
 
-    # -- troubles ----------------------------------------------------------------------------------------------------
+    # -- problems ----------------------------------------------------------------------------------------------------
 
     def tell_wrong_catalog(self, channel: TxChannel, node: int, reason: str) -> None:
         """Tell the publishers of a channel, once for each node, that this node has another catalog."""
@@ -353,15 +353,15 @@ class Transmitter:
             channel.objectors.add(node)
             self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
 
-    def _report(self, announcements: Iterable[Announcement], trouble: DeliveryProblem) -> None:
-        for handler, what in problem_calls(list(announcements), trouble):
+    def _report(self, announcements: Iterable[Announcement], problem: DeliveryProblem) -> None:
+        for handler, what in problem_calls(list(announcements), problem):
             self._context.call(handler, what)
 
-    def report_to_all(self, trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
+    def report_to_all(self, problem: DeliveryProblem) -> None:
+        """Call the problem handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
-            if isinstance(trouble, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
-                self._report(channel.announcements, trouble)
+            if isinstance(problem, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
+                self._report(channel.announcements, problem)
 
 
 def _contract(period_ns: int, omissions: int, sporadic: bool) -> str:

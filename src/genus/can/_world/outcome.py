@@ -198,9 +198,9 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unnoticed(self) -> int:
-        """Events that were sent and not received, and of which the subscriber got no trouble.
+        """Events that were sent and not received, and of which the subscriber got no problem.
 
-        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no trouble per event.
+        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no problem per event.
         """
         told = self.alarms if self.qos_class == "hard" and not self.sporadic else self.told_lost
         return sum(max(0, self._undelivered(name) - told.get(name, 0)) for name in self.wanted)
@@ -262,8 +262,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     channels: tuple[ChannelResult, ...]
     bands: Mapping[str, BandResult]
-    troubles: Mapping[str, int]
-    """Troubles that programs got, by kind."""
+    problems: Mapping[str, int]
+    """Problems that programs got, by kind."""
     dropped: Mapping[str, int]
     """What nodes dropped, by reason."""
     began_ns: int
