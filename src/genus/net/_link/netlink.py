@@ -293,7 +293,7 @@ class NetLink(Link, RelayLink):
         return True
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of events sent, received and lost, of packets rejected by reason, and what the transport counts."""
+        """Return the numbers of events sent, received and lost, of packets rejected by reason, and of the transport."""
         counts = self._incoming.counts
         own = {
             "sent": self._outgoing.sent() if self._control else 0,
@@ -315,7 +315,7 @@ class NetLink(Link, RelayLink):
         return {name: count for name, count in own.items() if count} | carried
 
     def examples(self) -> Mapping[str, Any]:
-        """Return the last packet that was rejected for each reason, and the last value of each attribute that was not read."""
+        """Return the last packet rejected for each reason, and the last value of each attribute that was not read."""
         counts = self._incoming.counts
         unread = {f"not read: {label}": value for label, value in dict(counts.unread.examples).items()}
         return {**counts.rejections.examples, **unread}
