@@ -26,7 +26,7 @@ address = "local:"
 [[side]]
 name = "city"
 address = "local:"
-wants = ["StudioGateLoop where lane > 1"]
+interest = ["StudioGateLoop where lane > 1"]
 """
 TYPES = """
 from genus import Event, UInt8
