@@ -24,7 +24,7 @@ from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.edf import SoftAnalysis
 from genus.can._plan.interference import HardInterference, Message
 from genus.can._plan.response_times import ResponseTimes
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.can.worst_case import find_worst_case
 
 PAGE = Path(__file__).parents[1] / "docs" / "can-planning.md"

@@ -23,7 +23,7 @@ from genus import Event, Kind, open_bus
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import CoapLink
-from genus.testing import DatagramProxy
+from tests.net.datagram_proxy import DatagramProxy
 
 BLOCK_EXPONENT = 2
 """Blocks of 64 bytes."""

@@ -27,7 +27,7 @@ from statistics import median
 from bench.soft_policies import POLICIES, soft_misses
 from bench.timing import markdown
 from genus import Event, Soft, UInt8, UInt16, open_bus
-from genus.can import PreparedSystem, Scenario, ScenarioRun, World, load_system
+from genus.can import PreparedSystem, Scenario, World, load_system
 from genus.can._machine import EVENT_TRIGGERED, Load, Output
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
@@ -36,6 +36,7 @@ from genus.can._sim.scheduler import SimClock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.sources import FrameSink, FrameSource, periodic
 from genus.can._wire.frame import Frame, Identifier
+from genus.can.types import ScenarioRun
 
 ROOT = Path(__file__).parents[1]
 LOOP = "passes of an empty loop"

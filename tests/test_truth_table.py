@@ -32,10 +32,11 @@ from genus.targets import arrow, can, coap, python, topics
 from genus.targets.coap import ServerTests
 from genus.targets.index import SubscriptionIndex
 from genus.targets.topics import Dialect
-from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
-from genus.testing import _generators as generators
-from genus.testing._evolutions import WIDER, unread_events
-from genus.testing._generators import pool
+from genus.testing import compiled_expressions, spark_session
+from genus.testing._generator import pool
+from tests import generators
+from tests.evolutions import WIDER, unread_events
+from tests.generators import Generator, Sampler, edge_events, edge_subscriptions
 
 from .devices.compiled import NOT_WANTED, OK, UNKNOWN_TYPE, device_of, frame_of
 from .lake.stored import add_events, answers, create_lake

@@ -24,8 +24,8 @@ from genus.bus._blocks import HEADER, EventGroup, bundle, pack_events
 from genus.bus._codec import encode_event
 from genus.bus._recording_writer import FIRST_EVENTS
 from genus.errors import RecordingError, SpanError
-from genus.testing import Generator, Sampler
 from tests.examples import examples
+from tests.generators import Generator, Sampler
 
 
 class Mode(Enum):

@@ -12,8 +12,8 @@ from genus import Event, Maybe, open_bus
 from genus.bus import FolderRecorder, Recorder, Refused, read_recording, record, record_to_folder
 from genus.bus import _recording_writer as writer_module
 from genus.errors import BusError, EventError
-from genus.testing import Sampler
-from genus.testing._wild_values import wild_event
+from tests.generators import Sampler
+from tests.wild_values import wild_event
 
 
 class Loop(Event):

@@ -17,8 +17,8 @@ from genus.bus._codec import EventDecoder, Recorded, Rejected, UnitsStated, enco
 from genus.errors import EventError
 from genus.model._unread import UnreadSlot, unread_types, unread_values
 from genus.net._link.payload import PayloadReader, encode_batch, encode_payload, payload_encoder, split_batch
-from genus.testing._evolutions import Evolution
-from genus.testing._generators import declare
+from tests.evolutions import Evolution
+from tests.generators import declare
 
 from ..examples import examples
 

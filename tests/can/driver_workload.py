@@ -11,13 +11,14 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from genus import Catalog, Event, Soft, UInt32
-from genus.can import DeadlineMissed, Expired, Passage
+from genus.can import DeadlineMissed, Expired
 from genus.can._live.interfaces import profile_of
 from genus.can._node.node import Node
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
+from genus.can.types import Passage
 from genus.errors import BusError
-from genus.testing import EmulatedCan
+from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import MS, EmulatedHost
 
 Mode: TypeAlias = Literal["simulator", "echo", "send"]

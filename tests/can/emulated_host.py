@@ -7,7 +7,7 @@ from genus.can._live.host import BusDriver, read_message
 from genus.can._live.interfaces import InterfaceProfile, profile_of
 from genus.can._live.port import DriverPort
 from genus.can._machine import Machine
-from genus.testing import EmulatedCan
+from tests.can.emulated_can import EmulatedCan
 
 R = TypeVar("R")
 MS = 1_000_000

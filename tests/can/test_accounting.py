@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 from genus import Event, Hard, Soft, UInt8, open_bus
-from genus.can import HardStopped, PreparedSystem, Scenario, ScenarioRun, World, parse_fault
+from genus.can import HardStopped, PreparedSystem, Scenario, World, parse_fault
 from genus.can._plan import System, parse_system
-from genus.testing._systems import random_system
+from genus.can.types import ScenarioRun
+from tests.can.random_systems import random_system
 
 MS = 1_000_000
 

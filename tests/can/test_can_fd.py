@@ -29,8 +29,8 @@ from genus.can._node.node import Node
 from genus.can._plan.system import System
 from genus.devices import generate
 from genus.errors import BusError, PlanError
-from genus.testing import Generator
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
+from tests.generators import Generator
 
 FD = Timing(500_000, 2_000_000)
 CONTEXT = ("time", "source", "place", "deadline", "expires")

@@ -17,7 +17,7 @@ from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node
 from genus.can._plan import parse_system, plan
 from genus.can._wire.frame import Frame
-from genus.testing import EmulatedCan
+from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import EPOCH_NS, MS, EmulatedHost
 from tests.examples import examples
 

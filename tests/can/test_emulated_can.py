@@ -12,7 +12,7 @@ from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import PROFILES
 from genus.can._node.node import Node
 from genus.errors import BusError
-from genus.testing import EmulatedCan, EmulatedCanBus
+from tests.can.emulated_can import EmulatedCan, EmulatedCanBus
 from tests.can.emulated_host import EmulatedHost
 
 

@@ -14,17 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Catalog, Event, Hard, UInt8
-from genus.can import (
-    PATTERNS,
-    BusOff,
-    DeliveryProblem,
-    ErrorActive,
-    ErrorPassive,
-    EventMissing,
-    NotSent,
-    PreparedSystem,
-    Scenario,
-)
+from genus.can import BusOff, ErrorActive, ErrorPassive, EventMissing, NotSent, PreparedSystem, Scenario
 from genus.can._node.node import Node
 from genus.can._plan import Calendar, System
 from genus.can._plan.calendar import Slot, most_errors, suspensions
@@ -41,10 +31,12 @@ from genus.can._wire.frame import PRIORITY_SHIFT, Frame
 from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
 from genus.can._world.station import Station
+from genus.can._world.synthetic import PATTERNS
+from genus.can.types import DeliveryProblem
 from genus.errors import BusError
-from genus.testing import EmulatedCan
-from genus.testing._systems import random_system
+from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import EmulatedHost
+from tests.can.random_systems import random_system
 from tests.can.sim_parts import RecordingMachine, RecordingStation, RepeatingStation
 
 MS = 1_000_000

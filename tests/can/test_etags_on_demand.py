@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from genus import Event, Kind, Soft, UInt8, open_bus
-from genus.can import Broker, EtagsRefused, MemoryStore, World
+from genus.can import World
 from genus.can._node.node import Node
+from genus.can._protocol.broker import Broker
+from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._protocol.etags import FileEtags
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
 from genus.can._wire.length import Timing
+from genus.can.types import EtagsRefused
 from genus.catalog import Catalog
 from genus.errors import EtagsExhausted
 from genus.filters import Subscription

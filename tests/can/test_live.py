@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import can
 from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt8, UInt32, open_bus, this
-from genus.can import BindingFailed, BusOff, ChannelConflict, open_broker
+from genus.can import BindingFailed, BusOff, open_broker
 from genus.can._live import host as host_module
 from genus.can._live.address import parse_address
 from genus.can._live.host import LiveHost
@@ -28,6 +28,7 @@ from genus.can._node.problems import EventMissing, HardStopped, MaybeSent, NotSe
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._wire.length import Timing
+from genus.can.types import ChannelConflict
 from genus.errors import BusError, EventError, SubscriptionError
 
 GROUP = "239.74.163.9"

@@ -38,8 +38,8 @@ from genus.model import (
 from genus.model._event import create_event
 from genus.model._read_back import is_same
 from genus.model._unread import unread_values
-from genus.testing._generators import Generator, Sampler, declare
-from genus.testing._wild_values import wild_event
+from tests.generators import Generator, Sampler, declare
+from tests.wild_values import wild_event
 
 
 class Category(Enum):

@@ -9,8 +9,8 @@ import pytest
 from genus.can._plan import Plan, System, load_system, parse_system, plan
 from genus.can._plan.fixed_priority import middleware_messages
 from genus.errors import PlanError
-from genus.testing._systems import random_system
 from tests.can.bus_model import random_releases, run, simultaneous_releases
+from tests.can.random_systems import random_system
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"
 MS = 1_000_000

@@ -29,7 +29,7 @@ from genus.can._plan.system_file import EventTypes
 from genus.can._plan.toml_table import PlanTable
 from genus.cli import genus
 from genus.errors import PlanError
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.can.test_foreign import CAR
 from tests.can.test_foreign_j1939 import TRUCK
 from tests.can.test_plan_fixed_priority import response_times

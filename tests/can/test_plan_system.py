@@ -11,7 +11,7 @@ from genus.bus._qos import BestEffort, Hard, Soft
 from genus.can._plan import Plan, System, format_system, load_system, parse_system, plan
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.examples import examples
 
 BUS = '[bus]\nbitrate = "1Mbit/s"\n'

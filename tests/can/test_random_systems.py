@@ -7,11 +7,13 @@ import msgspec
 import pytest
 
 from bench.admission import heavy_system
-from genus.can import PATTERNS, Outcome, Pattern, PreparedSystem, Scenario, simulate
+from genus.can import PreparedSystem, Scenario, simulate
 from genus.can._plan import Plan, System, parse_system, plan
 from genus.can._plan.system import ForeignFrame
 from genus.can._sim.faults import ExactErrors, FrameErrors
-from genus.testing._systems import random_system
+from genus.can._world.synthetic import PATTERNS
+from genus.can.types import Outcome, Pattern
+from tests.can.random_systems import random_system
 from tests.can.worst_case import find_worst_case
 
 SECONDS = 0.3

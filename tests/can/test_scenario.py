@@ -13,17 +13,18 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can import PATTERNS, Outcome, PreparedSystem, Scenario, ScenarioRun, World, simulate
+from genus.can import PreparedSystem, Scenario, World, simulate
 from genus.can._plan import System, load_system, parse_system
 from genus.can._sim.fault_text import parse_fault
 from genus.can._sim.trace import Trace
 from genus.can._wire.payload import PayloadCodec
-from genus.can._world.synthetic import SHORTEST, Pattern, Rounds, releases, stand_in, with_types
+from genus.can._world.synthetic import PATTERNS, SHORTEST, Pattern, Rounds, releases, stand_in, with_types
+from genus.can.types import Outcome, ScenarioRun
 from genus.catalog import Catalog
 from genus.cli._can_sim import sim
 from genus.errors import BusError, PlanError
 from genus.testing import run_command as genus
-from genus.testing._systems import random_system
+from tests.can.random_systems import random_system
 from tests.examples import examples
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Catalog, Event, Hard, Soft, UInt8
-from genus.can import PATTERNS, Pattern, PreparedSystem, Scenario
+from genus.can import PreparedSystem, Scenario
 from genus.can._machine import EVENT_TRIGGERED, Load
 from genus.can._node.node import Node
 from genus.can._node.tx_queue import OutgoingEvent, soft_priority
@@ -21,7 +21,9 @@ from genus.can._sim.trace import Trace
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame
 from genus.can._wire.length import Timing
 from genus.can._world.scenario import ScenarioRun
-from genus.testing._systems import random_system
+from genus.can._world.synthetic import PATTERNS
+from genus.can.types import Pattern
+from tests.can.random_systems import random_system
 from tests.examples import examples
 
 MS = 1_000_000

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 from genus import Event, Hard, UInt8, open_bus
 from genus.bus import EventChannel
 from genus.can import (
-    Calendar,
     EventMissing,
     EventsLost,
     NotSent,
     PreparedSystem,
     Scenario,
-    Slot,
     World,
     format_system,
     parse_fault,
@@ -23,6 +21,7 @@ from genus.can import (
     plan,
     simulate,
 )
+from genus.can.types import Calendar, Slot
 from genus.errors import BusError, PlanError
 from tests.examples import examples
 

@@ -11,7 +11,8 @@ import pytest
 
 from genus import BestEffort, Event, EventChannel, Maybe, Soft, UInt8, UInt16, open_bus, this
 from genus.bus import Bus
-from genus.can import NodeState, Outcome, PreparedSystem, Scenario, ScenarioRun, World, load_system, parse_system
+from genus.can import PreparedSystem, Scenario, World, load_system, parse_system
+from genus.can.types import NodeState, Outcome, ScenarioRun
 from genus.errors import BusError, QueueFull
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

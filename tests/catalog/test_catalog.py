@@ -13,7 +13,7 @@ from genus.catalog._records import TypeTable
 from genus.codes import EtagSpace
 from genus.errors import CatalogConflict, DeclarationError, EtagsExhausted, NotRegistered, SubscriptionError
 from genus.model import vector
-from genus.testing._generators import declare
+from tests.generators import declare
 
 from .declaring import event_type, kind, reread
 

@@ -136,7 +136,7 @@ def test_whatever_is_declared_from_a_catalog_adds_nothing_to_it(made: list[type]
 @examples(30)
 @given(hierarchies(size=6), st.integers(0, 99))
 def test_events_of_declared_classes_have_the_tags_of_the_real_ones(made: list[type], seed: int) -> None:
-    from genus.testing import Generator
+    from tests.generators import Generator
 
     real, catalog = Catalog(), elsewhere(*made)
     real.register(*made)

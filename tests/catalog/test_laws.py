@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from genus import Event
 from genus.catalog import Catalog
 from genus.model import attributes, is_event_type, name_of, tagged_attributes
-from genus.testing import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 from .declaring import event_types, hierarchies, reread
 

@@ -18,7 +18,7 @@ from genus.cli._events import load_types
 from genus.cli._watch import MAX_ROWS, OTHERS, RATE_S, Watch, _last_values, printable
 from genus.net import NetLink
 from genus.testing import run_command as genus
-from genus.testing._network import MemoryNetwork
+from tests.net.memory_network import MemoryNetwork
 
 TYPES = """
 from genus import Event, Maybe

@@ -31,8 +31,8 @@ from genus.model import (
     vector,
 )
 from genus.model._types import int_range
-from genus.testing import Generator
-from genus.testing._generators import pool
+from genus.testing._generator import pool
+from tests.generators import Generator
 
 
 class Gear(Enum):

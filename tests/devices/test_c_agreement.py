@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from genus import Catalog, Maybe, Subscription, UInt8, UInt16
-from genus.can import PATTERNS, PreparedSystem, Scenario, ScenarioRun, World
+from genus.can import PreparedSystem, Scenario, World
 from genus.can._machine import Call, Load
 from genus.can._node.node import Node
 from genus.can._plan import System, load_system, parse_system
@@ -17,10 +17,12 @@ from genus.can._sim.fault_hooks import FrameOutcome
 from genus.can._sim.fault_text import parse_fault
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._world.outcome import Outcome
+from genus.can._world.synthetic import PATTERNS
 from genus.can._world.world import Clocks
+from genus.can.types import ScenarioRun
 from genus.model import Event, name_of
-from genus.testing._systems import random_system
 from tests.can.fault_table.row import Setting
+from tests.can.random_systems import random_system
 from tests.devices.c_library import LARGE, node_library
 from tests.devices.c_node import DROPS, CNode, c_stations
 from tests.devices.lockstep import LateBus, Lockstep, RandomBus

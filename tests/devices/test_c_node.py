@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from genus import BestEffort, Event, Maybe, Soft, UInt8, UInt16, UInt32
-from genus.can import Claim, Frame, PreparedSystem, Scenario, ScenarioRun, parse_system
+from genus.can import Frame, PreparedSystem, Scenario, parse_system
 from genus.can._machine import Load
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
@@ -15,6 +15,7 @@ from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import (
     Announce,
+    Claim,
     Objection,
     ObjectionReason,
     QosClass,
@@ -27,6 +28,7 @@ from genus.can._protocol.messages import (
 from genus.can._sim.simulation import Simulation
 from genus.can._wire.frame import BROKER_NODE, ProtocolEtag, subject_uid
 from genus.can._wire.length import Timing
+from genus.can.types import ScenarioRun
 from genus.catalog import Catalog
 from genus.errors import QueueFull
 from genus.filters import Subscription

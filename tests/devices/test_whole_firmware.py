@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from genus import BestEffort, Event, Hard, Maybe, Soft, UInt8
-from genus.can import Plan, load_system, parse_system, plan
+from genus.can import load_system, parse_system, plan
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._sim.simulation import Simulation
 from genus.can._wire.frame import BROKER_NODE
 from genus.can._wire.length import Timing
+from genus.can.types import Plan
 from genus.catalog import Catalog
 from genus.devices import DeviceChannel, Firmware, generate
 from genus.errors import DeviceError

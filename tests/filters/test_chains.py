@@ -24,8 +24,9 @@ from genus.filters._expression import (
 from genus.model import is_attribute_name
 from genus.targets import arrow, python, spark
 from genus.targets.index import SubscriptionIndex
-from genus.testing import Generator, Sampler, compiled_expressions, spark_session
+from genus.testing import compiled_expressions, spark_session
 from tests.examples import examples
+from tests.generators import Generator, Sampler
 from tests.lake.stored import stored_frame
 from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check
 

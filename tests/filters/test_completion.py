@@ -17,8 +17,8 @@ from genus.filters._parser import _Parser
 from genus.filters._subscription import parse_again
 from genus.filters._token import Token
 from genus.model import subtypes, vector
-from genus.testing import Generator, Sampler, edge_subscriptions
 from tests.examples import examples
+from tests.generators import Generator, Sampler, edge_subscriptions
 
 
 class Category(Enum):

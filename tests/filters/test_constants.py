@@ -21,9 +21,8 @@ from genus import Subscription, this
 from genus.errors import SubscriptionError
 from genus.filters import And, Arithmetic, Compare, Function, Literal, OneOf, Or, Predicate, Step, TextTest
 from genus.filters._expression import AttributeRef
-from genus.testing import Generator, Sampler
-from genus.testing._generators import Colour, Level
 from tests.examples import examples
+from tests.generators import Colour, Generator, Level, Sampler
 from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from genus import Event, Kind, Maybe, Subscription, this
 from genus.filters import count_bindings, merge
 from genus.filters._covering import covers
-from genus.testing import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 
 class Sensor(Kind):

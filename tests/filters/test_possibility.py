@@ -20,8 +20,8 @@ from genus.filters._subscription import parse_again, rebuild
 from genus.model import check
 from genus.targets import can
 from genus.targets.index import SubscriptionIndex
-from genus.testing import Generator, Sampler, edge_events, edge_subscriptions
 from tests.examples import examples
+from tests.generators import Generator, Sampler, edge_events, edge_subscriptions
 
 
 class Category(Enum):

@@ -14,8 +14,8 @@ from genus.filters import python_source
 from genus.filters._python_source import class_names
 from genus.filters._subscription import rebuild
 from genus.model import vector
-from genus.testing import Generator, Sampler, edge_subscriptions
 from tests.examples import examples
+from tests.generators import Generator, Sampler, edge_subscriptions
 
 pytestmark = pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 

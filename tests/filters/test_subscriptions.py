@@ -13,8 +13,8 @@ from genus.errors import SubscriptionError, SyntaxProblem
 from genus.filters import Compare, Not, Or
 from genus.filters._expression import MAX_DEPTH, MAX_VALUE_DEPTH
 from genus.model import attributes
-from genus.testing import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 
 class Category(Enum):

@@ -13,8 +13,8 @@ from genus import Event, Float32, Kind, Maybe, Subscription, all_of, this
 from genus.errors import EventError
 from genus.filters import AllOf, Unmet, conjuncts
 from genus.filters._subscription import rebuild
-from genus.testing import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 
 class Category(Enum):

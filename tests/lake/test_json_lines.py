@@ -20,8 +20,9 @@ from genus.lake._ingest.format import Types
 from genus.lake._ingest.json_lines import JsonLines
 from genus.model import Float32, Int8, OpaqueType, UInt32
 from genus.records import read_mapping
-from genus.testing._generators import Generator, Stranger, WatchedSampler, pool
+from genus.testing._generator import pool
 from tests.examples import examples
+from tests.generators import Generator, Stranger, WatchedSampler
 from tests.lake.foreign_files import Found, expected, format_for, json_line, stored, types_for, written
 from tests.lake.stored import ingest_draft
 

@@ -8,7 +8,7 @@ from genus import Catalog, Event, Maybe, Subscription, this
 from genus.errors import CatalogConflict, NotRegistered
 from genus.lake._tables.file_systems import LocalFileSystem
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver
-from genus.testing._generators import Bell, Chime, Generator, Impostor, MarkedSampler, Stranger, WatchedSampler
+from tests.generators import Bell, Chime, Generator, Impostor, MarkedSampler, Stranger, WatchedSampler
 
 TYPES = (WatchedSampler, MarkedSampler, Impostor, Stranger, Bell, Chime)
 

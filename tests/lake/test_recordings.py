@@ -27,8 +27,8 @@ from genus.lake._ingest.recordings import Recordings
 from genus.model import Attribute, OpaqueType, attributes, check, name_of
 from genus.model._unread import unread_values
 from genus.targets.arrow import to_batch
-from genus.testing import Generator, Sampler
-from genus.testing._evolutions import Evolution
+from tests.evolutions import Evolution
+from tests.generators import Generator, Sampler
 from tests.lake.stored import ingest_draft
 
 PACK = msgspec.msgpack.encode

@@ -35,17 +35,8 @@ from genus.model._event import EventMeta
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import python
 from genus.targets.arrow import to_batch
-from genus.testing._generators import (
-    Bell,
-    Chime,
-    Generator,
-    Impostor,
-    MarkedSampler,
-    Sampler,
-    Stranger,
-    WatchedSampler,
-    pool,
-)
+from genus.testing._generator import pool
+from tests.generators import Bell, Chime, Generator, Impostor, MarkedSampler, Sampler, Stranger, WatchedSampler
 
 TYPES = (Sampler, MarkedSampler, WatchedSampler, Impostor, Stranger, Bell, Chime)
 

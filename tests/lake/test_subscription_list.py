@@ -13,7 +13,7 @@ from genus import Subscription, this
 from genus.catalog import Catalog
 from genus.errors import LakeError, SubscriptionError
 from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, read_entries
-from genus.testing._generators import Sampler, Stranger
+from tests.generators import Sampler, Stranger
 
 TEXT = """
 # those of the town hall

@@ -25,8 +25,8 @@ from genus.lake._ingest.tabular import ParquetFiles
 from genus.model import Float32, Int8
 from genus.records import Mapping, read_mapping
 from genus.targets.arrow import to_batch
-from genus.testing._generators import Generator, Sampler, Stranger, WatchedSampler
 from tests.examples import examples
+from tests.generators import Generator, Sampler, Stranger, WatchedSampler
 from tests.lake.foreign_files import Found, csv_text, expected, format_for, stored, types_for, written
 from tests.lake.stored import ingest_draft
 

@@ -16,7 +16,7 @@ from genus.lake._ingest.values import CastColumn, convert_column, convert_json
 from genus.model import Attribute, ChoiceType, OpaqueType, TimeType, attributes
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.records._values import ValueFormat
-from genus.testing import Sampler
+from tests.generators import Sampler
 
 KNOWN = [each for each in attributes(Sampler) if not isinstance(each.type, OpaqueType)]
 FORMATS = [ValueFormat(), *(ValueFormat(format=each) for each in ("s", "ms", "us", "ns", "iso", "text", "hex"))]

@@ -12,7 +12,7 @@ import pytest
 
 from genus import Event, Maybe, UInt8
 from genus.errors import DeclarationError, EventError
-from genus.testing._generators import Colour
+from tests.generators import Colour
 
 
 class Loop(Event):

@@ -21,8 +21,9 @@ from genus.model._read_back import is_same
 from genus.net._coap.values import EventWriter
 from genus.net._link.payload import encode_payload
 from genus.records import Mapping, RecordWriter
-from genus.testing._generators import Sampler, Stranger, declare, pool
-from genus.testing._wild_values import ANNOTATIONS, WILD, Rank, wild_event, wild_type
+from genus.testing._generator import pool
+from tests.generators import Sampler, Stranger, declare
+from tests.wild_values import ANNOTATIONS, WILD, Rank, wild_event, wild_type
 
 from ..scalars import scalars
 

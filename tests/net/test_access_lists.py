@@ -20,8 +20,8 @@ from genus.net._grants_file import parse_grants
 from genus.targets import topics
 from genus.targets.topics import MQTT, ZENOH, Dialect, EventKeys
 from genus.testing import run_command
-from genus.testing._network import Faults, MemoryNetwork, MemorySender, MemoryTransport
 from tests.examples import examples
+from tests.net.memory_network import Faults, MemoryNetwork, MemorySender, MemoryTransport
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"

@@ -20,7 +20,7 @@ from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import EchoingTransport, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import MQTT, ZENOH, Dialect, key_of
-from genus.testing._network import Faults, MemoryNetwork
+from tests.net.memory_network import Faults, MemoryNetwork
 
 
 class PacketGauge(Event, tagged=("place",)):

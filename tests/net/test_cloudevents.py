@@ -28,8 +28,8 @@ from genus.net import (
 )
 from genus.net._cloudevents import BATCH, STRUCTURED
 from genus.records import Mapping, RecordReader, Rejected
-from genus.testing._generators import Generator, Stranger, WatchedSampler
 from tests.examples import examples
+from tests.generators import Generator, Stranger, WatchedSampler
 
 ORIGIN = Origin(b"12345678", 77)
 NOON = datetime(2026, 11, 15, 12, 0, 0, 500_000, UTC)

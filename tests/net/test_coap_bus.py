@@ -11,7 +11,7 @@ from genus.bus import Bus, Hard, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, RequestRefused
 from genus.model._read_back import is_same
-from genus.testing import Generator
+from tests.generators import Generator
 
 from .coap_network import (
     CoapBlob,

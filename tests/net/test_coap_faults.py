@@ -14,7 +14,7 @@ from genus.codes import encode_path_segment
 from genus.net import EventsLost
 from genus.net._coap.observing import FRESH_S
 from genus.net._coap.upstream import Observation
-from genus.testing import DatagramProxy
+from tests.net.datagram_proxy import DatagramProxy
 
 from .coap_network import CoapBlob, CoapLamp, CoapLoop, Heard, client, free_port, link_of, server, sums, wait_for
 from .test_coap_interop import Device, SmallResource

@@ -17,8 +17,8 @@ from genus.net import EventsLost
 from genus.net._coap import datagrams
 from genus.net._coap.address import CoapOptions
 from genus.net._coap.datagrams import RecentRequests, Tuning
-from genus.testing import DatagramProxy
 from tests.examples import examples
+from tests.net.datagram_proxy import DatagramProxy
 
 from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, Heard, client, link_of, server, sums, wait_for
 from .test_coap_bad_input import GET, OBSERVE, PUT, datagram, raw_client, segment

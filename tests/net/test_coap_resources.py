@@ -12,7 +12,7 @@ import pytest
 from genus import Event, Maybe, Subscription, open_bus
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.testing import DatagramProxy
+from tests.net.datagram_proxy import DatagramProxy
 
 from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, CoapRoadside, Heard, client, free_port, server, wait_for
 from .test_coap_bad_input import GET, POST, PUT, URI_QUERY, Raw, payload_of, raw_client, segment, uint

@@ -20,7 +20,7 @@ from genus.codes import encode_path_segment
 from genus.errors import BusError
 from genus.model import BoolType, ChoiceType, FloatType, IntType, TextType, attributes, vector
 from genus.net._coap import shared_catalog
-from genus.testing._generators import declare
+from tests.generators import declare
 
 from .coap_network import (
     CoapFastLoop,

@@ -17,9 +17,8 @@ from genus.model import Float32, Int8, UInt32
 from genus.model._read_back import is_same
 from genus.net._coap.values import EventReader, EventWriter
 from genus.net._coap.wire import Unreadable, join_pairs, read_body, read_cbor, write_cbor
-from genus.testing import Generator
-from genus.testing import _generators as generators
-from genus.testing._generators import declare
+from tests import generators
+from tests.generators import Generator, declare
 
 
 class Colour(Enum):

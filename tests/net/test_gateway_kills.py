@@ -12,9 +12,9 @@ from genus.bus import Bus
 from genus.errors import BusError
 from genus.net import Gateway, NetLink
 from genus.net._link import relays
-from genus.testing._network import MemoryNetwork, MemoryTransport
 from tests.net import gateway_kills
 from tests.net.gateway_kills import eventually
+from tests.net.memory_network import MemoryNetwork, MemoryTransport
 
 LINKS = ("ipc", "zenoh", "mqtt")
 KILLS = int(os.environ.get("GENUS_KILLS", "18"))

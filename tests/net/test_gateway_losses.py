@@ -11,8 +11,8 @@ import pytest
 from genus import Event
 from genus.bus import Bus
 from genus.net import Gateway, GatewaySide, NetLink
-from genus.testing._network import MemoryNetwork
 from tests.net.fault_counts import Counts
+from tests.net.memory_network import MemoryNetwork
 from tests.net.test_gateway_spool import FaultyDisk
 
 

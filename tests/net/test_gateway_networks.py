@@ -20,7 +20,7 @@ from genus.net._envelope import MAX_HOPS
 from genus.net._link.control import control_key, encode_text
 from genus.net._transport import BULK
 from genus.testing import MqttBroker
-from genus.testing._network import MemoryNetwork, MemoryTransport
+from tests.net.memory_network import MemoryNetwork, MemoryTransport
 from tests.net.zenoh_network import free_port, router
 
 TYPES = """

@@ -11,7 +11,7 @@ from genus.errors import BusError, GrantsError
 from genus.net import Allowed, Arrival, Grants, Interest, Origin, Refusal, read_grants
 from genus.net._grants_file import take_permit
 from genus.net._link.netlink import NetLink
-from genus.testing._network import MemoryNetwork
+from tests.net.memory_network import MemoryNetwork
 
 
 class Roadside(Kind): ...

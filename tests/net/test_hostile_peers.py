@@ -10,7 +10,7 @@ from genus.net._link.control import Ping, Pong, control_key, encode_message, enc
 from genus.net._link.foreign import ForeignArrivals, ForeignEvent
 from genus.net._link.netlink import NetLink
 from genus.net._link.payload import encode_payload
-from genus.testing._network import MemoryNetwork
+from tests.net.memory_network import MemoryNetwork
 
 
 class RainDrop(Event):

@@ -13,7 +13,7 @@ from genus.bus import Bus, Soft
 from genus.net._envelope import Origin
 from genus.net._relay import Arrival, Interest
 from genus.targets.topics import MQTT, ZENOH
-from genus.testing._network import MemoryNetwork
+from tests.net.memory_network import MemoryNetwork
 from tests.net.test_netlink import City, SeaTide, forward_to, link_of
 
 

@@ -20,7 +20,7 @@ from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
 from genus.targets.topics import MQTT
 from genus.testing import MqttBroker
-from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
+from tests.net.memory_network import Faults, MemoryNetwork, MemoryTransport
 from tests.net.mqtt_servers import KINDS, Listener, Server, make_server, running
 
 PATIENCE_S = 30.0

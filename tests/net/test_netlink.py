@@ -22,7 +22,7 @@ from genus.net._link.payload import encode_payload
 from genus.net._problems import EventsLost
 from genus.net._relay import Arrival, Interest
 from genus.targets.topics import MQTT, ZENOH
-from genus.testing._network import Faults, MemoryNetwork, MemoryTransport
+from tests.net.memory_network import Faults, MemoryNetwork, MemoryTransport
 
 
 class SeaWet(Kind): ...

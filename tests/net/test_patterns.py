@@ -7,7 +7,7 @@ import pytest
 
 from genus.net._link.patterns import PatternIndex, Patterns
 from genus.targets.topics import MQTT, NATS, ZENOH, Dialect
-from genus.testing._network import MemoryNetwork
+from tests.net.memory_network import MemoryNetwork
 
 CHUNKS = ("a", "b", "@c", "ab")
 

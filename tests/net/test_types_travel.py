@@ -29,8 +29,8 @@ from genus.net._link.held import MAX_HELD
 from genus.net._problems import EventsLost, EventsUnread
 from genus.net._transport import Sending
 from genus.targets.topics import ZENOH
-from genus.testing._network import MemoryNetwork
 from tests.net.evolving_process import Program
+from tests.net.memory_network import MemoryNetwork
 from tests.net.mqtt_servers import Mosquitto, running, wait_for
 from tests.net.recording_receiver import RecordingReceiver
 from tests.net.zenoh_network import free_port
@@ -296,7 +296,7 @@ from genus.bus import Bus
 from genus.catalog._statement import digest_of
 from genus.net import NetLink
 from genus.targets.topics import ZENOH
-from genus.testing._network import MemoryNetwork, MemoryTransport
+from tests.net.memory_network import MemoryNetwork, MemoryTransport
 
 {types}
 

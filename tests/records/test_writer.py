@@ -14,8 +14,8 @@ from genus import Event, Maybe
 from genus.errors import EventError, MappingError
 from genus.model._read_back import is_same
 from genus.records import Mapping, RecordReader, RecordWriter, read_mapping
-from genus.testing._generators import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 
 class Gear(Enum):

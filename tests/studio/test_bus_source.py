@@ -13,7 +13,7 @@ from genus.net import NetLink
 from genus.studio._bus_source import MAX_ROWS, BusSource
 from genus.studio._rates import MAX_SOURCES, Meters
 from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
-from genus.testing._network import MemoryNetwork
+from tests.net.memory_network import MemoryNetwork
 
 
 class Counted(Event, name="studio.Counted"):

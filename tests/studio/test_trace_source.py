@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from genus import Catalog, Event, Soft, UInt8, open_bus
-from genus.can import Trace, World
+from genus.can import World
+from genus.can.types import Trace
 from genus.errors import BusError, RecordingError
 from genus.studio import ChannelRow, PlayedSource, SourceRow, TimelineSource, open_source
 from genus.studio._world_source import TraceSource

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Soft, UInt16, open_bus
-from genus.can import Outcome, PreparedSystem, Scenario, ScenarioRun, World, load_system, parse_fault
+from genus.can import PreparedSystem, Scenario, World, load_system, parse_fault
+from genus.can.types import Outcome, ScenarioRun
 from genus.model import name_of
 from genus.studio import ChannelRow, EventSource, NodeRow, SourceRow, SubscriptionRow, Timeline, TimelineSource
 from genus.studio._world_source import WorldSource, missed_deadlines

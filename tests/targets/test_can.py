@@ -13,8 +13,8 @@ from genus.errors import NotRegistered
 from genus.filters import AllOf, Predicate, Term
 from genus.model import is_event_type, vector
 from genus.targets import can
-from genus.testing import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 from ..catalog.declaring import event_type, hierarchies
 

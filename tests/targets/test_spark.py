@@ -33,8 +33,9 @@ from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vec
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import spark
 from genus.targets.spark._compiler import SparkCompiler, StoredTest, stored_constant, stored_test
-from genus.testing import Generator, Sampler, compiled_expressions, edge_events, edge_subscriptions, spark_session
-from genus.testing._generators import pool
+from genus.testing import compiled_expressions, spark_session
+from genus.testing._generator import pool
+from tests.generators import Generator, Sampler, edge_events, edge_subscriptions
 
 from ..lake.stored import answers, by_family, stored_frame, truths
 

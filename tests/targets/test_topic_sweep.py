@@ -13,7 +13,7 @@ from genus.filters._subscription import rebuild
 from genus.model import is_event_type, vector
 from genus.targets import topics
 from genus.targets.topics import MQTT, NATS, ZENOH, Dialect, TopicFilter
-from genus.testing import Generator
+from tests.generators import Generator
 
 from ..catalog.declaring import event_type, kind
 from .topic_matchers import EACH, MATCHERS, Matcher

@@ -13,8 +13,8 @@ from genus.errors import NotRegistered
 from genus.model import is_event_type, name_of, tagged_attributes
 from genus.targets import topics
 from genus.targets.topics import MQTT, NATS, ZENOH, Dialect, EventKeys, ParsedKey, key_of, parse_key
-from genus.testing import Generator
 from tests.examples import examples
+from tests.generators import Generator
 
 from ..catalog.declaring import event_type, hierarchies, kind, reread
 

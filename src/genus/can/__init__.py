@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.can._dbc import (
-        Dbc,
-        Decoding,
-        MessageLayout,
-        SignalLayout,
-        decode_log,
-        load_dbc,
-        python_source,
-    )
+    from genus.can._dbc import Dbc, Decoding, MessageLayout, SignalLayout, decode_log, load_dbc, python_source
     from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, PartFrames, RefusedFrames
     from genus.can._dbc.long_columns import LongColumns
     from genus.can._dbc.long_messages import LongMessages
@@ -38,7 +30,6 @@ if TYPE_CHECKING:
         BindingFailed,
         BusOff,
         DeadlineMissed,
-        DeliveryProblem,
         ErrorActive,
         ErrorPassive,
         EventMissing,
@@ -54,52 +45,19 @@ if TYPE_CHECKING:
     )
     from genus.can._node.reports import Report
     from genus.can._plan import (
-        Advice,
-        BusLoad,
         BusSpec,
-        Calendar,
         ChannelSpec,
-        Collision,
         ForeignFrame,
-        LoadShare,
-        Occurrence,
-        Plan,
-        Slot,
         System,
-        Verdict,
         format_dbc,
         format_system,
         load_system,
         parse_system,
         plan,
     )
-    from genus.can._plan.admission import MAX_ADVISED
-    from genus.can._plan.picture import CALENDAR_LEGEND, calendar_lines, draw_plan
-    from genus.can._plan.system import ErrorPassivePolicy, QosName
+    from genus.can._plan.picture import draw_plan
     from genus.can._plan.units import format_bitrate, format_bound
-    from genus.can._protocol.broker import Broker
-    from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, FileStore, MemoryStore, TableStore
-    from genus.can._protocol.clock_model import (
-        UNBOUNDED_PRECISION,
-        ClockAssumptions,
-        ClockEstimate,
-        ClockLine,
-        ClockSample,
-        estimate_clock,
-    )
-    from genus.can._protocol.messages import Claim, GetEtag, QosClass, Supply, parse_message
-    from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NodeIdConflict, RoleChanged, StoreFailed
-    from genus.can._protocol.time_service import (
-        ClockStepped,
-        MasterChanged,
-        Synchronised,
-        SyncLost,
-        TimeService,
-        follow_up_frame,
-        sync_frame,
-    )
     from genus.can._sim.fault_text import fault_help, parse_fault
-    from genus.can._sim.trace import Passage, Trace, TrafficClass
     from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag, subject_uid
     from genus.can._wire.length import (
         FdBits,
@@ -112,65 +70,33 @@ if TYPE_CHECKING:
     )
     from genus.can._wire.payload import PayloadCodec
     from genus.can._wire.segments import Reassembler, split_payload
-    from genus.can._world.nodes import NodeCondition, NodeRole, NodeState, NodeSubscription
-    from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
-    from genus.can._world.programs import NodeDown
-    from genus.can._world.scenario import PreparedSystem, Scenario, ScenarioRun, simulate
-    from genus.can._world.synthetic import PATTERNS, Pattern
-    from genus.can._world.tracker import EventRecord
-    from genus.can._world.world import Clocks, Program, World
+    from genus.can._world.scenario import PreparedSystem, Scenario, simulate
+    from genus.can._world.world import World
 
 __all__ = [
-    "CALENDAR_LEGEND",
-    "MAX_ADVISED",
-    "PATTERNS",
-    "UNBOUNDED_PRECISION",
-    "Advice",
-    "AnnouncedChannel",
-    "BandResult",
     "BindingFailed",
-    "Broker",
-    "BrokerTables",
-    "BusLoad",
     "BusOff",
     "BusSpec",
-    "Calendar",
     "CanLog",
-    "ChannelConflict",
-    "ChannelResult",
     "ChannelSpec",
     "ChannelStatistics",
-    "Claim",
     "ClaimedNames",
-    "ClockAssumptions",
-    "ClockEstimate",
-    "ClockLine",
-    "ClockSample",
-    "ClockStepped",
-    "Clocks",
-    "Collision",
     "ColumnDecoder",
     "DamagedLine",
     "Dbc",
     "DeadlineMissed",
     "DecodedFrames",
     "Decoding",
-    "DeliveryProblem",
     "ErrorActive",
     "ErrorPassive",
-    "ErrorPassivePolicy",
-    "EtagsRefused",
     "EventMissing",
-    "EventRecord",
     "EventsLost",
     "Expired",
     "FastPackets",
     "FdBits",
-    "FileStore",
     "ForeignFrame",
     "Frame",
     "FrameColumns",
-    "GetEtag",
     "HardResumed",
     "HardStopped",
     "Identifier",
@@ -184,72 +110,39 @@ __all__ = [
     "J1939Transfer",
     "LiveBroker",
     "LiveMonitor",
-    "LoadShare",
     "LogBlock",
     "LoggedFrame",
     "LongColumns",
     "LongMessage",
     "LongMessages",
-    "MasterChanged",
     "MaybeSent",
-    "MemoryStore",
     "MessageLayout",
     "Monitor",
     "MonitorSnapshot",
     "MonitoredFrame",
-    "NodeCondition",
-    "NodeDown",
-    "NodeIdConflict",
     "NodeIdLost",
-    "NodeRole",
-    "NodeState",
-    "NodeSubscription",
     "NotConfirmed",
     "NotSent",
-    "Occurrence",
-    "Outcome",
     "PartFrames",
-    "Passage",
-    "Pattern",
     "PayloadCodec",
-    "Plan",
     "PreparedSystem",
     "Priority",
-    "Program",
     "ProtocolEtag",
-    "QosClass",
-    "QosName",
     "Reassembler",
     "RefusedFrames",
     "Report",
-    "RoleChanged",
     "Scenario",
-    "ScenarioRun",
     "SignalLayout",
-    "Slot",
-    "StoreFailed",
-    "Summary",
-    "Supply",
-    "SyncLost",
-    "Synchronised",
     "System",
-    "TableStore",
-    "TimeService",
     "Timing",
-    "Trace",
-    "TrafficClass",
-    "Verdict",
     "World",
     "WrongCatalog",
     "address_types",
-    "calendar_lines",
     "decode_log",
     "draw_plan",
-    "estimate_clock",
     "exact_bits",
     "exact_fd_bits",
     "fault_help",
-    "follow_up_frame",
     "format_bitrate",
     "format_bound",
     "format_dbc",
@@ -261,7 +154,6 @@ __all__ = [
     "padded_size",
     "parse_candump",
     "parse_fault",
-    "parse_message",
     "parse_system",
     "plan",
     "python_source",
@@ -269,7 +161,6 @@ __all__ = [
     "simulate",
     "split_payload",
     "subject_uid",
-    "sync_frame",
     "worst_case_bits",
     "worst_case_fd_bits",
 ]
@@ -288,43 +179,22 @@ if not TYPE_CHECKING:
         _j1939__transfer="J1939Broadcast J1939Frame J1939Receiver J1939Transfer",
         _live__services="LiveBroker LiveMonitor MonitorSnapshot address_types open_broker open_monitor",
         _logs="CanLog FrameColumns LoggedFrame read_log",
-        _logs__text_reader="parse_candump",
         _logs__frames="DamagedLine LogBlock",
+        _logs__text_reader="parse_candump",
         _monitor="ChannelStatistics Monitor MonitoredFrame",
-        _node__reports="Report",
         _node__problems=(
-            "DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired HardResumed HardStopped "
-            "MaybeSent BindingFailed NotConfirmed NotSent NodeIdLost BusOff DeliveryProblem WrongCatalog"
+            "BindingFailed BusOff DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired "
+            "HardResumed HardStopped MaybeSent NodeIdLost NotConfirmed NotSent WrongCatalog"
         ),
-        _plan=(
-            "Advice BusLoad BusSpec Calendar ChannelSpec Collision ForeignFrame LoadShare Occurrence Plan Slot System "
-            "Verdict format_dbc format_system load_system parse_system plan"
-        ),
-        _plan__admission="MAX_ADVISED",
-        _plan__picture="CALENDAR_LEGEND calendar_lines draw_plan",
-        _plan__system="ErrorPassivePolicy QosName",
+        _node__reports="Report",
+        _plan="BusSpec ChannelSpec ForeignFrame System format_dbc format_system load_system parse_system plan",
+        _plan__picture="draw_plan",
         _plan__units="format_bitrate format_bound",
-        _protocol__broker="Broker",
-        _protocol__broker_tables="AnnouncedChannel BrokerTables FileStore MemoryStore TableStore",
-        _protocol__clock_model=(
-            "ClockAssumptions ClockEstimate ClockLine ClockSample UNBOUNDED_PRECISION estimate_clock"
-        ),
-        _protocol__messages="Claim GetEtag QosClass Supply parse_message",
-        _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
-        _protocol__time_service=(
-            "ClockStepped MasterChanged SyncLost Synchronised TimeService follow_up_frame sync_frame"
-        ),
         _sim__fault_text="fault_help parse_fault",
-        _sim__trace="Passage Trace TrafficClass",
         _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
         _wire__length="FdBits Timing exact_bits exact_fd_bits padded_size worst_case_bits worst_case_fd_bits",
         _wire__payload="PayloadCodec",
         _wire__segments="Reassembler split_payload",
-        _world__nodes="NodeCondition NodeRole NodeState NodeSubscription",
-        _world__outcome="BandResult ChannelResult Outcome Summary",
-        _world__programs="NodeDown",
-        _world__synthetic="PATTERNS Pattern",
-        _world__scenario="PreparedSystem Scenario ScenarioRun simulate",
-        _world__tracker="EventRecord",
-        _world__world="Clocks Program World",
+        _world__scenario="PreparedSystem Scenario simulate",
+        _world__world="World",
     )

@@ -107,8 +107,8 @@ if not TYPE_CHECKING:
         _dbc__long_messages="INCOMPLETE",
         _dbc__message_types="UNKNOWN_ID",
         _live__received=(
-            "ACTIVE BUS_ERROR BUS_OFF CONTROLLER NO_ACKNOWLEDGEMENT PROTOCOL PROTOCOL_ON_TRANSMISSION "
-            "RESTARTED TX_PASSIVE TX_WARNING"
+            "ACTIVE BUS_ERROR BUS_OFF CONTROLLER NO_ACKNOWLEDGEMENT PROTOCOL PROTOCOL_ON_TRANSMISSION RESTARTED "
+            "TX_PASSIVE TX_WARNING"
         ),
         _logs__cells="parse_columns",
         _logs__detect="ENDINGS FORMATS HEAD_BYTES Head Opened TEXT_FORMATS detect open_text",

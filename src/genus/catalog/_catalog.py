@@ -103,10 +103,11 @@ class Catalog:
         plenty. Kinds have none and are ignored. Event tags never change once given. For a catalog that programs share
         use `Catalog.update_etags`. Raises EtagsExhausted, and gives none, if there are too few left.
 
-        >>> from genus.testing import Sampler
+        >>> from genus import Event
+        >>> class Tank(Event): ...
         >>> catalog = Catalog()
-        >>> added = catalog.register(Sampler)
-        >>> catalog.has_etag(Sampler), catalog.give_etags(Sampler)
+        >>> added = catalog.register(Tank)
+        >>> catalog.has_etag(Tank), catalog.give_etags(Tank)
         (True, ())
         """
         with self._lock:
@@ -288,11 +289,12 @@ class Catalog:
     def type_of(self, etag: int) -> str | None:
         """Return the name of the type that has an event tag; None if no type has it.
 
-        >>> from genus.testing import Sampler
+        >>> from genus import Event
+        >>> class Tank(Event): ...
         >>> catalog = Catalog()
-        >>> added = catalog.register(Sampler)
-        >>> catalog.type_of(catalog.etag(Sampler)), catalog.type_of(5)
-        ('Sampler', None)
+        >>> added = catalog.register(Tank)
+        >>> catalog.type_of(catalog.etag(Tank)), catalog.type_of(5)
+        ('Tank', None)
         """
         owners = self._owners
         if owners is None:

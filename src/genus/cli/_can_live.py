@@ -129,7 +129,7 @@ class _Notices:
 
 
 def _show_broker_notice(notice: object) -> None:
-    from genus.can import RoleChanged
+    from genus.can.types import RoleChanged
 
     if isinstance(notice, RoleChanged):
         other = f" of {notice.other:016x}" if notice.other else ""

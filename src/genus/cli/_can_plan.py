@@ -12,13 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from genus.can import (
-    CALENDAR_LEGEND,
-    MAX_ADVISED,
     ChannelSpec,
-    Plan,
     System,
-    Verdict,
-    calendar_lines,
     draw_plan,
     format_bitrate,
     format_bound,
@@ -26,6 +21,7 @@ from genus.can import (
     load_system,
 )
 from genus.can import plan as make_plan
+from genus.can.types import MAX_ADVISED, Plan, Verdict
 from genus.cli._format import counted
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
@@ -157,8 +153,8 @@ def _show_cycle(console: Console, found: Plan) -> None:
     names = max(len(slot.channel) for slot in found.calendar.slots)
     width = max(20, min(100, console.width - names - 3))
     cycle = format_bound(found.calendar.cycle_ns)
-    console.print(f"cycle of {cycle}: {CALENDAR_LEGEND}", highlight=False)
-    for name, line in calendar_lines(found.calendar, width):
+    console.print(f"cycle of {cycle}: {found.calendar.legend}", highlight=False)
+    for name, line in found.calendar.lines(width):
         console.print(f"{name:<{names}}  {line}", highlight=False)
 
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 import click
 import msgspec
@@ -15,21 +15,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from genus.can import (
-    PATTERNS,
-    ChannelResult,
-    Clocks,
-    Outcome,
-    Pattern,
-    PreparedSystem,
-    Scenario,
-    ScenarioRun,
-    Summary,
-    fault_help,
-    format_bitrate,
-    load_system,
-    parse_fault,
-)
+from genus.can import PreparedSystem, Scenario, fault_help, format_bitrate, load_system, parse_fault
+from genus.can.types import ChannelResult, Clocks, Outcome, Pattern, ScenarioRun, Summary
 from genus.cli._can_plan import show_warnings
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
@@ -106,7 +93,9 @@ class SimCommand(click.Command):
     help="real: each node has its own, off and drifting, and they are synchronised over the bus.",
 )
 @click.option("--master", "masters", multiple=True, metavar="NODE", help="Who may lead the clocks; default: anybody.")
-@click.option("--pattern", type=click.Choice(PATTERNS), default="periodic", show_default=True, help="When to publish.")
+@click.option(
+    "--pattern", type=click.Choice(get_args(Pattern)), default="periodic", show_default=True, help="When to publish."
+)
 @click.option("--worst-case", is_flag=True, help="Every frame as long as it can be, every error as late as it can be.")
 @click.option("--broker", is_flag=True, help="Nodes get numbers, event tags and catalog from a broker, station 127.")
 @click.option("--guards", is_flag=True, help="A bus guardian in front of every station.")

@@ -13,7 +13,7 @@ from genus.cli._groups import SectionedGroup
 from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
-    from genus.can import Plan
+    from genus.can.types import Plan
     from genus.devices import DeviceChannel, NodeFeature
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from genus.can import Plan
 from genus.can.internal import MAX_EVENT
+from genus.can.types import Plan
 from genus.catalog import Catalog
 from genus.devices._declarations import check_names, write_header
 from genus.devices._definitions import write_source

@@ -19,7 +19,8 @@ from genus.studio._source import FrameSpan, Receive, SlotSpan, Timeline
 from genus.studio._texts import three_digits
 
 if TYPE_CHECKING:
-    from genus.can import Calendar, ChannelStatistics, LiveMonitor, MonitoredFrame, MonitorSnapshot, Slot
+    from genus.can import ChannelStatistics, LiveMonitor, MonitoredFrame, MonitorSnapshot
+    from genus.can.types import Calendar, Slot
 
 SNAPSHOT_NS = 80_000_000
 """What the monitor knows is asked for at most so often."""

@@ -19,7 +19,8 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from genus.bus import Bus
-from genus.can import Clocks, Pattern, PreparedSystem, Scenario, ScenarioRun, World, load_system, parse_fault
+from genus.can import PreparedSystem, Scenario, World, load_system, parse_fault
+from genus.can.types import Clocks, Pattern, ScenarioRun
 from genus.errors import BusError, did_you_mean
 from genus.model import Span, seconds
 from genus.studio._bus_source import BusSource

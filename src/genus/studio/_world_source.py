@@ -13,7 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from genus.can import ChannelResult, EventRecord, NodeState, Passage, ProtocolEtag, Trace, World
+from genus.can import ProtocolEtag, World
+from genus.can.types import ChannelResult, EventRecord, NodeState, Passage, Trace
 from genus.catalog import Catalog
 from genus.errors import BusError
 from genus.studio._rates import Rates

@@ -1,4 +1,4 @@
-"""For tests of programs that use Genus: a clock, random types and events, a CAN network, brokers, Spark, commands."""
+"""For tests of programs that use Genus: a clock, random events, commands, a broker of MQTT, a Spark session."""
 
 from typing import TYPE_CHECKING
 
@@ -7,26 +7,16 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.testing._clock import VirtualClock
     from genus.testing._command import CommandResult, run_command
-    from genus.testing._datagram_proxy import DatagramProxy
-    from genus.testing._emulated_can import EmulatedCan, EmulatedCanBus
-    from genus.testing._generators import Generator, Sampler, edge_events, edge_subscriptions
+    from genus.testing._generator import Generator
     from genus.testing._mqtt_broker import MqttBroker
     from genus.testing._spark import compiled_expressions, spark_session
-    from genus.testing._systems import random_system
 
 __all__ = [
     "CommandResult",
-    "DatagramProxy",
-    "EmulatedCan",
-    "EmulatedCanBus",
     "Generator",
     "MqttBroker",
-    "Sampler",
     "VirtualClock",
     "compiled_expressions",
-    "edge_events",
-    "edge_subscriptions",
-    "random_system",
     "run_command",
     "spark_session",
 ]
@@ -36,10 +26,7 @@ if not TYPE_CHECKING:
         __name__,
         _clock="VirtualClock",
         _command="CommandResult run_command",
-        _datagram_proxy="DatagramProxy",
-        _emulated_can="EmulatedCan EmulatedCanBus",
-        _generators="Generator Sampler edge_events edge_subscriptions",
+        _generator="Generator",
         _mqtt_broker="MqttBroker",
         _spark="compiled_expressions spark_session",
-        _systems="random_system",
     )

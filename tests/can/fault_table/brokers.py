@@ -3,11 +3,11 @@
 from functools import partial
 from random import Random
 
-from genus.can import ScenarioRun
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._sim.trace import Trace
 from genus.can._wire.frame import BROKER_NODE, ProtocolEtag
 from genus.can._world.outcome import Outcome
+from genus.can.types import ScenarioRun
 from tests.can.fault_table.dynamic_nodes import DynamicNodes, broker_maker, make_uids, nodes_with_broker
 from tests.can.fault_table.row import Observation, Setting, row
 

@@ -2,11 +2,12 @@
 
 from functools import partial
 
-from genus.can import PreparedSystem, ScenarioRun
+from genus.can import PreparedSystem
 from genus.can._node.problems import DeliveryProblem, HardStopped
 from genus.can._plan import ChannelSpec, System
 from genus.can._world.outcome import Outcome
 from genus.can._world.station import Station
+from genus.can.types import ScenarioRun
 from tests.can.fault_table.row import Observation, Setting, count_misses, count_unreported, row
 
 OFFSETS_US = (10, 20, 40, 80, 160, 320)

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from genus.can import ErrorActive, ErrorPassive, EventMissing, NotSent, PreparedSystem, ScenarioRun
+from genus.can import ErrorActive, ErrorPassive, EventMissing, NotSent, PreparedSystem
 from genus.can._plan import Slot
 from genus.can._plan.system import ERROR_PASSIVE_POLICIES, ErrorPassivePolicy
 from genus.can._world.station import Station
+from genus.can.types import ScenarioRun
 from tests.can.fault_table.row import Observation, Setting, row
 from tests.can.fault_table.stations import with_soft_load
 

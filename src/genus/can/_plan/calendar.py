@@ -16,7 +16,7 @@ Two slots of periods T and T' never overlap if they do not within the greatest c
 be compared in pairs, however long the cycle is.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from math import gcd, lcm
 from pathlib import Path
@@ -244,6 +244,24 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
         except OSError as problem:
             raise PlanError(f"{path}: {problem.strerror}") from problem
 
+    def lines(self, width: int = 60) -> Iterator[tuple[str, str]]:
+        """Yield the name of each hard channel with a line of `width` characters for one cycle; see `legend`.
+
+        >>> from genus.can import BusSpec, ChannelSpec, Timing
+        >>> bus = BusSpec(timing=Timing(1_000_000))
+        >>> described = {"event": "c", "node": "n", "number": 1, "etag": 128, "qos_class": "hard", "size": 8}
+        >>> channel = ChannelSpec(name="c", period_ns=2_000_000, **described).on_bus(bus)
+        >>> list(Calendar.of([Slot.of(channel, bus)]).lines(20))
+        [('c', '░██▏················')]
+        """
+        for slot in self.slots:
+            yield slot.channel, _line(slot, self.cycle_ns, width)
+
+    @property
+    def legend(self) -> str:
+        """The meaning of the characters in `lines`."""
+        return f"{_WAIT} may wait, {_ATTEMPTS} sends and repeats, {_GAP} deadline"
+
     def save(self, path: str | Path) -> None:
         """Write the calendar to a file; PlanError if that fails."""
         try:
@@ -259,6 +277,23 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
             for other in self.slots[:position]:
                 if slot.overlaps(other):
                     raise PlanError(f"the slots of {other.channel!r} and {slot.channel!r} overlap")
+
+
+_FREE, _WAIT, _ATTEMPTS, _GAP = "·", "░", "█", "▏"
+
+
+def _line(slot: Slot, cycle_ns: int, width: int) -> str:
+    cells = [_FREE] * width
+    for start in range(slot.offset_ns, cycle_ns, slot.period_ns):
+        first, sending, end = (
+            at * width // cycle_ns for at in (start, start + slot.wait_ns, start + slot.length_ns - slot.gap_ns)
+        )
+        cells[end % width] = _GAP
+        for cell in range(first, max(sending, first + 1)):
+            cells[cell % width] = _WAIT
+        for cell in range(sending, max(end, sending + 1)):
+            cells[cell % width] = _ATTEMPTS
+    return "".join(cells)
 
 
 class _CalendarFile(msgspec.Struct, forbid_unknown_fields=True):

@@ -1,50 +1,16 @@
-"""The cycle of a plan as a picture (hard slots with their parts, and the load of all classes), and as lines of text."""
+"""The cycle of a plan as a picture: hard slots with their parts, and the load of all classes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genus._extras import install_command
 from genus.can._plan.admission import Plan
-from genus.can._plan.calendar import Calendar, Slot
+from genus.can._plan.calendar import Slot
 from genus.can._plan.units import format_bitrate, format_bound
 from genus.errors import GenusError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FREE, WAIT, ATTEMPTS, GAP = "·", "░", "█", "▏"
-CALENDAR_LEGEND = f"{WAIT} may wait, {ATTEMPTS} sends and repeats, {GAP} deadline"
-"""The meaning of the characters in `calendar_lines`."""
-
-
-def calendar_lines(calendar: Calendar, width: int = 60) -> Iterator[tuple[str, str]]:
-    """For each hard channel its name and a line of `width` characters for one cycle; see `CALENDAR_LEGEND`.
-
-    >>> from genus.can import BusSpec, Calendar, ChannelSpec, Slot, Timing
-    >>> bus = BusSpec(timing=Timing(1_000_000))
-    >>> described = {"event": "c", "node": "n", "number": 1, "etag": 128, "qos_class": "hard", "size": 8}
-    >>> channel = ChannelSpec(name="c", period_ns=2_000_000, **described).on_bus(bus)
-    >>> list(calendar_lines(Calendar.of([Slot.of(channel, bus)]), 20))
-    [('c', '░██▏················')]
-    """
-    for slot in calendar.slots:
-        yield slot.channel, _line(slot, calendar.cycle_ns, width)
-
-
-def _line(slot: Slot, cycle_ns: int, width: int) -> str:
-    cells = [FREE] * width
-    for start in range(slot.offset_ns, cycle_ns, slot.period_ns):
-        first, sending, end = (
-            at * width // cycle_ns for at in (start, start + slot.wait_ns, start + slot.length_ns - slot.gap_ns)
-        )
-        cells[end % width] = GAP
-        for cell in range(first, max(sending, first + 1)):
-            cells[cell % width] = WAIT
-        for cell in range(sending, max(end, sending + 1)):
-            cells[cell % width] = ATTEMPTS
-    return "".join(cells)
-
 
 INK = "#7d8590"
 """The colour of text and lines: a grey that is readable on white and on black."""

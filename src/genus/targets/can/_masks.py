@@ -113,7 +113,9 @@ class EtagWeights:
     """The event tags in use, and the weight of each.
 
     >>> from genus.catalog import Catalog
-    >>> from genus.testing._generators import Bell, Chime
+    >>> from genus import Event
+    >>> class Bell(Event): ...
+    >>> class Chime(Event): ...
     >>> catalog = Catalog()
     >>> added = catalog.register(Bell, Chime)
     >>> weights = EtagWeights(catalog, {"Bell": 30.0, 8: 10.0})

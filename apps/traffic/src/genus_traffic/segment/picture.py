@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from genus.can import EventRecord, Passage, TrafficClass, World
+from genus.can import World
+from genus.can.types import EventRecord, Passage, TrafficClass
 from genus.model import name_of
 from genus_traffic.results import BusPicture, FrameSpan, SlotSpan, Wait
 from genus_traffic.segment.plan import GATEWAY, NEW_UPPER

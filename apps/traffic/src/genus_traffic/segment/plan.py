@@ -12,7 +12,8 @@ import msgspec
 
 from genus import Catalog, Event
 from genus.bus import QoS
-from genus.can import BusSpec, ChannelSpec, PayloadCodec, Plan, QosName, System, Timing, plan
+from genus.can import BusSpec, ChannelSpec, PayloadCodec, System, Timing, plan
+from genus.can.types import Plan, QosName
 from genus.errors import PlanError
 from genus.model import name_of
 from genus_traffic.types import TYPES, Category, Cleared, ConfidentLoop, Edge, Loop, Occupancy, Setting

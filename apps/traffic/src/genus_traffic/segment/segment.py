@@ -14,7 +14,8 @@ from random import Random
 import msgspec
 
 from genus import open_bus
-from genus.can import ChannelResult, World
+from genus.can import World
+from genus.can.types import ChannelResult
 from genus.errors import BusError, PlanError
 from genus.model import name_of
 from genus_traffic.results import BusPicture, ChannelRow

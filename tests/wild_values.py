@@ -15,7 +15,8 @@ import numpy as np
 
 from genus.model import Event, Float32, Int8, Int16, Int64, UInt8, UInt16, UInt32, attributes
 from genus.model.internal import INT64_MAX, INT64_MIN
-from genus.testing._generators import BLOBS, INTEGERS, REALS, SPANS, TEXTS, TIMES, Colour, Hue, Level, declare, pool
+from genus.testing._generator import BLOBS, INTEGERS, REALS, SPANS, TEXTS, TIMES, pool
+from tests.generators import Colour, Hue, Level, declare
 
 
 class Word(str):

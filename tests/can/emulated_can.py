@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import can
-from genus.can import Frame, Identifier, Timing, Trace
+from genus.can import Frame, Identifier, Timing
 from genus.can.internal import (
     ACTIVE,
     BUS_ERROR,
@@ -33,6 +33,7 @@ from genus.can.internal import (
     Transmission,
     poisson,
 )
+from genus.can.types import Trace
 from genus.errors import BusError
 from genus.model import Span, nanoseconds, seconds
 

@@ -13,7 +13,7 @@ import msgspec
 from genus.bus.internal import MapReader, UnreadValues
 from genus.model import Event, Int16, Int32, UInt8, UInt16, UInt32, Unit
 from genus.model.internal import create_event
-from genus.testing._generators import MarkedSampler, Sampler, declare
+from tests.generators import MarkedSampler, Sampler, declare
 
 _TEXTS = ("car", "truck", "bus", "tram", "ferry", "é")
 

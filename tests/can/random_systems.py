@@ -4,8 +4,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from genus.can import BusSpec, ChannelSpec, Slot, System, Timing
+from genus.can import BusSpec, ChannelSpec, System, Timing
 from genus.can.internal import FIRST_ETAG
+from genus.can.types import Slot
 
 MILLISECOND = 1_000_000
 

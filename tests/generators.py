@@ -6,13 +6,12 @@ compared with `Subscription.matches` on these (tests/test_truth_table.py).
 
 import itertools
 import math
-import random
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import timedelta
 from enum import Enum
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from genus import testing
 from genus.errors import SubscriptionError
 from genus.filters import AllOf, Predicate, Subscription, Term, coalesce, this, when
 from genus.filters.internal import rebuild
@@ -36,11 +35,10 @@ from genus.model import (
     TimeType,
     UInt8,
     UInt32,
-    attributes,
     subtypes,
     vector,
 )
-from genus.model.internal import INT64_MAX, INT64_MIN, int_range
+from genus.testing._generator import REALS, SMALL, SPANS, TEXTS, pool
 
 
 class Colour(Enum):
@@ -137,11 +135,6 @@ class Impostor(Sampler):
         return 1
 
 
-SMALL = (0, 1, -1, 2, 3, 7, 100, 127, -128, 255)
-LARGE = (2**31 - 1, -(2**31), 2**32 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62)
-INTEGERS = (*SMALL, *LARGE, INT64_MAX, INT64_MAX - 1, INT64_MIN, INT64_MIN + 1)
-REALS = (0.0, -0.0, 1.0, -1.0, 0.1, 1.5, 2.0, 3.0, 1e308, -1e308, 5e-324, 2.0**53, 16777217.0, math.inf, -math.inf)
-TEXTS = ("", "a", "A8", "A8/km31", "km", "é", "e\u0301", "\U0001f600", "\uffff", "z", "it's \\ a\nline", "%_.*")
 PATTERNS = (
     "%",
     "_",
@@ -158,83 +151,22 @@ PATTERNS = (
     "%a",
     "%m%",
 )
-BLOBS = (b"", b"\x00", b"\x7f", b"\x80", b"\xff", b"\x00\xff", b"abc")
-ZONES = (UTC, timezone(timedelta(hours=5, minutes=30)), timezone(timedelta(hours=-11)), ZoneInfo("Europe/Berlin"))
-TIMES = tuple(
-    datetime(*parts, tzinfo=UTC)  # type: ignore[misc]
-    for parts in (
-        (1970, 1, 1),
-        (2026, 11, 15, 12, 30, 15, 123456),
-        (2026, 11, 15, 12, 30, 15, 123457),
-        (2024, 10, 27, 0, 30),
-        (2024, 10, 27, 1, 30),
-        (1, 1, 2),
-        (9999, 12, 30),
-    )
-)
-SPANS = (
-    timedelta(0),
-    timedelta(microseconds=1),
-    timedelta(microseconds=-1),
-    timedelta(seconds=1.5),
-    timedelta(days=400),
-    timedelta(microseconds=INT64_MAX),
-    timedelta(microseconds=INT64_MIN),
-)
 
 
-def pool(type_: AttributeType) -> Sequence[Any]:
-    """Return the edge values of a type."""
-    match type_:
-        case BoolType():
-            return (True, False)
-        case IntType(bits, signed):
-            low, high = int_range(bits, signed)
-            return tuple(dict.fromkeys((low, high, *(value for value in INTEGERS if low <= value <= high))))
-        case FloatType():
-            return REALS
-        case TextType():
-            return TEXTS
-        case BytesType():
-            return BLOBS
-        case TimeType():
-            return TIMES
-        case DurationType():
-            return SPANS
-        case ChoiceType(values, enum):
-            return tuple(enum) if enum is not None else values
-        case OpaqueType():
-            return ([], [1, 2])
-
-
-class Generator:
+class Generator(testing.Generator):
     """A source of random types, events and subscriptions; the same for the same seed."""
 
     def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
+        super().__init__(seed)
         self.types: list[type[Event]] = [*subtypes(Sampler), Stranger, Bell, Chime]
-
-    # -- events ------------------------------------------------------------------------------------------------------
 
     def event(self, cls: type[Event] | None = None) -> Event:
         """Return an event of the given or a random type, with edge values and some attributes absent."""
-        chosen: type[Event] = cls or self.random.choice(self.types)
-        return chosen(**{a.name: self._value(a) for a in attributes(chosen) if self._is_present(a)})
+        return super().event(cls or self.random.choice(self.types))
 
     def events(self, count: int, cls: type[Event] | None = None) -> list[Event]:
         """Several events."""
         return [self.event(cls) for _ in range(count)]
-
-    def _is_present(self, attribute: Attribute) -> bool:
-        return not attribute.optional or self.random.random() < 0.7
-
-    def _value(self, attribute: Attribute) -> Any:
-        value = self.random.choice(pool(attribute.type))
-        if isinstance(attribute.type, FloatType) and self.random.random() < 0.15:
-            return self.random.choice([math.nan, 3, 2**53 + 1])
-        if isinstance(attribute.type, TimeType):
-            return value.astimezone(self.random.choice(ZONES))
-        return value
 
     # -- types -------------------------------------------------------------------------------------------------------
 
