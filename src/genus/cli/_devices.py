@@ -14,7 +14,8 @@ from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
     from genus.can.types import Plan
-    from genus.devices import DeviceChannel, NodeFeature
+    from genus.devices import DeviceChannel
+    from genus.devices.types import NodeFeature
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
