@@ -11,8 +11,8 @@ from genus import BestEffort, Bus, Event, Subscription, open_bus
 from genus.bus import Delivery, EventChannel, Link
 from genus.net import NetLink
 from genus.studio._bus_source import MAX_ROWS, BusSource
-from genus.studio._rates import MAX_SOURCES, Meters
-from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
+from genus.studio._figures import MAX_SOURCES, Meters
+from genus.studio.types import ChannelRow, SourceRow, SubscriptionRow
 from tests.net.memory_network import MemoryNetwork
 
 

@@ -12,8 +12,8 @@ from genus.errors import BusError
 from genus.net import Gateway, GatewaySide
 from genus.studio import open_studio
 from genus.studio._gateway_source import GatewaySource, open_gateway_source
-from genus.studio._rows import GatewayRow, SourceRow
 from genus.studio._source import Source
+from genus.studio.types import GatewayRow, SourceRow
 
 FILE = """
 name = "pair"

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import BusError
-from genus.studio import Alert, Layout, PlotLayout, load_layout, open_studio
+from genus.studio import load_layout, open_studio
 from genus.studio._app import page_files
 from genus.studio._layout import VIEWS, plots_of
+from genus.studio.types import Alert, Layout, PlotLayout
 from genus.testing import run_command as genus
 from tests.examples import examples
 from tests.studio.made_sources import MadeSource

@@ -22,13 +22,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from genus.bus import parse_event
 from genus.errors import EventError, GenusError
 from genus.model import Event, attributes, is_event_type, name_of, seconds
-from genus.studio._alerts import MAX_NAME, Alert, Alerts
+from genus.studio._alerts import Alerts
 from genus.studio._feed import Feed
+from genus.studio._figures import encode, number_of, value_text
 from genus.studio._history import History, RangedSource, StoredSource
-from genus.studio._layout import VIEWS, Layout, plots_of
+from genus.studio._layout import MAX_NAME, VIEWS, Alert, Layout, plots_of
 from genus.studio._plot import NOT_ATTRIBUTES, PlotSeries, PlotStream, last_minute, plotted_ms
 from genus.studio._questions import Asked, Questions, event_json, problem_json
-from genus.studio._rows import TABLES
 from genus.studio._source import AskedSource, PlayedSource, PublishingSource, Source, TimelineSource
 from genus.studio._streams import (
     FIRST_BATCH,
@@ -39,7 +39,7 @@ from genus.studio._streams import (
     timelines,
 )
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import encode, number_of, value_text
+from genus.studio.types import TABLES
 
 MAX_CONNECTIONS = 600
 """More are closed at once: the files that a process may have open are the program's, too."""

@@ -16,10 +16,9 @@ import msgspec
 from genus.bus import Bus, Inbox, Listener, format_qos
 from genus.filters import Subscription
 from genus.model import Event, Kind, name_of, subtypes
-from genus.studio._rates import Meters, Rates
-from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
+from genus.studio._figures import MAX_LENGTH, Meters, Rates, cut, three_digits
 from genus.studio._source import Receive, Source
-from genus.studio._texts import MAX_LENGTH, cut, three_digits
+from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
 
 if TYPE_CHECKING:
     from genus.net import NetLink, Participant

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from genus.bus import Hard, format_qos
 from genus.errors import BusError, GenusError
 from genus.model import Event
-from genus.studio._rates import OTHER_CLOCK_US, Rates
-from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, Tables
+from genus.studio._figures import OTHER_CLOCK_US, Rates, three_digits
 from genus.studio._source import FrameSpan, Receive, SlotSpan, Timeline
-from genus.studio._texts import three_digits
+from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.can import ChannelStatistics, LiveMonitor, MonitoredFrame, MonitorSnapshot

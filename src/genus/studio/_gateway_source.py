@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genus.bus import shown_address
-from genus.studio._rates import Rates
-from genus.studio._rows import GatewayRow, Row, SourceRow, Tables
-from genus.studio._texts import counted, three_digits
+from genus.studio._figures import Rates, counted, three_digits
+from genus.studio.types import GatewayRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.bus import Bus

@@ -18,7 +18,8 @@ import msgspec
 from genus.bus import BestEffort, Hard, parse_qos
 from genus.errors import BusError
 from genus.model import seconds
-from genus.studio._rows import (
+from genus.studio._figures import counted, cut
+from genus.studio.types import (
     TABLES,
     ChannelRow,
     GatewayRow,
@@ -29,7 +30,6 @@ from genus.studio._rows import (
     SourceRow,
     SubscriptionRow,
 )
-from genus.studio._texts import counted, cut
 
 INTERVALS, LEAST_S = 3, 3.0
 """A channel is silent after so many intervals, and so many seconds at least."""

@@ -20,11 +20,10 @@ import numpy as np
 from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError
 from genus.filters import Subscription, all_of, this
+from genus.studio._figures import Rates, counted, float32, number_of, three_digits
 from genus.studio._history import Piece
 from genus.studio._plot import Floats, PlotSeries
-from genus.studio._rates import Rates
-from genus.studio._rows import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row, SourceRow, Tables
-from genus.studio._texts import counted, float32, number_of, three_digits
+from genus.studio.types import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.lake import FollowerStatus, HistoryEntry, LakeReader, LakeSummary, LocalEvents, TableStats

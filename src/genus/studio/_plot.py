@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genus.model import Event, name_of
+from genus.studio._figures import number_of, time_us_of, value_text
 from genus.studio._taps import Seen
-from genus.studio._texts import number_of, time_us_of, value_text
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]

@@ -16,15 +16,13 @@ from genus.bus import Recorded
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
+from genus.studio._figures import Meters, Rates, counted, three_digits, time_us_of
 from genus.studio._history import Piece
-from genus.studio._playback import Playback
 from genus.studio._plot import PlotSeries
-from genus.studio._rates import Meters, Rates
-from genus.studio._reel import DAMAGED, Reel, ReelIndex
-from genus.studio._rows import ChannelRow, Row, SourceRow, Tables
+from genus.studio._recording_sequence import DAMAGED, Playback, Reel, ReelIndex
 from genus.studio._source import Receive
 from genus.studio._taps import Seen
-from genus.studio._texts import counted, three_digits, time_us_of
+from genus.studio.types import ChannelRow, Row, SourceRow, Tables
 from genus.targets import python as python_target
 
 BATCH = 500

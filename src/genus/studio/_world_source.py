@@ -17,10 +17,9 @@ from genus.can import ProtocolEtag, World
 from genus.can.types import ChannelResult, EventRecord, NodeState, Passage, Trace
 from genus.catalog import Catalog
 from genus.errors import BusError
-from genus.studio._rates import Rates
-from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, State, SubscriptionRow, Tables
+from genus.studio._figures import Rates, counted, three_digits
 from genus.studio._source import FrameSpan, Receive, SlotSpan, Timeline
-from genus.studio._texts import counted, three_digits
+from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, State, SubscriptionRow, Tables
 
 T = TypeVar("T")
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from genus.studio import FrameSpan as DrawnFrame
-from genus.studio import SlotSpan as DrawnSlot
+from genus.studio.types import FrameSpan as DrawnFrame
+from genus.studio.types import SlotSpan as DrawnSlot
 from genus_traffic.results import BusPicture, ChannelRow, FrameSpan, Wait
 
 CLASSES = {"hard": "hard real time", "soft": "soft real time", "none": "no real time", "system": "middleware"}

@@ -8,7 +8,7 @@ from math import ceil
 
 import msgspec
 
-from genus.studio import TypeRow as DrawnType
+from genus.studio.types import TypeRow as DrawnType
 from genus_traffic.report.bus import BusTimeline, bus_timeline
 from genus_traffic.report.formats import Clock, count_of, micros_of
 from genus_traffic.report.type_tree import drawn_types
